@@ -1,0 +1,60 @@
+"""Carbon: generative DNA language models, scored and sampled on any machine.
+
+>>> import carbon
+>>> carbon.reverse_complement("AACG")
+'CGTT'
+
+Names are loaded when first used, so that `import carbon` does not import torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from carbon.__version__ import __version__
+
+if TYPE_CHECKING:
+    from carbon.errors import UserError
+    from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
+    from carbon.inference import Carbon, SequenceScore, VariantScore, load
+    from carbon.tokenizer import decode, encode
+
+_HOMES = {
+    "UserError": "carbon.errors",
+    "Interval": "carbon.genome",
+    "Reference": "carbon.genome",
+    "Variant": "carbon.genome",
+    "read_annotation": "carbon.genome",
+    "reverse_complement": "carbon.genome",
+    "Carbon": "carbon.inference",
+    "SequenceScore": "carbon.inference",
+    "VariantScore": "carbon.inference",
+    "load": "carbon.inference",
+    "decode": "carbon.tokenizer",
+    "encode": "carbon.tokenizer",
+}
+
+__all__ = [
+    "Carbon",
+    "Interval",
+    "Reference",
+    "SequenceScore",
+    "UserError",
+    "Variant",
+    "VariantScore",
+    "__version__",
+    "decode",
+    "encode",
+    "load",
+    "read_annotation",
+    "reverse_complement",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'carbon' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,170 @@
+"""TOML into frozen dataclasses, strictly: a run is data, and a misspelt key is an error.
+
+Standard library only. The dataclass is the schema: a field without a default is required, a
+`Literal` is a closed choice, a nested dataclass is a table, `tuple[X, ...]` is an array.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from carbon.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def load_config(schema: type[T], path: str | Path, overrides: Sequence[str] = ()) -> T:
+    """Read a TOML file into `schema`, then apply overrides such as `stages.0.tokens=1000`.
+
+    Raises:
+        ConfigError: the file is absent or not TOML, or a key or value does not fit the schema.
+    """
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; give the path of a TOML configuration") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    return from_table(schema, with_overrides(table, overrides), str(path))
+
+
+def with_overrides(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return a copy of `table` with every `dotted.key=value` put in; numbers index into arrays."""
+    result = _copy(table)
+    for override in overrides:
+        dotted, equals, text = override.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {override}: write it as key=value")
+        _put(result, dotted.strip().split("."), _parse_value(text.strip()), override)
+    return result
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _parse_value(text: str) -> Any:
+    """Read a value as TOML; what is not TOML is taken as a string, so paths need no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _put(node: Any, keys: list[str], value: Any, override: str) -> None:
+    for key in keys[:-1]:
+        node = _child(node, key, override)
+    if isinstance(node, list):
+        _child(node, keys[-1], override)
+        node[int(keys[-1])] = value
+    else:
+        node[keys[-1]] = value
+
+
+def _child(node: Any, key: str, override: str) -> Any:
+    if isinstance(node, list):
+        if not key.isdigit() or int(key) >= len(node):
+            raise ConfigError(f"--set {override}: '{key}' is not one of 0 to {len(node) - 1}")
+        return node[int(key)]
+    child = node.setdefault(key, {})
+    if not isinstance(child, dict | list):
+        raise ConfigError(f"--set {override}: '{key}' is a value, not a table")
+    return child
+
+
+def from_table(schema: type[T], table: Mapping[str, Any], where: str) -> T:
+    """Build the dataclass `schema` from a parsed table; `where` opens every error message."""
+    hints = typing.get_type_hints(schema)
+    fields = {field.name: field for field in dataclasses.fields(schema)}  # type: ignore[arg-type]
+    for key in table:
+        if key not in fields:
+            raise ConfigError(f"{where}: unknown key '{key}'{_suggestion(key, fields)}")
+    values = {}
+    for name, field in fields.items():
+        if name in table:
+            values[name] = _convert(hints[name], table[name], f"{where}: {name}")
+        elif field.default is field.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{where}: '{name}' is missing; it has no default")
+    try:
+        return schema(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _suggestion(key: str, known: typing.Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else f"; known keys are {', '.join(known)}"
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    """Check `value` against the type `hint` and convert lists to tuples, tables to dataclasses."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        _expect(isinstance(value, Mapping), where, "a table", value)
+        return from_table(typing.cast("type[Any]", hint), value, where)
+    if origin is Literal:
+        choices = ", ".join(map(repr, arguments))
+        _expect(value in arguments, where, f"one of {choices}", value)
+        return value
+    if origin is tuple:
+        _expect(isinstance(value, list), where, "an array", value)
+        return tuple(_convert(arguments[0], v, f"{where}.{i}") for i, v in enumerate(value))
+    if origin is dict:
+        _expect(isinstance(value, Mapping), where, "a table", value)
+        return {k: _convert(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
+    if origin in (Union, types.UnionType):
+        (inner,) = [argument for argument in arguments if argument is not type(None)]
+        return _convert(inner, value, where)
+    if hint is float and type(value) is int:
+        return float(value)
+    _expect(type(value) is hint, where, f"a {hint.__name__}", value)
+    return value
+
+
+def _expect(holds: bool, where: str, wanted: str, value: Any) -> None:
+    if not holds:
+        raise ConfigError(f"{where}: expected {wanted}, got {value!r}")
+
+
+def check(holds: bool, message: str) -> None:
+    """Raise ConfigError(message) unless `holds`; for `__post_init__`, where the file is added."""
+    if not holds:
+        raise ConfigError(message)
+
+
+def to_toml(config: Any) -> str:
+    """Write a configuration dataclass as TOML that `load_config` reads back to an equal value."""
+    return "\n".join(_toml_lines(dataclasses.asdict(config), "")) + "\n"
+
+
+def _toml_lines(table: Mapping[str, Any], prefix: str) -> list[str]:
+    lines, later = [], []
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            later += ["", f"[{name}]", *_toml_lines(value, f"{name}.")]
+        elif isinstance(value, tuple | list) and value and isinstance(value[0], Mapping):
+            for item in value:
+                later += ["", f"[[{name}]]", *_toml_lines(item, f"{name}.")]
+        elif value is not None:
+            lines.append(f"{key} = {_toml_value(value)}")
+    return lines + later
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{escaped}"'
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    return repr(value)

@@ -1,0 +1,80 @@
+"""What a corpus is on disk: a folder a source, Parquet inside, and a manifest.
+
+    corpus/
+      manifest.json              recipe, inputs with sha256, counts, what was dropped, versions
+      <source>/train-*.parquet   records to train on
+      <source>/test-*.parquet    records of what was held out
+
+`datasets.load_dataset("parquet", data_dir="corpus/<source>")` finds the two splits by their names.
+Coordinates are 0-based and half-open on the forward strand of the contig `record_id`; `sequence`
+reads along `strand`; for a spliced transcript start and end are those of the first and last exon.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from carbon.errors import CorpusError
+
+Split = Literal["train", "test"]
+
+SCHEMA = pa.schema(
+    [
+        ("sequence", pa.large_string()),
+        ("source", pa.string()),
+        ("record_id", pa.string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("strand", pa.string()),
+        ("gene_type", pa.string()),
+        ("species_type", pa.string()),
+        ("organism", pa.string()),
+        ("assembly", pa.string()),
+        ("name", pa.string()),
+    ]
+)
+
+
+def read_manifest(corpus: str | Path) -> dict[str, Any]:
+    """Return the manifest of a corpus.
+
+    Raises:
+        CorpusError: there is no corpus, or its manifest is not whole.
+    """
+    path = Path(corpus) / "manifest.json"
+    try:
+        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CorpusError(
+            f"{corpus}: is no corpus, it has no manifest.json; make one with "
+            "`python -m data_pipeline build`"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{path}: is not valid JSON ({error}); build the corpus again") from None
+    return manifest
+
+
+def read_source(
+    corpus: str | Path, source: str, split: Split, columns: list[str] | None = None
+) -> pa.Table:
+    """Read one split of one source; its rows keep the order of the files' names.
+
+    Raises:
+        CorpusError: the source is absent, or a file of it is torn or lacks a column.
+    """
+    folder = Path(corpus) / source
+    paths = sorted(folder.glob(f"{split}-*.parquet"))
+    if not paths:
+        known = ", ".join(sorted(p.name for p in Path(corpus).glob("*/"))) or "none"
+        raise CorpusError(f"{folder}: has no {split}-*.parquet; the corpus has sources: {known}")
+    tables = []
+    for path in paths:
+        try:
+            tables.append(pq.read_table(path, columns=columns or SCHEMA.names))
+        except (pa.ArrowException, KeyError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise CorpusError(f"{path}: cannot be read ({reason}); build it again") from None
+    return pa.concat_tables(tables)

@@ -1,0 +1,36 @@
+"""Sequences, intervals and variants, and the files they come in. Knows no torch."""
+
+from carbon.genome.alphabet import (
+    GENETIC_CODE,
+    IUPAC_DNA,
+    STOP_CODONS,
+    reverse_complement,
+    translate,
+)
+from carbon.genome.annotation import Annotation, Gene, Transcript, read_annotation, spliced
+from carbon.genome.fasta import Reference
+from carbon.genome.interval import Interval, Strand, from_region
+from carbon.genome.sequences import read_sequences
+from carbon.genome.variant import Variant
+from carbon.genome.vcf import VcfReader, VcfRow
+
+__all__ = [
+    "GENETIC_CODE",
+    "IUPAC_DNA",
+    "STOP_CODONS",
+    "Annotation",
+    "Gene",
+    "Interval",
+    "Reference",
+    "Strand",
+    "Transcript",
+    "Variant",
+    "VcfReader",
+    "VcfRow",
+    "from_region",
+    "read_annotation",
+    "read_sequences",
+    "reverse_complement",
+    "spliced",
+    "translate",
+]

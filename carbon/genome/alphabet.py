@@ -1,0 +1,40 @@
+"""DNA letters: complement, reverse complement, translation."""
+
+from carbon.errors import GenomeError
+
+IUPAC_DNA = "ACGTURYSWKMBDHVN"
+_COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCAAYRSWMKVHDBNtgcaayrswmkvhdbn")
+
+# The standard genetic code (NCBI translation table 1), codons in the order TCAG.
+_AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
+GENETIC_CODE = {
+    a + b + c: _AMINO_ACIDS[16 * i + 4 * j + k]
+    for i, a in enumerate("TCAG")
+    for j, b in enumerate("TCAG")
+    for k, c in enumerate("TCAG")
+}
+STOP_CODONS = frozenset(codon for codon, amino_acid in GENETIC_CODE.items() if amino_acid == "*")
+
+
+def reverse_complement(sequence: str) -> str:
+    """Return the other strand, read 5' to 3'; keeps case and IUPAC codes.
+
+    >>> reverse_complement("AACGTn")
+    'nACGTT'
+    """
+    return sequence.translate(_COMPLEMENT)[::-1]
+
+
+def translate(cds: str) -> str:
+    """Translate whole codons by the standard code; a codon with an unknown base gives X.
+
+    >>> translate("ATGGCCTAA")
+    'MA*'
+
+    Raises:
+        GenomeError: the length is not a multiple of three.
+    """
+    if len(cds) % 3:
+        raise GenomeError(f"a coding sequence of {len(cds)} bases is not a multiple of three")
+    cds = cds.upper()
+    return "".join(GENETIC_CODE.get(cds[i : i + 3], "X") for i in range(0, len(cds), 3))

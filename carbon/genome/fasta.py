@@ -1,0 +1,201 @@
+"""Reference sequences with random access (pysam), from plain, bgzip or gzip FASTA.
+
+An index that is missing is written beside the file, as `samtools faidx` does, or into a temporary
+folder where that is not allowed. Plain gzip has no random access, so it is unpacked into the
+temporary folder first. Whoever builds an index reads the whole file once; that is when its form is
+checked.
+"""
+
+import gzip
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+import pysam
+
+from carbon.errors import GenomeError
+from carbon.genome.alphabet import IUPAC_DNA
+from carbon.genome.interval import Interval
+
+_NOT_DNA = re.compile(rb"[^" + (IUPAC_DNA + IUPAC_DNA.lower()).encode() + rb"\-\r\n]")
+
+
+class Reference:
+    """A FASTA file opened for random access.
+
+    Attributes:
+        path: the file as the user named it.
+        contig_lengths_bp: length of every contig, in the order of the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open and, where needed, check and index the file.
+
+        Raises:
+            GenomeError: the file is missing, empty, truncated or not DNA in FASTA.
+        """
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise GenomeError(f"{path}: no such file; give a FASTA, plain, bgzip or gzip")
+        self._scratch = tempfile.TemporaryDirectory(prefix="carbon-fasta-")
+        try:
+            self._fasta = _open_indexed(self.path, Path(self._scratch.name))
+        except BaseException:
+            self._scratch.cleanup()
+            raise
+        names, lengths_bp = self._fasta.references, self._fasta.lengths
+        self.contig_lengths_bp = dict(zip(names, lengths_bp, strict=True))
+
+    def fetch(self, interval: Interval) -> str:
+        """Return the bases of an interval, in the case of the file.
+
+        Raises:
+            GenomeError: the contig is unknown or the interval ends past it.
+        """
+        length_bp = self.contig_lengths_bp.get(interval.contig)
+        if length_bp is None:
+            raise GenomeError(f"{self.path}: {self.explain_missing([interval.contig])}")
+        if interval.end > length_bp:
+            raise GenomeError(
+                f"{self.path}: {interval.to_region()} ends past the contig's {length_bp} bases"
+            )
+        return str(self._fasta.fetch(interval.contig, interval.start, interval.end))
+
+    def explain_missing(self, contigs: Iterable[str]) -> str:
+        """Say which contigs are absent, and whether a `chr` prefix is all that is between."""
+        contigs = list(contigs)
+        ours = list(self.contig_lengths_bp)
+        swapped = [c[3:] if c.startswith("chr") else f"chr{c}" for c in contigs]
+        hint = "; are both of the same assembly?"
+        if any(c in self.contig_lengths_bp for c in swapped):
+            hint = "; one side writes a 'chr' prefix: rename the contigs of one of the two"
+        return f"no contig {_some(contigs)} in the FASTA, which has {_some(ours)}{hint}"
+
+    def close(self) -> None:
+        """Close the file and remove what was unpacked for it."""
+        self._fasta.close()
+        self._scratch.cleanup()
+
+    def __enter__(self) -> "Reference":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(repr(name) for name in names[:3]) + (" ..." if len(names) > 3 else "")
+
+
+def _open_indexed(path: Path, scratch: Path) -> pysam.FastaFile:
+    compression = _compression(path)
+    source = path
+    if compression == "gzip":
+        source = scratch / "unpacked.fa"
+        _unpack(path, source)
+    indexes = _fresh_indexes(source, bgzip=compression == "bgzip")
+    if indexes is None:
+        check_fasta(source, shown_as=path)
+        indexes = _build_indexes(source, scratch, bgzip=compression == "bgzip", shown_as=path)
+    fai, gzi = indexes
+    return pysam.FastaFile(
+        str(source), filepath_index=str(fai), filepath_index_compressed=str(gzi) if gzi else None
+    )
+
+
+def _compression(path: Path) -> str:
+    with path.open("rb") as handle:
+        start = handle.read(16)
+    if start[:2] != b"\x1f\x8b":
+        return "plain"
+    return "bgzip" if start[12:14] == b"BC" else "gzip"
+
+
+def _unpack(path: Path, target: Path) -> None:
+    try:
+        with gzip.open(path, "rb") as source, target.open("wb") as sink:
+            shutil.copyfileobj(source, sink, 1 << 20)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise GenomeError(f"{path}: the gzip stream is broken ({error}); fetch it again") from None
+
+
+def _fresh_indexes(path: Path, *, bgzip: bool) -> tuple[Path, Path | None] | None:
+    """Return the index files beside `path`, unless one is missing or older than the sequence."""
+    fai = Path(f"{path}.fai")
+    gzi = Path(f"{path}.gzi") if bgzip else None
+    modified = path.stat().st_mtime
+    for index in filter(None, (fai, gzi)):
+        if not index.is_file() or index.stat().st_mtime < modified:
+            return None
+    return fai, gzi
+
+
+def _build_indexes(
+    path: Path, scratch: Path, *, bgzip: bool, shown_as: Path
+) -> tuple[Path, Path | None]:
+    fai, gzi = scratch / "index.fai", scratch / "index.gzi" if bgzip else None
+    options = ["--fai-idx", str(fai)] + (["--gzi-idx", str(gzi)] if gzi else [])
+    pysam.set_verbosity(0)
+    try:
+        pysam.faidx(str(path), *options, catch_stdout=False)
+    except pysam.SamtoolsError:
+        raise GenomeError(
+            f"{shown_as}: cannot be indexed: the lines of a contig must have one length; "
+            "rewrite it, for example with `seqtk seq -l 60`"
+        ) from None
+    if not os.access(path.parent, os.W_OK) or path.parent == scratch:
+        return fai, gzi
+    beside = Path(f"{path}.fai"), Path(f"{path}.gzi") if gzi else None
+    for made, kept in zip((fai, gzi), beside, strict=True):
+        if made and kept:
+            # Copy to a temporary name first: two processes may index the same file at once.
+            temporary = kept.with_name(f".{os.getpid()}.{kept.name}")
+            shutil.copyfile(made, temporary)
+            os.replace(temporary, kept)
+    return beside
+
+
+def check_fasta(path: Path, shown_as: Path) -> None:
+    """Read a FASTA once and raise GenomeError at the first line that is not right."""
+    opener = gzip.open if _compression(path) != "plain" else open
+    seen: set[bytes] = set()
+    number = 0
+    try:
+        with opener(path, "rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.startswith(b">"):
+                    _check_header(line, seen, f"{shown_as} line {number}")
+                elif not seen and line.strip():
+                    raise GenomeError(
+                        f"{shown_as} line {number}: expected a header that begins with '>'; "
+                        "is this a FASTA file?"
+                    )
+                elif wrong := _NOT_DNA.search(line):
+                    raise GenomeError(
+                        f"{shown_as} line {number}: {wrong[0].decode('latin-1')!r} is not a DNA "
+                        "letter (ACGT, N and IUPAC codes); is this a protein or a damaged file?"
+                    )
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise GenomeError(
+            f"{shown_as}: broken after line {number} ({error}); fetch it again"
+        ) from None
+    if not seen:
+        raise GenomeError(f"{shown_as}: has no sequence; give a FASTA with at least one contig")
+
+
+def _check_header(line: bytes, seen: set[bytes], where: str) -> None:
+    name = line[1:].split(maxsplit=1)[:1]
+    if not name or line[1:2].isspace():
+        raise GenomeError(f"{where}: a contig without a name; write it right after '>'")
+    if name[0] in seen:
+        raise GenomeError(f"{where}: contig '{name[0].decode()}' stands twice; keep one")
+    seen.add(name[0])

@@ -1,0 +1,41 @@
+"""DNA as tokens: the 6-mer code, the two vocabularies, the native tokenizer."""
+
+from carbon.tokenizer.dna import Encoding, decode, encode
+from carbon.tokenizer.kmer import (
+    ALL_KNOWN,
+    BASES,
+    KMER_DIGITS,
+    NUM_KMERS,
+    REVERSE_COMPLEMENT,
+    K,
+    Kmers,
+    count_known_bases,
+    decode_kmers,
+    encode_kmers,
+    known_bases,
+)
+from carbon.tokenizer.stock import save_stock_tokenizer
+from carbon.tokenizer.vocabulary import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS, Vocabulary
+
+__all__ = [
+    "ALL_KNOWN",
+    "BASES",
+    "GENE_TAGS",
+    "HYBRID",
+    "KMER_DIGITS",
+    "NATIVE",
+    "NUM_KMERS",
+    "REVERSE_COMPLEMENT",
+    "SPECIES_TAGS",
+    "Encoding",
+    "K",
+    "Kmers",
+    "Vocabulary",
+    "count_known_bases",
+    "decode",
+    "decode_kmers",
+    "encode",
+    "encode_kmers",
+    "known_bases",
+    "save_stock_tokenizer",
+]

@@ -1,0 +1,40 @@
+"""A `tokenizer.json` that stock `AutoTokenizer` loads without this package or remote code.
+
+It is a WordLevel model over the 6-mers. Tails need no entries of their own: the normalizer appends
+five A to every stretch of DNA, and the pre-tokenizer keeps whole 6-mers and drops what is left
+over. So a tail of one to five bases is padded with A, and a length that is a multiple of six gains
+nothing.
+"""
+
+import itertools
+from pathlib import Path
+
+from carbon.tokenizer.kmer import BASES, K
+from carbon.tokenizer.vocabulary import NATIVE, native_tokens
+
+
+def save_stock_tokenizer(folder: str | Path) -> None:
+    """Write `tokenizer.json` and `tokenizer_config.json` of the native vocabulary into a folder."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+    from tokenizers import pre_tokenizers as splitters
+    from transformers import PreTrainedTokenizerFast
+
+    specials = native_tokens()
+    kmers = ("".join(bases) for bases in itertools.product(BASES, repeat=K))
+    vocabulary = specials | {kmer: NATIVE.first_kmer + i for i, kmer in enumerate(kmers)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<oov>"))
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in specials])
+    upper = [normalizers.Replace(base.lower(), base) for base in BASES]
+    pad_tail = normalizers.Replace(Regex(r"\z"), "A" * (K - 1))
+    tokenizer.normalizer = normalizers.Sequence([*upper, pad_tail])
+    tokenizer.pre_tokenizer = splitters.Split(
+        Regex(rf"[\s\S]{{{K}}}"), behavior="removed", invert=True
+    )
+    tokenizer.decoder = decoders.Fuse()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        unk_token="<oov>",
+        padding_side="right",
+        clean_up_tokenization_spaces=False,
+    ).save_pretrained(folder)

@@ -1,0 +1,84 @@
+"""The data pipeline's commands: `python -m data_pipeline build|simulate|variants`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from carbon.config import from_table, load_config, to_toml, with_overrides
+from carbon.console import run_command, say
+from carbon.corpus import read_manifest
+from carbon.files import atomic_folder
+from carbon.genome import Reference, from_region, read_annotation
+from data_pipeline.build import BuildConfig, build
+from data_pipeline.simulate import simulate
+from data_pipeline.variants import write_labelled_variants
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    arguments = _parser().parse_args(argv)
+    return run_command(lambda: arguments.run(arguments))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m data_pipeline", description=__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    verb = verbs.add_parser("build", help="a corpus from a genome and its annotation")
+    verb.add_argument("--config", help="TOML recipe; without one, name all with --set")
+    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    verb.add_argument("--dry-run", action="store_true", help="print the resolved recipe and stop")
+    verb.set_defaults(run=_build)
+
+    verb = verbs.add_parser("simulate", help="a small annotated genome with labelled variants")
+    verb.add_argument("--output", type=Path, required=True, help="folder to make")
+    verb.add_argument("--genome-bp", type=int, default=2_400_000)
+    verb.add_argument("--variants", type=int, default=900, help="labelled variants to write")
+    verb.add_argument("--seed", type=int, default=0)
+    verb.set_defaults(run=_simulate)
+
+    verb = verbs.add_parser("variants", help="variants of known effect from any annotated genome")
+    verb.add_argument("--genome", required=True)
+    verb.add_argument("--annotation", required=True)
+    verb.add_argument("--region", action="append", default=[], help="contig or contig:first-last")
+    verb.add_argument("--corpus", help="take the regions that this corpus holds out")
+    verb.add_argument("--output", type=Path, required=True, help="VCF to write")
+    verb.add_argument("--variants", type=int, default=900, help="labelled variants to write")
+    verb.add_argument("--seed", type=int, default=0)
+    verb.set_defaults(run=_variants)
+    return parser
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    if arguments.config:
+        config = load_config(BuildConfig, arguments.config, arguments.overrides)
+    else:
+        config = from_table(BuildConfig, with_overrides({}, arguments.overrides), "--set")
+    if arguments.dry_run:
+        sys.stdout.write(to_toml(config))
+        return
+    manifest = build(config)
+    print(json.dumps({"held_out": manifest["held_out"], **manifest["sources"]}))
+
+
+def _simulate(arguments: argparse.Namespace) -> None:
+    with atomic_folder(arguments.output) as output:
+        say(f"simulating {arguments.genome_bp:,} bp")
+        simulate(output, arguments.genome_bp, arguments.seed, arguments.variants)
+
+
+def _variants(arguments: argparse.Namespace) -> None:
+    with Reference(arguments.genome) as reference:
+        annotation = read_annotation(arguments.annotation, reference)
+        names = arguments.region
+        if arguments.corpus:
+            names = names + read_manifest(arguments.corpus)["held_out"]
+        regions = [from_region(name, reference.contig_lengths_bp) for name in names]
+        write_labelled_variants(
+            arguments.output, reference, annotation, regions, arguments.variants, arguments.seed
+        )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,197 @@
+"""Variants whose truth is known by construction, from any annotated genome.
+
+Damaging: a codon changed into a stop, one of the two bases at either end of an intron, a base of a
+start codon. Controls: synonymous changes, and changes between genes. Every group has the same number
+of each trinucleotide change (the base, its two neighbours and ALT, read on the pyrimidine's strand),
+so that nothing about mutation types separates them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from carbon.errors import GenomeError
+from carbon.files import atomic_file
+from carbon.genome import (
+    GENETIC_CODE,
+    Annotation,
+    Interval,
+    Reference,
+    Transcript,
+    Variant,
+    reverse_complement,
+    spliced,
+)
+
+DAMAGING = ("nonsense", "splice_site", "start_loss")
+CONTROLS = ("synonymous", "intergenic")
+INTERGENIC_MARGIN_BP = 100
+
+
+class Labelled(NamedTuple):
+    """A variant, what it does (one of DAMAGING or CONTROLS) and to which transcript."""
+
+    variant: Variant
+    effect: str
+    transcript_id: str
+
+
+def write_labelled_variants(
+    path: Path,
+    reference: Reference,
+    annotation: Annotation,
+    regions: list[Interval],
+    num_variants: int,
+    seed: int,
+) -> None:
+    """Write a sorted VCF of about `num_variants` labelled SNVs, a third of them damaging."""
+    chosen = choose_variants(reference, annotation, regions, num_variants, seed)
+    contigs = list(reference.contig_lengths_bp)
+    chosen.sort(key=lambda c: (contigs.index(c.variant.contig), c.variant))
+    with atomic_file(path) as temporary, temporary.open("w", encoding="ascii") as sink:
+        sink.write("##fileformat=VCFv4.3\n")
+        for contig, length_bp in reference.contig_lengths_bp.items():
+            sink.write(f"##contig=<ID={contig},length={length_bp}>\n")
+        sink.write(
+            '##INFO=<ID=LABEL,Number=1,Type=Integer,Description="1 damaging, 0 control">\n'
+            '##INFO=<ID=EFFECT,Number=1,Type=String,Description="What the change does">\n'
+            '##INFO=<ID=TRANSCRIPT,Number=1,Type=String,Description="Transcript it does it to">\n'
+            "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
+        )
+        for variant, effect, transcript_id in chosen:
+            info = f"LABEL={int(effect in DAMAGING)};EFFECT={effect}"
+            info += f";TRANSCRIPT={transcript_id}" if transcript_id else ""
+            place = f"{variant.contig}\t{variant.position + 1}\t."
+            sink.write(f"{place}\t{variant.ref}\t{variant.alt}\t.\t.\t{info}\n")
+
+
+def choose_variants(
+    reference: Reference,
+    annotation: Annotation,
+    regions: list[Interval],
+    num_variants: int,
+    seed: int,
+) -> list[Labelled]:
+    """Choose damaging variants and, for each, one control of either kind of the same change.
+
+    Raises:
+        GenomeError: the regions hold no coding transcript that could be damaged.
+    """
+    random = np.random.default_rng(seed)
+    candidates: dict[str, dict[str, list[Labelled]]] = defaultdict(lambda: defaultdict(list))
+    for labelled in _candidates(reference, annotation, regions, random):
+        group = "damaging" if labelled.effect in DAMAGING else labelled.effect
+        candidates[_change(reference, labelled.variant)][group].append(labelled)
+    groups = ("damaging", *CONTROLS)
+    triples: list[tuple[Labelled, ...]] = []
+    for _, by_group in sorted(candidates.items()):
+        shuffled = ([c[i] for i in random.permutation(len(c))] for c in map(by_group.get, groups) if c)
+        triples += zip(*shuffled, strict=False) if len(by_group) == len(groups) else []
+    if not triples:
+        places = ", ".join(region.to_region() for region in regions)
+        raise GenomeError(
+            f"{annotation.path}: no coding transcript in {places} can be damaged and matched by "
+            "controls; hold out more of the genome"
+        )
+    kept = random.permutation(len(triples))[: max(1, num_variants // len(groups))]
+    # Alleles of different groups may fall on one another; a variant is written once.
+    return list({c.variant: c for i in sorted(kept) for c in triples[i]}.values())
+
+
+def _change(reference: Reference, variant: Variant) -> str:
+    """Return the trinucleotide change such as `ACG>T`, on the strand where the base is C or T."""
+    around = Interval(variant.contig, variant.position - 1, variant.position + 2)
+    context, alt = reference.fetch(around).upper(), variant.alt
+    if context[1] in "AG":
+        context, alt = reverse_complement(context), reverse_complement(alt)
+    return f"{context}>{alt}"
+
+
+def _candidates(
+    reference: Reference, annotation: Annotation, regions: list[Interval], random: np.random.Generator
+) -> Iterator[Labelled]:
+    coding = [t for gene in annotation.genes for t in gene.transcripts if t.cds]
+    num_damaging = 0
+    for transcript in coding:
+        span = Interval(transcript.contig, transcript.exons[0][0], transcript.exons[-1][1])
+        if not any(region.overlaps(span) for region in regions):
+            continue
+        for labelled in _of_transcript(reference, transcript):
+            num_damaging += labelled.effect in DAMAGING
+            yield labelled
+    yield from _intergenic(reference, annotation, regions, 4 * num_damaging, random)
+
+
+def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Labelled]:
+    """Yield what a transcript offers; one whose CDS is not a plain open reading frame, nothing."""
+    cds = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
+    if len(cds) % 3 or set(cds) - set("ACGT") or transcript.incomplete:
+        return
+    protein = [GENETIC_CODE[cds[i : i + 3]] for i in range(0, len(cds), 3)]
+    if cds[:3] != "ATG" or protein[-1] != "*" or "*" in protein[:-1]:
+        return
+    positions = [p for start, end in transcript.cds for p in range(start, end)]
+    if transcript.strand == "-":
+        positions.reverse()
+    for i, position in enumerate(positions[:-3]):
+        codon_start, within = i - i % 3, i % 3
+        codon = cds[codon_start : codon_start + 3]
+        for alt in sorted(set("ACGT") - {cds[i]}):
+            changed = codon[:within] + alt + codon[within + 1 :]
+            if effect := _coding_effect(codon_start, codon, changed):
+                yield _labelled(reference, transcript, position, alt, effect)
+    for start, end in transcript.introns:
+        for position in (start, start + 1, end - 2, end - 1):
+            base = reference.fetch(Interval(transcript.contig, position, position + 1)).upper()
+            if end - start >= 20 and base in "ACGT":
+                for alt in sorted(set("ACGT") - {base}):
+                    forward = Variant(transcript.contig, position, base, alt)
+                    yield Labelled(forward, "splice_site", transcript.transcript_id)
+
+
+def _coding_effect(codon_start: int, codon: str, changed: str) -> str | None:
+    if codon_start == 0:
+        return "start_loss"
+    before, after = GENETIC_CODE[codon], GENETIC_CODE[changed]
+    if after == "*":
+        return "nonsense"
+    return "synonymous" if before == after else None
+
+
+def _labelled(
+    reference: Reference, transcript: Transcript, position: int, alt: str, effect: str
+) -> Labelled:
+    ref = reference.fetch(Interval(transcript.contig, position, position + 1)).upper()
+    alt = alt if transcript.strand == "+" else reverse_complement(alt)
+    variant = Variant(transcript.contig, position, ref, alt)
+    return Labelled(variant, effect, transcript.transcript_id)
+
+
+def _intergenic(
+    reference: Reference,
+    annotation: Annotation,
+    regions: list[Interval],
+    num_wanted: int,
+    random: np.random.Generator,
+) -> Iterator[Labelled]:
+    """Yield random changes at least 100 bp from every gene."""
+    for region in regions:
+        free = np.ones(region.length_bp, dtype=bool)
+        free[[0, -1]] = False  # a change needs both neighbours
+        for gene in annotation.genes:
+            if gene.interval.contig == region.contig:
+                first = gene.interval.start - INTERGENIC_MARGIN_BP - region.start
+                last = gene.interval.end + INTERGENIC_MARGIN_BP - region.start
+                free[max(0, first) : max(0, last)] = False
+        bases = reference.fetch(region).upper()
+        places = np.flatnonzero(free)
+        if len(places) == 0:
+            continue
+        for place in random.choice(places, min(len(places), num_wanted), replace=False):
+            if set(bases[place - 1 : place + 2]) <= set("ACGT"):
+                alt = str(random.choice(sorted(set("ACGT") - {bases[place]})))
+                position = region.start + int(place)
+                yield Labelled(Variant(region.contig, position, bases[place], alt), "intergenic", "")

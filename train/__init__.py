@@ -1,0 +1,1 @@
+"""Corpus in, checkpoints out. Runs from a checkout: `torchrun --nproc-per-node N -m train`."""

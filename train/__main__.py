@@ -1,0 +1,75 @@
+"""Train a model: `torchrun --nproc-per-node N -m train --config FILE`."""
+
+import argparse
+import json
+import logging
+import os
+import sys
+
+from carbon.config import load_config, to_toml
+from carbon.console import run_command
+from carbon.errors import UserError
+from train.config import TrainConfig
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(prog="torchrun ... -m train", description=__doc__)
+    parser.add_argument("--config", required=True, help="TOML file of the run")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    parser.add_argument("--dry-run", action="store_true", help="check all, print the plan, stop")
+    parser.add_argument(
+        "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
+    )
+    arguments = parser.parse_args(argv)
+    return run_command(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    speaks = os.environ.get("RANK", "0") == "0"
+    try:
+        config = load_config(TrainConfig, arguments.config, arguments.overrides)
+        if arguments.dry_run:
+            _print_plan(config)
+        else:
+            _train(config, resume=arguments.resume == "auto")
+    except UserError:
+        if speaks:
+            raise
+        return 2  # every process meets the same mistake; one line is enough
+    return 0
+
+
+def _print_plan(config: TrainConfig) -> None:
+    """Print the resolved configuration as TOML and what follows from it as comments."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    from train.data import open_rows
+    from train.network import llama_config
+
+    rows = open_rows(config)
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in LlamaForCausalLM(llama_config(config)).parameters())
+    sys.stdout.write(to_toml(config))
+    plan = {
+        "parameters": parameters,
+        "state_bytes": 16 * parameters,  # fp32 weights, gradients and two moments
+        "steps": config.total_steps,
+        "tokens": config.total_steps * config.batch_tokens,
+        "rows": len(rows),
+    }
+    sys.stdout.write(f"\n# plan: {json.dumps(plan)}\n")
+
+
+def _train(config: TrainConfig, *, resume: bool) -> None:
+    from train.ranks import joined_ranks
+    from train.trainer import Trainer
+
+    logging.getLogger("torch.distributed").setLevel(logging.ERROR)
+    with joined_ranks() as ranks:
+        Trainer(config, ranks).run(resume)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,158 @@
+"""Checkpoints: whole or absent, independent of the number of processes, without pickle.
+
+    checkpoints/step-00000100/
+      shard-*.safetensors   model and optimizer, written by all processes (DCP)
+      state.json            step, hash of the configuration, sha256 of every shard
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+from carbon.config import to_toml
+from carbon.console import say
+from carbon.errors import ModelError
+from carbon.files import sha256_of_file
+from train.config import TrainConfig
+from train.network import TrainedNetwork
+from train.ranks import Ranks
+
+_FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
+
+
+def config_hash(config: TrainConfig) -> str:
+    """Return a hash of all that decides a run's numbers; where it writes does not."""
+    import dataclasses
+
+    fixed = dataclasses.replace(config, output="", checkpoint=type(config.checkpoint)())
+    return hashlib.sha256(to_toml(fixed).encode()).hexdigest()
+
+
+class Checkpoints:
+    """The checkpoints of one run folder."""
+
+    def __init__(self, config: TrainConfig, ranks: Ranks) -> None:
+        """Look after `output/checkpoints`."""
+        self._folder = Path(config.output) / "checkpoints"
+        self._hash = config_hash(config)
+        self._keep = config.checkpoint.keep
+        self._ranks = ranks
+
+    def save(self, step: int, network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> None:
+        """Write the state after `step` steps; it takes its name when all of it is on disk."""
+        final = self._folder / f"step-{step:08d}"
+        temporary = self._folder / f".{final.name}.partial"
+        if self._ranks.is_first:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+        dist.barrier()
+        dcp.save(
+            _tensors(network, optimizer),
+            storage_writer=dcp.HuggingFaceStorageWriter(str(temporary), save_distributed=True),
+        )
+        if self._ranks.is_first:
+            _write_state(temporary, {"step": step, "config_sha256": self._hash})
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(temporary, final)
+            for old in self._all()[: -self._keep]:
+                shutil.rmtree(old)
+        dist.barrier()
+
+    def exist(self) -> bool:
+        """Tell whether the run has any checkpoint."""
+        return bool(self._all())
+
+    def load_newest(self, network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> int:
+        """Load the newest whole checkpoint and return its step, 0 if there is none.
+
+        Raises:
+            ModelError: it belongs to another configuration.
+        """
+        found: list[Any] = [self._newest_whole() if self._ranks.is_first else None]
+        dist.broadcast_object_list(found, src=0)
+        if found[0] is None:
+            return 0
+        path, state = found[0]
+        if state["config_sha256"] != self._hash:
+            raise ModelError(
+                f"{path}: belongs to another configuration; resume with the config.toml of its run "
+                "or name another output"
+            )
+        _ensure_state(optimizer)
+        tensors = _tensors(network, optimizer)
+        dcp.load(tensors, storage_reader=dcp.HuggingFaceStorageReader(str(path)))
+        _put_back(tensors, network, optimizer)
+        return int(state["step"])
+
+    def _all(self) -> list[Path]:
+        return sorted(self._folder.glob("step-*"))
+
+    def _newest_whole(self) -> tuple[Path, dict[str, Any]] | None:
+        for path in reversed(self._all()):
+            try:
+                return path, _verified_state(path)
+            except (OSError, ValueError, KeyError) as error:
+                say(f"{path}: is not whole ({error}); trying the one before")
+        return None
+
+
+def _write_state(folder: Path, state: dict[str, Any]) -> None:
+    shards = sorted(folder.glob("*.safetensors"))
+    state["sha256"] = {shard.name: sha256_of_file(shard) for shard in shards}
+    (folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
+
+
+def _verified_state(folder: Path) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((folder / "state.json").read_text())
+    for name, expected in state["sha256"].items():
+        if sha256_of_file(folder / name) != expected:
+            raise ValueError(f"{name} differs from its checksum")
+    return state
+
+
+def _tensors(network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """Return model and optimizer state as one flat table of tensors."""
+    model = get_model_state_dict(network)
+    adam = get_optimizer_state_dict(network, optimizer, options=_FLAT)
+    tensors = {f"model.{name}": value for name, value in model.items()}
+    tensors |= {f"optimizer.{k}": v for k, v in adam.items() if isinstance(v, torch.Tensor)}
+    return tensors
+
+
+def _ensure_state(optimizer: torch.optim.Optimizer) -> None:
+    """Let AdamW make its state, zero, so that there is something to load into."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter not in optimizer.state:
+                optimizer.state[parameter] = {
+                    "step": torch.tensor(0.0),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+
+
+def _put_back(
+    tensors: dict[str, torch.Tensor], network: TrainedNetwork, optimizer: torch.optim.Optimizer
+) -> None:
+    """Hand loaded tensors to the network and the optimizer, whose settings stay as they are."""
+    parts: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}}
+    for name, value in tensors.items():
+        part, _, key = name.partition(".")
+        parts[part][key] = value
+    set_model_state_dict(network, parts["model"])
+    settings = get_optimizer_state_dict(network, optimizer, options=_FLAT)
+    set_optimizer_state_dict(network, optimizer, settings | parts["optimizer"], options=_FLAT)

@@ -1,0 +1,70 @@
+"""The network as it is trained: the stock Llama, its 4,096-row head, and FSDP2 around both."""
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from carbon.losses import LogLikelihoods, log_likelihoods
+from carbon.model import PRESETS, kmer_logits
+from carbon.tokenizer import NATIVE
+from train.config import TrainConfig
+from train.ranks import Ranks
+
+
+class TrainedNetwork(nn.Module):
+    """Goes from rows of tokens to log-likelihoods, so that FSDP sees one forward."""
+
+    def __init__(self, llama: LlamaForCausalLM) -> None:
+        """Wrap a stock network, which stays reachable as `llama`."""
+        super().__init__()
+        self.llama = llama
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, targets: Tensor) -> LogLikelihoods:
+        """Score the targets of B rows of T tokens: log-likelihoods of B * T tokens.
+
+        Positions that begin anew inside a row mark a new piece; attention stays inside a piece.
+        """
+        hidden = self.llama.model(
+            input_ids=input_ids, position_ids=position_ids, use_cache=False
+        ).last_hidden_state
+        logits = kmer_logits(self.llama, hidden, NATIVE)
+        return log_likelihoods(logits.flatten(0, 1), targets.flatten())
+
+
+def llama_config(config: TrainConfig) -> LlamaConfig:
+    """Return the preset at the run's context length."""
+    llama = PRESETS[config.model.preset]()
+    llama.max_position_embeddings = config.data.context_tokens
+    return llama
+
+
+def build_network(config: TrainConfig, ranks: Ranks) -> TrainedNetwork:
+    """Make the network with seeded weights, the same for any number of processes, and shard it."""
+    torch.manual_seed(config.seed)
+    with torch.device("cpu"):
+        network = TrainedNetwork(LlamaForCausalLM(llama_config(config)))
+    return shard(network.to(ranks.device), ranks)
+
+
+def shard(network: TrainedNetwork, ranks: Ranks) -> TrainedNetwork:
+    """Shard every decoder layer, then what is left; bf16 with fp32 master weights on a GPU."""
+    policy = MixedPrecisionPolicy()
+    if ranks.device.type == "cuda":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in network.llama.model.layers:
+        fully_shard(layer, mesh=ranks.mesh, mp_policy=policy)
+    return fully_shard(network, mesh=ranks.mesh, mp_policy=policy)
+
+
+def build_optimizer(config: TrainConfig, network: TrainedNetwork) -> torch.optim.AdamW:
+    """Make AdamW with weight decay on matrices only."""
+    settings = config.optimizer
+    parameters = list(network.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups, lr=0.0, betas=(settings.beta1, settings.beta2), eps=settings.epsilon
+    )

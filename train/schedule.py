@@ -1,0 +1,25 @@
+"""The learning rate as a function of the step within a stage."""
+
+import math
+
+from train.config import StageConfig
+
+
+def learning_rate(stage: StageConfig, step: int, num_steps: int) -> float:
+    """Return the learning rate of step `step` (from 0) of a stage of `num_steps`."""
+    if step < stage.warmup_steps:
+        return stage.learning_rate * (step + 1) / stage.warmup_steps
+    return stage.final_learning_rate + (
+        stage.learning_rate - stage.final_learning_rate
+    ) * _share_left(stage, step, num_steps)
+
+
+def _share_left(stage: StageConfig, step: int, num_steps: int) -> float:
+    """Return the share of the way from the final rate to the peak: 1 at first, 0 past the end."""
+    if stage.schedule == "constant":
+        return 1.0
+    first = num_steps - stage.decay_steps if stage.schedule == "wsd" else stage.warmup_steps
+    if step < first:
+        return 1.0
+    done = (step - first) / max(num_steps - first, 1)
+    return (1 + math.cos(math.pi * done)) / 2 if stage.schedule == "cosine" else 1 - done

@@ -1,0 +1,219 @@
+"""The training loop."""
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.tensor import DTensor
+from transformers import LlamaForCausalLM
+
+from carbon.config import to_toml
+from carbon.console import progress, say
+from carbon.errors import UserError
+from carbon.files import atomic_folder
+from carbon.losses import nucleotide_loss
+from carbon.model import save_model
+from train.checkpoint import Checkpoints
+from train.config import TrainConfig
+from train.data import Batch, check_batch, microbatches, open_rows
+from train.network import TrainedNetwork, build_network, build_optimizer, llama_config
+from train.ranks import Ranks
+from train.schedule import learning_rate
+
+FNS_WEIGHT = {"ce": 0.0, "fns": 1.0}
+# Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
+_PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+
+Metrics = dict[str, float | int | str | None]
+
+
+class Trainer:
+    """A run: its rows, network and optimizer, and the folder it is written to."""
+
+    def __init__(self, config: TrainConfig, ranks: Ranks) -> None:
+        """Open the corpus and build the network.
+
+        Raises:
+            UserError: the configuration, the corpus and the processes do not fit.
+        """
+        check_batch(config, ranks)
+        self.config = config
+        self.ranks = ranks
+        self.rows = open_rows(config)
+        self.network = build_network(config, ranks)
+        self.optimizer = build_optimizer(config, self.network)
+        self.checkpoints = Checkpoints(config, ranks)
+        self._folder = Path(config.output)
+        self._flops_a_token = _flops_a_token(self.network, config)
+
+    def run(self, resume: bool) -> None:
+        """Train to the end of the last stage, then export."""
+        step = self._start(resume)
+        total = self.config.total_steps
+        with self._metrics_log(step) as write, self._progress(total) as advance:
+            advance(step)
+            while step < total:
+                write(self.step(step))
+                step += 1
+                advance(1)
+                if step % self.config.checkpoint.every_steps == 0 or step == total:
+                    self.checkpoints.save(step, self.network, self.optimizer)
+        self.export(self._folder / "export")
+
+    def step(self, step: int) -> Metrics:
+        """Take optimizer step `step` (from 0) and return its metrics.
+
+        Raises:
+            FloatingPointError: the gradient is not finite; nothing was updated.
+        """
+        start = time.perf_counter()
+        stage, step_in_stage = self.config.stage_at(step)
+        rate = learning_rate(stage, step_in_stage, self.config.stage_steps(stage))
+        batches = microbatches(self.rows, step, self.config, self.ranks)
+        sums = accumulate(self.network, batches, FNS_WEIGHT[stage.objective])
+        norm = mean_gradient(self.network, sums["count"], self.config.optimizer.clip_norm)
+        if not math.isfinite(norm):
+            raise FloatingPointError(
+                f"step {step + 1}: the gradient is not finite; the last checkpoint is untouched: "
+                "lower the learning rate and resume"
+            )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        speed = self.config.batch_tokens / (time.perf_counter() - start)
+        return {
+            "step": step + 1,
+            "tokens": (step + 1) * self.config.batch_tokens,
+            "stage": stage.name,
+            "objective": stage.objective,
+            "loss": sums["loss"] / max(sums["count"], 1),
+            "nats_per_base": sums["chain_nats"] / max(sums["chain_bases"], 1),
+            "marginal_nats_per_base": sums["marginal_nats"] / max(sums["marginal_bases"], 1),
+            "learning_rate": rate,
+            "gradient_norm": norm,
+            "tokens_per_second": speed,
+            "mfu": self._mfu(speed),
+        }
+
+    def export(self, folder: Path) -> None:
+        """Write the network as a stock model folder, in the place of an earlier export."""
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+        state = get_model_state_dict(self.network, options=options)
+        if self.ranks.is_first:
+            llama = LlamaForCausalLM(llama_config(self.config))
+            llama.load_state_dict({k.removeprefix("llama."): v for k, v in state.items()})
+            shutil.rmtree(folder, ignore_errors=True)
+            with atomic_folder(folder) as temporary:
+                save_model(llama, temporary)
+            say(f"exported {folder}")
+        dist.barrier()
+
+    def _start(self, resume: bool) -> int:
+        """Return the step to begin with: that of the newest whole checkpoint, or 0."""
+        if self.checkpoints.exist() and not resume:
+            raise UserError(
+                f"{self._folder}: holds checkpoints already; go on with --resume auto, or name "
+                "another output"
+            )
+        step = self.checkpoints.load_newest(self.network, self.optimizer)
+        if self.ranks.is_first:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")
+            say(f"training from step {step} to {self.config.total_steps}")
+        return step
+
+    @contextmanager
+    def _metrics_log(self, step: int) -> Iterator[Callable[[Metrics], None]]:
+        """Open metrics.jsonl; on a resume, lines past the checkpoint are taken back first."""
+        if not self.ranks.is_first:
+            yield lambda metrics: None
+            return
+        path = self._folder / "metrics.jsonl"
+        kept = path.read_text().splitlines(keepends=True)[:step] if path.exists() else []
+        with path.open("w", encoding="utf-8") as sink:
+            sink.writelines(kept)
+            yield lambda metrics: print(json.dumps(metrics), file=sink, flush=True)
+
+    def _progress(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        if self.ranks.is_first:
+            return progress("training", total)
+        return nullcontext(lambda n: None)
+
+    def _mfu(self, tokens_per_second: float) -> float | None:
+        """Return the share of the GPUs' peak that is used; None where the peak is not known."""
+        if self.ranks.device.type != "cuda":
+            return None
+        name = torch.cuda.get_device_name(self.ranks.device)
+        peak = next((flops for part, flops in _PEAK_FLOPS.items() if part in name), None)
+        if peak is None:
+            return None
+        return tokens_per_second * self._flops_a_token / (peak * self.ranks.world_size)
+
+
+def accumulate(
+    network: TrainedNetwork, batches: list[Batch], fns_weight: float
+) -> dict[str, float]:
+    """Run forward and backward on this process's microbatches; return sums over all processes.
+
+    The gradient is left as FSDP reduces it: that of the summed loss, divided by the number of
+    processes. Sums of nats are reported both ways: through the chain (whole 6-mers) and through the
+    marginals (every known base).
+    """
+    sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=batches[0].known.device)
+    for number, batch in enumerate(batches, start=1):
+        network.set_requires_gradient_sync(number == len(batches))  # type: ignore[operator]
+        likelihoods = network(batch.input_ids, batch.position_ids, batch.targets)
+        loss = nucleotide_loss(likelihoods, batch.known, fns_weight)
+        loss.total.backward()
+        whole = batch.known.all(dim=1)
+        parts = (
+            loss.total,
+            loss.count,
+            -(likelihoods.token * whole).sum(),
+            6 * whole.sum(),
+            -(likelihoods.bases * batch.known).sum(),
+            batch.known.sum(),
+        )
+        sums += torch.stack([part.detach().double() for part in parts])
+    dist.all_reduce(sums)
+    return dict(zip(_SUMS, sums.tolist(), strict=True))
+
+
+_SUMS = ("loss", "count", "chain_nats", "chain_bases", "marginal_nats", "marginal_bases")
+
+
+def mean_gradient(network: TrainedNetwork, count: float, clip_norm: float) -> float:
+    """Divide the gradient by the tokens of the global batch, clip it, and return its norm before.
+
+    This is the one place that divides: FSDP has divided by the number of processes already, which
+    is undone here.
+    """
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    for gradient in gradients:
+        gradient.mul_(dist.get_world_size() / max(count, 1))
+    norm: Any = torch.nn.utils.clip_grad_norm_(network.parameters(), clip_norm)
+    return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+
+def _flops_a_token(network: TrainedNetwork, config: TrainConfig) -> float:
+    """Return operations of forward and backward a token: 6 a weight, 12 l d t for attention.
+
+    The count of Chowdhery and others (PaLM, appendix B), with half of the attention since it is
+    causal, and only the rows of the head that are used.
+    """
+    llama = network.llama.config
+    layers = sum(p.numel() for p in network.llama.model.layers.parameters())
+    attention = 6 * llama.num_hidden_layers * llama.hidden_size * config.data.context_tokens
+    return 6.0 * (layers + 4096 * llama.hidden_size) + attention
+
+
+
