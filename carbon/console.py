@@ -22,7 +22,8 @@ def run_command(main: Callable[[], int | None]) -> int:
     """Run a command's body and turn what it raises into a line on stderr and an exit code.
 
     A `UserError` and a missing or unreadable file exit with 2, an interrupt with 130, a full disk,
-    a diverged run or another failure of the system with 1. Everything else is a defect and keeps its traceback.
+    a diverged run or another failure of the system with 1. Everything else is a defect and keeps
+    its traceback.
     """
     try:
         return main() or 0

@@ -160,8 +160,8 @@ def _check_cds(annotation: Annotation, config: BuildConfig) -> None:
         if transcript.cds_length_bp % 3 and not transcript.incomplete:
             raise GenomeError(
                 f"{transcript.where}: the CDS of '{transcript.transcript_id}' has "
-                f"{transcript.cds_length_bp} bases, not a multiple of three; mend it, or leave such "
-                "transcripts out with --set incomplete_cds=drop"
+                f"{transcript.cds_length_bp} bases, not a multiple of three; mend it, or leave "
+                "such transcripts out with --set incomplete_cds=drop"
             )
 
 

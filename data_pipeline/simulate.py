@@ -8,6 +8,7 @@ context, introns from GT to AG with branch point and pyrimidine tract, a polyade
 Between genes lie random bases and diverged copies of repeats.
 """
 
+import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -177,7 +178,7 @@ def _with_introns(
 ) -> SimulatedGene:
     edges = [0, *(place + int(random.integers(3)) for place in places), len(transcript)]
     sequence, exons, cds = "", [], []
-    for number, (start, end) in enumerate(zip(edges, edges[1:], strict=False)):
+    for number, (start, end) in enumerate(itertools.pairwise(edges)):
         if number:
             sequence += _intron(random)
         shift = len(sequence) - start

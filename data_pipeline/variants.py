@@ -1,9 +1,9 @@
 """Variants whose truth is known by construction, from any annotated genome.
 
 Damaging: a codon changed into a stop, one of the two bases at either end of an intron, a base of a
-start codon. Controls: synonymous changes, and changes between genes. Every group has the same number
-of each trinucleotide change (the base, its two neighbours and ALT, read on the pyrimidine's strand),
-so that nothing about mutation types separates them.
+start codon. Controls: synonymous changes, and changes between genes. Every group has the same
+number of each trinucleotide change (the base, its two neighbours and ALT, read on the strand of the
+pyrimidine), so that nothing about mutation types separates them.
 """
 
 from collections import defaultdict
@@ -88,7 +88,9 @@ def choose_variants(
     groups = ("damaging", *CONTROLS)
     triples: list[tuple[Labelled, ...]] = []
     for _, by_group in sorted(candidates.items()):
-        shuffled = ([c[i] for i in random.permutation(len(c))] for c in map(by_group.get, groups) if c)
+        shuffled = (
+            [c[i] for i in random.permutation(len(c))] for c in map(by_group.get, groups) if c
+        )
         triples += zip(*shuffled, strict=False) if len(by_group) == len(groups) else []
     if not triples:
         places = ", ".join(region.to_region() for region in regions)
@@ -111,7 +113,10 @@ def _change(reference: Reference, variant: Variant) -> str:
 
 
 def _candidates(
-    reference: Reference, annotation: Annotation, regions: list[Interval], random: np.random.Generator
+    reference: Reference,
+    annotation: Annotation,
+    regions: list[Interval],
+    random: np.random.Generator,
 ) -> Iterator[Labelled]:
     coding = [t for gene in annotation.genes for t in gene.transcripts if t.cds]
     num_damaging = 0
@@ -194,4 +199,6 @@ def _intergenic(
             if set(bases[place - 1 : place + 2]) <= set("ACGT"):
                 alt = str(random.choice(sorted(set("ACGT") - {bases[place]})))
                 position = region.start + int(place)
-                yield Labelled(Variant(region.contig, position, bases[place], alt), "intergenic", "")
+                yield Labelled(
+                    Variant(region.contig, position, bases[place], alt), "intergenic", ""
+                )

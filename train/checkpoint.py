@@ -1,8 +1,8 @@
 """Checkpoints: whole or absent, independent of the number of processes, without pickle.
 
-    checkpoints/step-00000100/
-      shard-*.safetensors   model and optimizer, written by all processes (DCP)
-      state.json            step, hash of the configuration, sha256 of every shard
+checkpoints/step-00000100/
+  shard-*.safetensors   model and optimizer, written by all processes (DCP)
+  state.json            step, hash of the configuration, sha256 of every shard
 """
 
 import hashlib
@@ -125,8 +125,10 @@ def _verified_state(folder: Path) -> dict[str, Any]:
 
 
 def _tensors(network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """Return model and optimizer state as one flat table of tensors."""
+    """Return model and optimizer state as one flat table of tensors; tied ones stand once."""
     model = get_model_state_dict(network)
+    if network.llama.config.tie_word_embeddings:
+        del model["llama.lm_head.weight"]
     adam = get_optimizer_state_dict(network, optimizer, options=_FLAT)
     tensors = {f"model.{name}": value for name, value in model.items()}
     tensors |= {f"optimizer.{k}": v for k, v in adam.items() if isinstance(v, torch.Tensor)}
@@ -153,6 +155,6 @@ def _put_back(
     for name, value in tensors.items():
         part, _, key = name.partition(".")
         parts[part][key] = value
-    set_model_state_dict(network, parts["model"])
+    set_model_state_dict(network, parts["model"], options=StateDictOptions(strict=False))
     settings = get_optimizer_state_dict(network, optimizer, options=_FLAT)
     set_optimizer_state_dict(network, optimizer, settings | parts["optimizer"], options=_FLAT)

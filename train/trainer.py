@@ -214,6 +214,3 @@ def _flops_a_token(network: TrainedNetwork, config: TrainConfig) -> float:
     layers = sum(p.numel() for p in network.llama.model.layers.parameters())
     attention = 6 * llama.num_hidden_layers * llama.hidden_size * config.data.context_tokens
     return 6.0 * (layers + 4096 * llama.hidden_size) + attention
-
-
-

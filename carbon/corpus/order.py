@@ -1,10 +1,11 @@
 """Which row of which source is sample number i: a pure function of seed, mixture and i.
 
-The blend gives every prefix of the run each source's share to within one row. It is the just-in-time
-schedule of Steiner and Yeomans (1993): the n-th row of a source with share w may stand from place
-floor(n / w) on and must stand by place ceil((n + 1) / w) - 1; serving the earliest deadline first
-always fits. Shares are multiples of 1/10,000, so the schedule repeats and one period is all that is
-kept. Inside a source, rows come in an order permuted anew for each epoch by a keyed Feistel network.
+The blend gives every prefix of the run each source's share to within one row. It is the
+just-in-time schedule of Steiner and Yeomans (1993): the n-th row of a source with share w may stand
+from place floor(n / w) on and must stand by place ceil((n + 1) / w) - 1; serving the earliest
+deadline first always fits. Shares are multiples of 1/10,000, so the schedule repeats and one period
+is all that is kept. Inside a source, rows come in an order permuted anew for each epoch by a keyed
+Feistel network.
 """
 
 import hashlib

@@ -143,7 +143,7 @@ def _condition_on_tails(logits: Tensor, tails: list[str]) -> Tensor:
         if tail:
             index, bits = encode_kmers(tail)
             digits, known = KMER_DIGITS[index[0]], known_bases(bits)[0]
-            row &= ((KMER_DIGITS == digits) | ~known).all(axis=1)
+            row &= ((digits == KMER_DIGITS) | ~known).all(axis=1)
     return logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
 
 

@@ -90,7 +90,9 @@ def window_pair(
     contig_bp = reference.contig_lengths_bp[variant.contig]
     first, last = variant.position, variant.interval.end
     forward = strand == "+"
-    before_bp = min(window_bp // 2, first) if forward else min((window_bp - 1) // 2, contig_bp - last)
+    before_bp = (
+        min(window_bp // 2, first) if forward else min((window_bp - 1) // 2, contig_bp - last)
+    )
     shorter = min(len(ref), len(alt))
     after_bp = min(window_bp - before_bp - shorter, contig_bp - last if forward else first)
     length_bp = before_bp + shorter + after_bp

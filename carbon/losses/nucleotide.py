@@ -131,7 +131,7 @@ class _LogLikelihoods(torch.autograd.Function):
         top = z.amax(dim=1, keepdim=True)
         p = torch.sub(z, top).exp_()
         total = p.sum(dim=1, keepdim=True)
-        token = (z.gather(1, kmers[:, None]) - top - total.log())[:, 0]
+        token = z.gather(1, kmers[:, None])[:, 0] - top[:, 0] - total.log()[:, 0]
         p /= total
         sums = _sums_of_agreeing(p, kmers)
         bases = sums.log()
@@ -151,7 +151,7 @@ class _LogLikelihoods(torch.autograd.Function):
         by_high = weights[:, :, :3] @ high.to(p.dtype)
         by_low = weights[:, :, 3:] @ low.to(p.dtype)
         by_high -= (grad_token + grad_bases.sum(dim=1))[:, None, None]
-        grad = p * (by_high.transpose(1, 2) + by_low).view_as(p)
+        grad = (by_high.transpose(1, 2) + by_low).view_as(p).mul_(p)
         grad.scatter_add_(1, kmers[:, None], grad_token[:, None])
         if len(hard):
             grad[hard] = _hard_gradient(

@@ -1,0 +1,202 @@
+"""A VCF in; a scored VCF, TSV or Parquet out, record by record in flat memory."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pysam
+
+from carbon.console import progress
+from carbon.errors import GenomeError
+from carbon.files import atomic_file
+from carbon.genome import Reference, VcfReader, VcfRow
+from carbon.inference.engine import Carbon
+from carbon.inference.variants import Strands, VariantScore
+
+_ROWS_AT_ONCE = 512
+_COLUMNS = ("contig", "position", "id", "ref", "alt", "delta", "reason")
+
+Scored = tuple[VcfRow, list[VariantScore]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantJob:
+    """What to score and how; `window_bp` None takes the model's default."""
+
+    reference: Path
+    vcf: Path
+    output: Path
+    window_bp: int | None
+    strands: Strands
+    tags: tuple[str, ...]
+
+
+def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any]:
+    """Score a VCF into a file, which appears when it is whole; return what was done.
+
+    Raises:
+        GenomeError: the VCF is malformed, unsorted or of another reference.
+        UserError: the output's ending or the window is not possible.
+    """
+    writer = writer_for(job.output)
+    window_bp = job.window_bp or min(8192, model.context_bp - 6 * len(job.tags))
+    settings = {
+        "protocol": "centered",
+        "window_bp": window_bp,
+        "strands": job.strands,
+        "frame": "window start",
+        "tags": list(job.tags),
+        "dtype": dtype,
+        "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
+    }
+    counts = {"records": 0, "scored": 0, "not_scored": 0}
+    with Reference(job.reference) as reference:
+        num_records = _check_all(VcfReader(job.vcf, reference))
+        vcf = VcfReader(job.vcf, reference)
+        _add_fields(vcf.header, settings)
+        with (
+            atomic_file(job.output) as temporary,
+            writer(temporary, vcf.header, settings) as write,
+            progress("scoring variants", num_records) as advance,
+        ):
+            for row, scores in _scored(model, reference, vcf, job, window_bp):
+                write((row, scores))
+                counts["records"] += 1
+                counts["scored"] += sum(score.delta is not None for score in scores)
+                counts["not_scored"] += sum(score.delta is None for score in scores)
+                advance(1)
+    if job.output.name.endswith(".vcf.gz"):
+        pysam.tabix_index(str(job.output), preset="vcf", force=True)
+    return {"output": str(job.output), **counts, **settings}
+
+
+def _check_all(vcf: VcfReader) -> int:
+    """Read the whole VCF once, so that a bad last record costs seconds and not hours."""
+    return sum(1 for _ in vcf)
+
+
+def _scored(
+    model: Carbon, reference: Reference, vcf: VcfReader, job: VariantJob, window_bp: int
+) -> Iterator[Scored]:
+    """Score records in blocks, so that alleles share batches, and hand them back in order."""
+    block: list[VcfRow] = []
+
+    def flush() -> Iterator[Scored]:
+        variants = [variant for row in block for variant in row.variants]
+        scores = model.score_variants(
+            reference, variants, window_bp=window_bp, strands=job.strands, tags=job.tags
+        )
+        for row in block:
+            yield row, [next(scores) for _ in row.variants]
+        block.clear()
+
+    for row in vcf:
+        block.append(row)
+        if len(block) == _ROWS_AT_ONCE:
+            yield from flush()
+    yield from flush()
+
+
+def _add_fields(header: pysam.VariantHeader, settings: dict[str, Any]) -> None:
+    text = "; ".join(f"{name} {value}" for name, value in settings.items() if name != "delta")
+    fields = (
+        ("CARBON_DELTA", "A", "Float", f"{settings['delta']} ({text})"),
+        ("CARBON_REASON", "A", "String", "Why an allele has no CARBON_DELTA"),
+    )
+    for name, number, kind, description in fields:
+        if name in header.info:
+            raise GenomeError(f"the VCF has an INFO field {name} already: is it scored? remove it")
+        header.info.add(name, number, kind, description)
+    header.add_meta("carbon_variants", json.dumps(settings))
+
+
+@contextmanager
+def _vcf_writer(
+    path: Path, header: pysam.VariantHeader, settings: dict[str, Any]
+) -> Iterator[Callable[[Scored], None]]:
+    mode = "wz" if path.name.endswith(".gz") else "w"
+    with pysam.VariantFile(str(path), mode, header=header) as sink:
+
+        def write(scored: Scored) -> None:
+            row, scores = scored
+            if any(score.delta is not None for score in scores):
+                row.record.info["CARBON_DELTA"] = tuple(score.delta for score in scores)
+            if any(score.reason for score in scores):
+                row.record.info["CARBON_REASON"] = tuple(score.reason or "." for score in scores)
+            sink.write(row.record)
+
+        yield write
+
+
+def _table_rows(scored: Scored) -> Iterator[tuple[Any, ...]]:
+    row, scores = scored
+    for variant, delta, reason in scores:
+        place = (variant.contig, variant.position + 1, row.record.id)
+        yield (*place, variant.ref, variant.alt, delta, reason)
+
+
+@contextmanager
+def _tsv_writer(
+    path: Path, header: pysam.VariantHeader, settings: dict[str, Any]
+) -> Iterator[Callable[[Scored], None]]:
+    with path.open("w", encoding="utf-8") as sink:
+        sink.write(f"# {json.dumps(settings)}\n" + "\t".join(_COLUMNS) + "\n")
+
+        def write(scored: Scored) -> None:
+            for values in _table_rows(scored):
+                texts = (
+                    "." if v is None else f"{v:.6g}" if type(v) is float else v for v in values
+                )
+                sink.write("\t".join(map(str, texts)) + "\n")
+
+        yield write
+
+
+@contextmanager
+def _parquet_writer(
+    path: Path, header: pysam.VariantHeader, settings: dict[str, Any]
+) -> Iterator[Callable[[Scored], None]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = (pa.string(), pa.int64(), pa.string(), pa.string(), pa.string(), pa.float64())
+    fields = list(zip(_COLUMNS, (*kinds, pa.string()), strict=True))
+    schema = pa.schema(fields, metadata={"carbon_variants": json.dumps(settings)})
+    rows: list[tuple[Any, ...]] = []
+    with pq.ParquetWriter(path, schema) as sink:
+
+        def flush() -> None:
+            columns = zip(*rows, strict=True) if rows else [[]] * len(schema)
+            sink.write_table(pa.table(list(map(list, columns)), schema=schema))
+            rows.clear()
+
+        def write(scored: Scored) -> None:
+            rows.extend(_table_rows(scored))
+            if len(rows) >= 65_536:
+                flush()
+
+        yield write
+        flush()
+
+
+_WRITERS = {
+    ".vcf.gz": _vcf_writer,
+    ".vcf": _vcf_writer,
+    ".tsv": _tsv_writer,
+    ".parquet": _parquet_writer,
+}
+
+
+def writer_for(output: str | Path) -> Any:
+    """Return the writer that an output's ending asks for.
+
+    Raises:
+        GenomeError: the ending is none of .vcf, .vcf.gz, .tsv and .parquet.
+    """
+    for ending, writer in _WRITERS.items():
+        if str(output).endswith(ending):
+            return writer
+    raise GenomeError(f"{output}: end the output with one of {', '.join(_WRITERS)}")

@@ -1,0 +1,73 @@
+"""The pictures of a report. Colours are those of Okabe and Ito, told apart by any eye."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+_POINTS = 150
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(width, height))
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def loss_figure(metrics: list[dict[str, Any]], switch: int | None) -> Figure:
+    """Draw nats per base, chain and marginals, against the step; mark the switch."""
+    figure, axes = _axes(8.5, 3.8)
+    steps = np.array([m["step"] for m in metrics], dtype=float)
+    for name, label, colour in (
+        ("nats_per_base", "chain (likelihood of the sequence)", BLUE),
+        ("marginal_nats_per_base", "marginals (what FNS trains)", ORANGE),
+    ):
+        values = np.array([m[name] for m in metrics])
+        axes.plot(_smooth(steps, switch), _smooth(values, switch), color=colour, label=label)
+    if switch:
+        axes.axvline(switch - 0.5, color=GREY, linestyle="--")
+        axes.text(switch, axes.get_ylim()[1], " CE to FNS", va="top", color=GREY)
+    axes.set(xlabel="step", ylabel="nats per base")
+    axes.legend(frameon=False)
+    return figure
+
+
+def _smooth(values: NDArray[np.float64], switch: int | None) -> NDArray[np.float64]:
+    """Take means of equal stretches; none reaches over the switch."""
+    parts = np.split(values, [switch - 1]) if switch else [values]
+    width = max(1, len(values) // _POINTS)
+    means = []
+    for part in parts:
+        num_means = max(1, len(part) // width)
+        means += [chunk.mean() for chunk in np.array_split(part, num_means)]
+    return np.array(means)
+
+
+def recovery_figure(recovery: dict[str, Any]) -> Figure:
+    """Draw recovery of the model, token and base mode, and of every Markov order."""
+    figure, axes = _axes(8.5, 3.4)
+    bars = [("model", recovery, BLUE), ("model,\nbase mode", recovery["base_mode"], GREEN)]
+    bars += [(f"Markov\n{k}", m, GREY) for k, m in enumerate(recovery["markov"])]
+    for place, (_, bar, colour) in enumerate(bars):
+        axes.bar(place, bar["value"], color=colour, width=0.7)
+        spread = [[bar["value"] - bar["low"]], [bar["high"] - bar["value"]]]
+        axes.errorbar(place, bar["value"], yerr=spread, color="black", capsize=3)
+        axes.text(place, bar["high"] + 0.01, f"{bar['value']:.2f}", ha="center", va="bottom")
+    axes.set_xticks(range(len(bars)), [label for label, _, _ in bars])
+    axes.set(ylabel="bases recovered", ylim=(0, min(1.05, axes.get_ylim()[1] + 0.08)))
+    return figure
+
+
+def roc_figure(variants: dict[str, Any]) -> Figure:
+    """Draw the receiver operating characteristic."""
+    figure, axes = _axes(4.6, 4.4)
+    roc = variants["roc"]
+    label = f"model, AUROC {variants['value']:.2f}"
+    axes.plot(roc["false_positive"], roc["true_positive"], color=BLUE, label=label)
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", label="chance")
+    axes.set(xlabel="controls called damaging", ylabel="damaging called damaging", aspect="equal")
+    axes.legend(frameon=False, loc="lower right")
+    return figure

@@ -1,0 +1,102 @@
+"""Variant AUROC: do damaging variants get lower deltas than controls?"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pysam
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+from carbon.errors import GenomeError
+from carbon.genome import Interval, Reference, reverse_complement
+from eval.markov import MAX_ORDER, Markov
+from eval.uncertainty import Estimate, bootstrap
+
+Floats = NDArray[np.float64]
+
+
+class LabelledScores(NamedTuple):
+    """Scored variants; every array has one entry a variant."""
+
+    damaging: NDArray[np.bool_]
+    effect: NDArray[np.str_]
+    delta: Floats
+    markov_delta: Floats
+
+
+def read_scored(path: Path, reference: Reference, markov: Markov) -> LabelledScores:
+    """Read a VCF with LABEL, EFFECT and CARBON_DELTA, and score it with a Markov model too.
+
+    Raises:
+        GenomeError: the fields are not there.
+    """
+    rows = []
+    with pysam.VariantFile(str(path)) as vcf:
+        for field in ("LABEL", "CARBON_DELTA"):
+            if field not in vcf.header.info:
+                raise GenomeError(f"{path}: has no INFO field {field}; score a labelled VCF first")
+        for record in vcf:
+            delta = record.info.get("CARBON_DELTA", (None,))[0]
+            if delta is not None:
+                effect = str(record.info.get("EFFECT", "variant"))
+                baseline = _markov_delta(reference, markov, record)
+                rows.append((record.info["LABEL"] == 1, effect, float(delta), baseline))
+    if len({row[0] for row in rows}) < 2:
+        raise GenomeError(f"{path}: needs scored variants of both labels")
+    damaging, effect, deltas, baselines = zip(*rows, strict=True)
+    return LabelledScores(
+        np.array(damaging), np.array(effect), np.array(deltas), np.array(baselines)
+    )
+
+
+def _markov_delta(reference: Reference, markov: Markov, record: pysam.VariantRecord) -> float:
+    """Return the Markov model's delta, the mean of both strands."""
+    contig_bp = reference.contig_lengths_bp[record.contig]
+    around = Interval(record.contig, record.start, record.stop).widened(2 * MAX_ORDER, contig_bp)
+    left = reference.fetch(Interval(record.contig, around.start, record.start))
+    right = reference.fetch(Interval(record.contig, record.stop, around.end))
+    ref, alt = (left + allele + right for allele in (record.ref, record.alts[0]))
+    pairs = ((ref, alt), (reverse_complement(ref), reverse_complement(alt)))
+    return float(
+        np.mean(
+            [
+                np.nansum(markov.log_likelihoods(a)) - np.nansum(markov.log_likelihoods(r))
+                for r, a in pairs
+            ]
+        )
+    )
+
+
+def variant_auroc(scores: LabelledScores) -> dict[str, Any]:
+    """Measure AUROC and average precision of `-delta`, over all and by effect, with a baseline."""
+    effects = sorted(set(scores.effect[scores.damaging]))
+    controls = ~scores.damaging
+    rates = roc_curve(scores.damaging, -scores.delta)
+    return {
+        **_auroc(scores.damaging, scores.delta)._asdict(),
+        "num_damaging": int(scores.damaging.sum()),
+        "num_controls": int(controls.sum()),
+        "average_precision": float(average_precision_score(scores.damaging, -scores.delta)),
+        "by_effect": {
+            effect: _auroc(scores.damaging[chosen], scores.delta[chosen])._asdict()
+            for effect in effects
+            for chosen in [controls | (scores.effect == effect)]
+        },
+        "by_control": {
+            effect: _auroc(scores.damaging[chosen], scores.delta[chosen])._asdict()
+            for effect in sorted(set(scores.effect[controls]))
+            for chosen in [scores.damaging | (scores.effect == effect)]
+        },
+        "markov_6": _auroc(scores.damaging, scores.markov_delta)._asdict(),
+        "roc": {"false_positive": rates[0].tolist(), "true_positive": rates[1].tolist()},
+    }
+
+
+def _auroc(damaging: NDArray[np.bool_], delta: Floats) -> Estimate:
+    def of(chosen: NDArray[np.int64]) -> float:
+        if len(set(damaging[chosen])) < 2:
+            return float("nan")
+        return float(roc_auc_score(damaging[chosen], -delta[chosen]))
+
+    return bootstrap(of, len(delta))
