@@ -34,7 +34,8 @@ class Interval:
 
     def overlaps(self, other: "Interval") -> bool:
         """Tell whether the two share at least one base."""
-        return self.contig == other.contig and self.start < other.end and other.start < self.end
+        shared_bp = min(self.end, other.end) - max(self.start, other.start)
+        return self.contig == other.contig and shared_bp > 0
 
     def widened(self, flank_bp: int, contig_length_bp: int) -> "Interval":
         """Return this interval with `flank_bp` more on each side, cut at the contig's ends."""

@@ -1,0 +1,54 @@
+"""The folder is the marker; material that many tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from carbon.inference import Carbon
+from carbon.model import PRESETS, LoadedModel
+from carbon.tokenizer import NATIVE
+
+FOLDERS = {"unit", "distributed", "real_data"}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder not in FOLDERS:
+            raise pytest.UsageError(f"{item.path}: tests live in {', '.join(sorted(FOLDERS))}")
+        item.add_marker(folder)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real genomes; without it the test is skipped, or fails if it is required."""
+    folder = os.environ.get("CARBON_DATA")
+    if folder and Path(folder).is_dir():
+        return Path(folder)
+    if "real_data" in os.environ.get("CARBON_REQUIRE", ""):
+        pytest.fail("CARBON_REQUIRE has real_data, but CARBON_DATA names no folder")
+    pytest.skip("CARBON_DATA names no folder of real genomes")
+
+
+def small_config(context_tokens: int = 48) -> LlamaConfig:
+    config = PRESETS["tiny"]()
+    config.hidden_size, config.intermediate_size, config.num_hidden_layers = 32, 48, 2
+    config.head_dim = 8
+    config.max_position_embeddings = context_tokens
+    # Larger than in training, so that the distributions of a random network are not flat.
+    config.initializer_range = 0.3
+    return config
+
+
+@pytest.fixture(scope="session")
+def network() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    return LlamaForCausalLM(small_config()).eval()
+
+
+@pytest.fixture(scope="session")
+def model(network) -> Carbon:
+    return Carbon(LoadedModel(network, NATIVE))

@@ -1,0 +1,128 @@
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from carbon.config import check, from_table, load_config, to_toml, with_overrides
+from carbon.errors import ConfigError
+from data_pipeline.build import BuildConfig
+from train.config import TrainConfig
+
+RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    rate: float
+    kind: Literal["a", "b"] = "a"
+
+    def __post_init__(self):
+        check(self.rate > 0, f"rate = {self.rate}: give more than 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    name: str
+    inner: Inner
+    parts: tuple[Inner, ...] = ()
+    shares: dict[str, float] = field(default_factory=dict)
+    limit: int | None = None
+    on: bool = False
+
+
+GOOD = {
+    "name": 'x"\\y',
+    "inner": {"rate": 1},
+    "parts": [{"rate": 2.5, "kind": "b"}],
+    "shares": {"p": 0.5},
+    "on": True,
+}
+
+
+def test_tables_become_values():
+    config = from_table(Outer, GOOD, "f")
+    assert config.inner == Inner(rate=1.0) and type(config.inner.rate) is float
+    assert config.parts == (Inner(rate=2.5, kind="b"),)
+    assert config.limit is None
+
+
+def test_toml_reads_back_to_the_same_value(tmp_path):
+    config = from_table(Outer, GOOD, "f")
+    (tmp_path / "f.toml").write_text(to_toml(config))
+    assert load_config(Outer, tmp_path / "f.toml") == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"nmae": "x"}, "f: unknown key 'nmae'; did you mean 'name'?"),
+        ({"inner": {"rat": 1}}, "f: inner: unknown key 'rat'; did you mean 'rate'?"),
+        ({"inner": {}}, "f: inner: 'rate' is missing"),
+        ({"inner": {"rate": "x"}}, "f: inner: rate: expected a float, got 'x'"),
+        ({"inner": {"rate": -1}}, "f: inner: rate = -1.0: give more than 0"),
+        ({"inner": {"rate": 1, "kind": "c"}}, "f: inner: kind: expected one of 'a', 'b', got 'c'"),
+        ({"parts": [{"rate": True}]}, "f: parts.0: rate: expected a float, got True"),
+        ({"on": 1}, "f: on: expected a bool, got 1"),
+        ({"limit": 1.5}, "f: limit: expected a int, got 1.5"),
+        ({"shares": {"p": "q"}}, "f: shares.p: expected a float, got 'q'"),
+    ],
+)
+def test_what_does_not_fit_is_named(change, message):
+    with pytest.raises(ConfigError) as error:
+        from_table(Outer, GOOD | change, "f")
+    assert message in str(error.value)
+
+
+def test_overrides_reach_into_tables_and_arrays():
+    table = with_overrides(
+        GOOD, ["inner.rate=3", "parts.0.kind=a", "name=plain text", "limit = 7", "on=false"]
+    )
+    config = from_table(Outer, table, "f")
+    assert (config.inner.rate, config.parts[0].kind, config.name) == (3.0, "a", "plain text")
+    assert (config.limit, config.on) == (7, False)
+    assert GOOD["inner"] == {"rate": 1}
+
+
+@pytest.mark.parametrize("override", ["name", "parts.3.rate=1", "parts.x.rate=1", "name.y=1"])
+def test_overrides_that_reach_nothing_are_named(override):
+    with pytest.raises(ConfigError, match="--set"):
+        with_overrides(GOOD, [override])
+
+
+def test_files_that_are_no_toml(tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        load_config(Outer, tmp_path / "absent.toml")
+    (tmp_path / "bad.toml").write_text("name = \n")
+    with pytest.raises(ConfigError, match=r"bad\.toml: not valid TOML: .*line 1"):
+        load_config(Outer, tmp_path / "bad.toml")
+
+
+def test_the_shipped_recipe_resolves():
+    config = load_config(TrainConfig, RECIPE)
+    assert [stage.objective for stage in config.stages] == ["ce", "fns"]
+    assert config.stage_at(config.stage_steps(config.stages[0]))[0].name == "fns"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("stages.0.mixture.mrna=0.5", "mixture sums to 1.25, not 1"),
+        ("stages.0.mixture={a=0.00005,b=0.99995}", "multiple of 1/10000"),
+        ("data.batch_rows=0", "batch_rows = 0"),
+        ("model.preset=huge", "expected one of 'tiny', 'mini'"),
+        ("stages=[]", "at least one"),
+    ],
+)
+def test_training_settings_are_checked(override, message):
+    with pytest.raises(ConfigError) as error:
+        load_config(TrainConfig, RECIPE, [override])
+    assert message in str(error.value)
+
+
+def test_build_settings_are_checked():
+    base = {"genome": "g", "annotation": "a", "output": "o"}
+    with pytest.raises(ConfigError, match="species_type = 'dragon'"):
+        from_table(BuildConfig, base | {"species_type": "dragon"}, "f")
+    with pytest.raises(ConfigError, match="flank_bp = -1"):
+        from_table(BuildConfig, base | {"flank_bp": -1}, "f")

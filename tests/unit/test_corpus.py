@@ -1,0 +1,194 @@
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.corpus import (
+    Blend,
+    PackedSource,
+    SampleOrder,
+    StageRows,
+    TokenRows,
+    pack,
+    permuted,
+    read_manifest,
+    read_source,
+)
+from carbon.errors import CorpusError
+from carbon.genome import reverse_complement
+from carbon.tokenizer import NATIVE, Kmers, decode_kmers, encode
+from tests.helpers.files import random_bases
+
+shares = st.lists(st.integers(1, 60), min_size=1, max_size=5).map(
+    lambda parts: {
+        f"s{i}": part / 10_000
+        for i, part in enumerate([*parts[:-1], 10_000 - sum(parts[:-1])])
+    }
+)
+
+
+@given(shares)
+@settings(max_examples=40, deadline=None)
+def test_every_prefix_has_every_share_to_within_one_row(mixture):
+    blend = Blend(mixture)
+    counts = Counter()
+    for i in range(12_000):
+        for name, share in mixture.items():
+            assert abs(counts[name] - i * share) < 1 + 1e-9
+            if i % 1000 == 0:
+                assert blend.count(name, i) == counts[name]
+        counts[blend.source(i)] += 1
+
+
+def test_a_place_far_out_costs_no_walk_to_it():
+    blend = Blend({"a": 0.7, "b": 0.3})
+    assert blend.count("a", 10**15) == 7 * 10**14
+    assert blend.count("absent", 5) == 0
+
+
+@given(st.integers(1, 400), st.integers(0, 2**64 - 1))
+def test_permutations_are_bijections(size, key):
+    assert sorted(permuted(n, size, key) for n in range(size)) == list(range(size))
+
+
+def test_permutations_differ_by_key_and_mix():
+    first, second = ([permuted(n, 500, key) for n in range(500)] for key in (1, 2))
+    assert first != second
+    # Of a random permutation one place in 500 stays; neighbours part by a third of the length.
+    assert sum(a == n for n, a in enumerate(first)) < 10
+    assert 120 < np.abs(np.diff(first)).mean() < 210
+
+
+@given(st.lists(st.integers(0, 900), max_size=25), st.integers(16, 80))
+@settings(deadline=None)
+def test_packing_covers_every_base_once_and_fits(lengths_bp, row_tokens):
+    packing = pack(np.array(lengths_bp, dtype=np.int64), row_tokens)
+    covered = [np.zeros(n, dtype=int) for n in lengths_bp]
+    for row in range(packing.num_rows):
+        pieces = range(*packing.row_start[row : row + 2])
+        assert len(pieces) > 0
+        assert sum(packing.num_kmers[p] + 3 for p in pieces) <= row_tokens
+        for p in pieces:
+            start = packing.start[p]
+            covered[packing.record[p]][start : start + 6 * packing.num_kmers[p]] += 1
+    assert all((places == 1).all() for places in covered)
+
+
+def test_packing_wastes_little():
+    random = np.random.default_rng(0)
+    lengths_bp = random.lognormal(7.5, 0.6, 3000).astype(np.int64)
+    packing = pack(lengths_bp, 256)
+    used = packing.num_kmers.sum() + 3 * len(packing.record)
+    assert used / (packing.num_rows * 256) > 0.98
+
+
+def make_rows(mixtures=({"dna": 0.75, "rna": 0.25},), num_rows=60, seed=0, row_tokens=40):
+    records = pa.table(
+        {
+            "sequence": [random_bases(n, n) for n in (700, 130, 55, 6, 300)],
+            "gene_type": ["cds", "tRNA", "", None, "cds"],
+            "species_type": ["fng"] * 5,
+        }
+    )
+    lengths_bp = np.array([700, 130, 55, 6, 300])
+    sources = {
+        name: PackedSource(records, pack(lengths_bp, row_tokens), name == "dna")
+        for name in ("dna", "rna")
+    }
+    rows_of_source = {name: s.packing.num_rows for name, s in sources.items()}
+    order = SampleOrder(seed, tuple(StageRows(num_rows, m) for m in mixtures), rows_of_source)
+    return order, TokenRows(order, sources, row_tokens), records
+
+
+def test_an_epoch_reads_every_row_once():
+    order, _, _ = make_rows(num_rows=400)
+    seen = Counter()
+    for i in range(400):
+        sample = order[i]
+        seen[sample.source, sample.epoch, sample.row] += 1
+    assert set(seen.values()) == {1}
+    epochs = {key[:2] for key in seen}
+    for source, epoch in epochs:
+        if (source, epoch + 1) in epochs:
+            rows = {key[2] for key in seen if key[:2] == (source, epoch)}
+            assert rows == set(range(len(rows))) and len(rows) > 5
+
+
+def test_counters_go_on_across_stages_and_later_stages_change_nothing():
+    first, second = {"dna": 0.75, "rna": 0.25}, {"dna": 0.5, "rna": 0.5}
+    alone, _, _ = make_rows((first,), 30)
+    both, _, _ = make_rows((first, second), 30)
+    other, _, _ = make_rows((first, {"rna": 1.0}), 30)
+    for i in range(30):
+        assert alone[i] == both[i] == other[i]
+    drawn = Counter()
+    for i in range(60):
+        sample = both[i]
+        rows = 1 + max(both[j].row for j in range(60) if both[j].source == sample.source)
+        drawn[sample.source] += 1
+        assert sample.stage == i // 30
+        assert sample.epoch <= drawn[sample.source] // max(rows - 1, 1)
+    per_source = Counter((both[i].source, both[i].epoch, both[i].row) for i in range(60))
+    assert set(per_source.values()) == {1}
+
+
+def test_rows_are_a_function_of_their_number_alone():
+    _, forward, _ = make_rows()
+    _, backward, _ = make_rows()
+    expected = [forward[i] for i in range(60)]
+    for i in reversed(range(60)):
+        for a, b in zip(expected[i], backward[i], strict=True):
+            assert np.array_equal(a, b)
+    _, other, _ = make_rows(seed=1)
+    assert any(not np.array_equal(expected[i].input_ids, other[i].input_ids) for i in range(5))
+
+
+def pieces_of(row):
+    """Cut a row where positions begin anew; give each piece's ids, targets and mask."""
+    starts = [*np.flatnonzero(row.position_ids == 0), len(row.input_ids)]
+    for a, b in zip(starts, starts[1:], strict=False):
+        if row.input_ids[a] != NATIVE.pad:
+            yield row.input_ids[a:b], row.targets[a:b], row.known[a:b]
+
+
+def test_rows_hold_the_bases_of_the_records():
+    order, rows, records = make_rows(num_rows=200)
+    texts = records["sequence"].to_pylist()
+    strands, frames, forms = Counter(), Counter(), Counter()
+    for i in range(200):
+        for ids, targets, known in pieces_of(rows[i]):
+            opening = int(np.flatnonzero(ids == NATIVE.dna_start)[0])
+            kmers = Kmers(targets[opening:-1], known[opening:-1])
+            bases = decode_kmers(kmers).rstrip("N")
+            assert bases and "N" not in bases
+            forward = any(bases in text for text in texts)
+            backward = any(bases in reverse_complement(text) for text in texts)
+            assert forward or (backward and order[i].source == "dna")
+            whole = encode(bases)
+            assert np.array_equal(ids[opening:], whole.ids)
+            assert known[-1] == 0 and not known[:opening].any()
+            strands[order[i].source, forward] += 1
+            forms[opening] += 1
+            frames[min((t.find(bases) % 6 for t in texts if bases in t), default=-1)] += 1
+    assert strands["rna", False] == 0 and strands["dna", False] > 20
+    assert {0, 1, 2, 3, 4, 5} <= set(frames)
+    # Half bare, a sixth with both tags, a third with one; a record without a gene tag has fewer.
+    assert forms[0] > forms[1] > forms[2] > 0
+
+
+class TestFolder:
+    def test_what_is_missing_or_torn_is_named(self, tmp_path):
+        with pytest.raises(CorpusError, match=r"no manifest\.json"):
+            read_manifest(tmp_path)
+        (tmp_path / "manifest.json").write_text("{")
+        with pytest.raises(CorpusError, match="not valid JSON"):
+            read_manifest(tmp_path)
+        (tmp_path / "mrna").mkdir()
+        with pytest.raises(CorpusError, match="sources: mrna"):
+            read_source(tmp_path, "eukaryote", "train")
+        (tmp_path / "mrna" / "train-0.parquet").write_bytes(b"PAR1 torn")
+        with pytest.raises(CorpusError, match=r"train-0\.parquet: cannot be read"):
+            read_source(tmp_path, "mrna", "train")

@@ -1,0 +1,256 @@
+import gzip
+import os
+import random
+import shutil
+
+import pysam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carbon.errors import GenomeError
+from carbon.genome import (
+    IUPAC_DNA,
+    Interval,
+    Reference,
+    Variant,
+    from_region,
+    read_annotation,
+    read_sequences,
+    reverse_complement,
+    spliced,
+    translate,
+)
+from tests.helpers.files import place_gene, random_bases, write_fasta
+
+dna = st.text(alphabet=IUPAC_DNA.replace("U", "") + "acgtn", max_size=60)
+
+
+@given(dna)
+def test_reverse_complement_twice_is_nothing(sequence):
+    assert reverse_complement(reverse_complement(sequence)) == sequence
+
+
+def test_reverse_complement_of_codes():
+    # R is A or G, so its complement is C or T, which is Y; B is not A, so V is not T.
+    assert reverse_complement("ARBNs") == "sNVYT"
+
+
+def test_translation():
+    assert translate("atggcNTGA") == "MX*"
+    with pytest.raises(GenomeError, match="4 bases"):
+        translate("ATGA")
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 60))
+def test_intervals(start, length_bp, flank_bp):
+    interval = Interval("c", start, start + length_bp)
+    assert interval.length_bp == length_bp
+    wide = interval.widened(flank_bp, 100)
+    assert wide.start == max(0, start - flank_bp) and wide.end == min(100, interval.end + flank_bp)
+    if length_bp:
+        assert from_region(interval.to_region(), {"c": 200}) == interval
+
+
+@given(*[st.integers(0, 12)] * 4)
+def test_overlap_is_a_shared_base(a, b, c, d):
+    first, second = Interval("c", min(a, b), max(a, b)), Interval("c", min(c, d), max(c, d))
+    shared = set(range(first.start, first.end)) & set(range(second.start, second.end))
+    assert first.overlaps(second) == bool(shared)
+    assert not first.overlaps(Interval("other", second.start, second.end))
+
+
+def test_coordinates_that_cannot_be():
+    with pytest.raises(GenomeError, match="0 <= start <= end"):
+        Interval("c", 5, 4)
+    for text, message in (("x:1-2", "no such contig"), ("c:0-5", "1 <= first"), ("c:3-101", "100")):
+        with pytest.raises(GenomeError, match=message):
+            from_region(text, {"c": 100})
+    assert from_region("c:1,0-2,0", {"c": 100}) == Interval("c", 9, 20)
+
+
+@pytest.mark.parametrize(
+    ("ref", "alt", "reason"),
+    [
+        ("A", "T", None),
+        ("a", "t", None),
+        ("AC", "A", None),
+        ("A", "<DEL>", "symbolic_allele"),
+        ("A", "*", "symbolic_allele"),
+        ("A", "A]c:4]", "symbolic_allele"),
+        ("A", "N", "ambiguous_base"),
+        ("R", "A", "ambiguous_base"),
+        ("A", "a", "same_as_reference"),
+    ],
+)
+def test_what_can_be_scored(ref, alt, reason):
+    assert Variant("c", 0, ref, alt).why_unscorable() == reason
+
+
+class TestFasta:
+    contigs = {"one": random_bases(250, 1), "two": "acgtnN" * 20, "last": "A"}  # noqa: RUF012
+
+    def paths(self, tmp_path):
+        plain = write_fasta(tmp_path / "p.fa", self.contigs)
+        zipped = write_fasta(tmp_path / "z.fa.gz", self.contigs)
+        pysam.tabix_compress(str(plain), str(tmp_path / "b.fa.gz"))
+        return plain, zipped, tmp_path / "b.fa.gz"
+
+    def test_compressions_read_alike(self, tmp_path):
+        for path in self.paths(tmp_path):
+            for _ in range(2):  # without and with an index
+                with Reference(path) as reference:
+                    assert reference.contig_lengths_bp == {"one": 250, "two": 120, "last": 1}
+                    span = Interval("one", 58, 130)
+                    assert reference.fetch(span) == self.contigs["one"][58:130]
+                    assert reference.fetch(Interval("two", 0, 120)) == self.contigs["two"]
+            assert dict(read_sequences(path)) == self.contigs
+        assert (tmp_path / "p.fa.fai").exists() and not (tmp_path / "z.fa.gz.fai").exists()
+
+    def test_random_spans(self, tmp_path):
+        path = write_fasta(tmp_path / "p.fa", self.contigs, width=7)
+        numbers = random.Random(0)
+        with Reference(path) as reference:
+            for _ in range(50):
+                start, end = sorted(numbers.choices(range(251), k=2))
+                assert reference.fetch(Interval("one", start, end)) == self.contigs["one"][start:end]
+
+    def test_an_old_index_is_not_believed(self, tmp_path):
+        path = write_fasta(tmp_path / "p.fa", {"x": "A" * 100})
+        Reference(path).close()
+        write_fasta(path, {"y": "C" * 50})
+        os.utime(f"{path}.fai", (1, 1))
+        with Reference(path) as reference:
+            assert reference.contig_lengths_bp == {"y": 50}
+
+    @pytest.mark.skipif(shutil.which("true") is None, reason="needs a POSIX system")
+    def test_nothing_is_written_where_that_is_forbidden(self, tmp_path, monkeypatch):
+        path = write_fasta(tmp_path / "p.fa", self.contigs)
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        with Reference(path) as reference:
+            assert reference.fetch(Interval("last", 0, 1)) == "A"
+        assert [p.name for p in tmp_path.iterdir()] == ["p.fa"]
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (b"", "has no sequence"),
+            (b"\n\n", "has no sequence"),
+            (b"ACGT\n", "line 1: expected a header"),
+            (b">a\nACGT\n>a\nAC\n", "line 3: contig 'a' stands twice"),
+            (b">\nACGT\n", "line 1: a contig without a name"),
+            (b">p\nMKLV\nEF\n", "line 2: 'L' is not a DNA letter"),
+            (b">a\nACGT\nACGTACGT\nAC\n", "lines of a contig must have one length"),
+            (gzip.compress(b">a\n" + b"ACGT" * 9999)[:-20], "fetch it again"),
+        ],
+    )
+    def test_damage_is_named(self, tmp_path, content, message):
+        path = tmp_path / "bad.fa"
+        path.write_bytes(content)
+        with pytest.raises(GenomeError) as error:
+            Reference(path)
+        assert str(path) in str(error.value) and message in str(error.value)
+        assert "\n" not in str(error.value)
+        assert [p.name for p in tmp_path.iterdir()] == ["bad.fa"]
+
+    def test_questions_that_have_no_answer(self, tmp_path):
+        with pytest.raises(GenomeError, match="no such file"):
+            Reference(tmp_path / "absent.fa")
+        with Reference(write_fasta(tmp_path / "p.fa", {"chr1": "ACGT"})) as reference:
+            with pytest.raises(GenomeError, match="'chr' prefix"):
+                reference.fetch(Interval("1", 0, 1))
+            with pytest.raises(GenomeError, match="ends past the contig's 4 bases"):
+                reference.fetch(Interval("chr1", 0, 5))
+
+
+class TestAnnotation:
+    def write(self, tmp_path, text, strand="+", name="a.gff3"):
+        bases, gff3, gtf = place_gene(strand)
+        reference = Reference(write_fasta(tmp_path / "g.fa", {"c1": bases}))
+        path = tmp_path / name
+        path.write_text({"gff3": gff3, "gtf": gtf}.get(text, text))
+        return reference, path
+
+    @pytest.mark.parametrize("strand", ["+", "-"])
+    @pytest.mark.parametrize("dialect", ["gff3", "gtf"])
+    def test_one_gene_in_every_dialect(self, tmp_path, dialect, strand):
+        reference, path = self.write(tmp_path, dialect, strand)
+        (gene,) = read_annotation(path, reference).genes
+        (transcript,) = gene.transcripts
+        assert (gene.gene_id, gene.name, gene.biotype) == ("g1", "ABC", "protein_coding")
+        assert (gene.strand, gene.interval.length_bp) == (strand, 180)
+        assert transcript.transcript_id == "t1"
+        assert transcript.cds_length_bp == 72
+        cds = spliced(reference, "c1", transcript.cds, strand)
+        assert translate(cds) == "M" + "A" * 22 + "*"
+        (intron,) = transcript.introns
+        bases = spliced(reference, "c1", (intron,), strand)
+        assert len(bases) == 60 and bases[:2] == "GT" and bases[-2:] == "AG"
+
+    @pytest.mark.parametrize("dialect", ["gff3", "gtf"])
+    def test_order_of_lines_does_not_matter(self, tmp_path, dialect):
+        reference, path = self.write(tmp_path, dialect)
+        expected = read_annotation(path, reference).genes
+        lines = path.read_text().splitlines(keepends=True)
+        for seed in range(5):
+            shuffled = [line for line in lines if not line.startswith("#")]
+            random.Random(seed).shuffle(shuffled)
+            path.write_text("".join(shuffled))
+            (gene,) = read_annotation(path, reference).genes
+            assert gene.interval == expected[0].interval
+            assert gene.transcripts[0].cds == expected[0].transcripts[0].cds
+            assert gene.transcripts[0].exons == expected[0].transcripts[0].exons
+
+    def test_gzip_reads_alike(self, tmp_path):
+        reference, path = self.write(tmp_path, "gff3")
+        zipped = tmp_path / "a.gff3.gz"
+        zipped.write_bytes(gzip.compress(path.read_bytes()))
+        assert [g.gene_id for g in read_annotation(zipped, reference).genes] == ["g1"]
+        zipped.write_bytes(zipped.read_bytes()[:-12])
+        with pytest.raises(GenomeError, match="fetch it again"):
+            read_annotation(zipped, reference)
+
+    def test_trans_splicing_is_dropped_with_its_reason(self, tmp_path):
+        extra = "c1\tx\texon\t301\t320\t.\t-\t.\tParent=t1\n"
+        reference, path = self.write(tmp_path, place_gene()[1] + extra)
+        with pytest.raises(GenomeError, match="no gene with exons"):
+            read_annotation(path, reference)
+        other = "c1\tx\tgene\t1\t50\t.\t+\t.\tID=g2\nc1\tx\tCDS\t1\t30\t.\t+\t0\tParent=g2\n"
+        path.write_text(path.read_text() + other)
+        annotation = read_annotation(path, reference)
+        assert [g.gene_id for g in annotation.genes] == ["g2"]
+        assert annotation.dropped == (("t1", "trans_splicing"),)
+
+    def test_marks_of_incompleteness(self, tmp_path):
+        gff3 = place_gene()[1].replace("ID=p1;", "ID=p1;partial=true;")
+        reference, path = self.write(tmp_path, gff3)
+        assert read_annotation(path, reference).genes[0].transcripts[0].incomplete
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("", "has no feature"),
+            ("##gff-version 3\n", "has no feature"),
+            ("c1 x gene 1 5 . + . ID=g\n", "line 1: 1 columns"),
+            ("#\nc1\tx\tgene\t5\t1\t.\t+\t.\tID=g\n", "line 2: need 1 <= start <= end"),
+            ("c1\tx\tgene\t0\t1\t.\t+\t.\tID=g\n", "got '0' and '1'"),
+            ("c1\tx\tgene\t1\t999\t.\t+\t.\tID=g\n", "gene ends at 999, but contig 'c1'"),
+            ("chrc1\tx\tgene\t1\t9\t.\t+\t.\tID=g\n", "'chr' prefix"),
+            ("other\tx\tgene\t1\t9\t.\t+\t.\tID=g\n", "no contig 'other'"),
+            ("c1\tx\tregion\t1\t9\t.\t+\t.\tID=g\n", "no gene with exons or CDS"),
+            ('c1\tx\texon\t1\t9\t.\t+\t.\tgene_id "g";\n', "needs a transcript_id"),
+        ],
+    )
+    def test_damage_is_named(self, tmp_path, text, message):
+        reference, path = self.write(tmp_path, text)
+        with pytest.raises(GenomeError) as error:
+            read_annotation(path, reference)
+        assert str(path) in str(error.value) and message in str(error.value)
+
+    def test_features_across_the_origin_of_a_circle(self, tmp_path):
+        circle = "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c;Is_circular=true\n"
+        across = "c1\tx\tgene\t390\t410\t.\t+\t.\tID=g9\n"
+        reference, path = self.write(tmp_path, circle + across + place_gene()[1])
+        annotation = read_annotation(path, reference)
+        assert [g.gene_id for g in annotation.genes] == ["g1"]
+        assert ("g9", "crosses_origin") in annotation.dropped

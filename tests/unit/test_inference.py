@@ -1,0 +1,312 @@
+"""Scores and samples against stock transformers, token by token, and against each other."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.errors import ModelError, UserError
+from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.inference import base_log_likelihoods, load, window_pair
+from carbon.model import PRESETS, save_model
+from carbon.tokenizer import NATIVE, encode
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import INDEX, KMERS
+
+
+def stock_log_probabilities(network, ids: list[int]) -> torch.Tensor:
+    """Return log p over the 6-mers after every token, by the whole stock forward."""
+    with torch.inference_mode():
+        logits = network(torch.tensor([ids])).logits[0].double()
+    return logits[:, NATIVE.kmer_rows].log_softmax(dim=1)
+
+
+class TestModelFolders:
+    def test_stock_transformers_gives_the_same_logits(self, network, tmp_path):
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        save_model(network, tmp_path / "m")
+        stock = AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
+        ids = tokenizer("<dna>" + random_bases(200), return_tensors="pt").input_ids
+        ours = load(tmp_path / "m").model.network
+        with torch.inference_mode():
+            assert torch.equal(stock(ids).logits, ours(ids).logits)
+            assert torch.equal(network(ids).logits, ours(ids).logits)
+
+    @pytest.mark.parametrize(
+        ("name", "parameters"), [("tiny", 1_279_104), ("mini", 24_977_920), ("8b", 7_014_191_104)]
+    )
+    def test_sizes(self, name, parameters):
+        from transformers import LlamaForCausalLM
+
+        with torch.device("meta"):
+            network = LlamaForCausalLM(PRESETS[name]())
+        assert sum(p.numel() for p in network.parameters()) == parameters
+
+    @pytest.mark.parametrize(
+        ("preset", "parameters"),
+        [("500m", 511_894_528), ("3b", 3_451_444_224), ("8b", 8_255_705_088)],
+    )
+    def test_sizes_of_the_released_models(self, preset, parameters):
+        """The parameter counts follow from the sizes of the released safetensors files."""
+        from transformers import LlamaForCausalLM
+
+        from carbon.tokenizer import HYBRID
+
+        with torch.device("meta"):
+            network = LlamaForCausalLM(PRESETS[preset](HYBRID))
+        assert sum(p.numel() for p in network.parameters()) == parameters
+
+    def test_what_is_no_model_is_named(self, network, tmp_path):
+        with pytest.raises(ModelError, match="no such model folder"):
+            load(tmp_path / "absent")
+        with pytest.raises(ModelError, match=r"has no config\.json"):
+            load(tmp_path)
+        save_model(network, tmp_path / "m")
+        weights = tmp_path / "m" / "model.safetensors"
+        whole = weights.read_bytes()
+        weights.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ModelError, match="cannot be loaded"):
+            load(tmp_path / "m")
+        weights.unlink()
+        with pytest.raises(ModelError, match=r"no \*\.safetensors"):
+            load(tmp_path / "m")
+        config = tmp_path / "m" / "config.json"
+        text = config.read_text()
+        config.write_text(text.replace('"llama"', '"gpt2"'))
+        with pytest.raises(ModelError, match="model_type is 'gpt2'"):
+            load(tmp_path / "m")
+        config.write_text(text.replace('"vocab_size": 4224', '"vocab_size": 4000'))
+        weights.write_bytes(whole)
+        with pytest.raises(ModelError, match="4000 rows"):
+            load(tmp_path / "m")
+
+    def test_lost_tensors_are_named(self, network, tmp_path):
+        from safetensors.torch import load_file, save_file
+
+        save_model(network, tmp_path)
+        tensors = load_file(tmp_path / "model.safetensors")
+        del tensors["model.norm.weight"]
+        save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+        with pytest.raises(ModelError, match=r"lack 1 tensors such as model\.norm"):
+            load(tmp_path)
+
+
+class TestScore:
+    def test_whole_tokens_are_those_of_stock_transformers(self, model, network):
+        sequence = random_bases(120)
+        log_p = stock_log_probabilities(network, encode(sequence).ids.tolist())
+        expected = [log_p[t, INDEX[sequence[6 * t : 6 * t + 6]]].item() for t in range(20)]
+        (steps,) = base_log_likelihoods(model.model, [sequence])
+        np.testing.assert_allclose(steps.reshape(20, 6).sum(axis=1), expected, atol=1e-4)
+        (score,) = model.score([sequence])
+        assert score.log_likelihood == pytest.approx(sum(expected), abs=1e-3)
+        assert score.nats_per_base == pytest.approx(-sum(expected) / 120, abs=1e-5)
+
+    def test_a_tail_is_the_mass_of_its_prefix(self, model, network):
+        sequence = random_bases(27)
+        log_p = stock_log_probabilities(network, encode(sequence[:24]).ids.tolist())[-1]
+        expected = sum(
+            math.exp(log_p[i]) for i, kmer in enumerate(KMERS) if kmer.startswith(sequence[24:])
+        )
+        (steps,) = base_log_likelihoods(model.model, [sequence])
+        assert steps[24:].sum() == pytest.approx(math.log(expected), abs=1e-4)
+
+    @given(st.lists(st.text("ACGTacgtN", max_size=700), min_size=1, max_size=6))
+    @settings(max_examples=15, deadline=None)
+    def test_batched_is_single(self, model, sequences):
+        together = base_log_likelihoods(model.model, sequences)
+        for sequence, steps in zip(sequences, together, strict=True):
+            (alone,) = base_log_likelihoods(model.model, [sequence])
+            assert steps.shape == (len(sequence),)
+            np.testing.assert_allclose(steps, alone, atol=1e-4)
+
+    def test_case_does_not_matter_and_n_counts_for_nothing(self, model):
+        lower, upper, unknown = model.score(["acgtacgtac", "ACGTACGTAC", "NNNNNNNN"])
+        assert lower == upper
+        assert (unknown.num_known_bases, unknown.log_likelihood) == (0, 0.0)
+
+    def test_long_sequences_are_read_in_overlapping_windows(self, model):
+        """A context of 48 tokens holds 47 6-mers, 282 bp; the next window starts 138 bp on."""
+        sequence = random_bases(700)
+        (steps,) = base_log_likelihoods(model.model, [sequence])
+        (first,) = base_log_likelihoods(model.model, [sequence[:282]])
+        (second,) = base_log_likelihoods(model.model, [sequence[138:420]])
+        np.testing.assert_allclose(steps[:282], first, atol=1e-5)
+        np.testing.assert_allclose(steps[282:420], second[144:], atol=1e-5)
+        assert (steps != 0).all()
+
+    def test_tags_change_the_score(self, model):
+        bare, tagged = (
+            next(iter(model.score(["ACGTACGTAC"], tags=tags))) for tags in ((), ("<fungi_species>",))
+        )
+        assert bare.log_likelihood != tagged.log_likelihood
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ref") / "r.fa"
+    bases = random_bases(600, 9)
+    return Reference(write_fasta(path, {"c": bases[:300] + bases[300:].lower()}))
+
+
+def replaced(bases: str, variant: Variant) -> str:
+    return bases[: variant.position] + variant.alt + bases[variant.interval.end :]
+
+
+class TestVariants:
+    def variant(self, reference, position, ref_bp, alt):
+        ref = reference.fetch(Interval("c", position, position + ref_bp)).upper()
+        return Variant("c", position, ref, alt)
+
+    def test_snv_windows_are_centred(self, reference):
+        bases = reference.fetch(Interval("c", 0, 600)).upper()
+        variant = self.variant(reference, 250, 1, "A")
+        ref, alt = window_pair(reference, variant, 120, "+")
+        assert ref == bases[190:310]
+        assert alt == bases[190:250] + "A" + bases[251:310]
+        assert window_pair(reference, variant, 120, "-") == (
+            reverse_complement(ref), reverse_complement(alt)
+        )  # fmt: skip
+
+    @given(
+        position=st.integers(0, 595),
+        ref_bp=st.integers(1, 5),
+        alt=st.text("ACGT", min_size=1, max_size=8),
+        window_bp=st.integers(20, 200),
+        strand=st.sampled_from("+-"),
+    )
+    def test_windows_of_any_variant(self, reference, position, ref_bp, alt, window_bp, strand):
+        """Both are stretches of their whole contig, of one length, and hold the allele."""
+        variant = self.variant(reference, position, ref_bp, alt)
+        bases = reference.fetch(Interval("c", 0, 600)).upper()
+        ref, other = window_pair(reference, variant, window_bp, strand)
+        wholes = bases, replaced(bases, variant)
+        if strand == "-":
+            wholes = tuple(map(reverse_complement, wholes))
+        assert ref in wholes[0] and other in wholes[1]
+        assert len(ref) == len(other) <= window_bp
+        position = variant.position if strand == "+" else 600 - variant.interval.end
+        before_bp = min(position, window_bp // 2 if strand == "+" else (window_bp - 1) // 2)
+        assert ref[:before_bp] == other[:before_bp] == wholes[0][position - before_bp : position]
+
+    def test_delta_is_the_difference_of_likelihoods(self, model, reference):
+        variants = [
+            self.variant(reference, 250, 1, "A"),
+            self.variant(reference, 250, 1, "ACGT"),
+            self.variant(reference, 250, 4, "T"),
+            self.variant(reference, 2, 1, "T"),
+            self.variant(reference, 599, 1, "T"),
+        ]
+        forward = list(model.score_variants(reference, variants, window_bp=120))
+        both = list(model.score_variants(reference, variants, window_bp=120, strands="both"))
+        for variant, one, two in zip(variants, forward, both, strict=True):
+            deltas = []
+            for strand in "+-":
+                windows = window_pair(reference, variant, 120, strand)
+                ref, alt = (score.log_likelihood for score in model.score(windows))
+                deltas.append(alt - ref)
+            assert one.variant == variant and one.reason is None
+            assert one.delta == pytest.approx(deltas[0], abs=1e-3)
+            assert two.delta == pytest.approx(sum(deltas) / 2, abs=1e-3)
+
+    def test_order_and_company_do_not_matter(self, model, reference):
+        variants = [self.variant(reference, p, 1, "ACG") for p in range(100, 400, 2)]
+        together = [s.delta for s in model.score_variants(reference, variants, window_bp=60)]
+        back = [s.delta for s in model.score_variants(reference, variants[::-1], window_bp=60)]
+        np.testing.assert_allclose(together, back[::-1], atol=1e-4)
+
+    def test_what_cannot_be_scored_has_a_reason(self, model, reference):
+        variants = [
+            Variant("c", 5, "A", "<DEL>"),
+            Variant("c", 5, "A", "N"),
+            self.variant(reference, 100, 50, "A"),
+        ]
+        scores = list(model.score_variants(reference, variants, window_bp=60))
+        assert [s.reason for s in scores] == [
+            "symbolic_allele", "ambiguous_base", "allele_longer_than_half_window"
+        ]  # fmt: skip
+        assert all(s.delta is None for s in scores)
+
+    def test_a_window_that_does_not_fit_is_refused(self, model, reference):
+        with pytest.raises(UserError, match="a window of 283 bp does not fit: give 12 to 282"):
+            model.score_variants(reference, [], window_bp=283)
+
+
+class TestGenerate:
+    def test_greedy_is_that_of_stock_transformers(self, model, network):
+        prompt = random_bases(60)
+        ids = torch.tensor([encode(prompt).ids.tolist()])
+        for _ in range(4):
+            with torch.inference_mode():
+                logits = network(ids).logits[0, -1, NATIVE.kmer_rows]
+            ids = torch.cat([ids, NATIVE.first_kmer + logits.argmax().view(1, 1)], dim=1)
+        expected = "".join(KMERS[i - NATIVE.first_kmer] for i in ids[0, -4:].tolist())
+        assert model.generate([prompt], 24, temperature=0) == [expected]
+        assert model.generate([prompt], 20, temperature=0) == [expected[:20]]
+
+    @pytest.mark.parametrize("tail", ["", "A", "CG", "TACGT", "NT"])
+    def test_a_tail_conditions_the_first_kmer(self, model, network, tail):
+        """Frequencies of the next base against the mass of 6-mers that begin with the tail."""
+        prompt = random_bases(30) + tail
+        log_p = stock_log_probabilities(network, encode(prompt[:30]).ids.tolist())[-1]
+        weight = dict.fromkeys("ACGT", 0.0)
+        for i, kmer in enumerate(KMERS):
+            if all(want in ("N", have) for want, have in zip(tail, kmer, strict=False)):
+                weight[kmer[len(tail)]] += math.exp(log_p[i])
+        texts = model.generate([prompt] * 2000, 1, seed=1)
+        for base in "ACGT":
+            expected = weight[base] / sum(weight.values())
+            spread = math.sqrt(expected * (1 - expected) / 2000)
+            assert abs(texts.count(base) / 2000 - expected) < 4.5 * spread + 1e-9
+
+    def test_base_mode_draws_from_the_marginals(self, model, network):
+        log_p = stock_log_probabilities(network, encode("").ids.tolist())[-1]
+        texts = model.generate([""] * 2000, 6, seed=2, mode="base")
+        for place, base in itertools.product((0, 3, 5), "ACGT"):
+            expected = sum(
+                math.exp(log_p[i]) for i, kmer in enumerate(KMERS) if kmer[place] == base
+            )
+            found = sum(text[place] == base for text in texts) / 2000
+            assert abs(found - expected) < 4.5 * math.sqrt(expected * (1 - expected) / 2000) + 1e-9
+
+    def test_seeds_and_company(self, model):
+        prompts = ["ACGTAC", "", "ACGTACGTAAAA", "ACG"]
+        together = model.generate(prompts, 30, seed=5)
+        assert together == model.generate(prompts, 30, seed=5)
+        assert together != model.generate(prompts, 30, seed=6)
+        assert model.generate(prompts[:1], 30, seed=5) == together[:1]
+        assert all(len(text) == 30 and set(text) <= set("ACGT") for text in together)
+
+    def test_generation_goes_on_when_the_context_is_full(self, model):
+        """48 tokens are read; then `<dna>` and the last 24 6-mers start a new context."""
+        (text,) = model.generate([""], 600, temperature=0)
+        assert len(text) == 600
+        # 6-mer 48, from 0, is the first that the new context predicts, from 6-mers 24 to 47.
+        prompt = text[24 * 6 : 48 * 6]
+        assert model.generate([prompt], 6, temperature=0) == [text[48 * 6 : 49 * 6]]
+
+    def test_top_k_and_top_p_keep_the_likely(self, model):
+        greedy = model.generate(["ACGTAC"], 12, temperature=0)
+        assert model.generate(["ACGTAC"] * 20, 12, top_k=1) == greedy * 20
+        assert model.generate(["ACGTAC"] * 20, 12, top_p=1e-6) == greedy * 20
+        some = model.generate(["ACGTAC"] * 400, 6, top_k=3)
+        assert 1 < len(set(some)) <= 3
+
+    @pytest.mark.parametrize(
+        "wrong", [{"temperature": -1}, {"top_k": 0}, {"top_p": 0.0}, {"length_bp": 0}]
+    )
+    def test_settings_that_make_no_sense(self, model, wrong):
+        with pytest.raises(UserError, match="give"):
+            model.generate([""], **({"length_bp": 6} | wrong))
+
+
+def test_the_window_default_is_what_the_context_holds(model, reference):
+    assert model.context_bp == 282
+    variant = Variant("c", 300, reference.fetch(Interval("c", 300, 301)).upper(), "N")
+    assert [s.reason for s in model.score_variants(reference, [variant])] == ["ambiguous_base"]

@@ -1,0 +1,170 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carbon.errors import UserError
+from carbon.genome import reverse_complement
+from carbon.tokenizer import (
+    HYBRID,
+    NATIVE,
+    REVERSE_COMPLEMENT,
+    Kmers,
+    count_known_bases,
+    decode,
+    decode_kmers,
+    encode,
+    encode_kmers,
+    known_bases,
+    save_stock_tokenizer,
+)
+from tests.helpers.reference import INDEX, KMERS, chunks
+
+any_dna = st.text(alphabet="ACGTNacgtnRY", max_size=80)
+clean_dna = st.text(alphabet="ACGT", max_size=80)
+
+# Published vectors of the hybrid tokenizer: llama.cpp's test file for Carbon, and the model card.
+VECTORS = {
+    "ATCGAT": [152105],
+    "atcgat": [152105],
+    "ATCGATCGTACG": [152105, 154563],
+    "ATCGAN": [151671],
+    "ATCGA": [152104],
+    "ATCGATCG": [152105, 154488],
+    "CCCCCC": [154402],
+    "ATGCGCTAGCTACGATCGATCGTAGCTAGCTAGCTAGCTACG": [
+        152166, 152924, 154515, 152108, 155334, 152924, 155331
+    ],
+    "ATGCGCTAGCTACGATCGATCGTAGCTAGCTAG": [152166, 152924, 154515, 152108, 155334, 152888],
+    "": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sequence", VECTORS)
+def test_published_vectors(sequence):
+    assert encode(sequence, HYBRID).ids.tolist() == [151669, *VECTORS[sequence]]
+
+
+def test_the_code_is_that_of_the_dictionary():
+    assert encode_kmers("".join(KMERS)).index.tolist() == list(range(4096))
+    assert (INDEX["AAAAAA"], INDEX["GGGGGG"], INDEX["AAAAAT"]) == (0, 4095, 1)
+
+
+@given(any_dna)
+def test_encoding_against_a_dictionary(sequence):
+    kmers = encode_kmers(sequence)
+    for chunk, index, bits in zip(chunks(sequence.upper()), *kmers, strict=True):
+        padded = chunk.ljust(6, "-")
+        assert KMERS[index] == "".join(b if b in "ACGT" else "A" for b in padded)
+        assert known_bases(np.array(bits)).tolist() == [b in "ACGT" for b in padded]
+
+
+@given(any_dna)
+def test_round_trip(sequence):
+    expected = "".join(b if b in "ACGT" else "N" for b in sequence.upper())
+    assert decode_kmers(encode_kmers(sequence), len(sequence)) == expected
+    for vocabulary in (NATIVE, HYBRID):
+        assert decode(encode(sequence, vocabulary, close=True)) == expected
+
+
+@given(any_dna)
+def test_the_mask_counts_known_bases(sequence):
+    known = sum(b in "ACGT" for b in sequence.upper())
+    assert count_known_bases(encode_kmers(sequence).known) == known
+    assert encode(sequence).num_known_bases == known
+
+
+@given(clean_dna)
+def test_the_other_strand_by_table(sequence):
+    sequence = sequence[: len(sequence) // 6 * 6]
+    there = encode_kmers(reverse_complement(sequence)).index
+    assert there.tolist() == REVERSE_COMPLEMENT[encode_kmers(sequence).index][::-1].tolist()
+
+
+@given(clean_dna, clean_dna)
+def test_concatenation_at_a_frame(left, right):
+    left = left[: len(left) // 6 * 6]
+    both = np.concatenate([encode_kmers(left).index, encode_kmers(right).index])
+    assert encode_kmers(left + right).index.tolist() == both.tolist()
+
+
+@given(any_dna)
+def test_the_vocabularies_differ_by_a_constant(sequence):
+    native, hybrid = encode(sequence).ids, encode(sequence, HYBRID).ids
+    is_kmer = native >= NATIVE.first_kmer
+    assert set((hybrid - native)[is_kmer].tolist()) <= {HYBRID.first_kmer - NATIVE.first_kmer}
+    assert (hybrid[~is_kmer] < HYBRID.first_kmer).all()
+
+
+@given(st.lists(st.integers(0, 4095), max_size=20))
+def test_any_kmers_decode_and_encode(indices):
+    kmers = Kmers(np.array(indices, dtype=np.int64), np.full(len(indices), 63, dtype=np.uint8))
+    assert encode_kmers(decode_kmers(kmers)).index.tolist() == indices
+
+
+def test_forms_of_input_are_alike():
+    for form in (b"ACGTNA", np.frombuffer(b"ACGTNA", dtype=np.uint8)):
+        assert encode(form).ids.tolist() == encode("ACGTNA").ids.tolist()
+    assert encode("ACGT" + chr(960) + "ACGTACG").known.tolist() == [0, 0b101111, 0b111111]
+
+
+def test_an_oov_keeps_the_bases_it_knows():
+    encoding = encode("ACGTANACGNACGT")
+    assert encoding.ids.tolist()[1:3] == [NATIVE.oov, NATIVE.oov]
+    assert encoding.known.tolist() == [0, 0b011111, 0b110111, 0b000011]
+
+
+def test_tags():
+    tags = ("<fungi_species>", "<protein_coding_region>")
+    encoding = encode("ACGTAC", tags=tags, close=True)
+    assert encoding.ids.tolist() == [8, 11, 2, 850, 3]
+    assert decode(encoding) == "ACGTAC"
+    with pytest.raises(UserError, match="'<dragon>' is not in the native vocabulary"):
+        encode("A", tags=("<dragon>",))
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stock")
+    save_stock_tokenizer(folder)
+    return folder
+
+
+def test_stock_transformers_gives_the_same_ids_without_this_package(stock):
+    sequences = ["", "A", "acgtac", "ACGTACG", "ACGTNACGTAC", "ACGTACNNN", "G" * 601]
+    code = (
+        "import json, sys\n"
+        "from transformers import AutoTokenizer\n"
+        "tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])\n"
+        "texts = json.loads(sys.argv[2])\n"
+        "ids = [tokenizer('<dna>' + text + '</dna>').input_ids for text in texts]\n"
+        "assert 'carbon' not in sys.modules\n"
+        "print(json.dumps([ids, tokenizer.decode([850, 850]), tokenizer.vocab_size]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(stock), json.dumps(sequences)],
+        capture_output=True, text=True, cwd=stock,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ids, text, size = json.loads(done.stdout)
+    assert ids == [encode(s, close=True).ids.tolist() for s in sequences]
+    assert text == "ACGTACACGTAC"
+    assert size == NATIVE.size
+
+
+@given(clean_dna)
+def test_stock_ids_of_any_length(sequence):
+    from tokenizers import Tokenizer
+
+    if not hasattr(test_stock_ids_of_any_length, "tokenizer"):
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            save_stock_tokenizer(folder)
+            test_stock_ids_of_any_length.tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    ids = test_stock_ids_of_any_length.tokenizer.encode(f"<dna>{sequence}").ids
+    assert ids == encode(sequence).ids.tolist()
