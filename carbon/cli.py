@@ -154,7 +154,7 @@ def _info(arguments: argparse.Namespace) -> None:
         "hidden_size": config.hidden_size,
         "context_tokens": config.max_position_embeddings,
         "context_bp": (config.max_position_embeddings - 1) * 6,
-        "rope_theta": config.rope_parameters["rope_theta"],
+        "rope": config.rope_parameters,
         "tied_embeddings": config.tie_word_embeddings,
         "tags": list(vocabulary.tags),
     }
@@ -200,7 +200,8 @@ def _self_test() -> str:
     from carbon.tokenizer import NATIVE
 
     try:
-        model = Carbon(LoadedModel(LlamaForCausalLM(PRESETS["tiny"]()).eval(), NATIVE))
+        network = LlamaForCausalLM(PRESETS["tiny"]())
+        model = Carbon(LoadedModel(network.train(False), NATIVE))
         (score,) = model.score(["ACGTN" * 20])
         (text,) = model.generate(["ACGTA"], 20)
         finite = torch.isfinite(torch.tensor(score.log_likelihood))

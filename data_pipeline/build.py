@@ -11,12 +11,12 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pysam
 
 from carbon import __version__
 from carbon.config import check
@@ -237,8 +237,8 @@ def _transcripts(
     config: BuildConfig,
     dropped: Dropped,
 ) -> Iterator[Record]:
-    """Yield the spliced transcripts of coding genes, each sequence once."""
-    seen: set[str] = set()
+    """Yield the spliced transcripts of coding genes, each sequence once a split."""
+    seen: set[tuple[str | None, str]] = set()
     pairs = [(g, t) for g in annotation.genes for t in g.transcripts if t.cds]
     for gene, transcript in track(pairs, "spliced transcripts"):
         split = _split_of(gene.interval, held_out)
@@ -246,10 +246,10 @@ def _transcripts(
             dropped.add("mrna", transcript.transcript_id, reason)
             continue
         bases = spliced(reference, transcript.contig, transcript.exons, transcript.strand)
-        if bases.upper() in seen:
+        if (split, bases.upper()) in seen:
             dropped.add("mrna", transcript.transcript_id, "duplicate_sequence")
             continue
-        seen.add(bases.upper())
+        seen.add((split, bases.upper()))
         yield Record(
             sequence=bases,
             source="mrna",
@@ -371,6 +371,6 @@ def _manifest(
             "carbon": __version__,
             "python": platform.python_version(),
             "pyarrow": pa.__version__,
-            "pysam": pysam.__version__,
+            "pysam": version("pysam"),
         },
     }

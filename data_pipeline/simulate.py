@@ -1,15 +1,15 @@
 """A small annotated genome with a known truth, to learn on and to test with.
 
-Genes are strings of protein domains. A family has one ancestral coding sequence, drawn with a real
-organism's codon usage, and every copy of it has diverged under purifying selection: a synonymous
-change is kept, one that replaces an amino acid rarely, one that makes a stop codon never. Around
-and inside the coding sequence stands what a eukaryote has: TATA box and initiator, UTRs, Kozak
-context, introns from GT to AG with branch point and pyrimidine tract, a polyadenylation signal.
-Between genes lie random bases and diverged copies of repeats.
+Genes are a leader peptide and a string of protein domains. A family of either has one ancestral
+coding sequence, drawn with a real organism's codon usage, and every copy of it has diverged under
+purifying selection: a synonymous change is kept, one that replaces an amino acid rarely, one that
+makes a stop codon never. Around and between the domains stands what a eukaryote has: TATA box and
+initiator, UTRs, Kozak context, introns from GT to AG with branch point and pyrimidine tract, a
+polyadenylation signal. Between genes lie random bases and diverged copies of repeats.
 """
 
-import itertools
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,10 +33,21 @@ DOMAIN_CODONS = (70, 110)
 # two, copies of a domain differ from their ancestor at about 5 % of their bases.
 PROPOSED_CHANGES = 0.16
 REPLACEMENTS_KEPT = 0.1
+LEADER_FAMILIES, LEADER_CODONS = 2, 15
+INTRON_SHARE = 0.6  # of the linkers between domains
 REPEAT_FAMILIES = 3
 REPEAT_DIVERGENCE = 0.1
 # Shares of the chromosomes; the last one carries the variants and is meant to be held out.
 CHROMOSOME_SHARES = (0.26, 0.22, 0.18, 0.14, 0.11, 0.09)
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """The ancestors that genes and repeats are copies of."""
+
+    domains: list[str]
+    leaders: list[str]
+    repeats: list[str]
 
 
 @dataclass(slots=True)
@@ -66,10 +77,13 @@ class Chromosome:
 def simulate(output: Path, genome_bp: int, seed: int, num_variants: int) -> None:
     """Write `genome.fa`, `genes.gff3` and `variants.vcf` into the folder `output`."""
     random = np.random.default_rng(seed)
-    families = [_coding(random, int(random.integers(*DOMAIN_CODONS))) for _ in range(NUM_FAMILIES)]
-    repeats = [_random_bases(random, int(n)) for n in random.integers(200, 400, REPEAT_FAMILIES)]
+    families = Families(
+        domains=[_coding(random, int(n)) for n in random.integers(*DOMAIN_CODONS, NUM_FAMILIES)],
+        leaders=[_coding(random, LEADER_CODONS) for _ in range(LEADER_FAMILIES)],
+        repeats=[_random_bases(random, int(n)) for n in random.integers(200, 400, REPEAT_FAMILIES)],
+    )
     chromosomes = [
-        _chromosome(random, f"chr{i}", round(share * genome_bp), families, repeats)
+        _chromosome(random, f"chr{i}", round(share * genome_bp), families)
         for i, share in enumerate(CHROMOSOME_SHARES, start=1)
     ]
     _write_fasta(output / "genome.fa", chromosomes)
@@ -83,11 +97,9 @@ def simulate(output: Path, genome_bp: int, seed: int, num_variants: int) -> None
         )
 
 
-def _chromosome(
-    random: Random, name: str, length_bp: int, families: list[str], repeats: list[str]
-) -> Chromosome:
+def _chromosome(random: Random, name: str, length_bp: int, families: Families) -> Chromosome:
     chromosome = Chromosome(name)
-    chromosome.add(_intergenic(random, repeats))
+    chromosome.add(_intergenic(random, families.repeats))
     while chromosome.length_bp < length_bp:
         gene = _gene(random, families)
         promoter = _promoter(random)
@@ -96,7 +108,7 @@ def _chromosome(
         whole = promoter + gene.sequence
         chromosome.add(whole if strand == "+" else reverse_complement(whole))
         chromosome.genes.append((start, strand, gene))
-        chromosome.add(_intergenic(random, repeats))
+        chromosome.add(_intergenic(random, families.repeats))
     return chromosome
 
 
@@ -108,7 +120,7 @@ def _random_bases(random: Random, length_bp: int, gc: float = 0.42) -> str:
 def _intergenic(random: Random, repeats: list[str]) -> str:
     bases = _random_bases(random, int(random.integers(150, 500)))
     if random.random() < 0.15:
-        repeat = _substituted(random, repeats[random.integers(len(repeats))], REPEAT_DIVERGENCE)
+        repeat = _substituted(random, _one_of(random, repeats), REPEAT_DIVERGENCE)
         bases += repeat if random.random() < 0.5 else reverse_complement(repeat)
     return bases + _random_bases(random, 60)
 
@@ -154,31 +166,34 @@ def _diverged(random: Random, ancestor: str) -> str:
     return "".join(bases)
 
 
-def _gene(random: Random, families: list[str]) -> SimulatedGene:
-    coding = "ATG" + _coding(random, int(random.integers(5, 15)))
-    for family in random.integers(len(families), size=random.integers(2, 5)):
-        coding += _diverged(random, families[family])
-        coding += _coding(random, int(random.integers(2, 10)))
+def _gene(random: Random, families: Families) -> SimulatedGene:
+    """Join a leader peptide and two to four domains by linkers; introns lie in linkers."""
+    coding = "ATG" + _diverged(random, _one_of(random, families.leaders))
+    places = []
+    for number in range(int(random.integers(2, 5))):
+        linker = _coding(random, int(random.integers(4, 12)))
+        if number and random.random() < INTRON_SHARE:
+            places.append(len(coding) + int(random.integers(len(linker))))
+        coding += linker + _diverged(random, _one_of(random, families.domains))
     coding += _codon(random, "*")
     five_prime = _random_bases(random, int(random.integers(30, 90))) + "CAAA"
     three_prime = (
         _random_bases(random, int(random.integers(50, 120))) + "AATAAA" + _random_bases(random, 18)
     )
     transcript = five_prime + coding + three_prime
-    num_introns = int(random.integers(0, 4))
-    # An intron may cut a codon; exons keep at least 30 coding bases.
-    places = np.sort(random.choice(np.arange(30, len(coding) - 30, 30), num_introns, replace=False))
-    return _with_introns(
-        random, transcript, len(five_prime), len(coding), [len(five_prime) + int(p) for p in places]
-    )
+    places = [len(five_prime) + place for place in places]
+    return _with_introns(random, transcript, len(five_prime), len(coding), places)
+
+
+def _one_of(random: Random, sequences: list[str]) -> str:
+    return sequences[random.integers(len(sequences))]
 
 
 def _with_introns(
     random: Random, transcript: str, cds_start: int, cds_bp: int, places: list[int]
 ) -> SimulatedGene:
-    edges = [0, *(place + int(random.integers(3)) for place in places), len(transcript)]
     sequence, exons, cds = "", [], []
-    for number, (start, end) in enumerate(itertools.pairwise(edges)):
+    for number, (start, end) in enumerate(pairwise([0, *places, len(transcript)])):
         if number:
             sequence += _intron(random)
         shift = len(sequence) - start

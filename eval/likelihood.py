@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from carbon.console import track
 from carbon.inference import Carbon, base_log_likelihoods
@@ -26,7 +27,8 @@ def heldout_likelihood(
         tables = [m.log_likelihoods(record) for m in markov]
         counted = ~np.isnan(tables[MAX_ORDER])
         (network,) = base_log_likelihoods(model.model, [record])
-        sums = [-values[counted].sum(dtype=np.float64) for values in (network, *tables)]
+        likelihoods: list[NDArray[Any]] = [network, *tables]
+        sums = [-values[counted].sum(dtype=np.float64) for values in likelihoods]
         rows.append([*sums, counted.sum()])
     totals = np.array(rows, dtype=np.float64)
     bases = totals[:, -1]

@@ -42,7 +42,7 @@ class Markov:
         return result
 
     def continuation(self, prompt: str, length_bp: int) -> str:
-        """Return the most likely base after the prompt, again and again; unknown ones count as A."""
+        """Append the most likely base, again and again; an unknown one in the prompt is an A."""
         codes = list(base_codes(prompt[len(prompt) - self.order :]) % 4) if self.order else []
         text = ""
         for _ in range(length_bp):

@@ -4,6 +4,7 @@ import html
 import io
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def _interval(estimate: dict[str, Any], digits: int = 3) -> str:
     return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def _table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> str:
+def _table(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> str:
     def line(cells: tuple[str, ...], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
@@ -134,9 +135,9 @@ def _learning(metrics: list[dict[str, Any]]) -> str:
     )
     return (
         "<h2>Loss per base</h2><p>On training rows, each point the mean of a stretch of steps. "
-        f"{text} The chain is the likelihood of the sequence itself, base by base, and has one meaning on "
-        "both sides of the switch; the marginals are what FNS trains. 1.386 is knowing nothing.</p>"
-        + _svg(loss_figure(metrics, switch))
+        f"{text} The chain is the likelihood of the sequence itself, base by base, and has one "
+        "meaning on both sides of the switch; the marginals are what FNS trains. 1.386 is knowing "
+        "nothing.</p>" + _svg(loss_figure(metrics, switch))
     )
 
 

@@ -44,10 +44,7 @@ def read_scored(path: Path, reference: Reference, markov: Markov) -> LabelledSco
                 rows.append((record.info["LABEL"] == 1, effect, float(delta), baseline))
     if len({row[0] for row in rows}) < 2:
         raise GenomeError(f"{path}: needs scored variants of both labels")
-    damaging, effect, deltas, baselines = zip(*rows, strict=True)
-    return LabelledScores(
-        np.array(damaging), np.array(effect), np.array(deltas), np.array(baselines)
-    )
+    return LabelledScores(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
 def _markov_delta(reference: Reference, markov: Markov, record: pysam.VariantRecord) -> float:
@@ -56,16 +53,14 @@ def _markov_delta(reference: Reference, markov: Markov, record: pysam.VariantRec
     around = Interval(record.contig, record.start, record.stop).widened(2 * MAX_ORDER, contig_bp)
     left = reference.fetch(Interval(record.contig, around.start, record.start))
     right = reference.fetch(Interval(record.contig, record.stop, around.end))
-    ref, alt = (left + allele + right for allele in (record.ref, record.alts[0]))
-    pairs = ((ref, alt), (reverse_complement(ref), reverse_complement(alt)))
-    return float(
-        np.mean(
-            [
-                np.nansum(markov.log_likelihoods(a)) - np.nansum(markov.log_likelihoods(r))
-                for r, a in pairs
-            ]
-        )
-    )
+    ref, alt = (left + allele + right for allele in (record.alleles or ())[:2])
+    forward = _total(markov, alt) - _total(markov, ref)
+    reverse = _total(markov, reverse_complement(alt)) - _total(markov, reverse_complement(ref))
+    return (forward + reverse) / 2
+
+
+def _total(markov: Markov, sequence: str) -> float:
+    return float(np.nansum(markov.log_likelihoods(sequence)))
 
 
 def variant_auroc(scores: LabelledScores) -> dict[str, Any]:

@@ -44,7 +44,9 @@ def main() -> int:
     parser.add_argument("--output", default="quickstart", help="folder (default: quickstart)")
     parser.add_argument("--holdout", default="auto", help="contig or region to hold out")
     parser.add_argument("--incomplete-cds", choices=["error", "drop"], default="error")
-    parser.add_argument("--genome-bp", type=int, default=2_400_000, help="size of the simulated one")
+    parser.add_argument(
+        "--genome-bp", type=int, default=2_400_000, help="size of the simulated one"
+    )
     parser.add_argument("--variants", type=int, default=900, help="labelled variants to score")
     parser.add_argument("--sites", type=int, default=1000, help="sites of sequence recovery")
     parser.add_argument("--processes", type=int, default=2, help="of torchrun (default: 2)")
@@ -90,7 +92,8 @@ class Quickstart:
                 continue
             say(f"[{number}/{len(steps)}] {what}")
             start = time.monotonic()
-            if code := getattr(self, f"_{name}")():
+            code: int = getattr(self, f"_{name}")()
+            if code:
                 self._forget_if_nothing_is_done()
                 return code
             self._done[name] = time.monotonic() - start
@@ -191,7 +194,7 @@ class Quickstart:
             if code := self._torchrun(settings):
                 raise UserError(f"the timed run ended with code {code}; see above")
             metrics = _read_metrics(Path(folder) / "run")
-        return statistics.median(m["tokens_per_second"] for m in metrics[2:])
+        return float(statistics.median(m["tokens_per_second"] for m in metrics[2:]))
 
     def _score(self) -> int:
         if not self.variants.exists():

@@ -5,6 +5,7 @@ checkpoints/step-00000100/
   state.json            step, hash of the configuration, sha256 of every shard
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -14,7 +15,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -22,6 +26,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from carbon.config import to_toml
 from carbon.console import say
@@ -36,8 +42,6 @@ _FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
 def config_hash(config: TrainConfig) -> str:
     """Return a hash of all that decides a run's numbers; where it writes does not."""
-    import dataclasses
-
     fixed = dataclasses.replace(config, output="", checkpoint=type(config.checkpoint)())
     return hashlib.sha256(to_toml(fixed).encode()).hexdigest()
 
@@ -60,10 +64,8 @@ class Checkpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
         dist.barrier()
-        dcp.save(
-            _tensors(network, optimizer),
-            storage_writer=dcp.HuggingFaceStorageWriter(str(temporary), save_distributed=True),
-        )
+        writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
+        save(_tensors(network, optimizer), storage_writer=writer)
         if self._ranks.is_first:
             _write_state(temporary, {"step": step, "config_sha256": self._hash})
             shutil.rmtree(final, ignore_errors=True)
@@ -94,7 +96,7 @@ class Checkpoints:
             )
         _ensure_state(optimizer)
         tensors = _tensors(network, optimizer)
-        dcp.load(tensors, storage_reader=dcp.HuggingFaceStorageReader(str(path)))
+        load(tensors, storage_reader=HuggingFaceStorageReader(str(path)))
         _put_back(tensors, network, optimizer)
         return int(state["step"])
 
@@ -124,13 +126,13 @@ def _verified_state(folder: Path) -> dict[str, Any]:
     return state
 
 
-def _tensors(network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def _tensors(network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Return model and optimizer state as one flat table of tensors; tied ones stand once."""
     model = get_model_state_dict(network)
     if network.llama.config.tie_word_embeddings:
         del model["llama.lm_head.weight"]
     adam = get_optimizer_state_dict(network, optimizer, options=_FLAT)
-    tensors = {f"model.{name}": value for name, value in model.items()}
+    tensors: dict[str, Any] = {f"model.{name}": value for name, value in model.items()}
     tensors |= {f"optimizer.{k}": v for k, v in adam.items() if isinstance(v, torch.Tensor)}
     return tensors
 
@@ -148,7 +150,7 @@ def _ensure_state(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _put_back(
-    tensors: dict[str, torch.Tensor], network: TrainedNetwork, optimizer: torch.optim.Optimizer
+    tensors: dict[str, Any], network: TrainedNetwork, optimizer: torch.optim.Optimizer
 ) -> None:
     """Hand loaded tensors to the network and the optimizer, whose settings stay as they are."""
     parts: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}}

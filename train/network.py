@@ -54,7 +54,8 @@ def shard(network: TrainedNetwork, ranks: Ranks) -> TrainedNetwork:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in network.llama.model.layers:
         fully_shard(layer, mesh=ranks.mesh, mp_policy=policy)
-    return fully_shard(network, mesh=ranks.mesh, mp_policy=policy)
+    fully_shard(network, mesh=ranks.mesh, mp_policy=policy)
+    return network
 
 
 def build_optimizer(config: TrainConfig, network: TrainedNetwork) -> torch.optim.AdamW:

@@ -173,11 +173,11 @@ def accumulate(
         network.set_requires_gradient_sync(number == len(batches))  # type: ignore[operator]
         likelihoods = network(batch.input_ids, batch.position_ids, batch.targets)
         loss = nucleotide_loss(likelihoods, batch.known, fns_weight)
-        loss.total.backward()
+        loss.total_nats.backward()  # type: ignore[no-untyped-call]
         whole = batch.known.all(dim=1)
         parts = (
-            loss.total,
-            loss.count,
+            loss.total_nats,
+            loss.num_tokens,
             -(likelihoods.token * whole).sum(),
             6 * whole.sum(),
             -(likelihoods.bases * batch.known).sum(),
@@ -211,6 +211,6 @@ def _flops_a_token(network: TrainedNetwork, config: TrainConfig) -> float:
     causal, and only the rows of the head that are used.
     """
     llama = network.llama.config
-    layers = sum(p.numel() for p in network.llama.model.layers.parameters())
-    attention = 6 * llama.num_hidden_layers * llama.hidden_size * config.data.context_tokens
-    return 6.0 * (layers + 4096 * llama.hidden_size) + attention
+    layers: int = sum(p.numel() for p in network.llama.model.layers.parameters())
+    attention: int = 6 * llama.num_hidden_layers * llama.hidden_size * config.data.context_tokens
+    return float(6 * (layers + 4096 * llama.hidden_size) + attention)

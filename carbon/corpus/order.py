@@ -40,7 +40,7 @@ class Blend:
 
     def source(self, i: int) -> str:
         """Return the name of the source of row `i`."""
-        return self.names[self._schedule[i % self._period]]
+        return self.names[int(self._schedule[i % self._period])]
 
     def count(self, name: str, i: int) -> int:
         """Return how many of the first `i` rows come from source `name`."""

@@ -1,8 +1,13 @@
-"""VCF in and out (pysam), with every field of the input kept."""
+"""VCF read record by record, checked against a reference, with every line kept as it stands.
 
+pysam parses and validates; the text of a line travels beside it, so that what is written out again
+differs from the input in what was added and in nothing else.
+"""
+
+import gzip
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pysam
 
@@ -11,21 +16,27 @@ from carbon.genome.fasta import Reference
 from carbon.genome.interval import Interval
 from carbon.genome.variant import Variant
 
+_INFO = 7  # column of a VCF line, from 0
 
-@dataclass(frozen=True, slots=True)
-class VcfRow:
-    """One record of a VCF: its number in the file (from 1) and a variant for each ALT."""
 
-    number: int
-    record: pysam.VariantRecord
+class VcfRow(NamedTuple):
+    """One record: its columns as text, and a variant for each ALT."""
+
+    columns: tuple[str, ...]
     variants: tuple[Variant, ...]
+
+    def with_info(self, added: str) -> str:
+        """Return the line with more in its INFO column."""
+        info = self.columns[_INFO]
+        joined = ";".join(part for part in ("" if info == "." else info, added) if part) or "."
+        return "\t".join((*self.columns[:_INFO], joined, *self.columns[_INFO + 1 :])) + "\n"
 
 
 class VcfReader:
-    """Reads a sorted VCF (plain, gzip or bgzip) and checks it against a reference.
+    """A sorted VCF, plain, gzip or bgzip, and the reference it was called on.
 
-    The header may be added to (INFO fields, contigs) before the first record is read, and serves
-    as the header of the output.
+    Attributes:
+        header: the header lines as they stand, `#CHROM` last.
     """
 
     def __init__(self, path: str | Path, reference: Reference) -> None:
@@ -40,22 +51,16 @@ class VcfReader:
             raise GenomeError(f"{path}: no such file; give a VCF, plain or bgzip")
         pysam.set_verbosity(0)
         try:
-            self._file = pysam.VariantFile(str(self.path))
+            with pysam.VariantFile(str(self.path)) as file:
+                kind = file.format
         except (ValueError, OSError):
+            kind = "nothing known"
+        if kind != "VCF":
             raise GenomeError(
-                f"{path}: not a VCF: it must begin with '##fileformat=VCF' and have a #CHROM line"
-            ) from None
-        if self._file.format != "VCF":
-            raise GenomeError(f"{path}: is {self._file.format}, not VCF; convert it first")
-        known = set(self._file.header.contigs)
-        for contig, length_bp in reference.contig_lengths_bp.items():
-            if contig not in known:
-                self._file.header.contigs.add(contig, length=length_bp)
-
-    @property
-    def header(self) -> pysam.VariantHeader:
-        """The header, shared by every record."""
-        return self._file.header
+                f"{path}: is not a VCF but {kind}: it must begin with '##fileformat=VCF' and have "
+                "a #CHROM line"
+            )
+        self.header = [line for line in self._lines() if line.startswith("#")]
 
     def __iter__(self) -> Iterator[VcfRow]:
         """Yield the records in order.
@@ -66,25 +71,35 @@ class VcfReader:
         """
         seen_contigs: set[str] = set()
         previous: tuple[str, int] | None = None
-        number = 0
-        while (record := self._next(number)) is not None:
-            number += 1
-            where = f"{self.path} record {number} ({record.contig}:{record.pos})"
-            self._check_order(where, record, previous, seen_contigs)
-            self._check_ref(where, record)
-            seen_contigs.add(record.contig)
-            previous = record.contig, record.pos
-            yield VcfRow(number, record, _variants(record))
+        lines = (line for line in self._lines() if not line.startswith("#"))
+        with pysam.VariantFile(str(self.path)) as file:
+            for number, line in enumerate(lines, start=1):
+                record = self._parsed(file, number)
+                where = f"{self.path} record {number} ({record.contig}:{record.pos})"
+                self._check_order(where, record, previous, seen_contigs)
+                self._check_ref(where, record)
+                seen_contigs.add(record.contig)
+                previous = record.contig, record.pos
+                yield VcfRow(tuple(line.split("\t")), _variants(record))
 
-    def _next(self, number: int) -> pysam.VariantRecord | None:
+    def _lines(self) -> Iterator[str]:
+        with self.path.open("rb") as handle:
+            opener = gzip.open if handle.read(2) == b"\x1f\x8b" else open
         try:
-            return next(self._file)
-        except StopIteration:
-            return None
-        except (ValueError, OSError) as error:
+            with opener(self.path, "rt", encoding="utf-8", newline="") as lines:
+                for line in lines:
+                    if text := line.rstrip("\r\n"):
+                        yield text
+        except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+            raise GenomeError(f"{self.path}: is broken ({error}); fetch it again") from None
+
+    def _parsed(self, file: pysam.VariantFile, number: int) -> pysam.VariantRecord:
+        try:
+            return next(file)
+        except (StopIteration, ValueError, OSError):
             raise GenomeError(
-                f"{self.path} record {number + 1}: cannot be read ({error}); "
-                "is the file cut off, or a column malformed?"
+                f"{self.path} record {number}: cannot be read; is a column missing or malformed, "
+                "or the file cut off?"
             ) from None
 
     def _check_order(
@@ -107,9 +122,9 @@ class VcfReader:
 
     def _check_ref(self, where: str, record: pysam.VariantRecord) -> None:
         ref = (record.ref or "").upper()
-        if record.contig not in self._reference.contig_lengths_bp:
+        length_bp = self._reference.contig_lengths_bp.get(record.contig)
+        if length_bp is None:
             raise GenomeError(f"{where}: {self._reference.explain_missing([record.contig])}")
-        length_bp = self._reference.contig_lengths_bp[record.contig]
         if record.start < 0 or record.start + len(ref) > length_bp:
             raise GenomeError(
                 f"{where}: REF ends past the contig's {length_bp} bases; "
@@ -122,10 +137,6 @@ class VcfReader:
                 f"{where}: REF is {_short(ref)} but {self._reference.path} has {_short(there)}; "
                 "is it the assembly that the VCF was called on?"
             )
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 def _short(bases: str) -> str:

@@ -141,8 +141,8 @@ def _condition_on_tails(logits: Tensor, tails: list[str]) -> Tensor:
     allowed = np.ones(logits.shape, dtype=bool)
     for row, tail in zip(allowed, tails, strict=True):
         if tail:
-            index, bits = encode_kmers(tail)
-            digits, known = KMER_DIGITS[index[0]], known_bases(bits)[0]
+            kmers = encode_kmers(tail)
+            digits, known = KMER_DIGITS[kmers.indices[0]], known_bases(kmers.known)[0]
             row &= ((digits == KMER_DIGITS) | ~known).all(axis=1)
     return logits.masked_fill(~torch.from_numpy(allowed).to(logits.device), -torch.inf)
 
@@ -156,7 +156,8 @@ def _draw(
         return _choose(logits.cpu().numpy()[:, None, :], rule, uniform)[:, 0]
     log_marginals = marginals(logits).cpu().numpy()
     uniform = np.array([stream.random(K) for stream in streams])
-    return _choose(log_marginals, rule, uniform) @ _PLACES
+    kmers: NDArray[np.int64] = _choose(log_marginals, rule, uniform) @ _PLACES
+    return kmers
 
 
 def _choose(
@@ -164,7 +165,7 @@ def _choose(
 ) -> NDArray[np.int64]:
     """Choose along the last axis: (N, M, choices) and uniform numbers (N, M) to (N, M)."""
     if rule.temperature == 0:
-        return scores.argmax(axis=-1)
+        return np.argmax(scores, axis=-1)
     z = scores.astype(np.float64) / rule.temperature
     probability = np.exp(z - z.max(axis=-1, keepdims=True))
     order = np.argsort(-probability, axis=-1, kind="stable")

@@ -133,4 +133,4 @@ def _score_batch(model: LoadedModel, encodings: list[Encoding]) -> list[NDArray[
         ]
     )
     lengths = [len(e.ids) - e.num_prefix for e in encodings]
-    return [part.cpu().numpy() for part in steps.split(lengths)]
+    return np.split(steps.cpu().numpy(), np.cumsum(lengths)[:-1])

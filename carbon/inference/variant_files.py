@@ -54,12 +54,13 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
     }
     counts = {"records": 0, "scored": 0, "not_scored": 0}
     with Reference(job.reference) as reference:
-        num_records = _check_all(VcfReader(job.vcf, reference))
         vcf = VcfReader(job.vcf, reference)
-        _add_fields(vcf.header, settings)
+        header = _scored_header(vcf, settings)
+        # Read all of it once first: a bad last record costs seconds then, and not hours.
+        num_records = sum(1 for _ in vcf)
         with (
             atomic_file(job.output) as temporary,
-            writer(temporary, vcf.header, settings) as write,
+            writer(temporary, header, settings) as write,
             progress("scoring variants", num_records) as advance,
         ):
             for row, scores in _scored(model, reference, vcf, job, window_bp):
@@ -71,11 +72,6 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
     if job.output.name.endswith(".vcf.gz"):
         pysam.tabix_index(str(job.output), preset="vcf", force=True)
     return {"output": str(job.output), **counts, **settings}
-
-
-def _check_all(vcf: VcfReader) -> int:
-    """Read the whole VCF once, so that a bad last record costs seconds and not hours."""
-    return sum(1 for _ in vcf)
 
 
 def _scored(
@@ -100,47 +96,62 @@ def _scored(
     yield from flush()
 
 
-def _add_fields(header: pysam.VariantHeader, settings: dict[str, Any]) -> None:
+def _scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
+    """Return the header with what was added: our fields, and how the scores were made."""
+    *lines, columns = vcf.header
+    if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
+        raise GenomeError(f"{vcf.path}: has CARBON_DELTA already: is it scored? give the original")
     text = "; ".join(f"{name} {value}" for name, value in settings.items() if name != "delta")
-    fields = (
-        ("CARBON_DELTA", "A", "Float", f"{settings['delta']} ({text})"),
-        ("CARBON_REASON", "A", "String", "Why an allele has no CARBON_DELTA"),
-    )
-    for name, number, kind, description in fields:
-        if name in header.info:
-            raise GenomeError(f"the VCF has an INFO field {name} already: is it scored? remove it")
-        header.info.add(name, number, kind, description)
-    header.add_meta("carbon_variants", json.dumps(settings))
+    return [
+        *lines,
+        f'##INFO=<ID=CARBON_DELTA,Number=A,Type=Float,Description="{settings["delta"]} ({text})">',
+        '##INFO=<ID=CARBON_REASON,Number=A,Type=String,Description="Why there is no CARBON_DELTA">',
+        f"##carbon_variants={json.dumps(settings)}",
+        columns,
+    ]
 
 
 @contextmanager
 def _vcf_writer(
-    path: Path, header: pysam.VariantHeader, settings: dict[str, Any]
+    path: Path, header: list[str], settings: dict[str, Any]
 ) -> Iterator[Callable[[Scored], None]]:
-    mode = "wz" if path.name.endswith(".gz") else "w"
-    with pysam.VariantFile(str(path), mode, header=header) as sink:
+    with (
+        pysam.BGZFile(str(path), "w", index=None)
+        if path.suffix == ".gz"
+        else path.open("wb") as sink
+    ):
+        sink.write("".join(f"{line}\n" for line in header).encode())
 
         def write(scored: Scored) -> None:
-            row, scores = scored
-            if any(score.delta is not None for score in scores):
-                row.record.info["CARBON_DELTA"] = tuple(score.delta for score in scores)
-            if any(score.reason for score in scores):
-                row.record.info["CARBON_REASON"] = tuple(score.reason or "." for score in scores)
-            sink.write(row.record)
+            sink.write(_vcf_line(scored).encode())
 
         yield write
+
+
+def _vcf_line(scored: Scored) -> str:
+    row, scores = scored
+    added = []
+    if any(score.delta is not None for score in scores):
+        added.append("CARBON_DELTA=" + ",".join(_number(score.delta) for score in scores))
+    if any(score.reason is not None for score in scores):
+        added.append("CARBON_REASON=" + ",".join(score.reason or "." for score in scores))
+    return row.with_info(";".join(added))
+
+
+def _number(value: float | None) -> str:
+    return "." if value is None else f"{value:.6g}"
 
 
 def _table_rows(scored: Scored) -> Iterator[tuple[Any, ...]]:
     row, scores = scored
     for variant, delta, reason in scores:
-        place = (variant.contig, variant.position + 1, row.record.id)
+        place = (variant.contig, variant.position + 1, row.columns[2])
         yield (*place, variant.ref, variant.alt, delta, reason)
 
 
 @contextmanager
 def _tsv_writer(
-    path: Path, header: pysam.VariantHeader, settings: dict[str, Any]
+    path: Path, header: list[str], settings: dict[str, Any]
 ) -> Iterator[Callable[[Scored], None]]:
     with path.open("w", encoding="utf-8") as sink:
         sink.write(f"# {json.dumps(settings)}\n" + "\t".join(_COLUMNS) + "\n")
@@ -157,7 +168,7 @@ def _tsv_writer(
 
 @contextmanager
 def _parquet_writer(
-    path: Path, header: pysam.VariantHeader, settings: dict[str, Any]
+    path: Path, header: list[str], settings: dict[str, Any]
 ) -> Iterator[Callable[[Scored], None]]:
     import pyarrow as pa
     import pyarrow.parquet as pq

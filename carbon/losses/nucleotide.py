@@ -32,12 +32,12 @@ class LossSum(NamedTuple):
     """Summed loss in nats and how many tokens it covers; divided once, over all ranks.
 
     Attributes:
-        total: scalar, differentiable.
-        count: scalar int64, tokens that carry at least one trained base.
+        total_nats: scalar, differentiable.
+        num_tokens: scalar int64, tokens that carry at least one trained base.
     """
 
-    total: Tensor
-    count: Tensor
+    total_nats: Tensor
+    num_tokens: Tensor
 
 
 def log_likelihoods(logits: Tensor, kmers: Tensor) -> LogLikelihoods:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -37,9 +37,10 @@ def load_model(source: str | Path, dtype: torch.dtype = torch.float32) -> Loaded
         config = LlamaConfig.from_pretrained(str(source))
         vocabulary = vocabulary_of(config, str(source))
         with _no_bars():
-            network, found = LlamaForCausalLM.from_pretrained(
+            loaded: Any = LlamaForCausalLM.from_pretrained(
                 str(source), dtype=dtype, use_safetensors=True, output_loading_info=True
             )
+            network, found = loaded
     except ModelError:
         raise
     except Exception as error:  # torn weights surface as errors of many libraries
@@ -54,12 +55,12 @@ def load_model(source: str | Path, dtype: torch.dtype = torch.float32) -> Loaded
 def _no_bars() -> Iterator[None]:
     """Keep the bars of transformers off stderr, which our own progress shares."""
     shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         if shown:
-            transformers_logging.enable_progress_bar()
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _check_folder(folder: Path) -> None:

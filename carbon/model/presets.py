@@ -1,6 +1,7 @@
 """Sizes of the stock Llama, each a flat function with all its numbers visible."""
 
 from collections.abc import Callable
+from typing import Any
 
 from transformers import LlamaConfig
 
@@ -81,7 +82,7 @@ PRESETS: dict[str, Callable[..., LlamaConfig]] = {
 }
 
 
-def _llama(vocabulary: Vocabulary, **sizes: int | bool) -> LlamaConfig:
+def _llama(vocabulary: Vocabulary, **sizes: Any) -> LlamaConfig:
     """Fill in what all sizes share. The report gives no RMSNorm epsilon; 1e-5 is Llama 3's."""
     return LlamaConfig(
         vocab_size=vocabulary.size,

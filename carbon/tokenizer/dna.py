@@ -57,14 +57,14 @@ def encode(
     >>> encode("ACGTACGT").ids.tolist()
     [2, 850, 3456]
     """
-    index, known = encode_kmers(sequence)
+    indices, known = encode_kmers(sequence)
     length_bp = len(sequence)
-    ids = np.where(_has_gap(known, length_bp), vocabulary.oov, index + vocabulary.first_kmer)
+    ids = np.where(_has_gap(known, length_bp), vocabulary.oov, indices + vocabulary.first_kmer)
     before = np.array(vocabulary.prefix(tags), dtype=np.int64)
     after = np.array([vocabulary.dna_end] if close else [], dtype=np.int64)
     return Encoding(
         ids=np.concatenate([before, ids, after]),
-        kmers=np.pad(index, (len(before), len(after))),
+        kmers=np.pad(indices, (len(before), len(after))),
         known=np.pad(known, (len(before), len(after))),
         num_prefix=len(before),
         length_bp=length_bp,
@@ -76,7 +76,8 @@ def _has_gap(known: UInt8s, length_bp: int) -> NDArray[np.bool_]:
     expected = np.full(len(known), ALL_KNOWN, dtype=np.uint8)
     if tail := length_bp % K:
         expected[-1] = (1 << tail) - 1
-    return known != expected
+    gap: NDArray[np.bool_] = known != expected
+    return gap
 
 
 def decode(encoding: Encoding) -> str:

@@ -35,11 +35,11 @@ class Kmers(NamedTuple):
     """A sequence as 6-mers; both arrays have shape (ceil(bases / 6),).
 
     Attributes:
-        index: int64, 0 to 4,095; an unknown or absent base counts as A.
+        indices: int64, 0 to 4,095; an unknown or absent base counts as A.
         known: uint8, bit j is set where base j of the 6-mer is real and one of ACGT.
     """
 
-    index: Int64s
+    indices: Int64s
     known: UInt8s
 
 
@@ -52,12 +52,12 @@ def encode_kmers(sequence: str | bytes | UInt8s) -> Kmers:
         sequence = sequence.encode("latin-1", errors="replace")
     letters = np.frombuffer(sequence, dtype=np.uint8) if isinstance(sequence, bytes) else sequence
     num_kmers = -(-len(letters) // K)
-    digits = np.full(num_kmers * K, _UNKNOWN, dtype=np.uint8)
-    np.take(_DIGIT, letters, out=digits[: len(letters)])
-    digits = digits.reshape(num_kmers, K)
+    flat = np.full(num_kmers * K, _UNKNOWN, dtype=np.uint8)
+    np.take(_DIGIT, letters, out=flat[: len(letters)])
+    digits = flat.reshape(num_kmers, K)
     known = digits != _UNKNOWN
-    index = np.where(known, digits, 0).astype(np.int64) @ _WEIGHTS
-    return Kmers(index, (known * _BITS).sum(axis=1, dtype=np.uint8))
+    indices = np.where(known, digits, 0).astype(np.int64) @ _WEIGHTS
+    return Kmers(indices, (known * _BITS).sum(axis=1, dtype=np.uint8))
 
 
 def decode_kmers(kmers: Kmers, length_bp: int | None = None) -> str:
@@ -65,14 +65,15 @@ def decode_kmers(kmers: Kmers, length_bp: int | None = None) -> str:
 
     With the length it is the exact inverse of `encode_kmers`, upper-cased.
     """
-    letters = _LETTER[KMER_DIGITS[kmers.index]]
+    letters = _LETTER[KMER_DIGITS[kmers.indices]]
     letters = np.where(known_bases(kmers.known), letters, ord("N")).astype(np.uint8)
     return letters.tobytes()[:length_bp].decode()
 
 
 def known_bases(known: UInt8s) -> NDArray[np.bool_]:
     """Unpack the bits of a mask (...,) into booleans (..., 6), one for each base."""
-    return (known[..., None] & _BITS) != 0
+    bits: NDArray[np.bool_] = (known[..., None] & _BITS) != 0
+    return bits
 
 
 def count_known_bases(known: UInt8s) -> int:

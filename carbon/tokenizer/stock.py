@@ -31,7 +31,7 @@ def save_stock_tokenizer(folder: str | Path) -> None:
         Regex(rf"[\s\S]{{{K}}}"), behavior="removed", invert=True
     )
     tokenizer.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(
+    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token="<pad>",
         unk_token="<oov>",

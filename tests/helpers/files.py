@@ -42,7 +42,11 @@ def place_gene(strand: str = "+") -> tuple[str, str, str]:
     contig[109:160], contig[220:241] = coding[:51], coding[51:]
     contig[160:162], contig[218:220] = "GT", "AG"
     bases = "".join(contig)
-    spans = {"gene": [(101, 280)], "exon": [(101, 160), (221, 280)], "CDS": [(110, 160), (221, 241)]}
+    spans = {
+        "gene": [(101, 280)],
+        "exon": [(101, 160), (221, 280)],
+        "CDS": [(110, 160), (221, 241)],
+    }
     if strand == "-":
         from carbon.genome import reverse_complement
 
@@ -59,7 +63,9 @@ def place_gene(strand: str = "+") -> tuple[str, str, str]:
     gff3 += "".join(line("CDS", s, "ID=p1;Parent=t1") for s in spans["CDS"])
 
     ids = 'gene_id "g1"; transcript_id "t1"; gene_name "ABC"; gene_biotype "protein_coding";'
-    gtf = line("gene", spans["gene"][0], 'gene_id "g1"; gene_name "ABC"; gene_biotype "protein_coding";')
+    gtf = line(
+        "gene", spans["gene"][0], 'gene_id "g1"; gene_name "ABC"; gene_biotype "protein_coding";'
+    )
     gtf += line("transcript", spans["gene"][0], ids)
     gtf += "".join(line("exon", s, ids) for s in spans["exon"])
     # A GTF leaves the stop codon out of the CDS.

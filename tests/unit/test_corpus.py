@@ -1,3 +1,4 @@
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -24,8 +25,7 @@ from tests.helpers.files import random_bases
 
 shares = st.lists(st.integers(1, 60), min_size=1, max_size=5).map(
     lambda parts: {
-        f"s{i}": part / 10_000
-        for i, part in enumerate([*parts[:-1], 10_000 - sum(parts[:-1])])
+        f"s{i}": part / 10_000 for i, part in enumerate([*parts[:-1], 10_000 - sum(parts[:-1])])
     }
 )
 
@@ -149,7 +149,7 @@ def test_rows_are_a_function_of_their_number_alone():
 def pieces_of(row):
     """Cut a row where positions begin anew; give each piece's ids, targets and mask."""
     starts = [*np.flatnonzero(row.position_ids == 0), len(row.input_ids)]
-    for a, b in zip(starts, starts[1:], strict=False):
+    for a, b in itertools.pairwise(starts):
         if row.input_ids[a] != NATIVE.pad:
             yield row.input_ids[a:b], row.targets[a:b], row.known[a:b]
 

@@ -113,7 +113,9 @@ class TestFasta:
         with Reference(path) as reference:
             for _ in range(50):
                 start, end = sorted(numbers.choices(range(251), k=2))
-                assert reference.fetch(Interval("one", start, end)) == self.contigs["one"][start:end]
+                assert (
+                    reference.fetch(Interval("one", start, end)) == self.contigs["one"][start:end]
+                )
 
     def test_an_old_index_is_not_believed(self, tmp_path):
         path = write_fasta(tmp_path / "p.fa", {"x": "A" * 100})

@@ -143,7 +143,8 @@ class TestScore:
 
     def test_tags_change_the_score(self, model):
         bare, tagged = (
-            next(iter(model.score(["ACGTACGTAC"], tags=tags))) for tags in ((), ("<fungi_species>",))
+            next(iter(model.score(["ACGTACGTAC"], tags=tags)))
+            for tags in ((), ("<fungi_species>",))
         )
         assert bare.log_likelihood != tagged.log_likelihood
 

@@ -50,7 +50,7 @@ def test_published_vectors(sequence):
 
 
 def test_the_code_is_that_of_the_dictionary():
-    assert encode_kmers("".join(KMERS)).index.tolist() == list(range(4096))
+    assert encode_kmers("".join(KMERS)).indices.tolist() == list(range(4096))
     assert (INDEX["AAAAAA"], INDEX["GGGGGG"], INDEX["AAAAAT"]) == (0, 4095, 1)
 
 
@@ -81,15 +81,15 @@ def test_the_mask_counts_known_bases(sequence):
 @given(clean_dna)
 def test_the_other_strand_by_table(sequence):
     sequence = sequence[: len(sequence) // 6 * 6]
-    there = encode_kmers(reverse_complement(sequence)).index
-    assert there.tolist() == REVERSE_COMPLEMENT[encode_kmers(sequence).index][::-1].tolist()
+    there = encode_kmers(reverse_complement(sequence)).indices
+    assert there.tolist() == REVERSE_COMPLEMENT[encode_kmers(sequence).indices][::-1].tolist()
 
 
 @given(clean_dna, clean_dna)
 def test_concatenation_at_a_frame(left, right):
     left = left[: len(left) // 6 * 6]
-    both = np.concatenate([encode_kmers(left).index, encode_kmers(right).index])
-    assert encode_kmers(left + right).index.tolist() == both.tolist()
+    both = np.concatenate([encode_kmers(left).indices, encode_kmers(right).indices])
+    assert encode_kmers(left + right).indices.tolist() == both.tolist()
 
 
 @given(any_dna)
@@ -103,7 +103,7 @@ def test_the_vocabularies_differ_by_a_constant(sequence):
 @given(st.lists(st.integers(0, 4095), max_size=20))
 def test_any_kmers_decode_and_encode(indices):
     kmers = Kmers(np.array(indices, dtype=np.int64), np.full(len(indices), 63, dtype=np.uint8))
-    assert encode_kmers(decode_kmers(kmers)).index.tolist() == indices
+    assert encode_kmers(decode_kmers(kmers)).indices.tolist() == indices
 
 
 def test_forms_of_input_are_alike():

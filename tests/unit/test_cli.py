@@ -1,0 +1,95 @@
+import json
+
+import pytest
+
+from carbon.cli import main
+from carbon.errors import UserError
+from carbon.files import atomic_file, atomic_folder
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("cli")
+    save_model(network, folder / "model")
+    write_fasta(folder / "s.fa.gz", {"one": random_bases(100), "two": "NNNN", "three": "acgta"})
+    return folder
+
+
+def test_score(folder, capsys):
+    assert main(["score", "--model", str(folder / "model"), str(folder / "s.fa.gz")]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["name", "bases", "known_bases", "log_likelihood", "nats_per_base"]
+    assert [line[:3] for line in lines[1:]] == [
+        ["one", "100", "100"], ["two", "4", "0"], ["three", "5", "5"]
+    ]  # fmt: skip
+    assert float(lines[1][4]) == pytest.approx(-float(lines[1][3]) / 100, abs=1e-6)
+
+
+def test_generate(folder, capsys):
+    arguments = ["generate", "--model", str(folder / "model"), "--length", "70", "--seed", "3"]
+    assert main([*arguments, "--prompt", "ACGTA", "-n", "2"]) == 0
+    first = capsys.readouterr().out
+    assert main([*arguments, "--prompt", "ACGTA", "-n", "2"]) == 0
+    assert capsys.readouterr().out == first
+    lines = first.splitlines()
+    assert lines[0] == ">generated_0 prompt_bp=5" and len(lines[1]) == 60 and len(lines[2]) == 10
+    assert main([*arguments, "--prompts", str(folder / "s.fa.gz"), "--mode", "base"]) == 0
+    assert capsys.readouterr().out.count(">") == 3
+
+
+def test_info_and_doctor(folder, capsys):
+    assert main(["info", str(folder / "model")]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["vocabulary"], facts["context_bp"]) == ("native", 282)
+    assert main(["doctor"]) == 0
+    assert json.loads(capsys.readouterr().out)["self_test"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info", "no/such/folder"],
+        ["score", "--model", "{m}", "absent.fa"],
+        ["score", "--model", "{m}", "{f}/empty.fa"],
+        ["score", "--model", "{m}", "--tag", "<dragon>", "{f}/s.fa.gz"],
+        ["score", "--model", "{m}", "--device", "abacus", "{f}/s.fa.gz"],
+        ["generate", "--model", "{m}", "--length", "0"],
+        ["generate", "--model", "{m}", "--length", "5", "--temperature", "-1"],
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(folder, capsys, arguments):
+    (folder / "empty.fa").write_text("")
+    words = [word.format(m=folder / "model", f=folder) for word in arguments]
+    assert main(words) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ")
+
+
+def test_a_file_is_whole_or_absent(tmp_path):
+    target = tmp_path / "a.txt"
+    with pytest.raises(RuntimeError), atomic_file(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    target.write_text("old")
+    with pytest.raises(RuntimeError), atomic_file(target) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert target.read_text() == "old"
+    with atomic_file(target) as temporary:
+        temporary.write_text("new")
+    assert target.read_text() == "new" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_is_whole_or_absent_and_never_overwritten(tmp_path):
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "d") as temporary:
+        (temporary / "x").write_text("half")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with atomic_folder(tmp_path / "d") as temporary:
+        (temporary / "x").write_text("whole")
+    with pytest.raises(UserError, match="exists already"), atomic_folder(tmp_path / "d"):
+        pass
+    assert (tmp_path / "d" / "x").read_text() == "whole"

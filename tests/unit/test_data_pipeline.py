@@ -1,0 +1,283 @@
+import itertools
+import json
+
+import pysam
+import pytest
+
+from carbon.corpus import read_manifest, read_source
+from carbon.files import sha256_of_file
+from carbon.genome import (
+    GENETIC_CODE,
+    Interval,
+    Reference,
+    read_annotation,
+    reverse_complement,
+    spliced,
+    translate,
+)
+from data_pipeline.__main__ import main
+from data_pipeline.build import gene_type_of
+from tests.helpers.files import place_gene, random_bases, write_fasta
+
+
+@pytest.fixture(scope="module")
+def genome(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sim") / "genome"
+    assert main(["simulate", "--output", str(folder), "--genome-bp", "120000", "--seed", "4"]) == 0
+    return folder
+
+
+def build(genome, output, *overrides):
+    settings = [f"genome={genome}/genome.fa", f"annotation={genome}/genes.gff3", f"output={output}"]
+    words = [word for item in [*settings, *overrides] for word in ("--set", item)]
+    return main(["build", *words])
+
+
+@pytest.fixture(scope="module")
+def corpus(genome, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built") / "corpus"
+    assert build(genome, folder) == 0
+    return folder
+
+
+class TestSimulation:
+    def test_the_same_seed_gives_the_same_bytes(self, genome, tmp_path):
+        for seed, same in ((4, True), (5, False)):
+            folder = tmp_path / str(seed)
+            words = ["--output", str(folder), "--genome-bp", "120000", "--seed", str(seed)]
+            assert main(["simulate", *words]) == 0
+            for name in ("genome.fa", "genes.gff3", "variants.vcf"):
+                equal = sha256_of_file(folder / name) == sha256_of_file(genome / name)
+                assert equal == same, name
+
+    def test_genes_are_genes(self, genome):
+        with Reference(genome / "genome.fa") as reference:
+            annotation = read_annotation(genome / "genes.gff3", reference)
+            strands, introns = set(), 0
+            for gene in annotation.genes:
+                (transcript,) = gene.transcripts
+                cds = spliced(reference, transcript.contig, transcript.cds, gene.strand)
+                protein = translate(cds)
+                assert protein[0] == "M" and protein.index("*") == len(protein) - 1
+                strands.add(gene.strand)
+                for span in transcript.introns:
+                    bases = spliced(reference, transcript.contig, (span,), gene.strand)
+                    assert (bases[:2], bases[-2:]) == ("GT", "AG")
+                    introns += 1
+            assert strands == {"+", "-"} and introns > 10
+            assert len(reference.contig_lengths_bp) == 6
+
+    def test_labels_are_true(self, genome):
+        """Every variant is put into its contig by hand, and its transcript read again."""
+        with Reference(genome / "genome.fa") as reference:
+            annotation = read_annotation(genome / "genes.gff3", reference)
+            by_name = {t.transcript_id: t for g in annotation.genes for t in g.transcripts}
+            seen = set()
+            for record in pysam.VariantFile(str(genome / "variants.vcf")):
+                effect = record.info["EFFECT"]
+                seen.add(effect)
+                assert record.info["LABEL"] == (effect not in ("synonymous", "intergenic"))
+                whole = Interval(record.contig, 0, reference.contig_lengths_bp[record.contig])
+                bases = reference.fetch(whole)
+                assert bases[record.start] == record.ref
+                changed = bases[: record.start] + record.alts[0] + bases[record.stop :]
+                if effect == "intergenic":
+                    around = Interval(record.contig, max(0, record.start - 100), record.stop + 100)
+                    assert not any(g.interval.overlaps(around) for g in annotation.genes)
+                    continue
+                transcript = by_name[record.info["TRANSCRIPT"]]
+                proteins = []
+                for text in (bases, changed):
+                    cds = "".join(text[start:end] for start, end in transcript.cds)
+                    cds = cds if transcript.strand == "+" else reverse_complement(cds)
+                    proteins.append(
+                        "".join(GENETIC_CODE[cds[i : i + 3]] for i in range(0, len(cds), 3))
+                    )
+                before, after = proteins
+                if effect == "synonymous":
+                    assert before == after
+                elif effect == "nonsense":
+                    assert after.index("*") < before.index("*")
+                elif effect == "start_loss":
+                    assert before[0] == "M" and after[0] != "M" and after[1:] == before[1:]
+                else:
+                    ends = [p for a, b in transcript.introns for p in (a, a + 1, b - 2, b - 1)]
+                    assert record.start in ends and before == after
+            assert {"nonsense", "splice_site", "synonymous", "intergenic"} <= seen
+
+    def test_groups_have_the_same_trinucleotide_changes(self, genome):
+        groups = {"damaging": [], "synonymous": [], "intergenic": []}
+        with Reference(genome / "genome.fa") as reference:
+            for record in pysam.VariantFile(str(genome / "variants.vcf")):
+                around = Interval(record.contig, record.start - 1, record.stop + 1)
+                context, alt = reference.fetch(around), record.alts[0]
+                if context[1] in "AG":
+                    context, alt = reverse_complement(context), reverse_complement(alt)
+                effect = record.info["EFFECT"]
+                groups[effect if effect in groups else "damaging"].append((context, alt))
+        expected = sorted(groups["damaging"])
+        assert len(expected) > 30
+        assert sorted(groups["synonymous"]) == sorted(groups["intergenic"]) == expected
+
+
+class TestBuild:
+    def test_records_lie_where_they_say(self, genome, corpus):
+        with Reference(genome / "genome.fa") as reference:
+            for split in ("train", "test"):
+                for row in read_source(corpus, "eukaryote", split).to_pylist():
+                    bases = reference.fetch(Interval(row["record_id"], row["start"], row["end"]))
+                    bases = bases if row["strand"] == "+" else reverse_complement(bases)
+                    assert row["sequence"] == bases
+            annotation = read_annotation(genome / "genes.gff3", reference)
+            by_name = {t.transcript_id: t for g in annotation.genes for t in g.transcripts}
+            for row in read_source(corpus, "mrna", "train").to_pylist():
+                transcript = by_name[row["name"]]
+                bases = spliced(reference, transcript.contig, transcript.exons, transcript.strand)
+                assert row["sequence"] == bases
+                assert (row["start"], row["end"]) == (
+                    transcript.exons[0][0], transcript.exons[-1][1]
+                )  # fmt: skip
+
+    def test_what_is_held_out_is_not_trained_on(self, corpus):
+        manifest = read_manifest(corpus)
+        (region,) = manifest["held_out"]
+        contig = region.split(":")[0]
+        for source in ("eukaryote", "mrna"):
+            for split, inside in (("train", False), ("test", True)):
+                rows = read_source(corpus, source, split).to_pylist()
+                assert rows and all((row["record_id"] == contig) == inside for row in rows)
+                counts = manifest["sources"][source][split]
+                assert counts["records"] == len(rows)
+                assert counts["bases"] == sum(len(row["sequence"]) for row in rows)
+
+    def test_two_builds_give_the_same_bytes(self, genome, corpus, tmp_path):
+        assert build(genome, tmp_path / "again") == 0
+        again, manifest = read_manifest(tmp_path / "again"), read_manifest(corpus)
+        assert again["outputs"] == manifest["outputs"]
+        for name, digest in manifest["outputs"].items():
+            assert sha256_of_file(corpus / name) == digest
+        assert manifest["inputs"]["genome"]["sha256"] == sha256_of_file(genome / "genome.fa")
+
+    def test_datasets_reads_it(self, corpus, tmp_path):
+        import datasets
+
+        found = datasets.load_dataset(
+            "parquet", data_dir=str(corpus / "mrna"), cache_dir=str(tmp_path)
+        )
+        counts = read_manifest(corpus)["sources"]["mrna"]
+        assert {split: found[split].num_rows for split in found} == {
+            split: counts[split]["records"] for split in ("train", "test")
+        }
+
+    def test_regions_that_touch_are_one_and_long_ones_are_cut(self, genome, tmp_path):
+        assert build(genome, tmp_path / "c", "flank_bp=3000", "max_record_bp=5000") == 0
+        rows = read_source(tmp_path / "c", "eukaryote", "train").to_pylist()
+        assert max(len(row["sequence"]) for row in rows) == 5000
+        assert any("," in row["name"] for row in rows)
+        spans = sorted((r["record_id"], r["strand"], r["start"], r["end"]) for r in rows)
+        for before, after in itertools.pairwise(spans):
+            assert before[:2] != after[:2] or before[3] <= after[2]
+
+    def test_a_region_can_be_held_out(self, genome, tmp_path):
+        assert build(genome, tmp_path / "c", 'holdout=["chr2:1-9000"]') == 0
+        rows = read_source(tmp_path / "c", "eukaryote", "test").to_pylist()
+        assert rows and all(r["record_id"] == "chr2" and r["end"] <= 9000 for r in rows)
+        for row in read_source(tmp_path / "c", "eukaryote", "train").to_pylist():
+            assert row["record_id"] != "chr2" or row["start"] >= 9000
+        assert any("partly_held_out" in key for key in read_manifest(tmp_path / "c")["dropped"])
+
+    def test_copies_of_held_out_records_are_not_trained_on(self, tmp_path):
+        """One gene on two contigs, the second of them reversed: the copy in training goes."""
+        bases, gff3, _ = place_gene()
+        filler = random_bases(6000, 8)
+        contigs = {"c1": bases, "c2": reverse_complement(bases), "c3": filler}
+        fasta = write_fasta(tmp_path / "genome.fa", contigs)
+        there = place_gene("-")[1].replace("c1\t", "c2\t")
+        for old, new in (("g1", "g2"), ("t1", "t2")):
+            there = there.replace(old, new)
+        only = (
+            gff3
+            + there
+            + "c3\tx\tgene\t10\t99\t.\t+\t.\tID=g3\nc3\tx\tCDS\t10\t99\t.\t+\t0\tParent=g3\n"
+        )
+        (tmp_path / "genes.gff3").write_text(only)
+        assert fasta.exists()
+        assert build(tmp_path, tmp_path / "c", 'holdout=["c1"]', "flank_bp=20") == 0
+        manifest = read_manifest(tmp_path / "c")
+        assert manifest["dropped"] == {
+            "eukaryote:equals_held_out_record": 1,
+            "mrna:equals_held_out_record": 1,
+        }
+        assert manifest["sources"]["eukaryote"]["train"]["records"] == 1
+        dropped = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
+        assert dropped == [
+            "source\tname\treason",
+            "eukaryote\tABC\tequals_held_out_record",
+            "mrna\tt2\tequals_held_out_record",
+        ]
+
+    @pytest.mark.parametrize(
+        ("overrides", "message"),
+        [
+            (["genome=absent.fa"], "absent.fa: no such file"),
+            (["annotation=absent.gff"], "absent.gff: no such file"),
+            (["hold_out=x"], "unknown key 'hold_out'; did you mean 'holdout'?"),
+            (['holdout=["chr9"]'], "region 'chr9': no such contig"),
+        ],
+    )
+    def test_mistakes_leave_nothing_behind(self, genome, tmp_path, capsys, overrides, message):
+        assert build(genome, tmp_path / "c", *overrides) == 2
+        assert message in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_cds_out_of_frame_is_an_error_or_dropped(self, tmp_path, capsys):
+        bases, gff3, _ = place_gene()
+        write_fasta(tmp_path / "genome.fa", {"c1": bases, "c2": random_bases(500)})
+        broken = gff3.replace("CDS\t221\t241", "CDS\t221\t240")
+        assert broken != gff3
+        (tmp_path / "genes.gff3").write_text(broken)
+        assert build(tmp_path, tmp_path / "c", "holdout=[]") == 2
+        line = capsys.readouterr().err.strip().splitlines()[-1]
+        assert "genes.gff3 line 4: the CDS of 't1' has 71 bases, not a multiple of three" in line
+        assert not (tmp_path / "c").exists()
+        drop = ("incomplete_cds=drop", "holdout=[]")
+        assert build(tmp_path, tmp_path / "c", *drop) == 0
+        assert read_manifest(tmp_path / "c")["dropped"] == {"mrna:cds_not_multiple_of_three": 1}
+
+    def test_an_existing_output_is_not_touched(self, genome, corpus, capsys):
+        before = sha256_of_file(corpus / "manifest.json")
+        assert build(genome, corpus) == 2
+        assert "exists already" in capsys.readouterr().err
+        assert sha256_of_file(corpus / "manifest.json") == before
+
+    def test_dry_run(self, genome, tmp_path, capsys):
+        words = [f"genome={genome}/genome.fa", "annotation=a", "output=o"]
+        words = [w for item in words for w in ("--set", item)]
+        assert main(["build", *words, "--dry-run"]) == 0
+        assert "flank_bp = 200" in capsys.readouterr().out
+
+
+def test_variants_of_what_a_corpus_holds_out(genome, corpus, tmp_path):
+    words = ["--genome", f"{genome}/genome.fa", "--annotation", f"{genome}/genes.gff3"]
+    output = tmp_path / "v.vcf"
+    assert main(["variants", *words, "--corpus", str(corpus), "--output", str(output)]) == 0
+    contigs = {record.contig for record in pysam.VariantFile(str(output))}
+    assert contigs == {read_manifest(corpus)["held_out"][0].split(":")[0]}
+    none = ["--region", "chr1:1-150", "--output", str(tmp_path / "none.vcf")]
+    assert main(["variants", *words, *none]) == 2
+    assert not (tmp_path / "none.vcf").exists()
+
+
+@pytest.mark.parametrize(
+    ("biotype", "expected"),
+    [("protein_coding", "cds"), ("cds", "cds"), ("tRNA", "tRNA"), ("Mt_tRNA", "tRNA"),
+     ("rRNA", "rRNA"), ("snoRNA", "ncRNA"), ("processed_pseudogene", "pseudo"),
+     ("misc_RNA", "misc_RNA"), ("tmRNA", "tmRNA"), ("TEC", "")],
+)  # fmt: skip
+def test_gene_types(biotype, expected):
+    assert gene_type_of(biotype) == expected
+
+
+def test_json_of_a_manifest_is_stable(corpus):
+    text = (corpus / "manifest.json").read_text()
+    assert json.dumps(json.loads(text), indent=1) + "\n" == text

@@ -1,0 +1,165 @@
+import gzip
+import json
+
+import pyarrow.parquet as pq
+import pysam
+import pytest
+
+from carbon.cli import main
+from carbon.errors import GenomeError
+from carbon.genome import Reference, VcfReader
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+BASES = random_bases(500, 4)
+HEADER = (
+    '##INFO=<ID=AF,Number=A,Type=Float,Description="f">\n'
+    '##FILTER=<ID=q10,Description="low">\n##mine=kept\n'
+)
+
+
+def other(base: str) -> str:
+    return "ACGT"["ACGT".index(base) - 1]
+
+
+def snv(position: int, rest: str = ".\t.\t.") -> str:
+    base = BASES[position - 1]
+    return f"c\t{position}\trs{position}\t{base}\t{other(base)}\t{rest}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("variants")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c": BASES, "d": "ACGT" * 50})
+    return folder
+
+
+def score(folder, vcf, output, *more):
+    return main(
+        ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa"),
+         "--vcf", str(vcf), "--output", str(output), *more]
+    )  # fmt: skip
+
+
+def mixed_vcf(path):
+    base = BASES[199]
+    a, b = (x for x in "ACGT" if x not in (base, other(base)))
+    return write_vcf(
+        path,
+        [
+            snv(50, "30.00\tq10\tAF=0.250"),
+            f"c\t200\t.\t{base}\t{a},{b},<DEL>\t.\tPASS\tAF=0.1,0.2,0.3",
+            f"c\t300\t.\t{BASES[299:303]}\t{BASES[299]}\t.\t.\t.",
+            f"c\t310\t.\t{BASES[309]}\t{BASES[309]}TT\t.\t.\t.",
+            f"c\t320\t.\t{BASES[319]}\t.\t.\t.\t.",
+            "d\t9\t.\tA\tC\t.\t.\t.",
+        ],
+        HEADER,
+    )
+
+
+def test_vcf_in_vcf_out_keeps_every_field(folder, tmp_path, capsys):
+    vcf = mixed_vcf(tmp_path / "in.vcf")
+    assert score(folder, vcf, tmp_path / "out.vcf.gz", "--strands", "both", "--window", "120") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["records"], summary["scored"], summary["not_scored"]) == (6, 6, 1)
+    given = [line.split("\t") for line in vcf.read_text().splitlines() if line[0] != "#"]
+    with gzip.open(tmp_path / "out.vcf.gz", "rt") as lines:
+        text = lines.read()
+    found = [line.split("\t") for line in text.splitlines() if line[0] != "#"]
+    for before, after in zip(given, found, strict=True):
+        assert after[:7] == before[:7] and after[8:] == before[8:]
+        kept = [x for x in after[7].split(";") if not x.startswith("CARBON")]
+        assert kept in ([before[7]], [])
+    assert found[4] == given[4]
+    assert "##mine=kept" in text and "protocol centered" in text and "strands both" in text
+    with pysam.VariantFile(str(tmp_path / "out.vcf.gz")) as scored:
+        records = list(scored.fetch("c", 190, 320))  # through the tabix index
+        assert [r.pos for r in records] == [200, 300, 310, 320]
+        deltas = records[0].info["CARBON_DELTA"]
+        assert deltas[2] is None and all(type(d) is float for d in deltas[:2])
+        assert records[0].info["CARBON_REASON"][2] == "symbolic_allele"
+        assert "CARBON_DELTA" not in records[3].info
+
+
+def test_formats_agree(folder, tmp_path):
+    vcf = mixed_vcf(tmp_path / "in.vcf")
+    for name in ("a.vcf", "a.tsv", "a.parquet"):
+        assert score(folder, vcf, tmp_path / name, "--window", "60") == 0
+    rows = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    lines = (tmp_path / "a.tsv").read_text().splitlines()
+    assert json.loads(lines[0][2:])["window_bp"] == 60
+    assert lines[1].split("\t") == list(rows[0])
+    texts = [line.split("\t") for line in lines[2:]]
+    assert [t[:2] for t in texts] == [[r["contig"], str(r["position"])] for r in rows]
+    from_vcf = [
+        delta
+        for record in pysam.VariantFile(str(tmp_path / "a.vcf"))
+        for delta in record.info.get("CARBON_DELTA", [])
+    ]
+    for row, text, delta in zip(rows, texts, from_vcf, strict=True):
+        if row["delta"] is None:
+            assert text[5] == "." and delta is None and row["reason"] == text[6]
+        else:
+            assert float(text[5]) == pytest.approx(row["delta"], rel=1e-4)
+            assert delta == pytest.approx(row["delta"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([snv(50).replace("\t" + BASES[49] + "\t", "\t" + other(BASES[49]) + "\t", 1)],
+         "record 1 (c:50): REF is"),
+        ([snv(60), snv(50)], "record 2 (c:50): comes after c:60, the file is not sorted"),
+        ([snv(60), "d\t9\t.\tA\tC\t.\t.\t.", snv(70)], "record 3 (c:70): comes after d:9"),
+        (["c\t600\t.\tA\tC\t.\t.\t."], "ends past the contig's 500 bases"),
+        (["chrc\t6\t.\tA\tC\t.\t.\t."], "'chr' prefix"),
+        ([snv(50), "c\tx\t.\tA"], "record 2"),
+    ],
+)  # fmt: skip
+def test_a_bad_vcf_is_one_line_and_no_output(folder, tmp_path, capsys, records, message):
+    vcf = write_vcf(tmp_path / "bad.vcf", records)
+    assert score(folder, vcf, tmp_path / "out.vcf.gz") == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ") and message in lines[0]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.vcf"]
+
+
+def test_files_that_are_no_vcf(folder, tmp_path, capsys):
+    (tmp_path / "x.vcf").write_text("hello\n")
+    (tmp_path / "empty.vcf").write_text("")
+    for name in ("x.vcf", "empty.vcf"):
+        assert score(folder, tmp_path / name, tmp_path / "out.tsv") == 2
+        assert "not a VCF" in capsys.readouterr().err
+    assert score(folder, tmp_path / "absent.vcf", tmp_path / "out.tsv") == 2
+    assert "no such file" in capsys.readouterr().err
+    vcf = write_vcf(tmp_path / "good.vcf", [snv(50)])
+    assert score(folder, vcf, tmp_path / "out.xls") == 2
+    assert ".parquet" in capsys.readouterr().err
+    assert score(folder, vcf, tmp_path / "absent" / "out.tsv") == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_truncated_bgzip_is_named(folder, tmp_path):
+    records = [snv(position) for position in range(20, 480)] * 1
+    vcf = write_vcf(tmp_path / "a.vcf", records)
+    pysam.tabix_compress(str(vcf), str(tmp_path / "a.vcf.gz"))
+    whole = (tmp_path / "a.vcf.gz").read_bytes()
+    (tmp_path / "cut.vcf.gz").write_bytes(whole[: len(whole) // 2])
+    with Reference(folder / "r.fa") as reference, pytest.raises(GenomeError, match=r"cut\.vcf\.gz"):
+        list(VcfReader(tmp_path / "cut.vcf.gz", reference))
+
+
+def test_a_vcf_without_records_gives_one(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "none.vcf", [])
+    for name in ("o.vcf", "o.tsv", "o.parquet"):
+        assert score(folder, vcf, tmp_path / name) == 0
+        assert json.loads(capsys.readouterr().out)["records"] == 0
+
+
+def test_scoring_twice_is_refused(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50)])
+    assert score(folder, vcf, tmp_path / "b.vcf") == 0
+    assert score(folder, tmp_path / "b.vcf", tmp_path / "c.vcf") == 2
+    assert "has CARBON_DELTA already" in capsys.readouterr().err
