@@ -36,7 +36,7 @@ def load_config(schema: type[T], path: str | Path, overrides: Sequence[str] = ()
 
 def with_overrides(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return a copy of `table` with every `dotted.key=value` put in; numbers index into arrays."""
-    result = _copy(table)
+    result: dict[str, Any] = _copy(table)
     for override in overrides:
         dotted, equals, text = override.partition("=")
         if not equals:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -62,7 +62,7 @@ def progress(description: str, total: int | None) -> Iterator[Callable[[int], No
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """Yield `items` while `progress` counts them."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     with progress(description, total) as advance:
         for item in items:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-NUM_RESAMPLES = 2000
+NUM_RESAMPLES = 1000
 
 
 class Estimate(NamedTuple):

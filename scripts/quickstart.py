@@ -28,8 +28,10 @@ from train.config import TrainConfig
 ROOT = Path(__file__).resolve().parents[1]
 RECIPE = ROOT / "train" / "recipes" / "tiny.toml"
 OWN_GENOME_MINUTES = 20.0
-# Of the minutes asked for: what everything but training takes, and the share of slack.
-SECONDS_AROUND_TRAINING = 120
+# Of the time asked for: what everything but training takes, at most so many seconds or such a
+# share, and what is kept as slack.
+AROUND_TRAINING_SECONDS = 120
+AROUND_TRAINING_SHARE = 0.4
 SLACK = 0.05
 TIMED_STEPS = 16
 LAST_STEPS = 20  # of which the loss at the end is the mean
@@ -70,8 +72,8 @@ class Quickstart:
         """
         if bool(arguments.genome) != bool(arguments.annotation):
             raise UserError("--genome and --annotation go together: give both or neither")
-        if arguments.minutes is not None and arguments.minutes * 60 <= SECONDS_AROUND_TRAINING:
-            raise UserError(f"--minutes {arguments.minutes:g}: give more than 2")
+        if arguments.minutes is not None and arguments.minutes <= 0:
+            raise UserError(f"--minutes {arguments.minutes:g}: give more than 0")
         self.arguments = arguments
         self.output = Path(arguments.output).resolve()
         self.own = bool(arguments.genome)
@@ -176,7 +178,8 @@ class Quickstart:
             return {}
         config = self._config(self._training_settings())
         speed = self._tokens_per_second(config)
-        seconds = (minutes * 60 - SECONDS_AROUND_TRAINING) * (1 - SLACK)
+        around = min(AROUND_TRAINING_SECONDS, AROUND_TRAINING_SHARE * minutes * 60)
+        seconds = (minutes * 60 - around) * (1 - SLACK)
         total = sum(stage.tokens for stage in config.stages)
         tokens = [int(speed * seconds * stage.tokens / total) for stage in config.stages]
         say(f"{speed:,.0f} tokens a second: {sum(tokens):,} tokens in the time there is")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 
@@ -31,7 +32,7 @@ def joined_ranks() -> Iterator[Ranks]:
     on_gpu = torch.cuda.is_available()
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if "RANK" not in os.environ:  # started without torchrun: a group of one
-        store = dist.HashStore()
+        store = HashStore()
         dist.init_process_group("nccl" if on_gpu else "gloo", store=store, rank=0, world_size=1)
     else:
         dist.init_process_group("nccl" if on_gpu else "gloo")

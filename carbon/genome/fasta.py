@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 import pysam
+from pysam.utils import SamtoolsError
 
 from carbon.errors import GenomeError
 from carbon.genome.alphabet import IUPAC_DNA
@@ -147,7 +148,7 @@ def _build_indexes(
     pysam.set_verbosity(0)
     try:
         pysam.faidx(str(path), *options, catch_stdout=False)
-    except pysam.SamtoolsError:
+    except SamtoolsError:
         raise GenomeError(
             f"{shown_as}: cannot be indexed: the lines of a contig must have one length; "
             "rewrite it, for example with `seqtk seq -l 60`"

@@ -165,7 +165,8 @@ def _choose(
 ) -> NDArray[np.int64]:
     """Choose along the last axis: (N, M, choices) and uniform numbers (N, M) to (N, M)."""
     if rule.temperature == 0:
-        return np.argmax(scores, axis=-1)
+        greedy: NDArray[np.int64] = np.argmax(scores, axis=-1)
+        return greedy
     z = scores.astype(np.float64) / rule.temperature
     probability = np.exp(z - z.max(axis=-1, keepdims=True))
     order = np.argsort(-probability, axis=-1, kind="stable")
@@ -179,4 +180,5 @@ def _choose(
     cumulative = np.cumsum(ranked, axis=-1)
     reached = cumulative > uniform[..., None] * cumulative[..., -1:]
     rank = reached.argmax(axis=-1)
-    return np.take_along_axis(order, rank[..., None], axis=-1)[..., 0]
+    chosen: NDArray[np.int64] = np.take_along_axis(order, rank[..., None], axis=-1)[..., 0]
+    return chosen

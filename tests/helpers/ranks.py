@@ -1,0 +1,55 @@
+"""Run a function on several processes over gloo and bring back what each returns."""
+
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+LIMIT_SECONDS = 120
+
+
+def run_ranks(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Call `function(ranks, *arguments)` on every rank; raise the first rank's traceback."""
+    context = mp.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        queue = context.Queue()
+        processes = [
+            context.Process(
+                target=_child, args=(rank, world_size, f"{folder}/s", queue, function, arguments)
+            )
+            for rank in range(world_size)
+        ]
+        for process in processes:
+            process.start()
+        results: dict[int, Any] = {}
+        try:
+            # What a child has put is read before the child is waited for, or both would wait.
+            while len(results) < world_size:
+                rank, value, error = queue.get(timeout=LIMIT_SECONDS)
+                assert error is None, f"rank {rank} of {world_size}:\n{error}"
+                results[rank] = value
+        finally:
+            for process in processes:
+                process.join(5 if len(results) == world_size else 0)
+                process.kill()
+    return [results[rank] for rank in range(world_size)]
+
+
+def _child(rank, world_size, path, queue, function, arguments):
+    from train.ranks import ranks_of_group
+
+    torch.set_num_threads(1)
+    try:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{path}", rank=rank, world_size=world_size
+        )
+        value = function(ranks_of_group(torch.device("cpu")), *arguments)
+        dist.destroy_process_group()
+        queue.put((rank, value, None))
+    except BaseException:
+        queue.put((rank, None, traceback.format_exc()))
+        raise

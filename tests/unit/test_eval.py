@@ -1,0 +1,169 @@
+import json
+import math
+from collections import Counter
+
+import numpy as np
+import pysam
+import pytest
+
+from carbon.errors import ConfigError
+from carbon.genome import Reference
+from eval.likelihood import heldout_likelihood
+from eval.markov import Markov
+from eval.recovery import choose_sites, sequence_recovery
+from eval.report import switch_step, write_report
+from eval.uncertainty import bootstrap, mean, ratio
+from eval.variants import read_scored, variant_auroc
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+TRAIN = ["ACGTTGCAACGNTTACGACG", "GGGATTACAGGG", "acgt" * 9]
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 3])
+def test_markov_against_a_dictionary(order):
+    counts = Counter()
+    for sequence in TRAIN:
+        text = sequence.upper()
+        for i in range(len(text) - order):
+            word = text[i : i + order + 1]
+            if set(word) <= set("ACGT"):
+                counts[word] += 1
+    markov = Markov(order, TRAIN)
+    test = "ACGGTNACGTTGA"
+    found = markov.log_likelihoods(test)
+    for i in range(len(test)):
+        word = test[max(0, i - order) : i + 1]
+        if i < order or "N" in word:
+            assert math.isnan(found[i])
+            continue
+        total = sum(counts[word[:-1] + base] + 1 for base in "ACGT")
+        assert found[i] == pytest.approx(math.log((counts[word] + 1) / total))
+
+
+def test_markov_continues_greedily():
+    markov = Markov(2, ["ACGACGACGACG"])
+    assert markov.continuation("TTAC", 7) == "GACGACG"
+    assert Markov(0, ["GGGGA"]).continuation("ACGT", 3) == "GGG"
+
+
+def test_bootstrap_of_a_mean_has_the_width_of_theory():
+    values = np.random.default_rng(0).normal(5, 2, 400)
+    estimate = mean(values)
+    standard_error = values.std() / 20  # the square root of 400
+    assert estimate.value == pytest.approx(values.mean())
+    assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * standard_error, rel=0.1)
+    assert estimate == mean(values) and estimate.num_samples == 400
+
+
+def test_ratio_weighs_records_by_their_bases():
+    estimate = ratio(np.array([10.0, 1.0]), np.array([10.0, 4.0]))
+    assert estimate.value == pytest.approx(11 / 14)
+    assert (estimate.low, estimate.high) == (pytest.approx(0.25), pytest.approx(1.0))
+
+
+def test_undefined_resamples_are_left_out():
+    estimate = bootstrap(lambda i: float("nan") if len(set(i.tolist())) == 1 else 1.0, 2)
+    assert (estimate.low, estimate.high) == (1.0, 1.0)
+
+
+def test_sites_lie_in_their_records():
+    records = [random_bases(400, 1), random_bases(100, 2), random_bases(900, 3), "N" * 500]
+    sites = choose_sites(records, 60, most_prompt_bp=300, seed=0)
+    assert len(sites) == len(set(sites)) == 60
+    for prompt, target in sites:
+        assert any(prompt + target in record for record in records)
+        assert len(target) == 30 and len(prompt) in (120, 240)
+    assert sites == choose_sites(records, 60, most_prompt_bp=300, seed=0)
+    assert len(choose_sites(records[1:2], 5, most_prompt_bp=300, seed=0)) == 0
+
+
+def test_recovery_and_likelihood_of_a_model(model):
+    train, test = [random_bases(2000, 1)], [random_bases(600, 2), random_bases(700, 3)]
+    recovery = sequence_recovery(model, train, test, 40, seed=0)
+    assert 0 <= recovery["low"] <= recovery["value"] <= recovery["high"] <= 1
+    _prompt, _target = choose_sites(test, 40, 252, 0)[0]
+    sites = choose_sites(test, 40, 252, 0)
+    texts = [model.generate([prompt], 30, temperature=0)[0] for prompt, _ in sites]
+    shares = [
+        sum(a == b for a, b in zip(text, target, strict=True)) / 30
+        for text, (_, target) in zip(texts, sites, strict=True)
+    ]
+    assert recovery["value"] == pytest.approx(np.mean(shares))
+    likelihood = heldout_likelihood(model, train, test, 10_000, seed=0)
+    assert likelihood["num_bases"] == 600 + 700 - 12
+    assert likelihood["markov"][0]["value"] == pytest.approx(np.log(4), abs=0.02)
+    assert heldout_likelihood(model, train, test, 650, seed=0)["num_bases"] < 650
+
+
+def test_auroc_against_counting_pairs(tmp_path):
+    random = np.random.default_rng(1)
+    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": random_bases(900, 5)}))
+    records, truth = [], []
+    for position in range(20, 800, 10):
+        label = int(random.random() < 0.4)
+        delta = round(float(random.normal(-label)), 3)
+        effect = "nonsense" if label else "synonymous"
+        base = random_bases(900, 5)[position - 1]
+        alt = "A" if base != "A" else "C"
+        records.append(
+            f"c\t{position}\t.\t{base}\t{alt}\t.\t.\t"
+            f"LABEL={label};EFFECT={effect};CARBON_DELTA={delta}"
+        )
+        truth.append((label, delta))
+    header = (
+        '##contig=<ID=c,length=900>\n##INFO=<ID=LABEL,Number=1,Type=Integer,Description="x">\n'
+        '##INFO=<ID=EFFECT,Number=1,Type=String,Description="x">\n'
+        '##INFO=<ID=CARBON_DELTA,Number=A,Type=Float,Description="x">\n'
+    )
+    vcf = write_vcf(tmp_path / "v.vcf", records, header)
+    scores = read_scored(vcf, reference, Markov(2, [random_bases(900, 5)]))
+    found = variant_auroc(scores)
+    pairs = [
+        (d > c) + (d == c) / 2
+        for label, c in truth if label
+        for other, d in truth if not other
+    ]  # fmt: skip
+    assert found["value"] == pytest.approx(np.mean(pairs))
+    assert found["by_effect"]["nonsense"]["value"] == pytest.approx(np.mean(pairs))
+    assert (found["num_damaging"], found["num_controls"]) == (
+        sum(label for label, _ in truth), sum(1 - label for label, _ in truth)
+    )  # fmt: skip
+    assert pysam.VariantFile(str(vcf)).header.info["LABEL"]
+
+
+def metrics_of(objectives):
+    return [
+        {"step": n, "tokens": 100 * n, "objective": objective, "nats_per_base": 1.4 - n / 100,
+         "marginal_nats_per_base": 1.4 - n / 200}
+        for n, objective in enumerate(objectives, start=1)
+    ]  # fmt: skip
+
+
+def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
+    estimate = {"value": 1.4, "low": 1.3, "high": 1.5, "num_samples": 9}
+    results = {
+        "heldout_likelihood": estimate
+        | {"num_bases": 100, "markov": [estimate] * 7}
+        | {"ahead_of_order_6": {"value": -0.1, "low": -0.2, "high": -0.05, "num_samples": 9}}
+    }
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    lines = [json.dumps(m) + "\n" for m in metrics_of(["ce"] * 30 + ["fns"] * 20)]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    pages = []
+    for name in ("a.html", "b.html"):
+        write_report(
+            tmp_path / name, title="T <x>", run=tmp_path, results=tmp_path / "results.json",
+            generated=None,
+        )  # fmt: skip
+        pages.append((tmp_path / name).read_text())
+    assert pages[0] == pages[1]
+    assert "does NOT beat the order-6 Markov model" in pages[0]
+    assert "At step 31" in pages[0] and "<svg" in pages[0] and "T &lt;x&gt;" in pages[0]
+    assert not any(word in pages[0] for word in ("src=", "<link", "<script", "@import"))
+
+
+def test_what_a_report_lacks_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl: no such file"):
+        write_report(tmp_path / "r.html", title="", run=tmp_path, results=tmp_path, generated=None)
+    assert switch_step(metrics_of(["fns", "fns"])) is None
+    assert switch_step(metrics_of(["ce", "fns"])) == 2
