@@ -52,13 +52,13 @@ class VcfReader:
         pysam.set_verbosity(0)
         try:
             with pysam.VariantFile(str(self.path)) as file:
-                kind = file.format
+                is_vcf = file.format == "VCF"
         except (ValueError, OSError):
-            kind = "nothing known"
-        if kind != "VCF":
+            is_vcf = False
+        if not is_vcf:
             raise GenomeError(
-                f"{path}: is not a VCF but {kind}: it must begin with '##fileformat=VCF' and have "
-                "a #CHROM line"
+                f"{path}: is not a VCF: it must begin with '##fileformat=VCF' and have a #CHROM "
+                "line (convert a BCF with `bcftools view`)"
             )
         self.header = [line for line in self._lines() if line.startswith("#")]
 

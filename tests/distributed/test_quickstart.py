@@ -1,0 +1,152 @@
+"""The quickstart, small, from the shell's side, and then the README's commands on what it made."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SMALL = [
+    "--genome-bp", "150000", "--variants", "60", "--sites", "40",
+    "--set", "data.context_tokens=128", "--set", "stages.0.tokens=30000",
+    "--set", "stages.1.tokens=20000", "--set", "checkpoint.every_steps=10",
+]  # fmt: skip
+PROMISED = (
+    "sequence_recovery", "markov_recovery", "variant_auroc", "switch_step",
+    "nats_per_base_start", "nats_per_base_end", "heldout_nats_per_base", "seconds",
+)  # fmt: skip
+
+
+def quickstart(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "quickstart.py"), *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    done = quickstart(folder, *SMALL)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_it_leaves_what_it_promises(small):
+    output = small / "quickstart"
+    results = json.loads((output / "results.json").read_text())
+    assert set(PROMISED) <= set(results)
+    assert results["switch_step"] == 16  # 30,000 tokens are 15 batches of 16 x 128
+    assert 1.3 < results["nats_per_base_start"] < 1.45
+    page = (output / "report.html").read_text()
+    assert page.count("<svg") == 3 and "Generated" in page
+    with gzip.open(output / "scored.vcf.gz", "rt") as lines:
+        assert sum("CARBON_DELTA=" in line for line in lines if line[0] != "#") > 20
+    assert (output / "scored.vcf.gz.tbi").exists()
+
+
+def test_it_goes_on_where_it_stopped(small, tmp_path):
+    shutil.copytree(small / "quickstart", tmp_path / "quickstart")
+    output = tmp_path / "quickstart"
+    state = json.loads((output / "quickstart.json").read_text())
+    for name in ("generate", "report"):
+        del state["done"][name]
+    (output / "quickstart.json").write_text(json.dumps(state))
+    (output / "report.html").unlink()
+    done = quickstart(tmp_path, *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "going on after: simulate, build, train, score, evaluate" in done.stderr
+    assert "torch.distributed.run" not in done.stderr
+    assert (output / "generated.fa").read_bytes() == (
+        small / "quickstart" / "generated.fa"
+    ).read_bytes()
+    assert (output / "report.html").exists()
+    other = quickstart(tmp_path, *SMALL, "--seed", "9")
+    assert other.returncode == 2 and "other arguments" in other.stderr
+
+
+def test_your_own_genome(small, tmp_path):
+    """The simulated genome, zipped and without its truth, as a stranger's."""
+    for name in ("genome.fa", "genes.gff3"):
+        text = (small / "quickstart" / "genome" / name).read_bytes()
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
+    words = ["--genome", "genome.fa.gz", "--annotation", "genes.gff3.gz", "--minutes", "0.4"]
+    more = ["--variants", "40", "--sites", "20", "--set", "data.context_tokens=128"]
+    done = quickstart(tmp_path, *words, *more, "--output", "mine", "--holdout", "chr2")
+    assert done.returncode == 0, done.stderr
+    assert "tokens a second" in done.stderr and "held out: chr2:" in done.stderr
+    results = json.loads((tmp_path / "mine" / "results.json").read_text())
+    assert results["variant_auroc"] is not None
+    assert "beat the order-6 Markov model" in (tmp_path / "mine" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--genome", "absent.fa"], "--genome and --annotation go together"),
+        (["--genome", "absent.fa", "--annotation", "a.gff3"], "absent.fa: no such file"),
+        (["--genome", "g.fa", "--annotation", "a.gff3"], "no contig 'chr1'"),
+        (["--minutes", "0"], "give more than 0"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(tmp_path, words, message):
+    (tmp_path / "g.fa").write_text(">1\nACGT\n")
+    (tmp_path / "a.gff3").write_text("chr1\tx\tgene\t1\t3\t.\t+\t.\tID=g\n")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    done = quickstart(tmp_path, *words)
+    assert done.returncode == 2
+    (line,) = [x for x in done.stderr.splitlines() if x.startswith("error")]
+    assert message in line
+    after = sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".fai")
+    assert after == before
+
+
+def code_blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), flags=re.DOTALL)
+
+
+def test_the_commands_of_the_readme(small):
+    """Every `carbon` command as it stands, on the small quickstart; and the ten lines of Python."""
+    blocks = "".join(code_blocks(ROOT / "README.md", "bash")).replace("\\\n", " ")
+    commands = [line for line in blocks.splitlines() if line.startswith(".venv/bin/carbon")]
+    assert len(commands) == 5
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    for command in commands:
+        command = command.removeprefix(".venv/bin/")
+        done = subprocess.run(
+            command, shell=True, cwd=small, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    assert (small / "my_scores.tsv").exists()
+    (code,) = code_blocks(ROOT / "README.md", "python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=small, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("12 ") and lines[1].startswith("6 ")
+    assert lines[2].startswith("chr6:1000 ") and len(lines[3].strip("[]'")) == 60
+
+
+def test_the_commands_of_the_training_page(small, tmp_path):
+    """They build, look at the plan and train under torchrun, with a shorter run put in."""
+    (block,) = code_blocks(ROOT / "docs" / "training.md", "bash")
+    for name in ("genome.fa", "genes.gff3"):
+        shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
+    recipes = ROOT / "train" / "recipes"
+    short = "--set stages.0.tokens=8192 --set stages.1.tokens=8192"
+    block = block.replace(
+        "--config train/recipes/tiny.toml", f"--config {recipes}/tiny.toml {short}"
+    )
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        ["bash", "-e", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert '# plan: {"parameters": 1279104' in done.stdout
+    assert (tmp_path / "runs" / "mine" / "export" / "model.safetensors").exists()

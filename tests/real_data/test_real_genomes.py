@@ -1,0 +1,185 @@
+"""Real genomes and files that other projects keep for being nasty."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from carbon.errors import GenomeError
+from carbon.genome import Reference, VcfReader, read_annotation, spliced, translate
+from carbon.tokenizer import HYBRID, encode
+from data_pipeline.__main__ import main
+
+YEAST = (
+    "yeast/Saccharomyces_cerevisiae.R64-1-1.dna.toplevel.fa.gz",
+    "yeast/Saccharomyces_cerevisiae.R64-1-1.96.gtf.gz",
+)
+ECOLI = (
+    "ecoli_k12/GCF_000005845.2_ASM584v2_genomic.fna.gz",
+    "ecoli_k12/GCF_000005845.2_ASM584v2_genomic.gff.gz",
+)
+FLY = (
+    "invertebrates_and_cress/D.melanogaster.fa.gz",
+    "invertebrates_and_cress/D.melanogaster.gff.gz",
+)
+WORM = ("invertebrates_and_cress/C.elegans.fa.gz", "invertebrates_and_cress/C.elegans.gff.gz")
+CRESS = ("invertebrates_and_cress/A.thaliana.fa.gz", "invertebrates_and_cress/A.thaliana.gff.gz")
+HUMAN9 = ("human_chr9/GRCh38.chr9_1_1000000.fa.gz", "human_chr9/GRCh38.91.chr9_1_1000000.gtf.gz")
+
+
+def coding(folder, files):
+    """Return how many transcripts with a CDS there are, and how many read from M to one stop."""
+    with Reference(folder / files[0]) as reference:
+        annotation = read_annotation(folder / files[1], reference)
+        transcripts = [t for g in annotation.genes for t in g.transcripts if t.cds]
+        intact = 0
+        for t in transcripts:
+            if t.cds_length_bp % 3 == 0:
+                protein = translate(spliced(reference, t.contig, t.cds, t.strand))
+                intact += protein.index("*") == len(protein) - 1 if "*" in protein else 0
+        return len(transcripts), intact
+
+
+def test_yeast(real_data):
+    """6,600 CDS; all read through but those of the mitochondrion, whose code is another."""
+    with Reference(real_data / YEAST[0]) as reference:
+        assert sum(reference.contig_lengths_bp.values()) == 12_157_105
+        genes = read_annotation(real_data / YEAST[1], reference).genes
+        on_mito = sum(bool(t.cds) for g in genes for t in g.transcripts if t.contig == "Mito")
+        broken = Counter()
+        for t in (t for g in genes for t in g.transcripts if t.cds):
+            protein = translate(spliced(reference, t.contig, t.cds, t.strand))
+            broken[t.contig] += "*" in protein[:-1] or protein[-1] != "*"
+    total, intact = coding(real_data, YEAST)
+    assert total == 6600 and on_mito > 0
+    assert 6600 - intact == sum(broken.values()) <= 28
+    assert broken["Mito"] >= 15
+
+
+@pytest.mark.parametrize(
+    ("files", "least_intact"),
+    [(ECOLI, 4295), (FLY, 236), (WORM, 300), (CRESS, 459), (HUMAN9, 30)],
+)
+def test_other_genomes(real_data, files, least_intact):
+    total, intact = coding(real_data, files)
+    assert least_intact <= intact <= total
+
+
+def test_a_corpus_of_every_genome(real_data, tmp_path):
+    """Any of them builds as it is: incomplete CDS are marked and dropped, not trained on."""
+    for files in (YEAST, ECOLI, FLY, WORM, CRESS, HUMAN9):
+        output = tmp_path / files[0].replace("/", "_")
+        settings = [f"genome={real_data / files[0]}", f"annotation={real_data / files[1]}"]
+        settings.append(f"output={output}")
+        words = [word for item in settings for word in ("--set", item)]
+        assert main(["build", *words]) == 0, files
+        manifest = json.loads((output / "manifest.json").read_text())
+        for source in ("eukaryote", "mrna"):
+            assert manifest["sources"][source]["train"]["records"] > 0
+            assert manifest["sources"][source]["test"]["records"] > 0
+
+
+def test_files_of_different_genomes(real_data):
+    with (
+        Reference(real_data / "human_chr21/GRCh38.chr21_24985581_26000306.fa.gz") as reference,
+        pytest.raises(GenomeError, match="no contig '21' in the FASTA"),
+    ):
+        read_annotation(real_data / "human_chr21/ensembl.gff3.gz", reference)
+    with (
+        Reference(real_data / YEAST[0]) as reference,
+        pytest.raises(GenomeError, match="same assembly|no contig"),
+    ):
+        read_annotation(real_data / ECOLI[1], reference)
+
+
+def test_a_real_vcf(real_data):
+    """1000 Genomes sites: every REF agrees, multi-allelic, indel and symbolic ones among them."""
+    folder = real_data / "variants_chr20"
+    fasta = next(
+        p for p in sorted(folder.iterdir()) if ".fa" in p.name and p.suffix in (".gz", ".fa")
+    )
+    vcf = next(p for p in sorted(folder.iterdir()) if p.name.endswith(".vcf.gz"))
+    counts = Counter()
+    with Reference(fasta) as reference:
+        for row in VcfReader(vcf, reference):
+            counts["records"] += 1
+            counts["multi"] += len(row.variants) > 1
+            counts["symbolic"] += any(v.why_unscorable() == "symbolic_allele" for v in row.variants)
+    assert counts["records"] == 28_998
+    assert (counts["multi"], counts["symbolic"]) == (138, 24)
+
+
+def test_a_vcf_that_disagrees_with_its_reference(real_data):
+    with (
+        Reference(real_data / WORM[0]) as reference,
+        pytest.raises(GenomeError, match=r"record \d+ \(.*\): REF is"),
+    ):
+        list(VcfReader(real_data / "invertebrates_and_cress/C.elegans.vcf.gz", reference))
+
+
+def test_an_unsorted_vcf(real_data, tmp_path):
+    path = real_data / "human_chr21/test_not_ordered.vcf"
+    lines = [x.split("\t") for x in path.read_text().splitlines() if x and x[0] != "#"]
+    places = [(line[0], int(line[1])) for line in lines]
+    assert places != sorted(places)
+    fasta = tmp_path / "n.fa"
+    longest = Counter()
+    for contig, position in places:
+        longest[contig] = max(longest[contig], position + 200)
+    # Only the order is looked at: a contig of N agrees with no REF, so each is written in.
+    with fasta.open("w") as sink:
+        for contig, length_bp in longest.items():
+            bases = bytearray(b"N" * length_bp)
+            for line in lines:
+                if line[0] == contig:
+                    at = int(line[1]) - 1
+                    bases[at : at + len(line[3])] = line[3].encode()
+            sink.write(f">{contig}\n{bases.decode()}\n")
+    with Reference(fasta) as reference, pytest.raises(GenomeError, match="not sorted"):
+        list(VcfReader(path, reference))
+
+
+@pytest.mark.parametrize("kind", ["biopython_fasta", "biopython_gff", "gffutils"])
+def test_nasty_files_end_with_one_line_or_none(real_data, tmp_path, kind):
+    """Whatever they are, they are read or refused with a message of one line that names them."""
+    reference = None
+    if kind != "biopython_fasta":
+        (tmp_path / "any.fa").write_text(">none\nACGT\n")
+        reference = Reference(tmp_path / "any.fa")
+    refused = 0
+    for path in sorted((real_data / "malformed" / kind).iterdir()):
+        copy = tmp_path / path.name
+        copy.write_bytes(path.read_bytes())
+        try:
+            Reference(copy).close() if reference is None else read_annotation(copy, reference)
+        except GenomeError as error:
+            refused += 1
+            assert copy.name in str(error) and "\n" not in str(error)
+    assert refused > 0
+
+
+def test_nasty_vcfs_end_with_one_line_or_none(real_data, tmp_path):
+    (tmp_path / "any.fa").write_text(">none\nACGT\n")
+    paths = sorted((real_data / "malformed" / "hts_specs_vcf").rglob("*.vcf"))
+    assert len(paths) > 20
+    with Reference(tmp_path / "any.fa") as reference:
+        for path in paths:
+            try:
+                list(VcfReader(path, reference))
+            except GenomeError as error:
+                assert path.name in str(error) and "\n" not in str(error)
+
+
+def test_published_vectors_of_the_hybrid_tokenizer(real_data):
+    path = real_data.parent / "reference" / "tokenizer_vectors.json"
+    if not path.exists():
+        pytest.skip("no vectors beside the data")
+    checked = 0
+    for case in json.loads(path.read_text()):
+        text = case["text"]
+        dna = text.removeprefix("<dna>").removesuffix("</dna>")
+        if text.startswith("<dna>") and "<" not in dna:
+            encoding = encode(dna, HYBRID, close=text.endswith("</dna>"))
+            assert encoding.ids.tolist() == case["ids"], text
+            checked += 1
+    assert checked >= 8
