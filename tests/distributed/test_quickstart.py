@@ -136,10 +136,8 @@ def test_the_commands_of_the_training_page(small, tmp_path):
     for name in ("genome.fa", "genes.gff3"):
         shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
     recipes = ROOT / "train" / "recipes"
-    short = "--set stages.0.tokens=8192 --set stages.1.tokens=8192"
-    block = block.replace(
-        "--config train/recipes/tiny.toml", f"--config {recipes}/tiny.toml {short}"
-    )
+    short = f"{recipes}/tiny.toml --set stages.0.tokens=8192 --set stages.1.tokens=8192"
+    block = block.replace("train/recipes/tiny.toml", short)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "OMP_NUM_THREADS": "1",
