@@ -6,8 +6,9 @@ Handlers are imported when chosen, so that `--help` does not import torch.
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from carbon.__version__ import __version__
 from carbon.console import run_command
@@ -89,16 +90,18 @@ def _score(arguments: argparse.Namespace) -> None:
     from carbon.console import track
     from carbon.genome import read_sequences
 
+    records = read_sequences(arguments.fasta)
     names: list[str] = []
 
-    def sequences() -> Any:
-        for name, sequence in read_sequences(arguments.fasta):
+    def sequences() -> Iterator[str]:
+        for name, sequence in records:
             names.append(name)
             yield sequence
 
     model = _load(arguments)
+    scores = model.score(sequences(), tags=arguments.tags)
     print("name", "bases", "known_bases", "log_likelihood", "nats_per_base", sep="\t")
-    for n, score in enumerate(track(model.score(sequences(), tags=arguments.tags), "sequences")):
+    for n, score in enumerate(track(scores, "sequences")):
         numbers = f"{score.log_likelihood:.4f}\t{score.nats_per_base:.6f}"
         print(names[n], score.length_bp, score.num_known_bases, numbers, sep="\t")
 

@@ -39,7 +39,11 @@ class Carbon:
             sequences: DNA of any length and case; a base that is not ACGT is not counted. What is
                 longer than the context is read in windows that overlap by half.
             tags: metadata tags to condition on, such as `<fungi_species>`.
+
+        Raises:
+            UserError: the vocabulary has no such tag.
         """
+        self.model.vocabulary.prefix(tuple(tags))
         return score_sequences(self.model, sequences, tuple(tags))
 
     def score_variants(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA
 from carbon.losses import marginals
 from carbon.model import LoadedModel, kmer_logits
 from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode, encode_kmers, known_bases
@@ -48,6 +49,11 @@ def generate(
     """Return a continuation of `length_bp` bases for each prompt, in order."""
     if length_bp < 1:
         raise UserError(f"length {length_bp}: give at least one base")
+    for n, prompt in enumerate(prompts, start=1):
+        if wrong := set(prompt.upper()) - set(IUPAC_DNA):
+            raise UserError(
+                f"prompt {n}: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)"
+            )
     streams = [np.random.Generator(np.random.Philox(key=[seed, n])) for n in range(len(prompts))]
     # Prompts with the same number of 6-mers need no padding, so a batch equals its parts.
     by_length: dict[int, list[int]] = defaultdict(list)

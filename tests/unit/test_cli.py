@@ -57,13 +57,16 @@ def test_info_and_doctor(folder, capsys):
         ["score", "--model", "{m}", "--device", "abacus", "{f}/s.fa.gz"],
         ["generate", "--model", "{m}", "--length", "0"],
         ["generate", "--model", "{m}", "--length", "5", "--temperature", "-1"],
+        ["generate", "--model", "{m}", "--length", "5", "--prompt", "HELLO"],
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(folder, capsys, arguments):
     (folder / "empty.fa").write_text("")
     words = [word.format(m=folder / "model", f=folder) for word in arguments]
     assert main(words) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ")
 
 
