@@ -6,6 +6,7 @@ Handlers are imported when chosen, so that `--help` does not import torch.
 import argparse
 import json
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,7 +92,7 @@ def _score(arguments: argparse.Namespace) -> None:
     from carbon.genome import read_sequences
 
     records = read_sequences(arguments.fasta)
-    names: list[str] = []
+    names: deque[str] = deque()  # of sequences that are read and not yet scored
 
     def sequences() -> Iterator[str]:
         for name, sequence in records:
@@ -101,9 +102,9 @@ def _score(arguments: argparse.Namespace) -> None:
     model = _load(arguments)
     scores = model.score(sequences(), tags=arguments.tags)
     print("name", "bases", "known_bases", "log_likelihood", "nats_per_base", sep="\t")
-    for n, score in enumerate(track(scores, "sequences")):
+    for score in track(scores, "sequences"):
         numbers = f"{score.log_likelihood:.4f}\t{score.nats_per_base:.6f}"
-        print(names[n], score.length_bp, score.num_known_bases, numbers, sep="\t")
+        print(names.popleft(), score.length_bp, score.num_known_bases, numbers, sep="\t")
 
 
 def _variants(arguments: argparse.Namespace) -> None:

@@ -32,7 +32,7 @@ INTERGENIC_MARGIN_BP = 100
 
 
 class Labelled(NamedTuple):
-    """A variant, what it does (one of DAMAGING or CONTROLS) and to which transcript."""
+    """A variant, its effect (one of DAMAGING or CONTROLS, or missense), and on which transcript."""
 
     variant: Variant
     effect: str
@@ -81,17 +81,24 @@ def choose_variants(
         GenomeError: the regions hold no coding transcript that could be damaged.
     """
     random = np.random.default_rng(seed)
-    candidates: dict[str, dict[str, list[Labelled]]] = defaultdict(lambda: defaultdict(list))
+    effects: dict[Variant, set[str]] = defaultdict(set)
+    found: dict[Variant, Labelled] = {}
     for labelled in _candidates(reference, annotation, regions, random):
-        group = "damaging" if labelled.effect in DAMAGING else labelled.effect
-        candidates[_change(reference, labelled.variant)][group].append(labelled)
+        effects[labelled.variant].add(labelled.effect)
+        found[labelled.variant] = labelled
+    candidates: dict[str, dict[str, list[Labelled]]] = defaultdict(lambda: defaultdict(list))
     groups = ("damaging", *CONTROLS)
+    for variant, labelled in found.items():
+        # Where transcripts overlap, a change may do one thing to one and another to the next.
+        if len(effects[variant]) == 1 and labelled.effect != "missense":
+            group = "damaging" if labelled.effect in DAMAGING else labelled.effect
+            candidates[_change(reference, variant)][group].append(labelled)
     triples: list[tuple[Labelled, ...]] = []
     for _, by_group in sorted(candidates.items()):
-        shuffled = (
-            [c[i] for i in random.permutation(len(c))] for c in map(by_group.get, groups) if c
-        )
-        triples += zip(*shuffled, strict=False) if len(by_group) == len(groups) else []
+        if len(by_group) == len(groups):
+            lists = (by_group[group] for group in groups)
+            shuffled = ([each[i] for i in random.permutation(len(each))] for each in lists)
+            triples += zip(*shuffled, strict=False)
     if not triples:
         places = ", ".join(region.to_region() for region in regions)
         raise GenomeError(
@@ -99,8 +106,7 @@ def choose_variants(
             "controls; hold out more of the genome"
         )
     kept = random.permutation(len(triples))[: max(1, num_variants // len(groups))]
-    # Alleles of different groups may fall on one another; a variant is written once.
-    return list({c.variant: c for i in sorted(kept) for c in triples[i]}.values())
+    return [labelled for i in sorted(kept) for labelled in triples[i]]
 
 
 def _change(reference: Reference, variant: Variant) -> str:
@@ -124,9 +130,11 @@ def _candidates(
         span = Interval(transcript.contig, transcript.exons[0][0], transcript.exons[-1][1])
         if not any(region.overlaps(span) for region in regions):
             continue
+        contig_bp = reference.contig_lengths_bp[transcript.contig]
         for labelled in _of_transcript(reference, transcript):
-            num_damaging += labelled.effect in DAMAGING
-            yield labelled
+            if 0 < labelled.variant.position < contig_bp - 1:  # a change needs both neighbours
+                num_damaging += labelled.effect in DAMAGING
+                yield labelled
     yield from _intergenic(reference, annotation, regions, 4 * num_damaging, random)
 
 
@@ -146,8 +154,8 @@ def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Lab
         codon = cds[codon_start : codon_start + 3]
         for alt in sorted(set("ACGT") - {cds[i]}):
             changed = codon[:within] + alt + codon[within + 1 :]
-            if effect := _coding_effect(codon_start, codon, changed):
-                yield _labelled(reference, transcript, position, alt, effect)
+            effect = _coding_effect(codon_start, codon, changed)
+            yield _labelled(reference, transcript, position, alt, effect)
     for start, end in transcript.introns:
         for position in (start, start + 1, end - 2, end - 1):
             base = reference.fetch(Interval(transcript.contig, position, position + 1)).upper()
@@ -157,13 +165,13 @@ def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Lab
                     yield Labelled(forward, "splice_site", transcript.transcript_id)
 
 
-def _coding_effect(codon_start: int, codon: str, changed: str) -> str | None:
+def _coding_effect(codon_start: int, codon: str, changed: str) -> str:
     if codon_start == 0:
         return "start_loss"
     before, after = GENETIC_CODE[codon], GENETIC_CODE[changed]
     if after == "*":
         return "nonsense"
-    return "synonymous" if before == after else None
+    return "synonymous" if before == after else "missense"
 
 
 def _labelled(

@@ -34,7 +34,9 @@ def choose_sites(
     places = np.array([max(0, len(r) - TARGET_BP - _LEAST_PROMPT_BP + 1) for r in records])
     ends = np.cumsum(places)
     sites: list[Site] = []
-    for number in random.permutation(ends[-1] if len(ends) else 0):
+    total = int(ends[-1]) if len(ends) else 0
+    # Some more than are wanted, for those that fall on unknown bases.
+    for number in random.choice(total, min(total, 4 * num_sites), replace=False) if total else ():
         which = int(np.searchsorted(ends, number, side="right"))
         at = _LEAST_PROMPT_BP + int(number - (ends[which] - places[which]))
         prompt_bp = min(at, most_prompt_bp) // _LEAST_PROMPT_BP * _LEAST_PROMPT_BP

@@ -31,9 +31,10 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from carbon.config import to_toml
 from carbon.console import say
+from carbon.corpus import read_manifest
 from carbon.errors import ModelError
 from carbon.files import sha256_of_file
-from train.config import TrainConfig
+from train.config import CheckpointConfig, TrainConfig
 from train.network import TrainedNetwork
 from train.ranks import Ranks
 
@@ -41,8 +42,17 @@ _FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
 def config_hash(config: TrainConfig) -> str:
-    """Return a hash of all that decides a run's numbers; where it writes does not."""
-    fixed = dataclasses.replace(config, output="", checkpoint=type(config.checkpoint)())
+    """Return a hash of all that decides a run's numbers: the settings and the corpus's content.
+
+    Where the run writes, and when it saves, decides nothing.
+    """
+    content = json.dumps(read_manifest(config.data.corpus)["outputs"], sort_keys=True)
+    fixed = dataclasses.replace(
+        config,
+        output="",
+        data=dataclasses.replace(config.data, corpus=content),
+        checkpoint=CheckpointConfig(),
+    )
     return hashlib.sha256(to_toml(fixed).encode()).hexdigest()
 
 
@@ -91,7 +101,7 @@ class Checkpoints:
         path, state = found[0]
         if state["config_sha256"] != self._hash:
             raise ModelError(
-                f"{path}: belongs to another configuration; resume with the config.toml of its run "
+                f"{path}: belongs to another configuration or corpus; resume with those of its run "
                 "or name another output"
             )
         _ensure_state(optimizer)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
@@ -42,7 +43,7 @@ def _open_source(config: TrainConfig, name: str) -> PackedSource:
     if records.num_rows == 0:
         raise ConfigError(f"{config.data.corpus}: source '{name}' has no record to train on")
     records = records.combine_chunks()
-    lengths_bp = np.array([len(s) for s in records["sequence"].to_pylist()], dtype=np.int64)
+    lengths_bp = pc.utf8_length(records["sequence"]).to_numpy()
     packing = pack(lengths_bp, config.data.context_tokens)
     return PackedSource(records, packing, name in config.data.flip_strands)
 

@@ -18,7 +18,7 @@ from transformers import LlamaForCausalLM
 from carbon.config import to_toml
 from carbon.console import progress, say
 from carbon.errors import UserError
-from carbon.files import atomic_folder
+from carbon.files import atomic_file, atomic_folder
 from carbon.losses import nucleotide_loss
 from carbon.model import save_model
 from train.checkpoint import Checkpoints
@@ -139,8 +139,9 @@ class Trainer:
             return
         path = self._folder / "metrics.jsonl"
         kept = path.read_text().splitlines(keepends=True)[:step] if path.exists() else []
-        with path.open("w", encoding="utf-8") as sink:
-            sink.writelines(kept)
+        with atomic_file(path) as temporary:
+            temporary.write_text("".join(kept), encoding="utf-8")
+        with path.open("a", encoding="utf-8") as sink:
             yield lambda metrics: print(json.dumps(metrics), file=sink, flush=True)
 
     def _progress(self, total: int) -> AbstractContextManager[Callable[[int], None]]:

@@ -153,4 +153,5 @@ class SampleOrder:
 
     def random(self, i: int) -> np.random.Generator:
         """Return the generator for what is random about sample `i`: form, frame, strand."""
-        return np.random.Generator(np.random.Philox(key=_key(self._seed, "row"), counter=i))
+        # The number goes into the upper words of the counter, where no stream grows into another.
+        return np.random.Generator(np.random.Philox(key=_key(self._seed, "row"), counter=i << 64))

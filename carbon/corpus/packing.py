@@ -1,5 +1,6 @@
 """Cutting records into pieces and packing pieces into rows of one fixed token length."""
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
         row_tokens: tokens of a row.
     """
     record, start, num_kmers = _cut(lengths_bp, row_tokens - MAX_PREFIX_TOKENS)
-    room: list[list[int]] = [[] for _ in range(row_tokens + 1)]  # rows by their free tokens
+    room: list[deque[int]] = [deque() for _ in range(row_tokens + 1)]  # rows by their free tokens
     row_of = np.empty(len(record), dtype=np.int64)
     num_rows = 0
     for piece in np.argsort(-num_kmers, kind="stable"):
@@ -54,7 +55,7 @@ def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
         if free is None:
             row, free, num_rows = num_rows, row_tokens, num_rows + 1
         else:
-            row = room[free].pop(0)
+            row = room[free].popleft()
         row_of[piece] = row
         room[free - tokens].append(row)
     order = np.lexsort((np.arange(len(record)), row_of))

@@ -47,6 +47,8 @@ def generate(
     tags: tuple[str, ...],
 ) -> list[str]:
     """Return a continuation of `length_bp` bases for each prompt, in order."""
+    if seed < 0:
+        raise UserError(f"seed {seed}: give 0 or more")
     if length_bp < 1:
         raise UserError(f"length {length_bp}: give at least one base")
     for n, prompt in enumerate(prompts, start=1):

@@ -38,7 +38,7 @@ def place_gene(strand: str = "+") -> tuple[str, str, str]:
     51 + 21 = 72 bases it is 24 codons, the stop among them.
     """
     contig = list(random_bases(400, seed=3))
-    coding = "ATG" + "GCA" * 22 + "TAA"
+    coding = "ATG" + ("TACCAATTAGGAGCA" * 5)[:66] + "TAA"
     contig[109:160], contig[220:241] = coding[:51], coding[51:]
     contig[160:162], contig[218:220] = "GT", "AG"
     bases = "".join(contig)

@@ -17,6 +17,7 @@ from carbon.genome import (
 )
 from data_pipeline.__main__ import main
 from data_pipeline.build import gene_type_of
+from data_pipeline.variants import choose_variants
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 
@@ -266,6 +267,31 @@ def test_variants_of_what_a_corpus_holds_out(genome, corpus, tmp_path):
     none = ["--region", "chr1:1-150", "--output", str(tmp_path / "none.vcf")]
     assert main(["variants", *words, *none]) == 2
     assert not (tmp_path / "none.vcf").exists()
+
+
+def test_a_change_that_isoforms_disagree_on_is_not_labelled(tmp_path):
+    """A second transcript splices out 131-151 (1-based), seven codons of the first one's CDS."""
+    bases, gff3, _ = place_gene()
+    lines = "c1\tx\tmRNA\t101\t280\t.\t+\t.\tID=t2;Parent=g1\n"
+    for kind, spans in (
+        ("exon", ((101, 130), (152, 160), (221, 280))),
+        ("CDS", ((110, 130), (152, 160), (221, 241))),
+    ):
+        for first, last in spans:
+            lines += f"c1\tx\t{kind}\t{first}\t{last}\t.\t+\t.\tParent=t2\n"
+    contigs = {"c1": bases, "c2": random_bases(4000, 2)}
+    regions = [Interval(name, 0, len(text)) for name, text in contigs.items()]
+    splice_sites = {130, 131, 149, 150}
+    labelled_there = []
+    for text in (gff3, gff3 + lines):
+        (tmp_path / "a.gff3").write_text(text)
+        with Reference(write_fasta(tmp_path / "g.fa", contigs)) as reference:
+            annotation = read_annotation(tmp_path / "a.gff3", reference)
+            found = choose_variants(reference, annotation, regions, 9999, seed=0)
+        places = [x.variant.position for x in found if x.variant.contig == "c1"]
+        labelled_there.append(splice_sites & set(places))
+        assert len(places) > 20
+    assert labelled_there[0] and not labelled_there[1]
 
 
 @pytest.mark.parametrize(
