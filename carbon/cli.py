@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carbon.__version__ import __version__
-from carbon.console import run_command
+from carbon.console import natural, run_command
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--temperature", type=float, default=1.0, help="0 takes the most likely")
     verb.add_argument("--top-k", type=int)
     verb.add_argument("--top-p", type=float)
-    verb.add_argument("--seed", type=int, default=0)
+    verb.add_argument("--seed", type=natural, default=0)
     verb.add_argument("--mode", choices=["token", "base"], default="token")
     verb.set_defaults(run=_generate)
 

@@ -6,6 +6,8 @@ Standard library only. The dataclass is the schema: a field without a default is
 
 import dataclasses
 import difflib
+import json
+import re
 import tomllib
 import types
 import typing
@@ -148,23 +150,26 @@ def to_toml(config: Any) -> str:
 def _toml_lines(table: Mapping[str, Any], prefix: str) -> list[str]:
     lines, later = [], []
     for key, value in table.items():
-        name = f"{prefix}{key}"
+        name = f"{prefix}{_toml_key(key)}"
         if isinstance(value, Mapping):
             later += ["", f"[{name}]", *_toml_lines(value, f"{name}.")]
         elif isinstance(value, tuple | list) and value and isinstance(value[0], Mapping):
             for item in value:
                 later += ["", f"[[{name}]]", *_toml_lines(item, f"{name}.")]
         elif value is not None:
-            lines.append(f"{key} = {_toml_value(value)}")
+            lines.append(f"{_toml_key(key)} = {_toml_value(value)}")
     return lines + later
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
 
 
 def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        return f'"{escaped}"'
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     return repr(value)

@@ -1,5 +1,6 @@
 """How every command speaks: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
 
+import argparse
 import os
 import sys
 import time
@@ -11,6 +12,13 @@ from carbon.errors import UserError
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
+
+
+def natural(text: str) -> int:
+    """Read a command line's whole number of 0 or more, for `argparse`."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 0 or more")
+    return int(text)
 
 
 def say(message: str) -> None:
@@ -48,16 +56,17 @@ def run_command(main: Callable[[], int | None]) -> int:
 
 
 @contextmanager
-def progress(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Show how far a long job is and how long it will take; yields `advance(n)`.
 
-    On a terminal it is a bar; elsewhere (a log, a pipe) one line every ten seconds.
+    On a terminal it is a bar; elsewhere (a log, a pipe) one line every ten seconds. `done` is what
+    an earlier start has done already, which tells nothing about the speed of this one.
     """
     if sys.stderr.isatty():
-        with _bar(description, total) as advance:
+        with _bar(description, total, done) as advance:
             yield advance
     else:
-        yield _line_writer(description, total)
+        yield _line_writer(description, total, done)
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
@@ -71,7 +80,7 @@ def track(items: Iterable[T], description: str, total: int | None = None) -> Ite
 
 
 @contextmanager
-def _bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def _bar(description: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -91,13 +100,13 @@ def _bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=total)
+        task = bar.add_task(description, total=total, completed=done)
         yield lambda n: bar.advance(task, n)
 
 
-def _line_writer(description: str, total: int | None) -> Callable[[int], None]:
+def _line_writer(description: str, total: int | None, done: int) -> Callable[[int], None]:
     start = last = time.monotonic()
-    done = 0
+    done_before = done
 
     def advance(n: int) -> None:
         nonlocal done, last
@@ -107,7 +116,7 @@ def _line_writer(description: str, total: int | None) -> Callable[[int], None]:
             return
         last = now
         if total:
-            left = (now - start) / max(done, 1) * (total - done)
+            left = (now - start) / max(done - done_before, 1) * (total - done)
             say(f"{description}: {done}/{total}, {_clock(left)} left")
         else:
             say(f"{description}: {done}")

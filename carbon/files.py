@@ -34,12 +34,11 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     Raises:
         UserError: `path` exists and holds something; nothing of the user's is ever overwritten.
     """
-    path = Path(path)
+    path = Path(path).resolve()
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path}: exists already; remove it or name another output")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")
     temporary.mkdir()
     try:
         yield temporary

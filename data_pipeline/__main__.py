@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from carbon.config import from_table, load_config, to_toml, with_overrides
-from carbon.console import run_command, say
+from carbon.console import natural, run_command, say
 from carbon.corpus import read_manifest
 from carbon.files import atomic_folder
 from carbon.genome import Reference, from_region, read_annotation
@@ -33,9 +33,9 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("simulate", help="a small annotated genome with labelled variants")
     verb.add_argument("--output", type=Path, required=True, help="folder to make")
-    verb.add_argument("--genome-bp", type=int, default=2_400_000)
-    verb.add_argument("--variants", type=int, default=900, help="labelled variants to write")
-    verb.add_argument("--seed", type=int, default=0)
+    verb.add_argument("--genome-bp", type=natural, default=2_400_000)
+    verb.add_argument("--variants", type=natural, default=900, help="labelled variants to write")
+    verb.add_argument("--seed", type=natural, default=0)
     verb.set_defaults(run=_simulate)
 
     verb = verbs.add_parser("variants", help="variants of known effect from any annotated genome")
@@ -44,8 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--region", action="append", default=[], help="contig or contig:first-last")
     verb.add_argument("--corpus", help="take the regions that this corpus holds out")
     verb.add_argument("--output", type=Path, required=True, help="VCF to write")
-    verb.add_argument("--variants", type=int, default=900, help="labelled variants to write")
-    verb.add_argument("--seed", type=int, default=0)
+    verb.add_argument("--variants", type=natural, default=900, help="labelled variants to write")
+    verb.add_argument("--seed", type=natural, default=0)
     verb.set_defaults(run=_variants)
     return parser
 

@@ -37,8 +37,8 @@ from carbon.genome import (
 )
 
 SOURCES = ("eukaryote", "mrna")
-# An automatic hold-out: the shortest contig with this share of the genome, or the last tenth of the
-# longest contig where there is no second one of such a size.
+# An automatic hold-out, of the contigs that carry genes: the shortest with this share of the
+# genome, or the longest where none is so large; of one that is most of the genome, its last tenth.
 HELD_OUT_SHARE = 0.04
 HELD_OUT_TAIL = 0.1
 _ROWS_A_GROUP = 1024
@@ -121,7 +121,7 @@ def build(config: BuildConfig) -> dict[str, Any]:
     with Reference(config.genome) as reference, atomic_folder(config.output) as output:
         annotation = read_annotation(config.annotation, reference)
         _check_cds(annotation, config)
-        held_out = held_out_regions(config.holdout, reference)
+        held_out = held_out_regions(config.holdout, reference, annotation)
         say(f"held out: {', '.join(region.to_region() for region in held_out) or 'nothing'}")
         dropped = Dropped([("annotation", name, reason) for name, reason in annotation.dropped])
         records = {
@@ -139,17 +139,21 @@ def build(config: BuildConfig) -> dict[str, Any]:
     return manifest
 
 
-def held_out_regions(holdout: tuple[str, ...], reference: Reference) -> list[Interval]:
+def held_out_regions(
+    holdout: tuple[str, ...], reference: Reference, annotation: Annotation
+) -> list[Interval]:
     """Return the intervals that a `holdout` setting names; `auto` chooses one."""
     lengths_bp = reference.contig_lengths_bp
     if holdout != ("auto",):
         return [from_region(text, lengths_bp) for text in holdout]
-    least_bp = HELD_OUT_SHARE * sum(lengths_bp.values())
-    by_length = sorted((n, contig) for contig, n in lengths_bp.items() if n >= least_bp)
-    length_bp, contig = by_length[0]
-    if len(by_length) > 1:
-        return [Interval(contig, 0, length_bp)]
-    return [Interval(contig, round((1 - HELD_OUT_TAIL) * length_bp), length_bp)]
+    with_genes = {gene.interval.contig for gene in annotation.genes}
+    by_length = sorted((lengths_bp[contig], contig) for contig in with_genes)
+    genome_bp = sum(lengths_bp.values())
+    large = (each for each in by_length if each[0] >= HELD_OUT_SHARE * genome_bp)
+    length_bp, contig = next(large, by_length[-1])
+    most_of_genome = length_bp > genome_bp / 2
+    start = round((1 - HELD_OUT_TAIL) * length_bp) if most_of_genome else 0
+    return [Interval(contig, start, length_bp)]
 
 
 def _check_cds(annotation: Annotation, config: BuildConfig) -> None:

@@ -18,6 +18,7 @@ from carbon.files import atomic_file
 from carbon.genome import (
     GENETIC_CODE,
     Annotation,
+    Gene,
     Interval,
     Reference,
     Transcript,
@@ -29,6 +30,7 @@ from carbon.genome import (
 DAMAGING = ("nonsense", "splice_site", "start_loss")
 CONTROLS = ("synonymous", "intergenic")
 INTERGENIC_MARGIN_BP = 100
+MOST_GENES = 500  # whose changes are looked through, drawn at random
 
 
 class Labelled(NamedTuple):
@@ -49,8 +51,8 @@ def write_labelled_variants(
 ) -> None:
     """Write a sorted VCF of about `num_variants` labelled SNVs, a third of them damaging."""
     chosen = choose_variants(reference, annotation, regions, num_variants, seed)
-    contigs = list(reference.contig_lengths_bp)
-    chosen.sort(key=lambda c: (contigs.index(c.variant.contig), c.variant))
+    rank = {contig: n for n, contig in enumerate(reference.contig_lengths_bp)}
+    chosen.sort(key=lambda c: (rank[c.variant.contig], c.variant))
     with atomic_file(path) as temporary, temporary.open("w", encoding="ascii") as sink:
         sink.write("##fileformat=VCFv4.3\n")
         for contig, length_bp in reference.contig_lengths_bp.items():
@@ -89,7 +91,7 @@ def choose_variants(
     candidates: dict[str, dict[str, list[Labelled]]] = defaultdict(lambda: defaultdict(list))
     groups = ("damaging", *CONTROLS)
     for variant, labelled in found.items():
-        # Where transcripts overlap, a change may do one thing to one and another to the next.
+        # A change may do one thing to one transcript of a gene and another to the next.
         if len(effects[variant]) == 1 and labelled.effect != "missense":
             group = "damaging" if labelled.effect in DAMAGING else labelled.effect
             candidates[_change(reference, variant)][group].append(labelled)
@@ -124,18 +126,37 @@ def _candidates(
     regions: list[Interval],
     random: np.random.Generator,
 ) -> Iterator[Labelled]:
-    coding = [t for gene in annotation.genes for t in gene.transcripts if t.cds]
     num_damaging = 0
-    for transcript in coding:
-        span = Interval(transcript.contig, transcript.exons[0][0], transcript.exons[-1][1])
-        if not any(region.overlaps(span) for region in regions):
-            continue
-        contig_bp = reference.contig_lengths_bp[transcript.contig]
-        for labelled in _of_transcript(reference, transcript):
-            if 0 < labelled.variant.position < contig_bp - 1:  # a change needs both neighbours
+    genes = _unambiguous_genes(annotation, regions)
+    for i in random.permutation(len(genes))[:MOST_GENES]:
+        for labelled in (x for t in genes[i].transcripts for x in _of_transcript(reference, t)):
+            variant = labelled.variant
+            inside = any(
+                region.contig == variant.contig and region.start <= variant.position < region.end
+                for region in regions
+            )
+            # A change needs both neighbours.
+            if inside and 0 < variant.position < reference.contig_lengths_bp[variant.contig] - 1:
                 num_damaging += labelled.effect in DAMAGING
                 yield labelled
     yield from _intergenic(reference, annotation, regions, 4 * num_damaging, random)
+
+
+def _unambiguous_genes(annotation: Annotation, regions: list[Interval]) -> list[Gene]:
+    """Return coding genes in the regions that share no base with another coding gene."""
+    coding = [gene for gene in annotation.genes if any(t.cds for t in gene.transcripts)]
+    alone = []
+    reach, reach_contig = 0, ""
+    for gene, following in zip(coding, [*coding[1:], None], strict=True):
+        interval = gene.interval
+        before = reach if reach_contig == interval.contig else 0
+        free = interval.start >= before and not (
+            following is not None and following.interval.overlaps(interval)
+        )
+        if free and any(region.overlaps(interval) for region in regions):
+            alone.append(gene)
+        reach, reach_contig = max(before, interval.end), interval.contig
+    return alone
 
 
 def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Labelled]:
@@ -155,14 +176,18 @@ def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Lab
         for alt in sorted(set("ACGT") - {cds[i]}):
             changed = codon[:within] + alt + codon[within + 1 :]
             effect = _coding_effect(codon_start, codon, changed)
-            yield _labelled(reference, transcript, position, alt, effect)
+            ref = cds[i]
+            if transcript.strand == "-":
+                ref, alt = reverse_complement(ref), reverse_complement(alt)
+            variant = Variant(transcript.contig, position, ref, alt)
+            yield Labelled(variant, effect, transcript.transcript_id)
     for start, end in transcript.introns:
         for position in (start, start + 1, end - 2, end - 1):
             base = reference.fetch(Interval(transcript.contig, position, position + 1)).upper()
             if end - start >= 20 and base in "ACGT":
                 for alt in sorted(set("ACGT") - {base}):
-                    forward = Variant(transcript.contig, position, base, alt)
-                    yield Labelled(forward, "splice_site", transcript.transcript_id)
+                    variant = Variant(transcript.contig, position, base, alt)
+                    yield Labelled(variant, "splice_site", transcript.transcript_id)
 
 
 def _coding_effect(codon_start: int, codon: str, changed: str) -> str:
@@ -172,15 +197,6 @@ def _coding_effect(codon_start: int, codon: str, changed: str) -> str:
     if after == "*":
         return "nonsense"
     return "synonymous" if before == after else "missense"
-
-
-def _labelled(
-    reference: Reference, transcript: Transcript, position: int, alt: str, effect: str
-) -> Labelled:
-    ref = reference.fetch(Interval(transcript.contig, position, position + 1)).upper()
-    alt = alt if transcript.strand == "+" else reverse_complement(alt)
-    variant = Variant(transcript.contig, position, ref, alt)
-    return Labelled(variant, effect, transcript.transcript_id)
 
 
 def _intergenic(

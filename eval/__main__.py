@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from carbon.console import run_command
+from carbon.console import natural, run_command, say
 from carbon.corpus import read_source
 from carbon.errors import ConfigError
 from carbon.files import atomic_file
@@ -36,9 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--vcf", type=Path, help="labelled VCF that `carbon variants` scored")
     verb.add_argument("--reference", type=Path, help="FASTA of that VCF")
     verb.add_argument("--output", type=Path, required=True, help="folder for results.json")
-    verb.add_argument("--sites", type=int, default=1000, help="sites of sequence recovery")
-    verb.add_argument("--most-bp", type=int, default=200_000, help="bases for the likelihood")
-    verb.add_argument("--seed", type=int, default=0)
+    verb.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
+    verb.add_argument("--most-bp", type=natural, default=200_000, help="bases for the likelihood")
+    verb.add_argument("--seed", type=natural, default=0)
     verb.set_defaults(run=_run)
 
     verb = verbs.add_parser("report", help="one HTML page with pictures")
@@ -77,8 +77,6 @@ def _likelihood(of: _Material) -> dict[str, Any]:
 
 
 def _variants(of: _Material) -> dict[str, Any]:
-    if not (of.arguments.vcf and of.arguments.reference):
-        raise ConfigError("task variant_auroc: give --vcf (scored) and --reference")
     with Reference(of.arguments.reference) as reference:
         markov = Markov(MAX_ORDER, of.train)
         return variant_auroc(read_scored(of.arguments.vcf, reference, markov))
@@ -91,16 +89,31 @@ _TASKS = {
 }
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    names = list(_TASKS) if arguments.tasks == "all" else arguments.tasks.split(",")
+def _chosen_tasks(arguments: argparse.Namespace) -> list[str]:
+    """Return the names of tasks; `all` are those that there is something to measure with."""
+    with_variants = bool(arguments.vcf and arguments.reference)
+    if arguments.tasks == "all":
+        if not with_variants:
+            say("without --vcf and --reference there is no variant_auroc")
+        return [name for name in _TASKS if with_variants or name != "variant_auroc"]
+    names: list[str] = arguments.tasks.split(",")
     for name in names:
         if name not in _TASKS:
             raise ConfigError(f"--tasks {name}: choose from {', '.join(_TASKS)}")
+    if "variant_auroc" in names and not with_variants:
+        raise ConfigError("task variant_auroc: give --vcf (scored) and --reference")
+    return names
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    names = _chosen_tasks(arguments)
     material = _Material(arguments)
     results = {name: _TASKS[name](material) for name in names}
     arguments.output.mkdir(parents=True, exist_ok=True)
     with atomic_file(arguments.output / "results.json") as temporary:
-        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(
+            json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+        )
     print(json.dumps({name: result["value"] for name, result in results.items()}))
 
 

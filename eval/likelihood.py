@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.console import track
+from carbon.errors import CorpusError
 from carbon.inference import Carbon, base_log_likelihoods
 from eval.markov import MAX_ORDER, Markov
 from eval.uncertainty import ratio
@@ -30,6 +31,8 @@ def heldout_likelihood(
         likelihoods: list[NDArray[Any]] = [network, *tables]
         sums = [-values[counted].sum(dtype=np.float64) for values in likelihoods]
         rows.append([*sums, counted.sum()])
+    if not any(row[-1] for row in rows):
+        raise CorpusError("no base to measure: the held-out records are too short or all unknown")
     totals = np.array(rows, dtype=np.float64)
     bases = totals[:, -1]
     ahead = totals[:, 1 + MAX_ORDER] - totals[:, 0]

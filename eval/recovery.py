@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.console import progress
+from carbon.errors import CorpusError
 from carbon.inference import Carbon
 from eval.markov import MAX_ORDER, Markov
 from eval.uncertainty import bootstrap, mean
@@ -54,6 +55,9 @@ def sequence_recovery(
     """Measure a model and the Markov models of order 0 to 6 at the same sites."""
     fits_bp = model.context_bp - TARGET_BP
     sites = choose_sites(test, num_sites, min(6144, fits_bp), seed)
+    if not sites:
+        least_bp = _LEAST_PROMPT_BP + TARGET_BP
+        raise CorpusError(f"no site to recover: no held-out record has {least_bp} known bases")
     network = {mode: _of_model(model, sites, mode, seed) for mode in ("token", "base")}
     markov = [_of_markov(Markov(order, train), sites) for order in range(MAX_ORDER + 1)]
     best = max(range(len(markov)), key=lambda order: markov[order].mean())

@@ -72,14 +72,21 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     if not lines:
         raise ConfigError(f"{path}: is empty; train first")
-    return [json.loads(line) for line in lines]
+    return [_parsed(line, f"{path} line {n}") for n, line in enumerate(lines, start=1)]
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{where}: is not valid JSON ({error}); was it cut off?") from None
+    return value
 
 
 def _read_results(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; run `python -m eval run` first")
-    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return results
+    return _parsed(path.read_text(encoding="utf-8"), str(path))
 
 
 def _svg(figure: Any) -> str:

@@ -4,12 +4,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pysam
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from carbon.errors import GenomeError
-from carbon.genome import Interval, Reference, reverse_complement
+from carbon.genome import Interval, Reference, Variant, VcfReader, reverse_complement
 from eval.markov import MAX_ORDER, Markov
 from eval.uncertainty import Estimate, bootstrap
 
@@ -29,31 +28,34 @@ def read_scored(path: Path, reference: Reference, markov: Markov) -> LabelledSco
     """Read a VCF with LABEL, EFFECT and CARBON_DELTA, and score it with a Markov model too.
 
     Raises:
-        GenomeError: the fields are not there.
+        GenomeError: it is no VCF of this reference, or a record has no LABEL.
     """
-    rows = []
-    with pysam.VariantFile(str(path)) as vcf:
-        for field in ("LABEL", "CARBON_DELTA"):
-            if field not in vcf.header.info:
-                raise GenomeError(f"{path}: has no INFO field {field}; score a labelled VCF first")
-        for record in vcf:
-            delta = record.info.get("CARBON_DELTA", (None,))[0]
-            if delta is not None:
-                effect = str(record.info.get("EFFECT", "variant"))
-                baseline = _markov_delta(reference, markov, record)
-                rows.append((record.info["LABEL"] == 1, effect, float(delta), baseline))
-    if len({row[0] for row in rows}) < 2:
-        raise GenomeError(f"{path}: needs scored variants of both labels")
-    return LabelledScores(*(np.array(column) for column in zip(*rows, strict=True)))
+    columns: list[tuple[bool, str, float, float]] = []
+    for number, row in enumerate(VcfReader(path, reference), start=1):
+        info = dict(part.split("=", 1) for part in row.columns[7].split(";") if "=" in part)
+        if info.get("LABEL") not in ("0", "1"):
+            raise GenomeError(f"{path} record {number}: needs LABEL=0 or LABEL=1 in its INFO")
+        deltas = info.get("CARBON_DELTA", "").split(",")
+        for variant, delta in zip(row.variants, deltas, strict=False):
+            if delta not in ("", "."):
+                baseline = _markov_delta(reference, markov, variant)
+                effect = info.get("EFFECT", "variant")
+                columns.append((info["LABEL"] == "1", effect, float(delta), baseline))
+    if len({damaging for damaging, *_ in columns}) < 2:
+        raise GenomeError(
+            f"{path}: needs variants of both labels with a CARBON_DELTA; score it with "
+            "`carbon variants`"
+        )
+    return LabelledScores(*(np.array(column) for column in zip(*columns, strict=True)))
 
 
-def _markov_delta(reference: Reference, markov: Markov, record: pysam.VariantRecord) -> float:
+def _markov_delta(reference: Reference, markov: Markov, variant: Variant) -> float:
     """Return the Markov model's delta, the mean of both strands."""
-    contig_bp = reference.contig_lengths_bp[record.contig]
-    around = Interval(record.contig, record.start, record.stop).widened(2 * MAX_ORDER, contig_bp)
-    left = reference.fetch(Interval(record.contig, around.start, record.start))
-    right = reference.fetch(Interval(record.contig, record.stop, around.end))
-    ref, alt = (left + allele + right for allele in (record.alleles or ())[:2])
+    contig, here = variant.contig, variant.interval
+    around = here.widened(2 * MAX_ORDER, reference.contig_lengths_bp[contig])
+    left = reference.fetch(Interval(contig, around.start, here.start))
+    right = reference.fetch(Interval(contig, here.end, around.end))
+    ref, alt = (left + allele + right for allele in (variant.ref, variant.alt))
     forward = _total(markov, alt) - _total(markov, ref)
     reverse = _total(markov, reverse_complement(alt)) - _total(markov, reverse_complement(ref))
     return (forward + reverse) / 2

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.config import load_config
-from carbon.console import run_command, say
+from carbon.console import natural, run_command, say
 from carbon.errors import UserError
 from carbon.files import atomic_file
 from train.config import TrainConfig
@@ -52,7 +52,7 @@ def main() -> int:
     parser.add_argument("--variants", type=int, default=900, help="labelled variants to score")
     parser.add_argument("--sites", type=int, default=1000, help="sites of sequence recovery")
     parser.add_argument("--processes", type=int, default=2, help="of torchrun (default: 2)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=natural, default=0)
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
         help="change the training recipe, as in `python -m train`",
@@ -74,6 +74,11 @@ class Quickstart:
             raise UserError("--genome and --annotation go together: give both or neither")
         if arguments.minutes is not None and arguments.minutes <= 0:
             raise UserError(f"--minutes {arguments.minutes:g}: give more than 0")
+        for key in ("output", "seed", "data.corpus"):
+            if any(override.startswith(f"{key}=") for override in arguments.overrides):
+                raise UserError(f"--set {key}: the quickstart sets it itself; see --help")
+        if arguments.processes < 1:
+            raise UserError(f"--processes {arguments.processes}: give 1 or more")
         self.arguments = arguments
         self.output = Path(arguments.output).resolve()
         self.own = bool(arguments.genome)
@@ -81,8 +86,22 @@ class Quickstart:
         self.genome = Path(arguments.genome or simulated / "genome.fa").resolve()
         self.annotation = Path(arguments.annotation or simulated / "genes.gff3").resolve()
         self.variants = self.output / "variants.vcf" if self.own else simulated / "variants.vcf"
+        config = self._config({})  # so that a wrong --set is known at once
+        if config.data.batch_rows % arguments.processes:
+            raise UserError(
+                f"--processes {arguments.processes}: {config.data.batch_rows} rows of a batch "
+                "cannot be shared evenly; give a divisor"
+            )
         self._state_path = self.output / "quickstart.json"
+        self._asked_for = vars(arguments) | {"files": self._files_given()}
         self._done = self._earlier_steps()
+
+    def _files_given(self) -> dict[str, list[float]]:
+        """Return size and time of the user's files: if these change, it is another quickstart."""
+        if not self.own:
+            return {}
+        found = (path.stat() for path in (self.genome, self.annotation) if path.exists())
+        return {str(n): [file.st_size, file.st_mtime] for n, file in enumerate(found)}
 
     def run(self) -> int:
         """Run what is not done yet, write results.json, and say where the report is."""
@@ -173,7 +192,10 @@ class Quickstart:
 
         Without minutes the recipe says how many, so that any machine computes the same.
         """
-        minutes = self.arguments.minutes or (OWN_GENOME_MINUTES if self.own else None)
+        tokens_set = any(".tokens=" in override for override in self.arguments.overrides)
+        minutes = self.arguments.minutes
+        if minutes is None and self.own and not tokens_set:
+            minutes = OWN_GENOME_MINUTES
         if minutes is None:
             return {}
         config = self._config(self._training_settings())
@@ -186,8 +208,8 @@ class Quickstart:
         return {f"stages.{number}.tokens": count for number, count in enumerate(tokens)}
 
     def _config(self, settings: dict[str, Any]) -> TrainConfig:
-        overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-        return load_config(TrainConfig, RECIPE, overrides + self.arguments.overrides)
+        ours = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+        return load_config(TrainConfig, RECIPE, [*self.arguments.overrides, *ours])
 
     def _tokens_per_second(self, config: TrainConfig) -> float:
         with tempfile.TemporaryDirectory() as folder:
@@ -271,7 +293,7 @@ class Quickstart:
         return self._command(
             "-m", "torch.distributed.run", "--standalone",
             "--nproc-per-node", self.arguments.processes, "-m", "train", "--config", RECIPE,
-            *_settings(settings), *overrides, *more,
+            *overrides, *_settings(settings), *more,
         )  # fmt: skip
 
     def _command(self, *words: object, stdout: Any = None) -> int:
@@ -292,10 +314,10 @@ class Quickstart:
                 raise UserError(f"{self.output}: holds something else; name another --output")
             return {}
         state = json.loads(self._state_path.read_text())
-        if state["arguments"] != vars(self.arguments):
+        if state["arguments"] != self._asked_for:
             raise UserError(
-                f"{self.output}: holds a quickstart with other arguments; remove it or name "
-                "another --output"
+                f"{self.output}: holds a quickstart with other arguments or files; remove it or "
+                "name another --output"
             )
         done: dict[str, float] = state["done"]
         if "report" in done:
@@ -307,7 +329,7 @@ class Quickstart:
         return done
 
     def _write_state(self) -> None:
-        state = {"arguments": vars(self.arguments), "done": self._done}
+        state = {"arguments": self._asked_for, "done": self._done}
         with atomic_file(self._state_path) as temporary:
             temporary.write_text(json.dumps(state, indent=1) + "\n")
 

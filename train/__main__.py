@@ -26,17 +26,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    speaks = os.environ.get("RANK", "0") == "0"
+    speaks = os.environ.get("LOCAL_RANK", "0") == "0"
     try:
         config = load_config(TrainConfig, arguments.config, arguments.overrides)
         if arguments.dry_run:
             _print_plan(config)
         else:
             _train(config, resume=arguments.resume == "auto")
-    except UserError:
+    except (UserError, FloatingPointError):
         if speaks:
             raise
-        return 2  # every process meets the same mistake; one line is enough
+        return 2  # every process of a machine meets the same mistake; one line is enough
     return 0
 
 

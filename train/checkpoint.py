@@ -80,7 +80,9 @@ class Checkpoints:
             _write_state(temporary, {"step": step, "config_sha256": self._hash})
             shutil.rmtree(final, ignore_errors=True)
             os.replace(temporary, final)
-            for old in self._all()[: -self._keep]:
+            # A later one is torn, or the run would have gone on from it: it does not count.
+            until_now = [path for path in self._all() if path.name <= final.name]
+            for old in until_now[: -self._keep]:
                 shutil.rmtree(old)
         dist.barrier()
 

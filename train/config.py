@@ -50,6 +50,14 @@ class OptimizerConfig:
     clip_norm: float = 1.0
     """Largest norm of the gradient over all parameters and processes."""
 
+    def __post_init__(self) -> None:
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            check(0 <= value < 1, f"{name} = {value}: give 0 or more and less than 1")
+        check(self.epsilon > 0, f"epsilon = {self.epsilon}: give more than 0")
+        check(self.weight_decay >= 0, f"weight_decay = {self.weight_decay}: give 0 or more")
+        check(self.clip_norm > 0, f"clip_norm = {self.clip_norm}: give more than 0")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageConfig:
@@ -82,6 +90,9 @@ class StageConfig:
                 f"mixture.{source} = {share}: give a positive multiple of 1/{SHARE_UNITS}",
             )
         check(self.learning_rate > 0, f"learning_rate = {self.learning_rate}: give more than 0")
+        for name in ("warmup_steps", "decay_steps", "final_learning_rate"):
+            value = getattr(self, name)
+            check(value >= 0, f"{name} = {value}: give 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

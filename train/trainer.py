@@ -58,8 +58,7 @@ class Trainer:
         """Train to the end of the last stage, then export."""
         step = self._start(resume)
         total = self.config.total_steps
-        with self._metrics_log(step) as write, self._progress(total) as advance:
-            advance(step)
+        with self._metrics_log(step) as write, self._progress(total, step) as advance:
             while step < total:
                 write(self.step(step))
                 step += 1
@@ -82,8 +81,8 @@ class Trainer:
         norm = mean_gradient(self.network, sums["count"], self.config.optimizer.clip_norm)
         if not math.isfinite(norm):
             raise FloatingPointError(
-                f"step {step + 1}: the gradient is not finite; the last checkpoint is untouched: "
-                "lower the learning rate and resume"
+                f"step {step + 1}: the gradient is not finite; the checkpoints are untouched: "
+                "start another run with a lower learning rate"
             )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -144,9 +143,9 @@ class Trainer:
         with path.open("a", encoding="utf-8") as sink:
             yield lambda metrics: print(json.dumps(metrics), file=sink, flush=True)
 
-    def _progress(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    def _progress(self, total: int, done: int) -> AbstractContextManager[Callable[[int], None]]:
         if self.ranks.is_first:
-            return progress("training", total)
+            return progress("training", total, done)
         return nullcontext(lambda n: None)
 
     def _mfu(self, tokens_per_second: float) -> float | None:

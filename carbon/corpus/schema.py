@@ -54,6 +54,9 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
         ) from None
     except json.JSONDecodeError as error:
         raise CorpusError(f"{path}: is not valid JSON ({error}); build the corpus again") from None
+    for key in ("held_out", "outputs", "sources"):
+        if key not in manifest:
+            raise CorpusError(f"{path}: has no '{key}'; build the corpus again")
     return manifest
 
 
@@ -77,4 +80,4 @@ def read_source(
         except (pa.ArrowException, KeyError, OSError) as error:
             reason = str(error).splitlines()[0]
             raise CorpusError(f"{path}: cannot be read ({reason}); build it again") from None
-    return pa.concat_tables(tables)
+    return pa.concat_tables(tables, promote_options="default")

@@ -2,6 +2,11 @@
 
 from carbon.errors import GenomeError
 
+# The bases that each letter stands for (Cornish-Bowden 1985).
+IUPAC_BASES = {
+    "A": "A", "C": "C", "G": "G", "T": "T", "U": "T", "R": "AG", "Y": "CT", "S": "CG", "W": "AT",
+    "K": "GT", "M": "AC", "B": "CGT", "D": "AGT", "H": "ACT", "V": "ACG", "N": "ACGT", "-": "",
+}  # fmt: skip
 IUPAC_DNA = "ACGTURYSWKMBDHVN"
 _COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCAAYRSWMKVHDBNtgcaayrswmkvhdbn")
 

@@ -5,7 +5,6 @@ Both formats are read into the same values, in whatever order their lines stand.
 a GTF leaves the stop codon out of the CDS, so `stop_codon` features are joined to it.
 """
 
-import gzip
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,10 +17,11 @@ from carbon.errors import GenomeError
 from carbon.genome.alphabet import reverse_complement
 from carbon.genome.fasta import Reference
 from carbon.genome.interval import Interval, Strand
+from carbon.genome.streams import BROKEN_GZIP, open_text
 
 Span = tuple[int, int]
 # What an annotation itself calls incomplete or exceptional: Ensembl tags, NCBI attributes.
-_INCOMPLETE = re.compile(r"cds_start_NF|cds_end_NF|partial=true|pseudo=true|exception=")
+_INCOMPLETE = re.compile(r'cds_start_NF|cds_end_NF|(partial|pseudo)[= ]"?true|exception[= ]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +141,19 @@ class _Feature(NamedTuple):
 
     @property
     def parents(self) -> list[str]:
-        return [p for p in self.attributes.get("Parent", "").split(",") if p]
+        return [unquote(p) for p in self.attributes.get("Parent", "").split(",") if p]
 
 
 def _features(path: Path) -> Iterator[_Feature]:
-    with path.open("rb") as handle:
-        compressed = handle.read(2) == b"\x1f\x8b"
-    opener = gzip.open if compressed else open
     number = 0
     try:
-        with opener(path, "rt", encoding="utf-8", errors="replace") as lines:
+        with open_text(path, errors="replace") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.startswith("##FASTA") or line.startswith(">"):
                     return
                 if line.strip() and not line.startswith("#"):
                     yield _parse_line(line.rstrip("\r\n"), f"{path} line {number}")
-    except (EOFError, gzip.BadGzipFile) as error:
+    except BROKEN_GZIP as error:
         raise GenomeError(f"{path}: broken after line {number} ({error}); fetch it again") from None
 
 
@@ -243,27 +240,28 @@ class _Tables:
 
     def genes(self) -> list[Gene]:
         """Join parts to transcripts and transcripts to genes, in order of contig and start."""
-        by_gene: dict[str, list[Transcript]] = defaultdict(list)
+        # Some annotations use one gene_id on two contigs (X and Y) or strands: these are two genes.
+        by_gene: dict[tuple[str, str, str], list[Transcript]] = defaultdict(list)
         for parent, parts in self._parts.items():
             if parts.strands - {"+", "-"} or len(parts.strands) != 1:
                 reason = "no_strand" if parts.strands == {"."} else "trans_splicing"
                 self.dropped.append((parent, reason))
             elif gene := self._gene_key(parent):
-                by_gene[gene].append(self._transcript(parent, parts))
-        genes = [self._gene(key, transcripts) for key, transcripts in by_gene.items()]
+                transcript = self._transcript(parent, parts)
+                by_gene[gene, transcript.contig, transcript.strand].append(transcript)
+        genes = [self._gene(key, transcripts) for (key, _, _), transcripts in by_gene.items()]
         return sorted(genes, key=lambda gene: (gene.interval, gene.gene_id))
 
     def _gene_key(self, parent: str) -> str | None:
         """Return the identifier of the gene above a transcript, or None if it is no transcript."""
         node = self._nodes.get(parent)
         if node is None:
-            # Some GFF3 name a protein beside the transcript as a parent of the CDS.
-            return parent if parent.startswith("transcript:") else None
+            return parent  # a CDS that stands alone, as annotators of bacteria write it
         if node.is_gtf:
             gene_id = node.attributes.get("gene_id")
             return f"gene:{gene_id}" if gene_id else parent
         if "Derives_from" in node.attributes:
-            return None
+            return None  # a protein, which some name as a parent of the CDS beside the transcript
         return node.parents[0] if node.parents else parent
 
     def _transcript(self, parent: str, parts: _Parts) -> Transcript:
@@ -286,18 +284,17 @@ class _Tables:
         node = self._nodes.get(key)
         attributes = node.attributes if node else {}
         first = transcripts[0]
-        same = [t for t in transcripts if (t.contig, t.strand) == (first.contig, first.strand)]
-        spans = [span for t in same for span in t.exons]
-        if node and node.contig == first.contig:
+        spans = [span for transcript in transcripts for span in transcript.exons]
+        if node and (node.contig, node.strand) == (first.contig, first.strand):
             spans.append((node.start, node.end))
         gene_id = _bare(key)
         return Gene(
             gene_id=gene_id,
             name=next((attributes[n] for n in _NAMES if n in attributes), gene_id),
-            biotype=_biotype(attributes, node, same),
+            biotype=_biotype(attributes, node, transcripts),
             interval=Interval(first.contig, min(s for s, _ in spans), max(e for _, e in spans)),
             strand=first.strand,
-            transcripts=tuple(sorted(same, key=lambda t: t.transcript_id)),
+            transcripts=tuple(sorted(transcripts, key=lambda t: t.transcript_id)),
         )
 
 

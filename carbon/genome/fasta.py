@@ -6,7 +6,6 @@ temporary folder first. Whoever builds an index reads the whole file once; that 
 checked.
 """
 
-import gzip
 import os
 import re
 import shutil
@@ -19,8 +18,9 @@ import pysam
 from pysam.utils import SamtoolsError
 
 from carbon.errors import GenomeError
-from carbon.genome.alphabet import IUPAC_DNA
+from carbon.genome.alphabet import IUPAC_BASES, IUPAC_DNA
 from carbon.genome.interval import Interval
+from carbon.genome.streams import BROKEN_GZIP, open_bytes
 
 _NOT_DNA = re.compile(rb"[^" + (IUPAC_DNA + IUPAC_DNA.lower()).encode() + rb"\-\r\n]")
 
@@ -66,6 +66,28 @@ class Reference:
             )
         return str(self._fasta.fetch(interval.contig, interval.start, interval.end))
 
+    def check_ref(self, contig: str, position: int, ref: str, where: str) -> None:
+        """Raise GenomeError, opening with `where`, unless REF stands at `position` (0-based).
+
+        Where the reference has an IUPAC code, any base that it stands for agrees: VCF 4.3 (section
+        1.6.1) reduces such a REF to one base.
+        """
+        length_bp = self.contig_lengths_bp.get(contig)
+        if length_bp is None:
+            raise GenomeError(f"{where}: {self.explain_missing([contig])}")
+        if position < 0 or position + len(ref) > length_bp:
+            raise GenomeError(
+                f"{where}: REF ends past the contig's {length_bp} bases; "
+                f"is {self.path} the assembly that the variants were called on?"
+            )
+        there = self.fetch(Interval(contig, position, position + len(ref))).upper()
+        agree = (a == b or a in IUPAC_BASES[b] for a, b in zip(ref.upper(), there, strict=True))
+        if not all(agree):
+            raise GenomeError(
+                f"{where}: REF is {_short(ref)} but {self.path} has {_short(there)}; "
+                "is it the assembly that the variants were called on?"
+            )
+
     def explain_missing(self, contigs: Iterable[str]) -> str:
         """Say which contigs are absent, and whether a `chr` prefix is all that is between."""
         contigs = list(contigs)
@@ -93,6 +115,10 @@ class Reference:
         self.close()
 
 
+def _short(bases: str) -> str:
+    return bases if len(bases) <= 12 else f"{bases[:12]}... ({len(bases)} bases)"
+
+
 def _some(names: list[str]) -> str:
     return ", ".join(repr(name) for name in names[:3]) + (" ..." if len(names) > 3 else "")
 
@@ -103,14 +129,25 @@ def _open_indexed(path: Path, scratch: Path) -> pysam.FastaFile:
     if compression == "gzip":
         source = scratch / "unpacked.fa"
         _unpack(path, source)
-    indexes = _fresh_indexes(source, bgzip=compression == "bgzip")
-    if indexes is None:
-        check_fasta(source, shown_as=path)
-        indexes = _build_indexes(source, scratch, bgzip=compression == "bgzip", shown_as=path)
-    fai, gzi = indexes
-    return pysam.FastaFile(
-        str(source), filepath_index=str(fai), filepath_index_compressed=str(gzi) if gzi else None
-    )
+    bgzip = compression == "bgzip"
+    if (indexes := _fresh_indexes(source, bgzip=bgzip)) and (found := _open(source, *indexes)):
+        return found
+    check_fasta(source, shown_as=path)
+    opened = _open(source, *_build_indexes(source, scratch, bgzip=bgzip, shown_as=path))
+    if opened is None:
+        raise GenomeError(f"{path}: cannot be opened with its index; is the disk full?")
+    return opened
+
+
+def _open(path: Path, fai: Path, gzi: Path | None) -> pysam.FastaFile | None:
+    """Open a FASTA with its indexes, or return None if these are not of any use."""
+    try:
+        fasta = pysam.FastaFile(
+            str(path), filepath_index=str(fai), filepath_index_compressed=str(gzi) if gzi else None
+        )
+    except (OSError, ValueError):
+        return None
+    return fasta if fasta.nreferences else None
 
 
 def _compression(path: Path) -> str:
@@ -123,9 +160,9 @@ def _compression(path: Path) -> str:
 
 def _unpack(path: Path, target: Path) -> None:
     try:
-        with gzip.open(path, "rb") as source, target.open("wb") as sink:
+        with open_bytes(path) as source, target.open("wb") as sink:
             shutil.copyfileobj(source, sink, 1 << 20)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except BROKEN_GZIP as error:
         raise GenomeError(f"{path}: the gzip stream is broken ({error}); fetch it again") from None
 
 
@@ -167,11 +204,10 @@ def _build_indexes(
 
 def check_fasta(path: Path, shown_as: Path) -> None:
     """Read a FASTA once and raise GenomeError at the first line that is not right."""
-    opener = gzip.open if _compression(path) != "plain" else open
     seen: set[bytes] = set()
     number = 0
     try:
-        with opener(path, "rb") as lines:
+        with open_bytes(path) as lines:
             for number, line in enumerate(lines, start=1):
                 if line.startswith(b">"):
                     _check_header(line, seen, f"{shown_as} line {number}")
@@ -185,7 +221,7 @@ def check_fasta(path: Path, shown_as: Path) -> None:
                         f"{shown_as} line {number}: {wrong[0].decode('latin-1')!r} is not a DNA "
                         "letter (ACGT, N and IUPAC codes); is this a protein or a damaged file?"
                     )
-    except (EOFError, gzip.BadGzipFile) as error:
+    except BROKEN_GZIP as error:
         raise GenomeError(
             f"{shown_as}: broken after line {number} ({error}); fetch it again"
         ) from None

@@ -62,7 +62,9 @@ def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
     """
     if text in contig_lengths_bp:
         return Interval(text, 0, contig_lengths_bp[text])
-    match = re.fullmatch(r"(.+):([\d,]+)-([\d,]+)", text)
+    match = re.fullmatch(r"(.+):(\d[\d,]*)-(\d[\d,]*)", text)
+    if match is None and text.rpartition(":")[0] in contig_lengths_bp:
+        raise GenomeError(f"region '{text}': write it as contig:first-last, from 1")
     if match is None or match[1] not in contig_lengths_bp:
         some = ", ".join(list(contig_lengths_bp)[:5])
         raise GenomeError(f"region '{text}': no such contig; write it as in the FASTA: {some} ...")

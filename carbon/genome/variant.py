@@ -25,11 +25,6 @@ class Variant:
         """The bases of the reference that REF covers."""
         return Interval(self.contig, self.position, self.position + len(self.ref))
 
-    @property
-    def length_change_bp(self) -> int:
-        """Bases gained (positive) or lost (negative)."""
-        return len(self.alt) - len(self.ref)
-
     def to_text(self) -> str:
         """Write as `contig:position REF>ALT` with the 1-based position of a VCF."""
         return f"{self.contig}:{self.position + 1} {self.ref}>{self.alt}"

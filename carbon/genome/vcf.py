@@ -4,7 +4,6 @@ pysam parses and validates; the text of a line travels beside it, so that what i
 differs from the input in what was added and in nothing else.
 """
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,7 @@ import pysam
 
 from carbon.errors import GenomeError
 from carbon.genome.fasta import Reference
-from carbon.genome.interval import Interval
+from carbon.genome.streams import BROKEN_GZIP, open_text
 from carbon.genome.variant import Variant
 
 _INFO = 7  # column of a VCF line, from 0
@@ -77,20 +76,18 @@ class VcfReader:
                 record = self._parsed(file, number)
                 where = f"{self.path} record {number} ({record.contig}:{record.pos})"
                 self._check_order(where, record, previous, seen_contigs)
-                self._check_ref(where, record)
+                self._reference.check_ref(record.contig, record.start, record.ref or "", where)
                 seen_contigs.add(record.contig)
                 previous = record.contig, record.pos
                 yield VcfRow(tuple(line.split("\t")), _variants(record))
 
     def _lines(self) -> Iterator[str]:
-        with self.path.open("rb") as handle:
-            opener = gzip.open if handle.read(2) == b"\x1f\x8b" else open
         try:
-            with opener(self.path, "rt", encoding="utf-8", newline="") as lines:
+            with open_text(self.path) as lines:
                 for line in lines:
                     if text := line.rstrip("\r\n"):
                         yield text
-        except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        except (*BROKEN_GZIP, UnicodeDecodeError) as error:
             raise GenomeError(f"{self.path}: is broken ({error}); fetch it again") from None
 
     def _parsed(self, file: pysam.VariantFile, number: int) -> pysam.VariantRecord:
@@ -119,28 +116,6 @@ class VcfReader:
                 f"{where}: comes after {previous[0]}:{previous[1]}, the file is not sorted; "
                 "sort it with `bcftools sort`"
             )
-
-    def _check_ref(self, where: str, record: pysam.VariantRecord) -> None:
-        ref = (record.ref or "").upper()
-        length_bp = self._reference.contig_lengths_bp.get(record.contig)
-        if length_bp is None:
-            raise GenomeError(f"{where}: {self._reference.explain_missing([record.contig])}")
-        if record.start < 0 or record.start + len(ref) > length_bp:
-            raise GenomeError(
-                f"{where}: REF ends past the contig's {length_bp} bases; "
-                f"is {self._reference.path} the assembly that the VCF was called on?"
-            )
-        span = Interval(record.contig, record.start, record.start + len(ref))
-        there = self._reference.fetch(span).upper()
-        if there != ref:
-            raise GenomeError(
-                f"{where}: REF is {_short(ref)} but {self._reference.path} has {_short(there)}; "
-                "is it the assembly that the VCF was called on?"
-            )
-
-
-def _short(bases: str) -> str:
-    return bases if len(bases) <= 12 else f"{bases[:12]}... ({len(bases)} bases)"
 
 
 def _variants(record: pysam.VariantRecord) -> tuple[Variant, ...]:

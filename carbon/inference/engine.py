@@ -70,14 +70,27 @@ class Carbon:
 
         Raises:
             UserError: the window does not fit into the model's context.
+            GenomeError: a REF does not stand in the reference where it should.
         """
-        window_bp = window_bp or min(8192, self.context_bp - len(tags) * K)
-        if not 2 * K <= window_bp <= self.context_bp - len(tags) * K:
-            raise UserError(
-                f"a window of {window_bp} bp does not fit: give {2 * K} to "
-                f"{self.context_bp - len(tags) * K} bp for this model"
-            )
+        window_bp = self.window_bp(window_bp, tags)
         return score_variants(self.model, reference, variants, window_bp, strands, tuple(tags))
+
+    def window_bp(self, wanted_bp: int | None, tags: Sequence[str] = ()) -> int:
+        """Return the window that variants are scored in: the one wanted, or the default.
+
+        Raises:
+            UserError: it does not fit into the context, or the vocabulary has no such tag.
+        """
+        self.model.vocabulary.prefix(tuple(tags))
+        most_bp = self.context_bp - len(tags) * K
+        if wanted_bp is None:
+            return min(8192, most_bp)
+        if not 2 * K <= wanted_bp <= most_bp:
+            raise UserError(
+                f"a window of {wanted_bp} bp does not fit: give {2 * K} to {most_bp} bp for this "
+                "model"
+            )
+        return wanted_bp
 
     def generate(
         self,

@@ -138,7 +138,7 @@ class _Reader:
         return kmer_logits(network, output[0][:, -1], vocabulary).float()
 
     def _recent(self, history: NDArray[np.int64]) -> NDArray[np.int64]:
-        if history.shape[1] < self._context:
+        if history.shape[1] <= self._context:
             return history
         prefix = history[:, : self._prefix_tokens]
         return np.concatenate([prefix, history[:, -(self._context // 2) :]], axis=1)

@@ -14,7 +14,9 @@ from carbon.tokenizer import Encoding, K, encode, known_bases
 
 _BATCH_TOKENS = 16_384  # of one forward pass
 _HEAD_TOKENS = 2_048  # of one product with the 4,096 rows
-_SEQUENCES_AT_ONCE = 256  # sorted by length together, so that a stream stays a stream
+_WINDOWS_AT_ONCE = 512  # batched by length together
+# What is in memory of a stream of sequences.
+_BLOCK_SEQUENCES, _BLOCK_BP = 256, 4_000_000
 
 
 class SequenceScore(NamedTuple):
@@ -40,11 +42,25 @@ def score_sequences(
     model: LoadedModel, sequences: Iterable[str], tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     """Yield the score of each sequence, in order."""
-    stream = iter(sequences)
-    while block := list(islice(stream, _SEQUENCES_AT_ONCE)):
+    for block in _blocks(sequences):
         for sequence, steps in zip(block, base_log_likelihoods(model, block, tags), strict=True):
-            known = int(known_bases(encode(sequence, model.vocabulary).known).sum())
-            yield SequenceScore(len(sequence), known, float(steps.sum(dtype=np.float64)))
+            num_known_bases = sum(map(sequence.upper().count, "ACGT"))
+            total = float(steps.sum(dtype=np.float64))
+            yield SequenceScore(len(sequence), num_known_bases, total)
+
+
+def _blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
+    """Cut a stream into blocks of a bounded number of sequences and of bases."""
+    block: list[str] = []
+    block_bp = 0
+    for sequence in sequences:
+        block.append(sequence)
+        block_bp += len(sequence)
+        if len(block) == _BLOCK_SEQUENCES or block_bp >= _BLOCK_BP:
+            yield block
+            block, block_bp = [], 0
+    if block:
+        yield block
 
 
 def base_log_likelihoods(
@@ -55,31 +71,32 @@ def base_log_likelihoods(
     Unknown bases get 0. A sequence that does not fit into the context is cut into windows that
     overlap by half; a base takes its value from the first window it is in.
     """
-    context_kmers = model.network.config.max_position_embeddings - 1 - len(tags)
-    windows = [_windows(len(sequence), context_kmers * K) for sequence in sequences]
-    encodings = [
-        encode(sequence[start : start + context_kmers * K], model.vocabulary, tags=tags)
-        for sequence, starts in zip(sequences, windows, strict=True)
-        for start, _ in starts
-    ]
-    steps = iter(kmer_log_likelihoods(model, encodings))
-    results = []
-    for sequence, starts in zip(sequences, windows, strict=True):
-        result = np.zeros(len(sequence), dtype=np.float32)
-        for start, scored_from in starts:
-            values = next(steps).reshape(-1)[: len(sequence) - start]
-            result[scored_from : start + len(values)] = values[scored_from - start :]
-        results.append(result)
+    context_bp = (model.network.config.max_position_embeddings - 1 - len(tags)) * K
+    results = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
+    jobs = (
+        (number, start, scored_from)
+        for number, sequence in enumerate(sequences)
+        for start, scored_from in _windows(len(sequence), context_bp)
+    )
+    while group := list(islice(jobs, _WINDOWS_AT_ONCE)):
+        encodings = [
+            encode(sequences[number][start : start + context_bp], model.vocabulary, tags=tags)
+            for number, start, _ in group
+        ]
+        scored = kmer_log_likelihoods(model, encodings)
+        for (number, start, scored_from), steps in zip(group, scored, strict=True):
+            values = steps.reshape(-1)[: len(sequences[number]) - start]
+            results[number][scored_from : start + len(values)] = values[scored_from - start :]
     return results
 
 
-def _windows(length_bp: int, context_bp: int) -> list[tuple[int, int]]:
-    """Return `(start, scored_from)` of windows that cover a sequence; starts keep the frame."""
+def _windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:
+    """Yield `(start, scored_from)` of windows that cover a sequence; starts keep the frame."""
     stride = context_bp // 2 // K * K
-    starts = [0]
-    while starts[-1] + context_bp < length_bp:
-        starts.append(starts[-1] + stride)
-    return [(start, start and start - stride + context_bp) for start in starts]
+    start = scored_from = 0
+    while start == 0 or scored_from < length_bp:
+        yield start, scored_from
+        start, scored_from = start + stride, start + context_bp
 
 
 def kmer_log_likelihoods(

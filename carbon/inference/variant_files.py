@@ -1,6 +1,7 @@
 """A VCF in; a scored VCF, TSV or Parquet out, record by record in flat memory."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 import pysam
 
 from carbon.console import progress
-from carbon.errors import GenomeError
+from carbon.errors import GenomeError, UserError
 from carbon.files import atomic_file
 from carbon.genome import Reference, VcfReader, VcfRow
 from carbon.inference.engine import Carbon
@@ -42,7 +43,10 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
         UserError: the output's ending or the window is not possible.
     """
     writer = writer_for(job.output)
-    window_bp = job.window_bp or min(8192, model.context_bp - 6 * len(job.tags))
+    window_bp = model.window_bp(job.window_bp, job.tags)
+    for given in (job.vcf, job.reference):
+        if job.output.resolve() == given.resolve():
+            raise UserError(f"{job.output}: is an input too; name another output")
     settings = {
         "protocol": "centered",
         "window_bp": window_bp,
@@ -53,13 +57,13 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
     }
     counts = {"records": 0, "scored": 0, "not_scored": 0}
-    with Reference(job.reference) as reference:
+    is_bgzip = job.output.name.endswith(".vcf.gz")
+    with Reference(job.reference) as reference, atomic_file(job.output) as temporary:
         vcf = VcfReader(job.vcf, reference)
         header = _scored_header(vcf, settings)
         # Read all of it once first: a bad last record costs seconds then, and not hours.
         num_records = sum(1 for _ in vcf)
         with (
-            atomic_file(job.output) as temporary,
             writer(temporary, header, settings) as write,
             progress("scoring variants", num_records) as advance,
         ):
@@ -69,8 +73,9 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
                 counts["scored"] += sum(score.delta is not None for score in scores)
                 counts["not_scored"] += sum(score.delta is None for score in scores)
                 advance(1)
-    if job.output.name.endswith(".vcf.gz"):
-        pysam.tabix_index(str(job.output), preset="vcf", force=True)
+        if is_bgzip:
+            pysam.tabix_index(str(temporary), preset="vcf", force=True)
+            os.replace(f"{temporary}.tbi", f"{job.output}.tbi")
     return {"output": str(job.output), **counts, **settings}
 
 

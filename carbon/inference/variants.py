@@ -51,6 +51,9 @@ def _score_block(
     strands: Strands,
     tags: tuple[str, ...],
 ) -> Iterator[VariantScore]:
+    for variant in block:
+        where = f"variant {variant.to_text()}"
+        reference.check_ref(variant.contig, variant.position, variant.ref, where)
     reasons = [why_no_score(variant, window_bp) for variant in block]
     pairs = {
         (i, strand): window_pair(reference, variant, window_bp, strand)
@@ -62,12 +65,14 @@ def _score_block(
     windows = list(dict.fromkeys(window for pair in pairs.values() for window in pair))
     steps = dict(zip(windows, base_log_likelihoods(model, windows, tags), strict=True))
     for i, (variant, reason) in enumerate(zip(block, reasons, strict=True)):
-        deltas = [
-            float((steps[alt].astype(np.float64) - steps[ref]).sum())
-            for (number, _), (ref, alt) in pairs.items()
-            if number == i
-        ]
-        yield VariantScore(variant, sum(deltas) / len(deltas) if deltas else None, reason)
+        if reason is not None:
+            yield VariantScore(variant, None, reason)
+            continue
+        deltas = []
+        for strand in _STRANDS_READ[strands]:
+            ref, alt = pairs[i, strand]
+            deltas.append(float((steps[alt].astype(np.float64) - steps[ref]).sum()))
+        yield VariantScore(variant, sum(deltas) / len(deltas), None)
 
 
 def why_no_score(variant: Variant, window_bp: int) -> str | None:
@@ -82,19 +87,20 @@ def window_pair(
 ) -> tuple[str, str]:
     """Return the REF and ALT windows along a strand, upper-case and of one length.
 
-    Half a window is context before the variant; what follows is as much as both alleles have, so
-    an indel shifts what is at the far end and not the length. For an SNV the reverse windows are
-    the reverse complements of the forward ones. At the edge of a contig windows are shorter.
+    Half a window is context before the variant; what follows fills the other half for the shorter
+    allele, so an indel shifts what is at the far end and not the length. For an SNV the reverse
+    windows are the reverse complements of the forward ones. Windows that reach past the edge of a
+    contig are cut there.
     """
     ref, alt = variant.ref.upper(), variant.alt.upper()
     contig_bp = reference.contig_lengths_bp[variant.contig]
     first, last = variant.position, variant.interval.end
     forward = strand == "+"
-    before_bp = (
-        min(window_bp // 2, first) if forward else min((window_bp - 1) // 2, contig_bp - last)
-    )
+    there_bp = (first, contig_bp - last) if forward else (contig_bp - last, first)
+    wanted_bp = window_bp // 2 if forward else (window_bp - 1) // 2
     shorter = min(len(ref), len(alt))
-    after_bp = min(window_bp - before_bp - shorter, contig_bp - last if forward else first)
+    before_bp = min(wanted_bp, there_bp[0])
+    after_bp = min(window_bp - wanted_bp - shorter, there_bp[1])
     length_bp = before_bp + shorter + after_bp
     left_bp, right_bp = (before_bp, after_bp) if forward else (after_bp, before_bp)
     left = reference.fetch(Interval(variant.contig, first - left_bp, first)).upper()

@@ -74,8 +74,3 @@ def known_bases(known: UInt8s) -> NDArray[np.bool_]:
     """Unpack the bits of a mask (...,) into booleans (..., 6), one for each base."""
     bits: NDArray[np.bool_] = (known[..., None] & _BITS) != 0
     return bits
-
-
-def count_known_bases(known: UInt8s) -> int:
-    """Count the bases that are real and known."""
-    return int(known_bases(known).sum())

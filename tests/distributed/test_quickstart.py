@@ -91,6 +91,10 @@ def test_your_own_genome(small, tmp_path):
         (["--genome", "absent.fa", "--annotation", "a.gff3"], "absent.fa: no such file"),
         (["--genome", "g.fa", "--annotation", "a.gff3"], "no contig 'chr1'"),
         (["--minutes", "0"], "give more than 0"),
+        (["--processes", "0"], "give 1 or more"),
+        (["--processes", "3"], "16 rows of a batch cannot be shared evenly"),
+        (["--set", "stages.0.tokns=5"], "did you mean 'tokens'?"),
+        (["--set", "output=x"], "the quickstart sets it itself"),
     ],
 )
 def test_mistakes_leave_nothing_behind(tmp_path, words, message):

@@ -1,5 +1,6 @@
 """One, two and four processes against a plain loop over stock transformers."""
 
+import dataclasses
 import itertools
 import json
 import shutil
@@ -14,7 +15,7 @@ from carbon.errors import ModelError, UserError
 from carbon.inference import load
 from data_pipeline.__main__ import main as data_pipeline
 from tests.helpers.ranks import run_ranks
-from train.config import TrainConfig
+from train.config import CheckpointConfig, TrainConfig
 from train.data import microbatches, open_rows
 from train.network import llama_config
 from train.schedule import learning_rate
@@ -169,8 +170,6 @@ def finished(corpus, tmp_path_factory):
 
 
 def copy_of(finished, tmp_path, *, up_to_step: int) -> TrainConfig:
-    import dataclasses
-
     config, _ = finished
     shutil.copytree(config.output, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints").glob("step-*"):
@@ -216,17 +215,19 @@ def test_a_torn_checkpoint_is_passed_over(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=4)
     shard = next((tmp_path / "run" / "checkpoints" / "step-00000004").glob("*.safetensors"))
     shard.write_bytes(shard.read_bytes()[:-100])
+    # Keeping one only must not keep the torn one for being the latest.
+    config = dataclasses.replace(config, checkpoint=CheckpointConfig(every_steps=1, keep=1))
     weights, _ = run_ranks(2, run_to_the_end, config, True)
     for name, value in finished[1].items():
         assert np.array_equal(weights[name], value), name
+    kept = [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()]
+    assert kept == ["step-00000004"]
 
 
 def test_what_may_not_be_resumed(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=2)
     ((kind, message),) = run_ranks(1, run_to_the_end, config, False)
     assert kind is UserError and "--resume auto" in message
-    import dataclasses
-
     other = dataclasses.replace(config, seed=99)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
     assert kind is ModelError and "another configuration" in message

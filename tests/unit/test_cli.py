@@ -3,6 +3,7 @@ import json
 import pytest
 
 from carbon.cli import main
+from carbon.console import progress
 from carbon.errors import UserError
 from carbon.files import atomic_file, atomic_folder
 from carbon.model import save_model
@@ -84,6 +85,23 @@ def test_a_file_is_whole_or_absent(tmp_path):
     with atomic_file(target) as temporary:
         temporary.write_text("new")
     assert target.read_text() == "new" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_output_may_be_a_link_to_an_empty_folder(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with atomic_folder(tmp_path / "link") as temporary:
+        (temporary / "x").write_text("whole")
+    assert (tmp_path / "real" / "x").read_text() == "whole"
+
+
+def test_time_left_after_a_resume_counts_this_start_only(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr("carbon.console.time.monotonic", lambda: now[0])
+    with progress("job", 1000, done=900) as advance:
+        now[0] = 20.0
+        advance(10)
+    assert capsys.readouterr().err == "job: 910/1000, 0:03:00 left\n"
 
 
 def test_a_folder_is_whole_or_absent_and_never_overwritten(tmp_path):

@@ -32,10 +32,10 @@ class Outer:
 
 
 GOOD = {
-    "name": 'x"\\y',
+    "name": 'x"\\y\r\x7f',
     "inner": {"rate": 1},
     "parts": [{"rate": 2.5, "kind": "b"}],
-    "shares": {"p": 0.5},
+    "shares": {"p": 0.5, "my source": 0.25, 'a"b\n': 1.0},
     "on": True,
 }
 
@@ -112,6 +112,9 @@ def test_the_shipped_recipe_resolves():
         ("data.batch_rows=0", "batch_rows = 0"),
         ("model.preset=huge", "expected one of 'tiny', 'mini'"),
         ("stages=[]", "at least one"),
+        ("optimizer.beta1=2.0", "beta1 = 2.0"),
+        ("optimizer.clip_norm=0.0", "clip_norm = 0.0"),
+        ("stages.0.warmup_steps=-1", "warmup_steps = -1"),
     ],
 )
 def test_training_settings_are_checked(override, message):

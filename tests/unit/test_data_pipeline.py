@@ -16,7 +16,7 @@ from carbon.genome import (
     translate,
 )
 from data_pipeline.__main__ import main
-from data_pipeline.build import gene_type_of
+from data_pipeline.build import gene_type_of, held_out_regions
 from data_pipeline.variants import choose_variants
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
@@ -119,6 +119,30 @@ class TestSimulation:
         expected = sorted(groups["damaging"])
         assert len(expected) > 30
         assert sorted(groups["synonymous"]) == sorted(groups["intergenic"]) == expected
+
+
+def hold_out_of(tmp_path, lengths_bp, with_genes):
+    contigs = {f"k{i}": random_bases(n, i) for i, n in enumerate(lengths_bp)}
+    lines = [f"k{i}\tx\tCDS\t11\t19\t.\t+\t0\tID=p{i}\n" for i in with_genes]
+    (tmp_path / "a.gff3").write_text("".join(lines))
+    with Reference(write_fasta(tmp_path / "g.fa", contigs)) as reference:
+        annotation = read_annotation(tmp_path / "a.gff3", reference)
+        (region,) = held_out_regions(("auto",), reference, annotation)
+    return region.contig, region.start, region.end
+
+
+@pytest.mark.parametrize(
+    ("lengths_bp", "with_genes", "expected"),
+    [
+        ((500, 300, 200, 20), (0, 1, 2, 3), ("k2", 0, 200)),  # the last has 2 % of the genome
+        ((500, 300, 200, 100), (0, 1, 2), ("k2", 0, 200)),  # the last has no gene
+        ((60,) * 30 + (70,), tuple(range(31)), ("k30", 0, 70)),  # none has 4 %
+        ((1000,), (0,), ("k0", 900, 1000)),
+        ((1000, 30), (0, 1), ("k0", 900, 1000)),  # a chromosome and its plasmid
+    ],
+)
+def test_what_is_held_out_of_itself(tmp_path, lengths_bp, with_genes, expected):
+    assert hold_out_of(tmp_path, lengths_bp, with_genes) == expected
 
 
 class TestBuild:
@@ -264,6 +288,10 @@ def test_variants_of_what_a_corpus_holds_out(genome, corpus, tmp_path):
     assert main(["variants", *words, "--corpus", str(corpus), "--output", str(output)]) == 0
     contigs = {record.contig for record in pysam.VariantFile(str(output))}
     assert contigs == {read_manifest(corpus)["held_out"][0].split(":")[0]}
+    part = ["--region", "chr1:1-6000", "--output", str(tmp_path / "part.vcf")]
+    assert main(["variants", *words, *part]) == 0
+    with pysam.VariantFile(str(tmp_path / "part.vcf")) as vcf:
+        assert all(record.contig == "chr1" and record.pos <= 6000 for record in vcf)
     none = ["--region", "chr1:1-150", "--output", str(tmp_path / "none.vcf")]
     assert main(["variants", *words, *none]) == 2
     assert not (tmp_path / "none.vcf").exists()

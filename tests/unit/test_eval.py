@@ -6,8 +6,9 @@ import numpy as np
 import pysam
 import pytest
 
-from carbon.errors import ConfigError
+from carbon.errors import ConfigError, CorpusError, GenomeError
 from carbon.genome import Reference
+from eval.__main__ import main
 from eval.likelihood import heldout_likelihood
 from eval.markov import Markov
 from eval.recovery import choose_sites, sequence_recovery
@@ -131,6 +132,28 @@ def test_auroc_against_counting_pairs(tmp_path):
     assert pysam.VariantFile(str(vcf)).header.info["LABEL"]
 
 
+def test_nothing_to_measure_is_said(model, tmp_path):
+    with pytest.raises(CorpusError, match="no site to recover"):
+        sequence_recovery(model, TRAIN, ["ACGT"], 5, seed=0)
+    with pytest.raises(CorpusError, match="no base to measure"):
+        heldout_likelihood(model, TRAIN, ["NNNNNNNNNNN"], 100, seed=0)
+    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": "ACGTACGT"}))
+    for info, message in ((".", "record 1: needs LABEL"), ("LABEL=1", "both labels")):
+        vcf = write_vcf(tmp_path / "v.vcf", [f"c\t3\t.\tG\tA\t.\t.\t{info}"])
+        with pytest.raises(GenomeError, match=message):
+            read_scored(vcf, reference, Markov(0, TRAIN))
+
+
+def test_variants_are_asked_for_before_anything_is_loaded(capsys):
+    words = ["run", "--model", "absent", "--corpus", "absent", "--output", "absent"]
+    assert main([*words, "--tasks", "variant_auroc"]) == 2
+    assert "give --vcf (scored) and --reference" in capsys.readouterr().err
+    assert main([*words, "--tasks", "nothing"]) == 2
+    assert "choose from sequence_recovery" in capsys.readouterr().err
+    assert main(words) == 2
+    assert "absent: no such model folder" in capsys.readouterr().err
+
+
 def metrics_of(objectives):
     return [
         {"step": n, "tokens": 100 * n, "objective": objective, "nats_per_base": 1.4 - n / 100,
@@ -164,6 +187,9 @@ def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
 
 def test_what_a_report_lacks_is_named(tmp_path):
     with pytest.raises(ConfigError, match=r"metrics\.jsonl: no such file"):
+        write_report(tmp_path / "r.html", title="", run=tmp_path, results=tmp_path, generated=None)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st')
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl line 2: is not valid JSON"):
         write_report(tmp_path / "r.html", title="", run=tmp_path, results=tmp_path, generated=None)
     assert switch_step(metrics_of(["fns", "fns"])) is None
     assert switch_step(metrics_of(["ce", "fns"])) == 2

@@ -63,7 +63,13 @@ def test_overlap_is_a_shared_base(a, b, c, d):
 def test_coordinates_that_cannot_be():
     with pytest.raises(GenomeError, match="0 <= start <= end"):
         Interval("c", 5, 4)
-    for text, message in (("x:1-2", "no such contig"), ("c:0-5", "1 <= first"), ("c:3-101", "100")):
+    for text, message in (
+        ("x:1-2", "no such contig"),
+        ("c:0-5", "1 <= first"),
+        ("c:3-101", "100"),
+        ("c:,-,", "first-last"),
+        ("c:500", "first-last"),
+    ):
         with pytest.raises(GenomeError, match=message):
             from_region(text, {"c": 100})
     assert from_region("c:1,0-2,0", {"c": 100}) == Interval("c", 9, 20)
@@ -124,6 +130,20 @@ class TestFasta:
         os.utime(f"{path}.fai", (1, 1))
         with Reference(path) as reference:
             assert reference.contig_lengths_bp == {"y": 50}
+
+    @pytest.mark.parametrize("index", ["", "nonsense\n", "one\tx\ty\n"])
+    def test_a_broken_index_is_made_anew(self, tmp_path, index):
+        path = write_fasta(tmp_path / "p.fa", self.contigs)
+        (tmp_path / "p.fa.fai").write_text(index)
+        with Reference(path) as reference:
+            assert reference.contig_lengths_bp == {"one": 250, "two": 120, "last": 1}
+
+    def test_a_code_agrees_with_its_bases(self, tmp_path):
+        with Reference(write_fasta(tmp_path / "p.fa", {"c": "ARNT"})) as reference:
+            for ref in ("AANT", "agCt"):
+                reference.check_ref("c", 0, ref, "here")
+            with pytest.raises(GenomeError, match="here: REF is AC but"):
+                reference.check_ref("c", 0, "AC", "here")
 
     @pytest.mark.skipif(shutil.which("true") is None, reason="needs a POSIX system")
     def test_nothing_is_written_where_that_is_forbidden(self, tmp_path, monkeypatch):
@@ -248,6 +268,41 @@ class TestAnnotation:
         with pytest.raises(GenomeError) as error:
             read_annotation(path, reference)
         assert str(path) in str(error.value) and message in str(error.value)
+
+    def test_escaped_identifiers(self, tmp_path):
+        gff3 = place_gene()[1].replace("ID=t1", "ID=t%2C1").replace("Parent=t1", "Parent=t%2C1")
+        reference, path = self.write(tmp_path, gff3)
+        (gene,) = read_annotation(path, reference).genes
+        assert [t.transcript_id for t in gene.transcripts] == ["t,1"]
+
+    @pytest.mark.parametrize("mark", ['partial "true"', 'exception "x"', 'tag "cds_end_NF"'])
+    def test_marks_in_a_gtf(self, tmp_path, mark):
+        gtf = place_gene()[2].replace("transcript_id", f"{mark}; transcript_id")
+        reference, path = self.write(tmp_path, gtf)
+        assert read_annotation(path, reference).genes[0].transcripts[0].incomplete
+
+    def test_one_gene_id_on_two_strands_is_two_genes(self, tmp_path):
+        other = 'c1\tx\texon\t1\t30\t.\t-\t.\tgene_id "g1"; transcript_id "t2";\n'
+        reference, path = self.write(tmp_path, place_gene()[2] + other)
+        genes = read_annotation(path, reference).genes
+        assert [(g.gene_id, g.strand, g.interval.start) for g in genes] == [
+            ("g1", "-", 0), ("g1", "+", 100)
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("place", [30, 60, 90, 120])
+    def test_a_flipped_bit_is_one_line(self, tmp_path, place):
+        reference, path = self.write(tmp_path, "gff3")
+        zipped = bytearray(gzip.compress(path.read_bytes()))
+        zipped[place] ^= 8
+        (tmp_path / "b.gff3.gz").write_bytes(zipped)
+        (tmp_path / "b.fa").write_bytes(zipped)
+        for read in (
+            lambda: read_annotation(tmp_path / "b.gff3.gz", reference),
+            lambda: Reference(tmp_path / "b.fa"),
+        ):
+            with pytest.raises(GenomeError) as error:
+                read()
+            assert "\n" not in str(error.value)
 
     def test_features_across_the_origin_of_a_circle(self, tmp_path):
         circle = "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c;Is_circular=true\n"

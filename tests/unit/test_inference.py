@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbon.errors import ModelError, UserError
+from carbon.errors import GenomeError, ModelError, UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import base_log_likelihoods, load, window_pair
 from carbon.model import PRESETS, save_model
@@ -224,8 +224,8 @@ class TestVariants:
 
     def test_what_cannot_be_scored_has_a_reason(self, model, reference):
         variants = [
-            Variant("c", 5, "A", "<DEL>"),
-            Variant("c", 5, "A", "N"),
+            self.variant(reference, 5, 1, "<DEL>"),
+            self.variant(reference, 5, 1, "N"),
             self.variant(reference, 100, 50, "A"),
         ]
         scores = list(model.score_variants(reference, variants, window_bp=60))
@@ -233,6 +233,25 @@ class TestVariants:
             "symbolic_allele", "ambiguous_base", "allele_longer_than_half_window"
         ]  # fmt: skip
         assert all(s.delta is None for s in scores)
+
+    def test_a_ref_that_is_not_there_is_refused(self, model, reference):
+        base = reference.fetch(Interval("c", 100, 101))
+        wrong = "A" if base != "A" else "C"
+        for variant, message in (
+            (Variant("c", 100, wrong, base), f"c:101 {wrong}>{base}: REF is {wrong}"),
+            (Variant("chrc", 100, base, wrong), "'chr' prefix"),
+            (Variant("c", 600, "A", "C"), "ends past the contig's 600 bases"),
+        ):
+            with pytest.raises(GenomeError, match=message):
+                list(model.score_variants(reference, [variant]))
+
+    @pytest.mark.parametrize("position", [0, 7, 58, 61, 300, 540, 599])
+    @pytest.mark.parametrize("window_bp", [120, 121])
+    def test_strands_read_the_same_window_of_an_snv(self, reference, position, window_bp):
+        variant = self.variant(reference, position, 1, "A")
+        forward = window_pair(reference, variant, window_bp, "+")
+        reverse = window_pair(reference, variant, window_bp, "-")
+        assert tuple(map(reverse_complement, forward)) == reverse
 
     def test_a_window_that_does_not_fit_is_refused(self, model, reference):
         with pytest.raises(UserError, match="a window of 283 bp does not fit: give 12 to 282"):
@@ -291,6 +310,12 @@ class TestGenerate:
         # 6-mer 48, from 0, is the first that the new context predicts, from 6-mers 24 to 47.
         prompt = text[24 * 6 : 48 * 6]
         assert model.generate([prompt], 6, temperature=0) == [text[48 * 6 : 49 * 6]]
+
+    def test_a_prompt_may_fill_the_context(self, model, network):
+        """47 6-mers and `<dna>` are 48 tokens; none of them is forgotten."""
+        prompt = random_bases(282)
+        log_p = stock_log_probabilities(network, encode(prompt).ids.tolist())[-1]
+        assert model.generate([prompt], 6, temperature=0) == [KMERS[int(log_p.argmax())]]
 
     def test_top_k_and_top_p_keep_the_likely(self, model):
         greedy = model.generate(["ACGTAC"], 12, temperature=0)

@@ -1,0 +1,22 @@
+"""Files that may or may not be compressed with gzip (bgzip is gzip to whoever reads it through)."""
+
+import gzip
+import io
+import zlib
+from pathlib import Path
+from typing import IO, cast
+
+# What a broken gzip stream raises: cut off, a bad header or checksum, bad data inside.
+BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file for reading, unpacking gzip, which is known by its first two bytes."""
+    with path.open("rb") as handle:
+        compressed = handle.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path, "rb") if compressed else path.open("rb"))
+
+
+def open_text(path: Path, errors: str = "strict") -> IO[str]:
+    """Open a file for reading as UTF-8 text, unpacking gzip; line ends are kept."""
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8", errors=errors, newline="")
