@@ -235,8 +235,9 @@ class _Tables:
         spans = parts.exons if feature.kind == "exon" else parts.cds
         spans.append((feature.start, feature.end))
         parts.incomplete |= _INCOMPLETE.search(feature.raw_attributes) is not None
-        if feature.is_gtf and parent not in self._nodes:
-            self._nodes[parent] = feature  # a GTF need not have transcript lines
+        if feature.is_gtf or not feature.parents:
+            # A GTF need not have transcript lines, and a CDS of a bacterium may stand alone.
+            self._nodes.setdefault(parent, feature)
 
     def genes(self) -> list[Gene]:
         """Join parts to transcripts and transcripts to genes, in order of contig and start."""
@@ -256,7 +257,8 @@ class _Tables:
         """Return the identifier of the gene above a transcript, or None if it is no transcript."""
         node = self._nodes.get(parent)
         if node is None:
-            return parent  # a CDS that stands alone, as annotators of bacteria write it
+            self.dropped.append((parent, "parent_not_in_file"))
+            return None
         if node.is_gtf:
             gene_id = node.attributes.get("gene_id")
             return f"gene:{gene_id}" if gene_id else parent
