@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.inference import Carbon
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE
+
+# The same examples every time, and no clock: a busy machine is no failure.
+settings.register_profile("carbon", deadline=None, derandomize=True)
+settings.load_profile("carbon")
 
 FOLDERS = {"unit", "distributed", "real_data"}
 

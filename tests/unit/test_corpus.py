@@ -31,7 +31,7 @@ shares = st.lists(st.integers(1, 60), min_size=1, max_size=5).map(
 
 
 @given(shares)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_prefix_has_every_share_to_within_one_row(mixture):
     blend = Blend(mixture)
     counts = Counter()
@@ -63,7 +63,6 @@ def test_permutations_differ_by_key_and_mix():
 
 
 @given(st.lists(st.integers(0, 900), max_size=25), st.integers(16, 80))
-@settings(deadline=None)
 def test_packing_covers_every_base_once_and_fits(lengths_bp, row_tokens):
     packing = pack(np.array(lengths_bp, dtype=np.int64), row_tokens)
     covered = [np.zeros(n, dtype=int) for n in lengths_bp]

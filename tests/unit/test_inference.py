@@ -118,7 +118,7 @@ class TestScore:
         assert steps[24:].sum() == pytest.approx(math.log(expected), abs=1e-4)
 
     @given(st.lists(st.text("ACGTacgtN", max_size=700), min_size=1, max_size=6))
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=15)
     def test_batched_is_single(self, model, sequences):
         together = base_log_likelihoods(model.model, sequences)
         for sequence, steps in zip(sequences, together, strict=True):
