@@ -33,10 +33,10 @@ def _run(arguments: argparse.Namespace) -> int:
             _print_plan(config)
         else:
             _train(config, resume=arguments.resume == "auto")
-    except (UserError, FloatingPointError):
+    except (UserError, FloatingPointError, OSError):
         if speaks:
             raise
-        return 2  # every process of a machine meets the same mistake; one line is enough
+        return 1  # every process of a machine meets the same; one line is enough
     return 0
 
 

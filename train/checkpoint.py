@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import (
     HuggingFaceStorageReader,
     HuggingFaceStorageWriter,
@@ -67,7 +68,11 @@ class Checkpoints:
         self._ranks = ranks
 
     def save(self, step: int, network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> None:
-        """Write the state after `step` steps; it takes its name when all of it is on disk."""
+        """Write the state after `step` steps; it takes its name when all of it is on disk.
+
+        Raises:
+            OSError: it could not be written, for a full disk mostly; earlier ones are untouched.
+        """
         final = self._folder / f"step-{step:08d}"
         temporary = self._folder / f".{final.name}.partial"
         if self._ranks.is_first:
@@ -75,7 +80,11 @@ class Checkpoints:
             temporary.mkdir(parents=True)
         dist.barrier()
         writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
-        save(_tensors(network, optimizer), storage_writer=writer)
+        try:
+            save(_tensors(network, optimizer), storage_writer=writer)
+        except CheckpointException as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise _first_cause(error, temporary) from None
         if self._ranks.is_first:
             _write_state(temporary, {"step": step, "config_sha256": self._hash})
             shutil.rmtree(final, ignore_errors=True)
@@ -122,6 +131,14 @@ class Checkpoints:
             except (OSError, ValueError, KeyError) as error:
                 say(f"{path}: is not whole ({error}); trying the one before")
         return None
+
+
+def _first_cause(error: CheckpointException, path: Path) -> BaseException:
+    """Return what went wrong on the first process that failed, an OSError with its path."""
+    cause, _ = next(iter(error.failures.values()))
+    if isinstance(cause, OSError):
+        return OSError(cause.errno, cause.strerror, str(path))
+    return cause
 
 
 def _write_state(folder: Path, state: dict[str, Any]) -> None:

@@ -211,6 +211,31 @@ def test_resuming_on_another_layout_agrees_to_rounding(finished, tmp_path):
         assert (np.abs(weights[name] - value) > 1e-4).mean() < 2e-3, name
 
 
+def run_on_a_full_disk(ranks, config: TrainConfig):
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    import train.checkpoint
+    from train.trainer import Trainer
+
+    def full(*_, **__):
+        raise CheckpointException("write", {1: (OSError(28, "No space left on device"), None)})
+
+    train.checkpoint.save = full
+    trainer = Trainer(config, ranks)
+    try:
+        trainer.run(resume=True)
+    except OSError as error:
+        return error.errno, str(error)
+
+
+def test_a_full_disk_is_one_error_and_nothing_is_lost(finished, tmp_path):
+    config = copy_of(finished, tmp_path, up_to_step=2)
+    ((number, message),) = run_ranks(1, run_on_a_full_disk, config)
+    assert number == 28 and str(tmp_path) in message
+    names = [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()]
+    assert names == ["step-00000002"]
+
+
 def test_a_torn_checkpoint_is_passed_over(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=4)
     shard = next((tmp_path / "run" / "checkpoints" / "step-00000004").glob("*.safetensors"))
