@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.inference import Carbon, SequenceScore, VariantScore, load
     from carbon.tokenizer import decode, encode
+    from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
 
 _HOMES = {
     "UserError": "carbon.errors",
@@ -29,13 +30,17 @@ _HOMES = {
     "SequenceScore": "carbon.inference",
     "VariantScore": "carbon.inference",
     "load": "carbon.inference",
+    "HybridDNATokenizer": "carbon.tokenizer.pretrained",
+    "NativeDNATokenizer": "carbon.tokenizer.pretrained",
     "decode": "carbon.tokenizer",
     "encode": "carbon.tokenizer",
 }
 
 __all__ = [
     "Carbon",
+    "HybridDNATokenizer",
     "Interval",
+    "NativeDNATokenizer",
     "Reference",
     "SequenceScore",
     "UserError",

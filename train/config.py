@@ -64,7 +64,7 @@ class StageConfig:
     """One stretch of the run; the optimizer's state goes on from stage to stage."""
 
     name: str
-    objective: Literal["ce", "fns"]
+    objective: Literal["ce", "fns", "blend"]
     tokens: int
     """Rounded up to whole batches."""
     mixture: dict[str, float]
@@ -78,8 +78,16 @@ class StageConfig:
     decay_steps: int = 0
     final_learning_rate: float = 0.0
     """Where a falling schedule ends."""
+    fns_weight: tuple[float, ...] = ()
+    """Of a blend: the weight of FNS at the first step and at the last, in a line between them."""
 
     def __post_init__(self) -> None:
+        blends = self.objective == "blend"
+        check(
+            len(self.fns_weight) == 2 * blends and all(0 <= w <= 1 for w in self.fns_weight),
+            f"fns_weight = {list(self.fns_weight)} with objective {self.objective!r}: give two "
+            "numbers from 0 to 1 to a blend, and none to the others",
+        )
         check(self.tokens >= 1, f"tokens = {self.tokens}: give 1 or more")
         total = sum(self.mixture.values())
         check(abs(total - 1) < 1e-9, f"mixture sums to {total:g}, not 1")

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the step within a stage."""
+"""What changes with the step within a stage: the learning rate and the weight of FNS."""
 
 import math
 
@@ -12,6 +12,14 @@ def learning_rate(stage: StageConfig, step: int, num_steps: int) -> float:
     return stage.final_learning_rate + (
         stage.learning_rate - stage.final_learning_rate
     ) * _share_left(stage, step, num_steps)
+
+
+def fns_weight(stage: StageConfig, step: int, num_steps: int) -> float:
+    """Return the weight of FNS in the loss at step `step` (from 0): 0 is CE, 1 is FNS."""
+    if stage.objective != "blend":
+        return 1.0 if stage.objective == "fns" else 0.0
+    first, last = stage.fns_weight
+    return first + (last - first) * step / max(num_steps - 1, 1)
 
 
 def _share_left(stage: StageConfig, step: int, num_steps: int) -> float:

@@ -26,9 +26,8 @@ from train.config import TrainConfig
 from train.data import Batch, check_batch, microbatches, open_rows
 from train.network import TrainedNetwork, build_network, build_optimizer, llama_config
 from train.ranks import Ranks
-from train.schedule import learning_rate
+from train.schedule import fns_weight, learning_rate
 
-FNS_WEIGHT = {"ce": 0.0, "fns": 1.0}
 # Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
 _PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 
@@ -75,9 +74,11 @@ class Trainer:
         """
         start = time.perf_counter()
         stage, step_in_stage = self.config.stage_at(step)
-        rate = learning_rate(stage, step_in_stage, self.config.stage_steps(stage))
+        num_steps = self.config.stage_steps(stage)
+        rate = learning_rate(stage, step_in_stage, num_steps)
         batches = microbatches(self.rows, step, self.config, self.ranks)
-        sums = accumulate(self.network, batches, FNS_WEIGHT[stage.objective])
+        weight = fns_weight(stage, step_in_stage, num_steps)
+        sums = accumulate(self.network, batches, weight)
         norm = mean_gradient(self.network, sums["count"], self.config.optimizer.clip_norm)
         if not math.isfinite(norm):
             raise FloatingPointError(

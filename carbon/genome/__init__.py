@@ -10,6 +10,7 @@ from carbon.genome.alphabet import (
 from carbon.genome.annotation import Annotation, Gene, Transcript, read_annotation, spliced
 from carbon.genome.fasta import Reference
 from carbon.genome.interval import Interval, Strand, from_region
+from carbon.genome.pieces import Piece, read_pieces
 from carbon.genome.sequences import read_sequences
 from carbon.genome.variant import Variant
 from carbon.genome.vcf import VcfReader, VcfRow
@@ -21,6 +22,7 @@ __all__ = [
     "Annotation",
     "Gene",
     "Interval",
+    "Piece",
     "Reference",
     "Strand",
     "Transcript",
@@ -29,6 +31,7 @@ __all__ = [
     "VcfRow",
     "from_region",
     "read_annotation",
+    "read_pieces",
     "read_sequences",
     "reverse_complement",
     "spliced",

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import sys
 import zlib
 from pathlib import Path
 from typing import IO, cast
@@ -11,7 +12,14 @@ BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading, unpacking gzip, which is known by its first two bytes."""
+    """Open a file for reading, unpacking gzip, which is known by its first two bytes.
+
+    `-` is standard input.
+    """
+    if str(path) == "-":
+        source = cast("io.BufferedReader", sys.stdin.buffer)
+        compressed = source.peek(2)[:2] == b"\x1f\x8b"
+        return cast("IO[bytes]", gzip.open(source, "rb") if compressed else source)
     with path.open("rb") as handle:
         compressed = handle.read(2) == b"\x1f\x8b"
     return cast("IO[bytes]", gzip.open(path, "rb") if compressed else path.open("rb"))

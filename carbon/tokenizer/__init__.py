@@ -1,6 +1,12 @@
 """DNA as tokens: the 6-mer code, the two vocabularies, the native tokenizer."""
 
-from carbon.tokenizer.dna import Encoding, decode, encode
+from carbon.tokenizer.dna import (
+    Encoding,
+    decode,
+    decode_ids,
+    encode,
+    encode_batch,
+)
 from carbon.tokenizer.kmer import (
     ALL_KNOWN,
     BASES,
@@ -12,6 +18,7 @@ from carbon.tokenizer.kmer import (
     decode_kmers,
     encode_kmers,
     known_bases,
+    reverse_complement_kmers,
 )
 from carbon.tokenizer.stock import save_stock_tokenizer
 from carbon.tokenizer.vocabulary import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS, Vocabulary
@@ -31,9 +38,12 @@ __all__ = [
     "Kmers",
     "Vocabulary",
     "decode",
+    "decode_ids",
     "decode_kmers",
     "encode",
+    "encode_batch",
     "encode_kmers",
     "known_bases",
+    "reverse_complement_kmers",
     "save_stock_tokenizer",
 ]

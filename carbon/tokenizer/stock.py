@@ -8,13 +8,22 @@ nothing.
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 from carbon.tokenizer.kmer import BASES, K
 from carbon.tokenizer.vocabulary import NATIVE, native_tokens
 
 
-def save_stock_tokenizer(folder: str | Path) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json` of the native vocabulary into a folder."""
+def save_stock_tokenizer(folder: str | Path, **settings: Any) -> tuple[str, ...]:
+    """Write `tokenizer.json` and `tokenizer_config.json` of the native vocabulary into a folder.
+
+    Args:
+        folder: made if it does not exist.
+        settings: of any `transformers` tokenizer, such as `padding_side` or `model_max_length`.
+
+    Returns:
+        The names of the files.
+    """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
     from tokenizers import pre_tokenizers as splitters
     from transformers import PreTrainedTokenizerFast
@@ -31,10 +40,12 @@ def save_stock_tokenizer(folder: str | Path) -> None:
         Regex(rf"[\s\S]{{{K}}}"), behavior="removed", invert=True
     )
     tokenizer.decoder = decoders.Fuse()
-    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    stock = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token="<pad>",
         unk_token="<oov>",
-        padding_side="right",
         clean_up_tokenization_spaces=False,
-    ).save_pretrained(folder)
+        **({"padding_side": "right"} | settings),
+    )
+    files: tuple[str, ...] = stock.save_pretrained(folder)
+    return files

@@ -1,0 +1,86 @@
+"""The Qwen3 byte-level BPE that the released models read text with, from any local folder."""
+
+import json
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
+from tokenizers import pre_tokenizers as splitters
+
+from carbon.errors import ModelError
+from carbon.tokenizer.vocabulary import HYBRID
+
+NUM_BYTE_PAIRS = 151_643
+# How Qwen2 and Qwen3 cut text before the merges: contractions, words, single digits, punctuation,
+# white space (the `pre_tokenizer` of their tokenizer.json).
+_PARTS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_PROBE = "CCCCCC"  # the one word of the vocabulary that is also a 6-mer
+_PROBE_ID = 91_443
+_LAST_SPECIAL = 151_656  # the added tokens after it, such as <think>, count as text
+
+
+def read_byte_pairs(folder: str | Path) -> Tokenizer:
+    """Read a folder's `tokenizer.json`, or its `vocab.json` and `merges.txt`.
+
+    Raises:
+        ModelError: the files are absent or torn, or of another vocabulary than Qwen3's.
+    """
+    folder = Path(folder)
+    names = ("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json")
+    one, vocab, merges, added = (folder / name for name in names)
+    try:
+        if one.is_file():
+            tokenizer = Tokenizer.from_file(str(one))
+        elif vocab.is_file() and merges.is_file():
+            tokenizer = _from_vocab_and_merges(vocab, merges)
+            if added.is_file():
+                tokenizer.add_tokens(_added_tokens(added))
+            else:
+                tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=False)])
+        else:
+            raise ModelError(
+                f"{folder}: has no byte-pair vocabulary; give a folder with tokenizer.json, or "
+                "vocab.json and merges.txt, of a Qwen3 model"
+            )
+    except ModelError:
+        raise
+    except Exception as error:  # tokenizers raises bare Exception for whatever is wrong in a file
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{folder}: the byte-pair vocabulary cannot be read: {reason}") from None
+    size = tokenizer.get_vocab_size(with_added_tokens=False)
+    if size != NUM_BYTE_PAIRS or tokenizer.token_to_id(_PROBE) != _PROBE_ID:
+        raise ModelError(
+            f"{folder}: a vocabulary of {size} byte pairs is not Qwen3's ({NUM_BYTE_PAIRS}); give "
+            "the tokenizer files of a Qwen3 model"
+        )
+    if tokenizer.token_to_id("<|endoftext|>") != HYBRID.pad:
+        raise ModelError(
+            f"{folder}: <|endoftext|> is not token {HYBRID.pad}; is added_tokens.json missing?"
+        )
+    return tokenizer
+
+
+def _from_vocab_and_merges(vocab: Path, merges: Path) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = splitters.Sequence(
+        [
+            splitters.Split(Regex(_PARTS), behavior="isolated"),
+            splitters.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _added_tokens(path: Path) -> list[AddedToken]:
+    """Read `added_tokens.json`, a table of ids or a list of objects, in the order of the ids."""
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    if isinstance(entries, dict):
+        entries = [{"id": i, "content": name} for name, i in entries.items()]
+    found = {entry["id"]: entry["content"] for entry in entries if entry["id"] < HYBRID.dna_start}
+    return [
+        AddedToken(found[i], normalized=False, special=i <= _LAST_SPECIAL) for i in sorted(found)
+    ]

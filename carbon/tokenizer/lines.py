@@ -1,0 +1,101 @@
+"""Tokens as lines of text, and back: what `carbon tokenize` writes and reads.
+
+A line is what a model reads of a piece of a contig, tab-separated: contig, start, end, ids (tags,
+`<dna>`, 6-mers; separated by spaces), and the letters of those 6-mers that have not six known
+bases, as `6-mer:letters` separated by commas, or `.` if there are none. With these the lines give
+back the sequence exactly, upper-cased, N where unknown.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from carbon.errors import UserError
+from carbon.genome import Piece
+from carbon.tokenizer.dna import Encoding, decode_ids, encode
+from carbon.tokenizer.kmer import ALL_KNOWN, K, Kmers, decode_kmers
+from carbon.tokenizer.vocabulary import NATIVE, Vocabulary
+
+HEADER = "contig\tstart\tend\tids\tpartial"
+_LINE_BP = 60
+
+
+def token_lines(
+    pieces: Iterable[Piece], vocabulary: Vocabulary = NATIVE, tags: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield the header, then a line for each piece."""
+    yield HEADER
+    for contig, start, bases in pieces:
+        encoding = encode(bases, vocabulary, tags=tags)
+        ids = " ".join(map(str, encoding.ids.tolist()))
+        yield f"{contig}\t{start}\t{start + len(bases)}\t{ids}\t{_partial(encoding)}"
+
+
+def _partial(encoding: Encoding) -> str:
+    kmers, known = encoding.kmers[encoding.num_prefix :], encoding.known[encoding.num_prefix :]
+    found = np.flatnonzero(known != ALL_KNOWN)
+    text = decode_kmers(Kmers(kmers[found], known[found]))
+    last_bp = encoding.length_bp - K * (len(known) - 1)
+    letters = (
+        (at, text[K * i : K * i + (last_bp if at == len(known) - 1 else K)])
+        for i, at in enumerate(found.tolist())
+    )
+    return ",".join(f"{at}:{bases}" for at, bases in letters) or "."
+
+
+def fasta_lines(
+    lines: Iterable[str], shown_as: str, vocabulary: Vocabulary = NATIVE
+) -> Iterator[str]:
+    """Yield FASTA from what `token_lines` gave.
+
+    Raises:
+        UserError: at the first line that is not of this form.
+    """
+    contig, bases, end_before = None, "", 0
+    for number, line in enumerate(lines, start=1):
+        if number == 1 and line.rstrip("\r\n") == HEADER:
+            continue
+        name, start, end, sequence = _read_line(line, f"{shown_as} line {number}", vocabulary)
+        if start and (name != contig or start != end_before):
+            raise UserError(
+                f"{shown_as} line {number}: begins at {start} of '{name}', but the line before "
+                "does not end there; keep the lines in their order"
+            )
+        if not start:
+            yield from _wrapped(bases)
+            yield f">{name}"
+            contig, bases = name, ""
+        bases += sequence
+        whole = len(bases) // _LINE_BP * _LINE_BP
+        yield from _wrapped(bases[:whole])
+        bases, end_before = bases[whole:], end
+    if contig is None:
+        raise UserError(f"{shown_as}: has no tokens; give what `carbon tokenize` wrote")
+    yield from _wrapped(bases)
+
+
+def _wrapped(bases: str) -> Iterator[str]:
+    return (bases[at : at + _LINE_BP] for at in range(0, len(bases), _LINE_BP))
+
+
+def _read_line(line: str, where: str, vocabulary: Vocabulary) -> tuple[str, int, int, str]:
+    try:
+        name, start, end, ids, partial = line.rstrip("\r\n").split("\t")
+        numbers = np.array(ids.split(), dtype=np.int64)
+        letters = [entry.split(":") for entry in partial.split(",") if partial != "."]
+        replaced = {int(at): bases for at, bases in letters}
+        length_bp = int(end) - int(start)
+    except ValueError:
+        raise UserError(
+            f"{where}: is not five columns of '{HEADER.expandtabs(1)}'; give what `carbon "
+            "tokenize` wrote"
+        ) from None
+    text = decode_ids(numbers, vocabulary)
+    for at, bases in replaced.items():
+        text = text[: K * at] + bases + text[K * (at + 1) :]
+    if len(text) != length_bp:
+        raise UserError(
+            f"{where}: {len(text)} bases stand where {length_bp} should; is it of the "
+            f"{vocabulary.name} vocabulary?"
+        )
+    return name, int(start), int(end), text
