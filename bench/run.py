@@ -90,7 +90,7 @@ def _loss_step(kind: str, num_tokens: int) -> Callable[[], object]:
         return total
 
     losses: dict[str, Callable[[], torch.Tensor]] = {
-        "fns": lambda: nucleotide_loss(log_likelihoods(logits, kmers), known, 1.0).total_nats,
+        "fns": lambda: nucleotide_loss(log_likelihoods(logits, kmers), known, 1.0).loss,
         "ce": lambda: torch.nn.functional.cross_entropy(logits, kmers, reduction="sum"),
         "masked_sums": masked_sums,
     }

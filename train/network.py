@@ -5,31 +5,44 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.losses import LogLikelihoods, log_likelihoods
-from carbon.model import PRESETS, kmer_logits
+from carbon.losses import LossSums, head_loss
+from carbon.model import PRESETS
 from carbon.tokenizer import NATIVE
 from train.config import TrainConfig
 from train.ranks import Ranks
 
 
 class TrainedNetwork(nn.Module):
-    """Goes from rows of tokens to log-likelihoods, so that FSDP sees one forward."""
+    """Goes from rows of tokens to the loss, so that FSDP sees one forward."""
 
     def __init__(self, llama: LlamaForCausalLM) -> None:
         """Wrap a stock network, which stays reachable as `llama`."""
         super().__init__()
         self.llama = llama
 
-    def forward(self, input_ids: Tensor, position_ids: Tensor, targets: Tensor) -> LogLikelihoods:
-        """Score the targets of B rows of T tokens: log-likelihoods of B * T tokens.
+    def forward(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        targets: Tensor,
+        known: Tensor,
+        fns_weight: float,
+    ) -> LossSums:
+        """Return the loss of B rows of T tokens; `known` is (B * T, 6).
 
         Positions that begin anew inside a row mark a new piece; attention stays inside a piece.
         """
         hidden = self.llama.model(
             input_ids=input_ids, position_ids=position_ids, use_cache=False
         ).last_hidden_state
-        logits = kmer_logits(self.llama, hidden, NATIVE)
-        return log_likelihoods(logits.flatten(0, 1), targets.flatten())
+        return head_loss(
+            hidden.flatten(0, 1),
+            self.llama.lm_head.weight,
+            targets.flatten(),
+            known,
+            fns_weight,
+            first_kmer=NATIVE.first_kmer,
+        )
 
 
 def llama_config(config: TrainConfig) -> LlamaConfig:

@@ -19,7 +19,7 @@ from carbon.config import to_toml
 from carbon.console import progress, say
 from carbon.errors import UserError
 from carbon.files import atomic_file, atomic_folder
-from carbon.losses import nucleotide_loss
+from carbon.losses import LossSums
 from carbon.model import save_model
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
@@ -79,7 +79,7 @@ class Trainer:
         batches = microbatches(self.rows, step, self.config, self.ranks)
         weight = fns_weight(stage, step_in_stage, num_steps)
         sums = accumulate(self.network, batches, weight)
-        norm = mean_gradient(self.network, sums["count"], self.config.optimizer.clip_norm)
+        norm = mean_gradient(self.network, float(sums.num_tokens), self.config.optimizer.clip_norm)
         if not math.isfinite(norm):
             raise FloatingPointError(
                 f"step {step + 1}: the gradient is not finite; the checkpoints are untouched: "
@@ -95,9 +95,9 @@ class Trainer:
             "tokens": (step + 1) * self.config.batch_tokens,
             "stage": stage.name,
             "objective": stage.objective,
-            "loss": sums["loss"] / max(sums["count"], 1),
-            "nats_per_base": sums["chain_nats"] / max(sums["chain_bases"], 1),
-            "marginal_nats_per_base": sums["marginal_nats"] / max(sums["marginal_bases"], 1),
+            "loss": float(sums.nats_per_token),
+            "nats_per_base": float(sums.nats_per_base),
+            "marginal_nats_per_base": float(sums.marginal_nats_per_base),
             "learning_rate": rate,
             "gradient_norm": norm,
             "tokens_per_second": speed,
@@ -160,36 +160,20 @@ class Trainer:
         return tokens_per_second * self._flops_a_token / (peak * self.ranks.world_size)
 
 
-def accumulate(
-    network: TrainedNetwork, batches: list[Batch], fns_weight: float
-) -> dict[str, float]:
+def accumulate(network: TrainedNetwork, batches: list[Batch], fns_weight: float) -> LossSums:
     """Run forward and backward on this process's microbatches; return sums over all processes.
 
     The gradient is left as FSDP reduces it: that of the summed loss, divided by the number of
-    processes. Sums of nats are reported both ways: through the chain (whole 6-mers) and through the
-    marginals (every known base).
+    processes.
     """
-    sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=batches[0].known.device)
+    sums = torch.zeros(6, dtype=torch.float64, device=batches[0].known.device)
     for number, batch in enumerate(batches, start=1):
         network.set_requires_gradient_sync(number == len(batches))  # type: ignore[operator]
-        likelihoods = network(batch.input_ids, batch.position_ids, batch.targets)
-        loss = nucleotide_loss(likelihoods, batch.known, fns_weight)
-        loss.total_nats.backward()  # type: ignore[no-untyped-call]
-        whole = batch.known.all(dim=1)
-        parts = (
-            loss.total_nats,
-            loss.num_tokens,
-            -(likelihoods.token * whole).sum(),
-            6 * whole.sum(),
-            -(likelihoods.bases * batch.known).sum(),
-            batch.known.sum(),
-        )
-        sums += torch.stack([part.detach().double() for part in parts])
+        of_batch: LossSums = network(*batch, fns_weight)
+        of_batch.loss.backward()  # type: ignore[no-untyped-call]
+        sums += torch.stack([part.detach().double() for part in of_batch])
     dist.all_reduce(sums)
-    return dict(zip(_SUMS, sums.tolist(), strict=True))
-
-
-_SUMS = ("loss", "count", "chain_nats", "chain_bases", "marginal_nats", "marginal_bases")
+    return LossSums(*sums)
 
 
 def mean_gradient(network: TrainedNetwork, count: float, clip_norm: float) -> float:

@@ -1,18 +1,21 @@
-"""Objectives over 6-mers; each returns a sum and a count, never a mean."""
+"""Objectives over 6-mers; each returns sums and counts, never a mean."""
 
+from carbon.losses.distributions import chain, marginals
+from carbon.losses.fused import head_loss
 from carbon.losses.nucleotide import (
     LogLikelihoods,
-    LossSum,
-    chain,
+    LossSums,
+    Support,
     log_likelihoods,
-    marginals,
     nucleotide_loss,
 )
 
 __all__ = [
     "LogLikelihoods",
-    "LossSum",
+    "LossSums",
+    "Support",
     "chain",
+    "head_loss",
     "log_likelihoods",
     "marginals",
     "nucleotide_loss",

@@ -9,16 +9,20 @@ are sums of these, so that CE, FNS and any blend share a code path. The gradient
     d log p(y) / dz_v = [v = y] - p_v          d log S_j / dz_v = p_v [v_j = y_j] / S_j - p_v
 
 FNS is equations 7 and 8 of the Carbon technical report, with the mask of known bases added. Sums
-of probabilities and logarithms are fp32 whatever the logits are.
+of probabilities and logarithms are fp32 whatever the logits are (fp64 for fp64).
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+NUM_KMERS = 4096
 _HALF = 64  # a 6-mer is (high, low): v = 64 * high + low, three bases each
 _SMALLEST_SUM = 1e-30  # below this a sum of fp32 exponentials has lost its digits
+
+Support = Literal["kmers", "vocabulary"]
 
 
 class LogLikelihoods(NamedTuple):
@@ -28,151 +32,199 @@ class LogLikelihoods(NamedTuple):
     bases: Tensor
 
 
-class LossSum(NamedTuple):
-    """Summed loss in nats and how many tokens it covers; divided once, over all ranks.
+class LossSums(NamedTuple):
+    """Sums over tokens, on the device; whoever reduces over ranks adds them, then divides once.
 
     Attributes:
-        total_nats: scalar, differentiable.
-        num_tokens: scalar int64, tokens that carry at least one trained base.
+        loss: scalar in nats, differentiable; the other sums are not.
+        num_tokens: tokens that carry at least one trained base; what `loss` is divided by.
+        chain_nats: -log p(y) over the tokens with six known bases, whatever the objective is.
+        num_chain_bases: six for each of these tokens.
+        marginal_nats: -log S_j over all known bases.
+        num_marginal_bases: how many they are.
     """
 
-    total_nats: Tensor
+    loss: Tensor
     num_tokens: Tensor
+    chain_nats: Tensor
+    num_chain_bases: Tensor
+    marginal_nats: Tensor
+    num_marginal_bases: Tensor
+
+    @property
+    def nats_per_token(self) -> Tensor:
+        """Return the loss of a mean token, in the unit of the objective."""
+        return self.loss / self.num_tokens.clamp(min=1)
+
+    @property
+    def nats_per_base(self) -> Tensor:
+        """Return the surprise of a mean base through the chain: the likelihood of the sequence."""
+        return self.chain_nats / self.num_chain_bases.clamp(min=1)
+
+    @property
+    def marginal_nats_per_base(self) -> Tensor:
+        """Return the surprise of a mean base through the marginals: what FNS trains."""
+        return self.marginal_nats / self.num_marginal_bases.clamp(min=1)
 
 
-def log_likelihoods(logits: Tensor, kmers: Tensor) -> LogLikelihoods:
+def log_likelihoods(
+    logits: Tensor, kmers: Tensor, *, first_kmer: int = 0, support: Support = "kmers"
+) -> LogLikelihoods:
     """Return log p(y) and log S_j, exact for any logits and differentiable.
 
     Args:
-        logits: (N, 4096), any float type.
-        kmers: (N,) int64, the true 6-mers; where a base is unknown its entry is to be ignored.
+        logits: (N, columns), any float type; columns `first_kmer` to `first_kmer + 4095` are those
+            of the 6-mers.
+        kmers: (N,) int64, the true 6-mers, from 0; where a base is unknown its entry is to be
+            ignored.
+        first_kmer: 0 for logits of the 6-mers alone; `Vocabulary.first_kmer` for all of them.
+        support: what the softmax runs over: the 6-mers, or the whole vocabulary, in which the other
+            columns belong to no base.
     """
-    token, bases = _LogLikelihoods.apply(logits, kmers)  # type: ignore[no-untyped-call]
+    inside = logits[:, first_kmer : first_kmer + NUM_KMERS]
+    token, bases = _LogLikelihoods.apply(inside, kmers)  # type: ignore[no-untyped-call]
+    if support == "vocabulary":
+        # p over the vocabulary is p over the 6-mers times the probability of any 6-mer.
+        exact = working(logits)
+        mass = working(inside).logsumexp(dim=1) - exact.logsumexp(dim=1)
+        token, bases = token + mass, bases + mass[:, None]
     return LogLikelihoods(token, bases)
 
 
-def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, fns_weight: float) -> LossSum:
-    """Return `(1 - w) CE + w FNS` summed over tokens.
+def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, fns_weight: float) -> LossSums:
+    """Return `(1 - w) CE + w FNS` summed over tokens, and what reports need.
 
     CE is -log p(y) where all six bases are known; FNS is the mean of -log S_j over the known bases
-    of a token. Tokens of which a weight of one leaves nothing to train are not counted.
+    of a token. Tokens of which a weight leaves nothing to train are not counted.
 
     Args:
         likelihoods: of N tokens.
         known: (N, 6) bool, bases to train.
         fns_weight: w, from 0 (CE) to 1 (FNS).
     """
-    num_known = known.sum(dim=1)
-    whole = num_known == known.shape[1]
-    fns = -(likelihoods.bases * known).sum(dim=1) / num_known.clamp(min=1)
-    ce = torch.where(whole, -likelihoods.token, 0.0)
-    counted = num_known > 0 if fns_weight > 0 else whole
-    per_token = (1 - fns_weight) * ce + fns_weight * fns
-    return LossSum(torch.where(counted, per_token, 0.0).sum(), counted.sum())
+    of_token, of_bases = objective_weights(known, fns_weight, likelihoods.token.dtype)
+    token, bases = (part.detach() for part in likelihoods)
+    whole = known.all(dim=1)
+    return LossSums(
+        -(of_token * likelihoods.token).sum() - (of_bases * likelihoods.bases).sum(),
+        count_tokens(known, fns_weight),
+        -(token * whole).sum(),
+        6 * whole.sum(),
+        -(bases * known).sum(),
+        known.sum(),
+    )
 
 
-def marginals(logits: Tensor) -> Tensor:
-    """Return log P_j(b), the distribution of each base of the next 6-mer: (N, 4096) -> (N, 6, 4).
+def objective_weights(
+    known: Tensor, fns_weight: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return what log p(y) (N,) and log S_j (N, 6) weigh in the loss."""
+    num_known = known.sum(dim=1, keepdim=True)
+    of_token = (1 - fns_weight) * known.all(dim=1).to(dtype)
+    return of_token, fns_weight * known.to(dtype) / num_known.clamp(min=1)
 
-    Bases are in the order ATCG.
+
+def count_tokens(known: Tensor, fns_weight: float) -> Tensor:
+    """Return how many tokens have something to train."""
+    return (known.any(dim=1) if fns_weight > 0 else known.all(dim=1)).sum()
+
+
+class _LogLikelihoods(torch.autograd.Function):
+    """log p(y) and log S_j with the gradient written out."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, kmers: Tensor) -> tuple[Tensor, Tensor]:
+        sums, likelihoods = kmer_sums(working(logits), kmers)
+        ctx.save_for_backward(kmers, logits[sums.hard], *sums)
+        ctx.dtype = logits.dtype
+        return likelihoods.token, likelihoods.bases
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        kmers, hard_logits, *sums = ctx.saved_tensors
+        grad = logits_gradient(KmerSums(*sums), kmers, working(hard_logits), *gradients)
+        return grad.to(ctx.dtype), None
+
+
+class KmerSums(NamedTuple):
+    """Sums of a softmax over the 6-mers by the bases of the true one, of N tokens.
+
+    Attributes:
+        exponentials: (N, 4096), exp(z - max z).
+        total: (N, 1), their sum.
+        agreeing: (N, 6), S_j; it may underflow.
+        hard: indices of the tokens for which it does; few, mostly none.
     """
-    log_p = torch.log_softmax(logits.float(), dim=-1).view(-1, 4, 4, 4, 4, 4, 4)
-    rows = [log_p.logsumexp(dim=[d for d in range(1, 7) if d != j]) for j in range(1, 7)]
-    return torch.stack(rows, dim=1)
+
+    exponentials: Tensor
+    total: Tensor
+    agreeing: Tensor
+    hard: Tensor
 
 
-def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
-    """Return log p(b_j | known bases before j) of the true bases: (N, 6), zero where unknown.
+def kmer_sums(z: Tensor, kmers: Tensor) -> tuple[KmerSums, LogLikelihoods]:
+    """Sum rows (first three bases) and columns (last three) of the 64 x 64 view of exp(z).
 
-    It is the mass of the 6-mers that agree with the known bases up to j over the mass of those that
-    agree up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
-    token's known bases, and log p(y) where all six are known.
-
-    Args:
-        logits: (N, 4096).
-        kmers: (N,) int64, the true 6-mers.
-        known: (N, 6) bool.
+    The log-likelihoods are exact for any logits.
     """
-    remaining = torch.log_softmax(logits.float(), dim=-1)
-    mass = torch.zeros(len(logits), device=logits.device)
-    steps = []
-    for j in range(6):
-        remaining = remaining.view(len(logits), 4, remaining.shape[1] // 4)
-        digit = (kmers // 4 ** (5 - j)) % 4
-        chosen = remaining.gather(1, digit.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]
-        if bool(known[:, j].all()):
-            remaining = chosen
-        else:
-            remaining = torch.where(known[:, j, None], chosen, remaining.logsumexp(dim=1))
-        narrowed = remaining.logsumexp(dim=1)
-        steps.append(torch.where(known[:, j], narrowed - mass, 0.0))
-        mass = narrowed
-    return torch.stack(steps, dim=1)
+    top = z.amax(dim=1, keepdim=True)
+    exponentials = torch.sub(z, top).exp_()
+    square = exponentials.view(-1, _HALF, _HALF)
+    rows, columns = square.sum(dim=2), square.sum(dim=1)
+    total = rows.sum(dim=1, keepdim=True)
+    high, low = _agreement(kmers)
+    halves = (high.to(z.dtype) @ rows[:, :, None], low.to(z.dtype) @ columns[:, :, None])
+    agreeing = torch.cat(halves, dim=1)[:, :, 0] / total
+    token = (z.gather(1, kmers[:, None]) - top - total.log())[:, 0]
+    bases = agreeing.log()
+    hard = (agreeing < _SMALLEST_SUM).any(dim=1).nonzero()[:, 0]
+    if len(hard):
+        bases[hard] = _log_sums(z[hard], kmers[hard])
+    return KmerSums(exponentials, total, agreeing, hard), LogLikelihoods(token, bases)
 
 
-def _digits_of_half() -> Tensor:
+def logits_gradient(
+    sums: KmerSums, kmers: Tensor, hard_logits: Tensor, grad_token: Tensor, grad_bases: Tensor
+) -> Tensor:
+    """Return dL/dz (N, 4096) of a loss with these derivatives by log p(y) and log S_j."""
+    high, low = _agreement(kmers)
+    dtype = sums.exponentials.dtype
+    weights = (grad_bases / sums.agreeing.clamp(min=_SMALLEST_SUM) / sums.total)[:, None, :]
+    by_high = weights[:, :, :3] @ high.to(dtype)
+    by_low = weights[:, :, 3:] @ low.to(dtype)
+    by_high -= ((grad_token + grad_bases.sum(dim=1)) / sums.total[:, 0])[:, None, None]
+    grad = (by_high.transpose(1, 2) + by_low).view_as(sums.exponentials)
+    grad = grad.mul_(sums.exponentials)
+    grad.scatter_add_(1, kmers[:, None], grad_token[:, None].to(dtype))
+    if len(sums.hard):
+        few = (kmers[sums.hard], grad_token[sums.hard], grad_bases[sums.hard])
+        grad[sums.hard] = _hard_gradient(hard_logits, *few)
+    return grad
+
+
+def working(values: Tensor) -> Tensor:
+    """Return fp32 for whatever is not fp64."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def _digits_of_half(device: torch.device) -> Tensor:
     """Return (64, 3): the three digits of every half of a 6-mer."""
-    return torch.arange(_HALF)[:, None] // torch.tensor([16, 4, 1]) % 4
+    places = torch.tensor([16, 4, 1], device=device)
+    return torch.arange(_HALF, device=device)[:, None] // places % 4
 
 
 def _agreement(kmers: Tensor) -> tuple[Tensor, Tensor]:
     """Return (N, 3, 64) twice: which high and low halves share each base of the true 6-mer."""
-    digits = _digits_of_half().to(kmers.device)
+    digits = _digits_of_half(kmers.device)
     table = (digits[:, None, :] == digits[None, :, :]).permute(0, 2, 1)  # (true, base, half)
     return table[kmers // _HALF], table[kmers % _HALF]
-
-
-class _LogLikelihoods(torch.autograd.Function):
-    """log p(y) and log S_j through the sums of rows and columns of a 64 x 64 view of p."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, kmers: Tensor) -> tuple[Tensor, Tensor]:
-        z = logits.float()
-        top = z.amax(dim=1, keepdim=True)
-        p = torch.sub(z, top).exp_()
-        total = p.sum(dim=1, keepdim=True)
-        token = z.gather(1, kmers[:, None])[:, 0] - top[:, 0] - total.log()[:, 0]
-        p /= total
-        sums = _sums_of_agreeing(p, kmers)
-        bases = sums.log()
-        hard = (sums < _SMALLEST_SUM).any(dim=1).nonzero()[:, 0]
-        if len(hard):
-            bases[hard] = _log_sums(z[hard], kmers[hard])
-        ctx.save_for_backward(p, kmers, sums, hard, logits[hard])
-        ctx.dtype = logits.dtype
-        return token, bases
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        grad_token, grad_bases = gradients
-        p, kmers, sums, hard, hard_logits = ctx.saved_tensors
-        high, low = _agreement(kmers)
-        weights = (grad_bases / sums.clamp(min=_SMALLEST_SUM))[:, None, :]
-        by_high = weights[:, :, :3] @ high.to(p.dtype)
-        by_low = weights[:, :, 3:] @ low.to(p.dtype)
-        by_high -= (grad_token + grad_bases.sum(dim=1))[:, None, None]
-        grad = (by_high.transpose(1, 2) + by_low).view_as(p).mul_(p)
-        grad.scatter_add_(1, kmers[:, None], grad_token[:, None])
-        if len(hard):
-            grad[hard] = _hard_gradient(
-                hard_logits.float(), kmers[hard], grad_token[hard], grad_bases[hard]
-            )
-        return grad.to(ctx.dtype), None
-
-
-def _sums_of_agreeing(p: Tensor, kmers: Tensor) -> Tensor:
-    """Return S_j (N, 6) from the sums of rows (first three bases) and columns (last three)."""
-    square = p.view(-1, _HALF, _HALF)
-    high, low = _agreement(kmers)
-    rows = (high.to(p.dtype) @ square.sum(dim=2)[:, :, None])[:, :, 0]
-    columns = (low.to(p.dtype) @ square.sum(dim=1)[:, :, None])[:, :, 0]
-    return torch.cat([rows, columns], dim=1)
 
 
 def _agreeing(kmers: Tensor) -> Tensor:
     """Return (N, 6, 4096) bool: which 6-mers share each base of the true one. For few tokens."""
     places = 4 ** torch.arange(5, -1, -1, device=kmers.device)
-    everything = torch.arange(_HALF * _HALF, device=kmers.device)[:, None] // places % 4
+    everything = torch.arange(NUM_KMERS, device=kmers.device)[:, None] // places % 4
     return ((kmers[:, None] // places % 4)[:, None, :] == everything).transpose(1, 2)
 
 

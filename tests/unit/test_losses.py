@@ -77,9 +77,9 @@ def test_ce_is_that_of_torch(case):
     mine, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     loss = nucleotide_loss(log_likelihoods(mine, kmers), everything, 0.0)
     expected = torch.nn.functional.cross_entropy(theirs, kmers, reduction="sum")
-    torch.testing.assert_close(loss.total_nats, expected)
+    torch.testing.assert_close(loss.loss, expected)
     assert loss.num_tokens == NUM_TOKENS
-    loss.total_nats.backward()
+    loss.loss.backward()
     expected.backward()
     torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-6, rtol=1e-5)
 
@@ -89,7 +89,7 @@ def test_gradient_against_finite_differences(case, weight):
     """Central differences of the brute-force loss in float64, along random directions."""
     logits, kmers, known = case
     mine = logits.clone().requires_grad_()
-    nucleotide_loss(log_likelihoods(mine, kmers), known, weight).total_nats.backward()
+    nucleotide_loss(log_likelihoods(mine, kmers), known, weight).loss.backward()
 
     def slow_loss(z: torch.Tensor) -> float:
         total = 0.0
@@ -116,16 +116,16 @@ def test_masks_choose_what_is_trained(case):
     likelihoods = log_likelihoods(logits, kmers)
     ce, fns = (nucleotide_loss(likelihoods, known, weight) for weight in (0.0, 1.0))
     assert (ce.num_tokens, fns.num_tokens) == (1, 3)
-    torch.testing.assert_close(ce.total_nats, -likelihoods.token[0])
+    torch.testing.assert_close(ce.loss, -likelihoods.token[0])
     # Rows 0, 1 and 2 have 6, 3 and 4 known bases.
     expected = sum(-likelihoods.bases[row][known[row]].mean() for row in range(3))
-    torch.testing.assert_close(fns.total_nats, expected)
+    torch.testing.assert_close(fns.loss, expected)
 
 
 def test_what_is_unknown_gets_no_gradient(case):
     logits, kmers, known = case
     mine = logits.clone().requires_grad_()
-    nucleotide_loss(log_likelihoods(mine, kmers), known, 1.0).total_nats.backward()
+    nucleotide_loss(log_likelihoods(mine, kmers), known, 1.0).loss.backward()
     assert mine.grad[3].abs().max() == 0
     # Token 1 knows its first three bases: only the 64 sums of the last three matter.
     by_prefix = (mine.grad[1] / logits[1].softmax(0)).view(64, 64)
@@ -145,7 +145,7 @@ def test_hopeless_tokens_keep_their_gradient(height):
     assert likelihoods.bases[0].tolist() == pytest.approx([expected] * 6, rel=1e-5)
     assert likelihoods.bases[1, :5].tolist() == pytest.approx([0.0] * 5, abs=1e-5)
     loss = nucleotide_loss(likelihoods, torch.ones(2, 6, dtype=torch.bool), 1.0)
-    loss.total_nats.backward()
+    loss.loss.backward()
     # dL/dz_0 = p_0 - 0 for the first token, where no base of AAAAAA is right.
     assert logits.grad[0, 0].item() == pytest.approx(1.0, abs=1e-5)
     assert logits.grad[0, 4095].item() == pytest.approx(-1 / 1024, rel=1e-4)
@@ -165,5 +165,5 @@ def test_bf16_logits_are_summed_in_fp32(case):
     likelihoods = log_likelihoods(low, kmers)
     assert likelihoods.bases.dtype == torch.float32
     torch.testing.assert_close(likelihoods.bases, log_likelihoods(rounded.float(), kmers).bases)
-    nucleotide_loss(likelihoods, known, 1.0).total_nats.backward()
+    nucleotide_loss(likelihoods, known, 1.0).loss.backward()
     assert low.grad.dtype == torch.bfloat16

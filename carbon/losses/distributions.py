@@ -1,0 +1,51 @@
+"""Two views of one distribution over 6-mers: the marginals of each base, and the chain."""
+
+import torch
+from torch import Tensor
+
+
+def marginals(logits: Tensor) -> Tensor:
+    """Return log P_j(b), the distribution of each base of the next 6-mer.
+
+    Args:
+        logits: (..., 4096), any float type.
+
+    Returns:
+        (..., 6, 4) fp32, bases in the order ATCG.
+    """
+    log_p = torch.log_softmax(logits.float(), dim=-1).view(-1, 4, 4, 4, 4, 4, 4)
+    rows = [log_p.logsumexp(dim=[d for d in range(1, 7) if d != j]) for j in range(1, 7)]
+    return torch.stack(rows, dim=1).view(*logits.shape[:-1], 6, 4)
+
+
+def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
+    """Return log p(b_j | known bases before j) of the true bases; zero where unknown.
+
+    It is the mass of the 6-mers that agree with the known bases up to j over the mass of those that
+    agree up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
+    token's known bases, and log p(y) where all six are known.
+
+    Args:
+        logits: (..., 4096), any float type.
+        kmers: (...) int64, the true 6-mers.
+        known: (..., 6) bool.
+
+    Returns:
+        (..., 6) fp32.
+    """
+    flat, targets, mask = logits.reshape(-1, 4096), kmers.reshape(-1), known.reshape(-1, 6)
+    remaining = torch.log_softmax(flat.float(), dim=-1)
+    mass = torch.zeros(len(flat), device=logits.device)
+    steps = []
+    for j in range(6):
+        remaining = remaining.view(len(flat), 4, remaining.shape[1] // 4)
+        digit = (targets // 4 ** (5 - j)) % 4
+        chosen = remaining.gather(1, digit.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]
+        if bool(mask[:, j].all()):
+            remaining = chosen
+        else:
+            remaining = torch.where(mask[:, j, None], chosen, remaining.logsumexp(dim=1))
+        narrowed = remaining.logsumexp(dim=1)
+        steps.append(torch.where(mask[:, j], narrowed - mass, 0.0))
+        mass = narrowed
+    return torch.stack(steps, dim=1).view(*kmers.shape, 6)
