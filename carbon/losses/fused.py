@@ -72,8 +72,11 @@ def head_loss(
         chunk_tokens,
         with_gradients,
     )
-    loss, *others = sums.unbind()
-    return LossSums(loss, *(other.detach() for other in others))
+    loss, tokens, chain_nats, chain_bases, marginal_nats, bases = sums.unbind()
+    chain_nats, marginal_nats = chain_nats.detach(), marginal_nats.detach()
+    return LossSums(
+        loss, tokens.long(), chain_nats, chain_bases.long(), marginal_nats, bases.long()
+    )
 
 
 @torch.library.custom_op("carbon::head_loss", mutates_args=())

@@ -81,7 +81,8 @@ def test_your_own_genome(small, tmp_path):
     assert "tokens a second" in done.stderr and "held out: chr2:" in done.stderr
     results = json.loads((tmp_path / "mine" / "results.json").read_text())
     assert results["variant_auroc"] is not None
-    assert "beat the order-6 Markov model" in (tmp_path / "mine" / "report.html").read_text()
+    report = (tmp_path / "mine" / "report.html").read_text()
+    assert re.search("beats? the order-6 Markov model", report)
 
 
 @pytest.mark.parametrize(

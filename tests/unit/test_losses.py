@@ -7,7 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbon.losses import chain, log_likelihoods, marginals, nucleotide_loss
+from carbon.losses import (
+    LogLikelihoods,
+    LossSums,
+    chain,
+    log_likelihoods,
+    marginals,
+    nucleotide_loss,
+)
+from carbon.tokenizer import encode, known_bases
 from tests.helpers.reference import KMERS, marginal, mass, softmax
 
 NUM_TOKENS = 4
@@ -167,3 +175,162 @@ def test_bf16_logits_are_summed_in_fp32(case):
     torch.testing.assert_close(likelihoods.bases, log_likelihoods(rounded.float(), kmers).bases)
     nucleotide_loss(likelihoods, known, 1.0).loss.backward()
     assert low.grad.dtype == torch.bfloat16
+
+
+def autograd_likelihoods(logits, kmers, first_kmer=0, support="kmers"):
+    """The same by torch's own autograd: six masked sums over a plain softmax."""
+    if support == "kmers":
+        logits, first_kmer = logits[:, first_kmer : first_kmer + 4096], 0
+    log_p = logits.log_softmax(dim=1)[:, first_kmer : first_kmer + 4096]
+    places = 4 ** torch.arange(5, -1, -1)
+    same = torch.arange(4096)[:, None] // places % 4 == (kmers[:, None] // places % 4)[:, None, :]
+    inside = torch.where(same, log_p[:, :, None], -torch.inf)
+    return log_p.gather(1, kmers[:, None])[:, 0], inside.logsumexp(dim=1)
+
+
+@pytest.mark.parametrize("support", ["kmers", "vocabulary"])
+@pytest.mark.parametrize("first_kmer", [0, 128, 300])
+def test_gradient_against_autograd(support, first_kmer):
+    generator = torch.Generator().manual_seed(3)
+    logits = 3 * torch.randn(5, 4096 + 2 * first_kmer, generator=generator, dtype=torch.float64)
+    kmers = torch.randint(4096, (5,), generator=generator)
+    forces = torch.randn(5, generator=generator), torch.randn(5, 6, generator=generator)
+    grads = []
+    for form in (log_likelihoods, autograd_likelihoods):
+        z = logits.clone().requires_grad_()
+        token, bases = form(z, kmers, first_kmer=first_kmer, support=support)
+        ((token * forces[0]).sum() + (bases * forces[1]).sum()).backward()
+        grads.append((token.detach(), bases.detach(), z.grad))
+    torch.testing.assert_close(*grads, atol=1e-12, rtol=1e-9)
+
+
+@pytest.mark.parametrize("support", ["kmers", "vocabulary"])
+def test_gradcheck(support):
+    """Central differences along random directions, by torch (all directions take minutes)."""
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(1, 4110, generator=generator, dtype=torch.float64, requires_grad=True)
+    kmers = torch.tensor([1234])
+
+    def likelihoods(z):
+        return log_likelihoods(z, kmers, first_kmer=9, support=support)
+
+    assert torch.autograd.gradcheck(likelihoods, (logits,), eps=1e-4, atol=1e-7, fast_mode=True)
+
+
+def test_sums_and_counts(case):
+    logits, kmers, known = case
+    likelihoods = log_likelihoods(logits, kmers)
+    for weight in (0.0, 0.25, 1.0):
+        sums = nucleotide_loss(likelihoods, known, weight)
+        assert (sums.num_chain_bases, sums.num_marginal_bases) == (6, 13)
+        assert sums.num_tokens == (1 if weight == 0 else 3)
+        torch.testing.assert_close(sums.nats_per_base, -likelihoods.token[0] / 6)
+        expected = -likelihoods.bases[known].sum() / 13
+        torch.testing.assert_close(sums.marginal_nats_per_base, expected)
+        torch.testing.assert_close(sums.nats_per_token, sums.loss / sums.num_tokens)
+    ce, fns, blend = (nucleotide_loss(likelihoods, known, w).loss for w in (0.0, 1.0, 0.25))
+    torch.testing.assert_close(blend, 0.75 * ce + 0.25 * fns)
+
+
+def test_nothing_to_train_is_zero_not_nan(case):
+    logits, kmers, _ = case
+    mine = logits.clone().requires_grad_()
+    sums = nucleotide_loss(log_likelihoods(mine, kmers), torch.zeros(4, 6, dtype=torch.bool), 1.0)
+    sums.loss.backward()
+    assert (sums.loss, sums.num_tokens, sums.nats_per_token, sums.nats_per_base) == (0, 0, 0, 0)
+    assert mine.grad.abs().max() == 0
+
+
+# The traps that public code falls into; see "Objectives" in docs/objectives.md.
+
+
+def test_trap_rows_that_are_no_kmers_belong_to_no_base():
+    """With half of the probability on other rows, every base loses half, A as much as G."""
+    logits = torch.zeros(2, 128 + 4096)
+    logits[:, :128] = math.log(4096 / 128)
+    likelihoods = log_likelihoods(
+        logits, torch.tensor([0, 4095]), first_kmer=128, support="vocabulary"
+    )
+    assert likelihoods.bases.flatten().tolist() == pytest.approx([math.log(1 / 8)] * 12)
+    assert likelihoods.token.tolist() == pytest.approx([math.log(0.5 / 4096)] * 2)
+
+
+def test_trap_the_padding_of_a_tail_is_not_trained():
+    """Of the tail ACG only three bases count: what comes after them has no say."""
+    encoding = encode("ACG")
+    kmers = torch.from_numpy(encoding.kmers[1:])
+    known = torch.from_numpy(known_bases(encoding.known[1:]))
+    logits = torch.zeros(1, 4096, requires_grad=True)
+    nucleotide_loss(log_likelihoods(logits, kmers), known, 1.0).loss.backward()
+    # Every 6-mer that begins with ACG is pushed alike, ACGAAA no more than ACGTTT.
+    begins = [i for i, kmer in enumerate(KMERS) if kmer.startswith("ACG")]
+    torch.testing.assert_close(logits.grad[0, begins], logits.grad[0, begins[:1]].expand(64))
+    assert nucleotide_loss(log_likelihoods(logits, kmers), known, 0.0).num_tokens == 0
+
+
+def test_trap_a_hard_token_is_not_clamped():
+    """A clamp of S_j at 1e-8 or 1e-30 would leave no gradient; see also the next test."""
+    logits = torch.zeros(1, 4096)
+    logits[0, 0] = 60.0  # S_j is about 1e-24
+    logits.requires_grad_()
+    nucleotide_loss(
+        log_likelihoods(logits, torch.tensor([4095])), torch.ones(1, 6, dtype=torch.bool), 1.0
+    ).loss.backward()
+    assert logits.grad[0, 4095].item() == pytest.approx(-1 / 1024, rel=1e-4)
+
+
+@pytest.mark.parametrize("height", [69.0, 75.0, 88.0, 104.0, 200.0])
+def test_trap_marginals_below_the_smallest_float(height):
+    """Where fp32 has lost S_j the gradient is that of fp64 all the same."""
+    generator = torch.Generator().manual_seed(5)
+    logits = torch.randn(3, 4096, generator=generator)
+    logits[:, 0] += height
+    kmers, known = torch.tensor([4095, 1, 64]), torch.ones(3, 6, dtype=torch.bool)
+    grads = []
+    for dtype, form in ((torch.float32, log_likelihoods), (torch.float64, autograd_likelihoods)):
+        z = logits.to(dtype, copy=True).requires_grad_()
+        token, bases = form(z, kmers)
+        nucleotide_loss(LogLikelihoods(token, bases), known, 0.5).loss.backward()
+        grads.append(z.grad.double())
+    torch.testing.assert_close(*grads, atol=1e-7, rtol=2e-4)
+
+
+def test_trap_a_mean_of_means(case):
+    """Two halves of unequal counts: adding sums and dividing once is the mean of the whole."""
+    logits, kmers, known = case
+    whole = nucleotide_loss(log_likelihoods(logits, kmers), known, 1.0)
+    halves = [
+        nucleotide_loss(log_likelihoods(logits[part], kmers[part]), known[part], 1.0)
+        for part in (slice(0, 1), slice(1, 4))
+    ]
+    added = LossSums(*(a + b for a, b in zip(*halves, strict=True)))
+    torch.testing.assert_close(added, whole)
+    mean_of_means = sum(half.nats_per_token for half in halves) / 2
+    assert abs(mean_of_means - whole.nats_per_token) > 1e-3
+
+
+def test_trap_bf16_softmax(case):
+    """A softmax in bf16 is wrong in the third digit; ours is that of the rounded logits."""
+    logits, kmers, _ = case
+    rounded = logits.bfloat16()
+    exact, _ = autograd_likelihoods(rounded.double(), kmers)
+    ours = log_likelihoods(rounded, kmers).token.double()
+    in_bf16 = rounded.log_softmax(dim=1).gather(1, kmers[:, None])[:, 0].double()
+    torch.testing.assert_close(ours, exact, atol=1e-5, rtol=1e-6)
+    assert (in_bf16 - exact).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 3)])
+def test_distributions_take_any_leading_shape(shape):
+    generator = torch.Generator().manual_seed(6)
+    logits = torch.randn(*shape, 4096, generator=generator)
+    kmers = torch.randint(4096, shape, generator=generator)
+    known = torch.rand(*shape, 6, generator=generator) < 0.7
+    flat = chain(logits.view(-1, 4096), kmers.view(-1), known.view(-1, 6))
+    torch.testing.assert_close(chain(logits, kmers, known), flat.view(*shape, 6))
+    torch.testing.assert_close(
+        marginals(logits), marginals(logits.view(-1, 4096)).view(*shape, 6, 4)
+    )
+    assert marginals(logits).exp().sum(dim=-1).flatten().tolist() == pytest.approx(
+        [1.0] * (6 * kmers.numel())
+    )

@@ -1,0 +1,134 @@
+"""The fused head against materialised logits, torch's autograd, FSDP2's view of it and compile."""
+
+import pytest
+import torch
+from torch import nn
+
+from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
+
+N, D = 50, 24
+
+
+@pytest.fixture(scope="module")
+def case():
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(N, D, generator=generator, dtype=torch.float64)
+    weight = torch.randn(4096 + 40, D, generator=generator, dtype=torch.float64)
+    kmers = torch.randint(4096, (N,), generator=generator)
+    known = torch.rand(N, 6, generator=generator) < 0.8
+    known[:10] = True
+    return hidden, weight, kmers, known
+
+
+def run(form, case, dtype=torch.float64, **options):
+    """Return sums and gradients of a loss that is scaled, as accumulation does."""
+    hidden, weight = (part.to(dtype).clone().requires_grad_() for part in case[:2])
+    sums = form(hidden, weight, *case[2:], **options)
+    (3 * sums.loss).backward()
+    return [part.detach() for part in sums], hidden.grad, weight.grad
+
+
+def materialised(hidden, weight, kmers, known, fns_weight, first_kmer, support):
+    logits = hidden @ weight.T
+    likelihoods = log_likelihoods(logits, kmers, first_kmer=first_kmer, support=support)
+    return nucleotide_loss(likelihoods, known, fns_weight)
+
+
+@pytest.mark.parametrize("chunk_tokens", [1, 7, 50, 64, None])
+@pytest.mark.parametrize("support", ["kmers", "vocabulary"])
+@pytest.mark.parametrize("fns_weight", [0.0, 0.4, 1.0])
+def test_it_equals_materialised_logits(case, support, fns_weight, chunk_tokens):
+    common = {"fns_weight": fns_weight, "first_kmer": 32, "support": support}
+    expected = run(materialised, case, **common)
+    found = run(head_loss, case, chunk_tokens=chunk_tokens, **common)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+
+
+def test_gradcheck(case):
+    hidden, weight, kmers, known = (part[:2] for part in case)
+    weight = case[1][:, :2].clone().requires_grad_()
+    hidden = hidden[:, :2].clone().requires_grad_()
+
+    def loss(h, w):
+        return head_loss(h, w, kmers, known, 0.5, first_kmer=40, chunk_tokens=1).loss
+
+    assert torch.autograd.gradcheck(loss, (hidden, weight), eps=1e-4, atol=1e-7, fast_mode=True)
+
+
+def test_bf16_arguments_are_summed_in_fp32(case):
+    """Against fp64 on the same rounded arguments: only the products are in bf16."""
+    rounded = tuple(part.bfloat16().double() for part in case[:2]) + case[2:]
+    options = {"fns_weight": 1.0, "first_kmer": 32, "support": "kmers"}
+    sums, grad_hidden, grad_weight = run(head_loss, rounded, torch.bfloat16, **options)
+    expected, exact_hidden, exact_weight = run(materialised, rounded, **options)
+    assert sums[0].dtype == sums[2].dtype == torch.float32
+    assert grad_hidden.dtype == grad_weight.dtype == torch.bfloat16
+    assert sums[0].item() == pytest.approx(expected[0].item(), rel=3e-3)
+    for found, exact in ((grad_hidden, exact_hidden), (grad_weight, exact_weight)):
+        error = (found.double() - exact).norm() / exact.norm()
+        assert error < 0.02
+
+
+def test_without_gradients_none_is_computed(case):
+    hidden, weight, kmers, known = case
+    with torch.no_grad():
+        sums = head_loss(hidden.requires_grad_(), weight, kmers, known, 1.0, first_kmer=32)
+    assert not sums.loss.requires_grad
+    expected = materialised(*case, 1.0, 32, "kmers")
+    torch.testing.assert_close(sums.loss, expected.loss.detach())
+
+
+def test_no_token_at_all(case):
+    hidden, weight, kmers, known = case
+    sums = head_loss(hidden[:0], weight.clone().requires_grad_(), kmers[:0], known[:0], 1.0)
+    sums.loss.backward()
+    assert (sums.loss, sums.num_tokens) == (0, 0)
+
+
+class Tied(nn.Module):
+    """A network whose embedding is its head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = nn.Embedding(128 + 4096, D)
+        self.layer = nn.Linear(D, D)
+
+    def forward(self, ids, kmers, known, fused: bool):
+        hidden = self.layer(self.embedding(ids)).tanh()
+        if fused:
+            weight = self.embedding.weight
+            return head_loss(hidden, weight, kmers, known, 0.5, first_kmer=128).loss
+        logits = hidden @ self.embedding.weight[128:].T
+        return nucleotide_loss(log_likelihoods(logits, kmers), known, 0.5).loss
+
+
+def gradients(network, *arguments):
+    network.zero_grad()
+    network(*arguments).backward()
+    return [p.grad.clone() for p in network.parameters()]
+
+
+def test_tied_weights_get_both_gradients(case):
+    network, (ids, known) = Tied(), (case[2] + 128, case[3])
+    found = gradients(network, ids, case[2], known, True)
+    torch.testing.assert_close(found, gradients(network, ids, case[2], known, False))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compile_takes_it_as_one_operator(case, backend):
+    """`fullgraph` raises at any break; inductor is the same graph, and needs a C++ compiler."""
+    network, (ids, known) = Tied(), (case[2] + 128, case[3])
+    compiled = torch.compile(network, backend=backend, fullgraph=True)
+    found = gradients(compiled, ids, case[2], known, True)
+    torch.testing.assert_close(found, gradients(network, ids, case[2], known, True))
+
+
+def test_the_operator_is_well_formed(case):
+    """torch's own checks: schema, fake tensors, autograd registration, dynamic shapes."""
+    hidden, weight, kmers, known = case
+    arguments = (hidden.clone().requires_grad_(), weight[:4096].clone().requires_grad_())
+    torch.library.opcheck(
+        torch.ops.carbon.head_loss.default,
+        (*arguments, kmers, known, 0.5, 0, False, 16, True),
+    )
