@@ -1,0 +1,341 @@
+"""The `transformers` tokenizers, native and hybrid, and tokens as lines."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carbon.errors import GenomeError, ModelError, UserError
+from carbon.genome import Piece, read_pieces, reverse_complement
+from carbon.tokenizer import (
+    HYBRID,
+    NATIVE,
+    Kmers,
+    decode,
+    decode_ids,
+    encode,
+    encode_batch,
+    encode_kmers,
+    reverse_complement_kmers,
+    save_stock_tokenizer,
+)
+from carbon.tokenizer.lines import fasta_lines, token_lines
+from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
+from carbon.tokenizer.text import _hybrid_spans, tokenize_hybrid
+
+any_dna = st.text(alphabet="ACGTNacgtnRY", max_size=80)
+frames = st.integers(0, 5)
+strands = st.sampled_from("+-")
+
+
+def known_only(sequence):
+    return "".join(b if b in "ACGT" else "N" for b in sequence.upper())
+
+
+@given(any_dna, frames, strands)
+def test_frames_and_strands(sequence, frame, strand):
+    """A frame passes over bases; the minus strand is the reverse complement; offsets say where."""
+    encoding = encode(sequence, frame=frame, strand=strand, close=True)
+    read = reverse_complement(sequence) if strand == "-" else sequence
+    assert decode(encoding) == known_only(read[frame:])
+    expected = encode(read[frame:], close=True)
+    assert encoding.ids.tolist() == expected.ids.tolist()
+    assert encoding.offsets_bp[[0, -1]].tolist() == [[0, 0], [0, 0]]
+    for (start, end), bits, index in zip(
+        encoding.offsets_bp[1:-1], encoding.known[1:-1], encoding.kmers[1:-1], strict=True
+    ):
+        there = sequence[start:end]
+        there = reverse_complement(there) if strand == "-" else there
+        kmer = Kmers(np.array([index]), np.array([bits], dtype=np.uint8))
+        from carbon.tokenizer import decode_kmers
+
+        assert decode_kmers(kmer, len(there)) == known_only(there)
+
+
+def test_there_are_six_frames():
+    with pytest.raises(UserError, match="frame 6: give 0 to 5"):
+        encode("ACGT", frame=6)
+
+
+@given(st.lists(any_dna, max_size=5), frames, strands)
+def test_a_batch_is_its_sequences(sequences, frame, strand):
+    options = {"frame": frame, "strand": strand, "tags": ("<fungi_species>",)}
+    for one, of_batch in zip(
+        (encode(s, **options) for s in sequences), encode_batch(sequences, **options), strict=True
+    ):
+        for a, b in zip(one, of_batch, strict=True):
+            assert np.array_equal(a, b)
+
+
+@given(any_dna)
+def test_the_other_strand_of_any_kmers(sequence):
+    whole = sequence[: len(sequence) // 6 * 6]
+    there = encode_kmers(reverse_complement(whole))
+    for a, b in zip(reverse_complement_kmers(encode_kmers(whole)), there, strict=True):
+        assert a.tolist() == b.tolist()
+    twice = reverse_complement_kmers(reverse_complement_kmers(encode_kmers(sequence)))
+    for a, b in zip(twice, encode_kmers(sequence), strict=True):
+        assert a.tolist() == b.tolist()
+
+
+def test_long_sequences_pass_through_blocks():
+    random = np.random.default_rng(0)
+    for size in (6 * 32_768 - 1, 6 * 32_768, 6 * 32_768 + 1, 500_001):
+        letters = random.choice(np.frombuffer(b"ACGTacgtNN", dtype=np.uint8), size)
+        text = letters.tobytes().decode()
+        for form in (text, text.encode(), letters):
+            assert decode(encode(form)) == known_only(text)
+        assert encode(text).num_known_bases == size - text.count("N")
+
+
+@given(st.text(alphabet="ACGT", max_size=60))
+def test_ids_alone_decode(sequence):
+    for vocabulary in (NATIVE, HYBRID):
+        ids = encode(sequence + "N" * (-len(sequence) % 6), vocabulary, close=True).ids
+        text = decode_ids(ids, vocabulary)
+        assert text[: len(sequence) // 6 * 6] == sequence[: len(sequence) // 6 * 6]
+
+
+@pytest.fixture(scope="module")
+def native():
+    return NativeDNATokenizer()
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory):
+    from transformers import AutoTokenizer
+
+    folder = tmp_path_factory.mktemp("stock")
+    save_stock_tokenizer(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+parts = st.sampled_from(["<dna>", "</dna>", "<fungi_species>", "<oov>", "<", "<x>", " ", "π", "A"])
+
+
+@given(st.lists(st.one_of(any_dna, parts), max_size=6).map("".join))
+def test_native_ids_and_offsets_are_those_of_stock(native, stock, text):
+    ours = native(text, return_offsets_mapping=True)
+    theirs = stock(text, return_offsets_mapping=True)
+    assert ours["input_ids"] == theirs["input_ids"]
+    assert ours["offset_mapping"] == theirs["offset_mapping"]
+    assert native.decode(ours["input_ids"]) == stock.decode(theirs["input_ids"])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_native_pads_and_truncates_as_stock(native, stock, side):
+    texts = ["<dna>ACGTACGTACG", "<dna>A", "<dna>" + "ACGTTT" * 5]
+    for tokenizer in (native, stock):
+        tokenizer.padding_side = tokenizer.truncation_side = side
+    ours, theirs = (
+        t(texts, padding=True, truncation=True, max_length=4, return_tensors="np")
+        for t in (native, stock)
+    )
+    for name in ("input_ids", "attention_mask"):
+        assert ours[name].tolist() == theirs[name].tolist()
+    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
+    ours, theirs = (t.pad(rows, pad_to_multiple_of=4) for t in (native, stock))
+    assert ours["input_ids"] == theirs["input_ids"]
+    for tokenizer in (native, stock):
+        tokenizer.padding_side = tokenizer.truncation_side = "right"
+
+
+def test_every_call_people_use(native, tmp_path):
+    assert native.encode("<dna>acgtac") == [2, 850]
+    assert native.tokenize("<dna>ACGTACG") == ["<dna>", "ACGTAC", "GAAAAA"]
+    assert native.convert_tokens_to_ids(["<dna>", "ACGTAC", "?"]) == [2, 850, 1]
+    assert native.batch_decode([[2, 850], [3]], skip_special_tokens=True) == ["ACGTAC", ""]
+    tensors = native(["<dna>ACGTACG", "<dna>"], padding=True, return_tensors="pt")
+    assert tensors["input_ids"].shape == (2, 3)
+    full = native("<dna>ACGNAC", return_special_tokens_mask=True, return_length=True)
+    assert (full["special_tokens_mask"], full["length"]) == ([1, 1], 2)
+    assert len(native) == native.vocab_size == len(native.get_vocab()) == 4224
+    NativeDNATokenizer(padding_side="left", model_max_length=77).save_pretrained(tmp_path)
+    again = NativeDNATokenizer.from_pretrained(tmp_path)
+    assert (again.padding_side, again.model_max_length) == ("left", 77)
+    assert again("<dna>ACGTAC")["input_ids"] == [2, 850]
+
+
+def test_inside_datasets_map(native):
+    import datasets
+
+    rows = datasets.Dataset.from_dict({"text": ["<dna>ACGTACG", "<dna>AN"]})
+    rows = rows.map(lambda batch: native(batch["text"], return_labels=True), batched=True)
+    assert rows["input_ids"][:] == [[2, 850, 3200], [2, 1]]
+    assert rows["labels"][:] == [[-100, 850, 3200], [-100, 128]]
+    assert rows["known_bases"][:] == [[0, 63, 1], [0, 1]]
+    batch = native.pad([rows[0], rows[1] | {"text": ""}][:1] or [], return_tensors=None)
+    assert batch["labels"] == [[-100, 850, 3200]]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_labels_are_padded_with_the_ids(native, side):
+    texts = ["<dna>ACGTAC", "<dna>"]
+    batch = native(
+        texts, padding=True, padding_side=side, return_labels=True, return_offsets_mapping=True
+    )
+    short = slice(1, None) if side == "left" else slice(0, 1)
+    assert batch["input_ids"][1][short] == [2]
+    assert sorted(batch["labels"][1]) == [-100, -100]
+    assert batch["known_bases"][1] == [0, 0]
+    assert batch["offset_mapping"][1][short] == [(0, 5)]
+
+
+def test_what_dna_does_not_have(native):
+    for wrong in ({"text_pair": "A"}, {"is_split_into_words": True}, {"stride": 3}):
+        with pytest.raises(UserError):
+            native("ACGT", **wrong)
+    with pytest.raises(UserError, match="give a text"):
+        native([1, 2])
+    with pytest.raises(UserError, match="id 4224 is not"):
+        native.decode([4224])
+
+
+# Regions of the hybrid tokenizer; byte pairs are stood in for by one token a character.
+
+
+def letters(text):
+    return [ord(c) for c in text], [(i, i + 1) for i in range(len(text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("", []),
+        ("hi", [104, 105]),
+        ("<dna>ATCGAT", [151669, 152105]),
+        ("<dna></dna>", [151669, 151670]),
+        ("<dna> atcgat\n</dna>", [151669, 152105, 151670]),
+        ("<dna>ATC GAT</dna>", [151669, 151671, 152696, 151670]),
+        ("ATCG</dna>", [encode("ATCG", HYBRID).ids[1], 151670]),
+        ("<dna>A<dna>B</dna></dna>", [151669, 151671, 151671, 151670, 151670]),
+        ("a<dna>A</dna>b<dna>A", [97, 151669, 151672, 151670, 98, 151669, 151672]),
+        ("</dna>x<dna>", [151670, 120, 151669]),
+    ],
+)  # fmt: skip
+def test_regions(text, ids):
+    assert tokenize_hybrid(text, letters).ids.tolist() == ids
+
+
+@given(st.lists(st.sampled_from(["<dna>", "</dna>", "AC", "x", " "]), max_size=8).map("".join))
+def test_regions_cover_the_text(text):
+    spans = list(_hybrid_spans(text))
+    assert [s[1] for s in spans] == [0, *(s[2] for s in spans)][: len(spans)]
+    assert not text or spans[-1][2] == len(text)
+
+
+def test_a_hybrid_tokenizer_wants_local_files(tmp_path):
+    with pytest.raises(ModelError, match="nothing is downloaded"):
+        HybridDNATokenizer()
+    with pytest.raises(ModelError, match="has no byte-pair vocabulary"):
+        HybridDNATokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match="cannot be read"):
+        HybridDNATokenizer(tmp_path)
+    save_stock_tokenizer(tmp_path)
+    with pytest.raises(ModelError, match="is not Qwen3's"):
+        HybridDNATokenizer(tmp_path)
+    (tmp_path / "dna_config.json").write_text(json.dumps({"k": 3}))
+    with pytest.raises(ModelError, match="k is 3, the released tokenizer has 6"):
+        HybridDNATokenizer(tmp_path)
+
+
+# FASTA in pieces, and tokens as lines.
+
+contigs = st.dictionaries(
+    st.text(alphabet="abc12", min_size=1, max_size=3),
+    st.text(alphabet="ACGTNacgtR", max_size=150),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(contigs, st.integers(1, 40), st.integers(1, 30), st.integers(3, 40), st.booleans())
+def test_pieces_against_a_plain_reading(contigs, piece_bp, width, block, last_newline):
+    import carbon.genome.pieces as module
+
+    text = ""
+    for name, bases in contigs.items():
+        lines = [bases[i : i + width] for i in range(0, len(bases), width)]
+        text += f">{name} about\r\n" + "".join(f"{line}\n" for line in lines)
+    text = text if last_newline else text.removesuffix("\n")
+    parser = module._Parser("x", piece_bp)
+    data = text.encode()
+    found = [p for i in range(0, len(data), block) for p in parser.feed(data[i : i + block])]
+    found += parser.end()
+    joined: dict[str, str] = {}
+    for contig, start, bases in found:
+        assert len(bases) <= piece_bp and start == len(joined.get(contig, ""))
+        joined[contig] = joined.get(contig, "") + bases.decode()
+    assert joined == contigs
+
+
+@given(contigs, st.integers(1, 9))
+def test_lines_give_back_the_sequence(contigs, num_kmers):
+    size = 6 * num_kmers
+    pieces = [
+        Piece(name, at, bases[at : at + size].encode())
+        for name, bases in contigs.items()
+        for at in range(0, max(len(bases), 1), size)
+    ]
+    for vocabulary in (NATIVE, HYBRID):
+        lines = list(token_lines(pieces, vocabulary))
+        found: dict[str, str] = {}
+        for line in fasta_lines(lines, "x", vocabulary):
+            if line.startswith(">"):
+                found[(name := line[1:])] = ""
+            else:
+                found[name] += line
+        assert found == {name: known_only(bases) for name, bases in contigs.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "has no sequence"),
+        (b"ACGT\n", "line 1: expected a header"),
+        (b">a\nAC\nA!\n", "line 3: '!' is not a DNA letter"),
+        (b"\n>a\nA\n>a\n", "line 4: contig 'a' stands twice"),
+        (b">\nA\n", "line 1: a contig without a name"),
+        (b"\x1f\x8b\x08\x00broken", "broken after line 0"),
+    ],
+)
+def test_a_bad_fasta_is_named(tmp_path, text, message):
+    path = tmp_path / "x.fa"
+    path.write_bytes(text)
+    with pytest.raises(GenomeError, match=message):
+        list(read_pieces(path, 60))
+    with pytest.raises(GenomeError, match="no such file"):
+        list(read_pieces(tmp_path / "none.fa", 60))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "has no tokens"),
+        (["a\t0\t6\n"], "line 1: is not five columns"),
+        (["a\t0\t6\t2 x\t.\n"], "line 1: is not five columns"),
+        (["a\t0\t7\t2 850\t.\n"], "line 1: 6 bases stand where 7 should"),
+        (["a\t6\t12\t2 850\t.\n"], "line 1: begins at 6 of 'a'"),
+    ],
+)
+def test_bad_lines_are_named(lines, message):
+    with pytest.raises(UserError, match=message):
+        list(fasta_lines(io.StringIO("".join(lines)), "x"))
+
+
+def test_the_command_reads_and_writes_pipes():
+    command = [sys.executable, "-m", "carbon.cli", "tokenize", "--piece-tokens", "3"]
+    fasta = b">a\nACGTACGTNACGTA\n>b\n"
+    lines = subprocess.run(command, input=fasta, capture_output=True, check=True).stdout
+    assert lines.splitlines()[1:3] == [b"a\t0\t12\t2 850 1\t1:GTNACG", b"a\t12\t14\t2 1152\t0:TA"]
+    back = subprocess.run([*command, "--decode"], input=lines, capture_output=True, check=True)
+    assert back.stdout == fasta
+    wrong = subprocess.run(command, input=b">a\nA?", capture_output=True)
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith(b"error: standard input line 2: '?' is not a DNA letter")
