@@ -95,9 +95,20 @@ def encode(
     >>> encode("ACGTACGT").ids.tolist()
     [2, 850, 3456]
     """
-    return encode_batch([sequence], vocabulary, tags=tags, close=close, frame=frame, strand=strand)[
-        0
-    ]
+    _check_frame(frame)
+    prefix = vocabulary.prefix(tags)
+    read = _read(sequence, frame, strand)
+    kmers = encode_kmers(read)
+    inside = slice(len(prefix), len(prefix) + len(kmers.indices))
+    size = inside.stop + close
+    ids = np.empty(size, dtype=np.int64)
+    indices = np.zeros(size, dtype=np.int64)
+    known = np.zeros(size, dtype=np.uint8)
+    ids[: len(prefix)] = prefix
+    ids[inside] = kmer_ids(kmers, len(read), vocabulary)
+    ids[inside.stop :] = vocabulary.dna_end
+    indices[inside], known[inside] = kmers
+    return Encoding(ids, indices, known, len(prefix), len(read), frame, strand)
 
 
 def encode_batch(
@@ -109,47 +120,48 @@ def encode_batch(
     frame: int = 0,
     strand: Strand = "+",
 ) -> list[Encoding]:
-    """Tokenize many sequences at once: `[encode(s, ...) for s in sequences]`, but faster."""
-    if not 0 <= frame < K:
-        raise UserError(f"frame {frame}: give 0 to {K - 1}")
+    """Tokenize many sequences at once: `[encode(s, ...) for s in sequences]`, but faster.
+
+    The arrays are views into three long ones.
+    """
+    _check_frame(frame)
     prefix = vocabulary.prefix(tags)
-    reads = [_read(sequence, frame, strand) for sequence in sequences]
+    reads = [as_letters(_read(sequence, frame, strand)) for sequence in sequences]
+    lengths_bp = np.array([len(read) for read in reads], dtype=np.int64)
+    num_kmers = -(-lengths_bp // K)
+    kmers = encode_kmers(b"".join(read + b"-" * (-len(read) % K) for read in reads))
+    expected = np.full(len(kmers.known), ALL_KNOWN, dtype=np.uint8)
+    some = num_kmers > 0
+    expected[np.cumsum(num_kmers)[some] - 1] = (1 << (lengths_bp[some] - 1) % K + 1) - 1
+
+    # All sequences lie one behind the other; `inside` is where their 6-mers go.
+    sizes = num_kmers + len(prefix) + close
+    ends = np.cumsum(sizes)
+    moved = ends - sizes + len(prefix) - (np.cumsum(num_kmers) - num_kmers)
+    inside = np.arange(len(kmers.indices)) + np.repeat(moved, num_kmers)
+    ids = np.full(sizes.sum(), vocabulary.dna_end, dtype=np.int64)
+    indices = np.zeros(len(ids), dtype=np.int64)
+    known = np.zeros(len(ids), dtype=np.uint8)
+    ids[(ends - sizes)[:, None] + np.arange(len(prefix))] = prefix
+    gaps = kmers.known != expected
+    ids[inside] = np.where(gaps, vocabulary.oov, kmers.indices + vocabulary.first_kmer)
+    indices[inside], known[inside] = kmers
+    spans = zip((ends - sizes).tolist(), ends.tolist(), reads, strict=True)
     return [
-        _assemble(kmers, len(read), vocabulary, prefix, close)._replace(frame=frame, strand=strand)
-        for kmers, read in zip(encode_kmers_batch(reads), reads, strict=True)
+        Encoding(ids[a:b], indices[a:b], known[a:b], len(prefix), len(read), frame, strand)
+        for a, b, read in spans
     ]
 
 
-def encode_kmers_batch(sequences: Sequence[str | bytes | UInt8s]) -> list[Kmers]:
-    """Cut many sequences into 6-mers by one call; the arrays are views into two long ones."""
-    if len(sequences) == 1:
-        return [encode_kmers(sequences[0])]
-    letters = [as_letters(sequence) for sequence in sequences]
-    indices, known = encode_kmers(b"".join(s + b"-" * (-len(s) % K) for s in letters))
-    ends = np.cumsum([-(-len(s) // K) for s in letters]).tolist()
-    starts = [0, *ends][:-1]
-    return [Kmers(indices[a:b], known[a:b]) for a, b in zip(starts, ends, strict=True)]
+def _check_frame(frame: int) -> None:
+    if not 0 <= frame < K:
+        raise UserError(f"frame {frame}: give 0 to {K - 1}")
 
 
 def _read(sequence: str | bytes | UInt8s, frame: int, strand: Strand) -> str | bytes | UInt8s:
     if strand == "-":
         sequence = as_letters(sequence).translate(_COMPLEMENT)[::-1]
     return sequence[frame:] if frame else sequence
-
-
-def _assemble(
-    kmers: Kmers, length_bp: int, vocabulary: Vocabulary, prefix: list[int], close: bool
-) -> Encoding:
-    inside = slice(len(prefix), len(prefix) + len(kmers.indices))
-    size = inside.stop + close
-    ids = np.empty(size, dtype=np.int64)
-    indices = np.zeros(size, dtype=np.int64)
-    known = np.zeros(size, dtype=np.uint8)
-    ids[: len(prefix)] = prefix
-    ids[inside] = kmer_ids(kmers, length_bp, vocabulary)
-    ids[inside.stop :] = vocabulary.dna_end
-    indices[inside], known[inside] = kmers
-    return Encoding(ids, indices, known, len(prefix), length_bp)
 
 
 def kmer_ids(kmers: Kmers, length_bp: int, vocabulary: Vocabulary) -> Int64s:
