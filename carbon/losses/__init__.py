@@ -7,6 +7,7 @@ from carbon.losses.nucleotide import (
     LossSums,
     Support,
     log_likelihoods,
+    next_kmers,
     nucleotide_loss,
 )
 
@@ -18,5 +19,6 @@ __all__ = [
     "head_loss",
     "log_likelihoods",
     "marginals",
+    "next_kmers",
     "nucleotide_loss",
 ]

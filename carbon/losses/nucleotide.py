@@ -67,6 +67,22 @@ class LossSums(NamedTuple):
         return self.marginal_nats / self.num_marginal_bases.clamp(min=1)
 
 
+def next_kmers(labels: Tensor, known_bases: Tensor, first_kmer: int) -> tuple[Tensor, Tensor]:
+    """Return what each position but the last has to predict, in the form the objectives take.
+
+    Args:
+        labels: (B, T) ids of true 6-mers, anything else where there is none.
+        known_bases: (B, T) integers, six bits a token.
+        first_kmer: `Vocabulary.first_kmer`.
+
+    Returns:
+        Of N = B * (T - 1) tokens: 6-mers (N,) int64 from 0, and known bases (N, 6) bool.
+    """
+    kmers = (labels[:, 1:] - first_kmer).clamp(0, NUM_KMERS - 1).flatten()
+    bits = known_bases[:, 1:].reshape(-1, 1).int()
+    return kmers, bits >> torch.arange(6, device=bits.device) & 1 == 1
+
+
 def log_likelihoods(
     logits: Tensor, kmers: Tensor, *, first_kmer: int = 0, support: Support = "kmers"
 ) -> LogLikelihoods:
