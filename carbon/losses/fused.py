@@ -24,7 +24,7 @@ from carbon.losses.nucleotide import (
     working,
 )
 
-_CHUNK_ELEMENTS = 1 << 22  # logits of a chunk on a CPU; a GPU takes eight times as many
+_CHUNK_ELEMENTS = 1 << 21  # logits of a chunk on a CPU; a GPU takes eight times as many
 _LEAST_CHUNK_TOKENS = 128  # a product of fewer rows wastes the machine
 
 

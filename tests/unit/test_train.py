@@ -3,10 +3,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from carbon.errors import ConfigError
 from train.__main__ import main
 from train.config import StageConfig
 from train.data import check_batch
-from train.schedule import learning_rate
+from train.schedule import fns_weight, learning_rate
 
 
 def stage(**changes) -> StageConfig:
@@ -36,6 +37,23 @@ def test_schedules():
     assert cosine[1:] == pytest.approx(expected)
     wsd = rates(8, schedule="wsd", warmup_steps=2, decay_steps=2)
     assert wsd == pytest.approx([0.5, 1, 1, 1, 1, 1, 1, 0.5])
+
+
+def test_the_weight_of_fns():
+    assert [fns_weight(stage(objective=o), 3, 9) for o in ("ce", "fns")] == [0.0, 1.0]
+    ramp = stage(objective="blend", fns_weight=(0.2, 1.0))
+    assert [fns_weight(ramp, step, 5) for step in range(5)] == pytest.approx(
+        [0.2, 0.4, 0.6, 0.8, 1.0]
+    )
+    assert fns_weight(stage(objective="blend", fns_weight=(0.9, 0.9)), 0, 1) == 0.9
+
+
+@pytest.mark.parametrize(
+    ("objective", "weights"), [("blend", ()), ("blend", (0.5,)), ("blend", (0, 2)), ("ce", (0, 1))]
+)
+def test_a_blend_and_nothing_else_has_two_weights(objective, weights):
+    with pytest.raises(ConfigError, match="fns_weight"):
+        stage(objective=objective, fns_weight=weights)
 
 
 def test_processes_share_a_batch_evenly():
