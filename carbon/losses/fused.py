@@ -7,6 +7,9 @@ cross-entropy (arXiv:2410.10989): three matrix products in all, the same as with
 It is a custom operator, so that `torch.compile` takes it as a whole.
 """
 
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -93,21 +96,27 @@ def _head_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the six sums of `LossSums`, and the gradients of hidden states and weights."""
     exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    kernel = _kernel(hidden)
     sums = torch.zeros(6, dtype=exact, device=hidden.device)
     grad_hidden = torch.empty_like(hidden if with_gradients else hidden[:0])
     grad_weight = torch.zeros_like(weight if with_gradients else weight[:0], dtype=exact)
     for at in range(0, len(hidden), chunk_tokens):
         part = slice(at, at + chunk_tokens)
         logits = hidden[part] @ weight.T
-        loss, grad = chunk_loss(
-            logits,
-            kmers[part],
-            known[part],
-            fns_weight,
-            first_kmer,
-            over_vocabulary,
-            with_gradients,
-        )
+        if kernel is None or over_vocabulary:
+            loss, grad = chunk_loss(
+                logits,
+                kmers[part],
+                known[part],
+                fns_weight,
+                first_kmer,
+                over_vocabulary,
+                with_gradients,
+            )
+        else:
+            loss, grad = kernel.chunk_loss(
+                logits, kmers[part], known[part], fns_weight, with_gradients
+            )
         sums += torch.stack([value.to(exact) for value in loss])
         if grad is not None:
             grad = grad.to(hidden.dtype)
@@ -128,7 +137,7 @@ def chunk_loss(
     over_vocabulary: bool,
     with_gradient: bool,
 ) -> tuple[LossSums, Tensor | None]:
-    """Return the sums of a chunk and dL/dlogits, in fp32: the reference of the GPU kernel."""
+    """Return the sums of a chunk and dL/dlogits, in fp32; `kernel.chunk_loss` in plain PyTorch."""
     z = working(logits)
     inside = z[:, first_kmer : first_kmer + NUM_KMERS]
     found, (token, bases) = kmer_sums(inside, kmers)
@@ -149,6 +158,13 @@ def chunk_loss(
         everywhere[:, first_kmer : first_kmer + NUM_KMERS] += grad
         grad = everywhere
     return loss, grad
+
+
+def _kernel(hidden: Tensor) -> ModuleType | None:
+    """Return the Triton kernel where it can run: CUDA, any dtype but fp64, support of 6-mers."""
+    if not hidden.is_cuda or hidden.dtype == torch.float64 or find_spec("triton") is None:
+        return None
+    return import_module("carbon.losses.kernel")
 
 
 @_head_loss.register_fake

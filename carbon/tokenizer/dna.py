@@ -98,16 +98,14 @@ def encode(
     _check_frame(frame)
     prefix = vocabulary.prefix(tags)
     read = _read(sequence, frame, strand)
-    kmers = encode_kmers(read)
-    inside = slice(len(prefix), len(prefix) + len(kmers.indices))
-    size = inside.stop + close
-    ids = np.empty(size, dtype=np.int64)
-    indices = np.zeros(size, dtype=np.int64)
-    known = np.zeros(size, dtype=np.uint8)
+    inside = slice(len(prefix), len(prefix) - (-len(read) // K))
+    indices = np.zeros(inside.stop + close, dtype=np.int64)
+    known = np.zeros(inside.stop + close, dtype=np.uint8)
+    kmers = encode_kmers(read, out=Kmers(indices[inside], known[inside]))
+    ids = indices + vocabulary.first_kmer
     ids[: len(prefix)] = prefix
-    ids[inside] = kmer_ids(kmers, len(read), vocabulary)
     ids[inside.stop :] = vocabulary.dna_end
-    indices[inside], known[inside] = kmers
+    _mark_gaps(ids[inside], kmers.known, len(read), vocabulary)
     return Encoding(ids, indices, known, len(prefix), len(read), frame, strand)
 
 
@@ -170,11 +168,15 @@ def kmer_ids(kmers: Kmers, length_bp: int, vocabulary: Vocabulary) -> Int64s:
     A gap is an unknown base, as opposed to the padding of a tail.
     """
     ids = kmers.indices + vocabulary.first_kmer
-    if len(ids) and kmers.known[:-1].min(initial=ALL_KNOWN) < ALL_KNOWN:
-        ids[:-1][kmers.known[:-1] != ALL_KNOWN] = vocabulary.oov
-    if len(ids) and kmers.known[-1] != (1 << (length_bp - 1) % K + 1) - 1:
-        ids[-1] = vocabulary.oov
+    _mark_gaps(ids, kmers.known, length_bp, vocabulary)
     return ids
+
+
+def _mark_gaps(ids: Int64s, known: UInt8s, length_bp: int, vocabulary: Vocabulary) -> None:
+    if len(ids) and known[:-1].min(initial=ALL_KNOWN) < ALL_KNOWN:
+        ids[:-1][known[:-1] != ALL_KNOWN] = vocabulary.oov
+    if len(ids) and known[-1] != (1 << (length_bp - 1) % K + 1) - 1:
+        ids[-1] = vocabulary.oov
 
 
 def decode(encoding: Encoding) -> str:

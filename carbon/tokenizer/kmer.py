@@ -58,14 +58,20 @@ class Kmers(NamedTuple):
     known: UInt8s
 
 
-def encode_kmers(sequence: str | bytes | UInt8s) -> Kmers:
+def encode_kmers(sequence: str | bytes | UInt8s, out: Kmers | None = None) -> Kmers:
     """Cut a sequence into 6-mers from its first base; the last one may be partly known.
 
     Letters are read in either case. Anything but ACGT is an unknown base.
+
+    Args:
+        sequence: letters.
+        out: arrays of the right length to write into; fresh pages cost as much as the arithmetic.
     """
     num_kmers = -(-len(sequence) // K)
-    indices = np.empty(num_kmers, dtype=np.int64)
-    known = np.full(num_kmers, ALL_KNOWN, dtype=np.uint8)
+    if out is None:
+        out = Kmers(np.empty(num_kmers, dtype=np.int64), np.empty(num_kmers, dtype=np.uint8))
+    indices, known = out
+    known.fill(ALL_KNOWN)
     for at in range(0, len(sequence), _BLOCK_BP):
         block = as_letters(sequence[at : at + _BLOCK_BP]).translate(_DIGIT)
         if tail := len(block) % K:
@@ -76,7 +82,7 @@ def encode_kmers(sequence: str | bytes | UInt8s) -> Kmers:
             known[kmers] = _join((digits < _UNKNOWN).view(np.uint8), *_FIRST_LEAST)
             digits = digits & np.uint8(3)
         indices[kmers] = _join(digits, *_FIRST_MOST)
-    return Kmers(indices, known)
+    return out
 
 
 def as_letters(sequence: str | bytes | UInt8s) -> bytes:

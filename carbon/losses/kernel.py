@@ -1,0 +1,134 @@
+"""The middle of the fused head on a GPU: one pass over the logits of a chunk, in place.
+
+A program holds the 4,096 logits of one token in registers as a square of (high, low) halves of the
+6-mer, so that every marginal is a sum over rows or columns of it and every logit is read once and
+overwritten once by its gradient. `fused.chunk_loss` is the same in plain PyTorch.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from carbon.losses.nucleotide import LossSums, count_tokens
+
+
+def chunk_loss(
+    logits: Tensor, kmers: Tensor, known: Tensor, fns_weight: float, with_gradient: bool
+) -> tuple[LossSums, Tensor | None]:
+    """Return the sums of a chunk and dL/dlogits, which takes the place of the logits.
+
+    Args:
+        logits: (N, 4096) fp32, bf16 or fp16, contiguous; lost if `with_gradient`.
+        kmers: (N,) int64.
+        known: (N, 6) bool.
+        fns_weight: from 0 (CE) to 1 (FNS).
+        with_gradient: or the sums alone.
+    """
+    nats = torch.empty(3, len(kmers), dtype=torch.float32, device=logits.device)
+    if len(kmers):
+        _token_loss[(len(kmers),)](
+            logits,
+            kmers,
+            known.view(torch.uint8),
+            nats,
+            len(kmers),
+            fns_weight,
+            WITH_GRADIENT=with_gradient,
+            num_warps=8,
+            maxnreg=80,  # three programs a multiprocessor; what spills is in the rare branch
+        )
+    loss, chain_nats, marginal_nats = nats.sum(dim=1).unbind()
+    sums = LossSums(
+        loss,
+        count_tokens(known, fns_weight),
+        chain_nats,
+        6 * known.all(dim=1).sum(),
+        marginal_nats,
+        known.sum(),
+    )
+    return sums, logits if with_gradient else None
+
+
+@triton.jit
+def _token_loss(
+    logits_ptr,
+    kmers_ptr,
+    known_ptr,
+    nats_ptr,  # (3, N): the loss, -log p(y) if all bases are known, the sum of -log S_j
+    num_tokens,
+    fns_weight,
+    WITH_GRADIENT: tl.constexpr,
+    HALF: tl.constexpr = 64,
+    SMALLEST_SUM: tl.constexpr = 1e-30,
+):
+    token = tl.program_id(0).to(tl.int64)
+    known_ptr += token * 6
+    logits_ptr += token * HALF * HALF
+    half = tl.arange(0, HALF)
+    at = half[:, None] * HALF + half[None, :]
+    kmer = tl.load(kmers_ptr + token).to(tl.int32)
+    z_true = tl.load(logits_ptr + kmer).to(tl.float32)
+    z = tl.load(logits_ptr + at).to(tl.float32)
+    top = tl.max(z)
+    exponentials = tl.exp(z - top)
+    rows = tl.sum(exponentials, axis=1)
+    columns = tl.sum(exponentials, axis=0)
+    total = tl.sum(rows)
+    log_total = top + tl.log(total)
+    log_token = z_true - log_total
+
+    num_known = 0.0
+    for j in tl.static_range(6):
+        num_known += tl.load(known_ptr + j).to(tl.float32)
+    of_token = tl.where(num_known == 6, 1 - fns_weight, 0.0)
+    of_base = fns_weight / tl.maximum(num_known, 1.0)
+
+    # dL/dz = p (of_token + sum of w_j - by_row - by_column) - of_token [v = y], where w_j is what
+    # base j weighs and by_row and by_column hold w_j / S_j for the halves that agree with it.
+    by_row = tl.zeros([HALF], dtype=tl.float32)
+    by_column = tl.zeros([HALF], dtype=tl.float32)
+    marginal_nats = 0.0
+    smallest = 1.0
+    for j in tl.static_range(6):
+        known = tl.load(known_ptr + j).to(tl.float32)
+        agrees = _agrees(half, kmer, j)
+        share = tl.sum(tl.where(agrees, rows if j < 3 else columns, 0.0)) / total
+        enough = tl.maximum(share, SMALLEST_SUM)
+        marginal_nats -= tl.where(share < SMALLEST_SUM, 0.0, known * tl.log(enough))
+        of_share = tl.where(share < SMALLEST_SUM, 0.0, known * of_base / enough)
+        if j < 3:
+            by_row += tl.where(agrees, of_share, 0.0)
+        else:
+            by_column += tl.where(agrees, of_share, 0.0)
+        smallest = tl.minimum(smallest, share)
+    by_row -= of_token + of_base * num_known
+    grad = exponentials / -total * (by_row[:, None] + by_column[None, :])
+    grad -= tl.where(at == kmer, of_token, 0.0)
+
+    if smallest < SMALLEST_SUM:  # rare: a sum has lost its digits; a softmax inside its group then
+        z = tl.load(logits_ptr + at).to(tl.float32)
+        for j in tl.static_range(6):
+            known = tl.load(known_ptr + j).to(tl.float32)
+            agrees = _agrees(half, kmer, j)
+            share = tl.sum(tl.where(agrees, rows if j < 3 else columns, 0.0)) / total
+            hard = tl.where(share < SMALLEST_SUM, known, 0.0)
+            group = tl.where(agrees[:, None] if j < 3 else agrees[None, :], z, float("-inf"))
+            group_top = tl.max(group)
+            group_exponentials = tl.exp(group - group_top)
+            group_total = tl.sum(group_exponentials)
+            marginal_nats -= hard * (group_top + tl.log(group_total) - log_total)
+            grad -= hard * of_base / group_total * group_exponentials
+
+    tl.store(nats_ptr + token, of_base * marginal_nats - of_token * log_token)
+    tl.store(nats_ptr + num_tokens + token, tl.where(num_known == 6, -log_token, 0.0))
+    tl.store(nats_ptr + 2 * num_tokens + token, marginal_nats)
+    if WITH_GRADIENT:
+        tl.store(logits_ptr + at, grad.to(logits_ptr.dtype.element_ty))
+
+
+@triton.jit
+def _agrees(half, kmer, j: tl.constexpr):
+    """Which halves of a 6-mer have the base that the true one has at position j."""
+    true_half = kmer // 64 if j < 3 else kmer % 64
+    return (((half ^ true_half) >> (4 - 2 * (j % 3))) & 3) == 0

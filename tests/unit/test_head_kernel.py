@@ -1,0 +1,104 @@
+"""The GPU kernel on a machine without one: interpreted against the plain form, and compiled."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton exists for Linux on x86_64 alone")
+
+INTERPRETED = """
+import torch
+from carbon.losses import fused, head_loss, kernel
+
+generator = torch.Generator().manual_seed(0)
+kmers = torch.randint(4096, (16,), generator=generator)
+known = torch.rand(16, 6, generator=generator) < 0.7
+known[:8], known[8] = True, False
+for dtype, atol in ((torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 1e-2)):
+    for scale in (1, 8, 60):  # at 60 marginals underflow
+        logits = (scale * torch.randn(16, 4096, generator=generator)).to(dtype)
+        for fns_weight in (0.0, 0.3, 1.0):
+            for with_gradient in (False, True):
+                expected, plain = fused.chunk_loss(
+                    logits, kmers, known, fns_weight, 0, False, with_gradient
+                )
+                inside = logits.clone()
+                found, grad = kernel.chunk_loss(inside, kmers, known, fns_weight, with_gradient)
+                torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+                if with_gradient:
+                    assert grad is inside
+                    torch.testing.assert_close(grad.float(), plain, rtol=1e-2, atol=atol)
+                else:
+                    assert grad is None and torch.equal(inside, logits)
+empty = torch.empty(0, 4096)
+assert float(kernel.chunk_loss(empty, kmers[:0], known[:0], 0.5, True)[0].loss) == 0
+
+hidden = torch.randn(16, 8, generator=generator, requires_grad=True)
+weight = torch.randn(4096, 8, generator=generator, requires_grad=True)
+
+
+def gradients():
+    loss = head_loss(hidden, weight, kmers, known, 0.4, chunk_tokens=7).loss
+    return loss.detach(), *torch.autograd.grad(loss, (hidden, weight))
+
+
+plain = gradients()
+calls = []
+run = kernel.chunk_loss
+kernel.chunk_loss = lambda *arguments: calls.append(1) or run(*arguments)
+fused._kernel = lambda _: kernel
+torch.testing.assert_close(gradients(), plain, rtol=1e-5, atol=1e-5)
+assert len(calls) == 3
+"""
+
+COMPILED = """
+from triton import compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from carbon.losses.kernel import _token_loss
+
+constants = {"WITH_GRADIENT": True, "HALF": 64, "SMALLEST_SUM": 1e-30}
+types = {"logits_ptr": "*bf16", "kmers_ptr": "*i64", "known_ptr": "*u8", "nats_ptr": "*fp32"}
+types |= {"num_tokens": "i32", "fns_weight": "fp32"} | dict.fromkeys(constants, "constexpr")
+source = ASTSource(_token_loss, signature=types, constexprs=constants)
+kernel = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8, "maxnreg": 80})
+assert kernel.asm["cubin"]
+"""
+
+
+def python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_interpreted_it_equals_the_plain_form():
+    done = python(INTERPRETED, TRITON_INTERPRET="1")
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_compiles_for_hopper(tmp_path):
+    done = python(COMPILED, TRITON_CACHE_DIR=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_it_equals_the_plain_form():
+    generator = torch.Generator().manual_seed(0)
+    kmers = torch.randint(4096, (300,), generator=generator)
+    known = torch.rand(300, 6, generator=generator) < 0.7
+    logits = 20 * torch.randn(300, 4096, generator=generator)
+    from carbon.losses import fused, kernel
+
+    expected, plain = fused.chunk_loss(logits, kmers, known, 0.4, 0, False, True)
+    on_gpu = (part.cuda() for part in (logits, kmers, known))
+    found, grad = kernel.chunk_loss(*on_gpu, 0.4, True)
+    torch.testing.assert_close([x.cpu() for x in found], list(expected), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(grad.cpu(), plain, rtol=1e-4, atol=1e-6)
