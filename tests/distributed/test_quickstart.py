@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from carbon.genome import read_sequences
+
 ROOT = Path(__file__).parents[2]
 SMALL = [
     "--genome-bp", "150000", "--variants", "60", "--sites", "40",
@@ -118,7 +120,7 @@ def test_the_commands_of_the_readme(small):
     """Every `carbon` command as it stands, on the small quickstart; and the ten lines of Python."""
     blocks = "".join(code_blocks(ROOT / "README.md", "bash")).replace("\\\n", " ")
     commands = [line for line in blocks.splitlines() if line.startswith(".venv/bin/carbon")]
-    assert len(commands) == 5
+    assert len(commands) == 6
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for command in commands:
         command = command.removeprefix(".venv/bin/")
@@ -133,6 +135,17 @@ def test_the_commands_of_the_readme(small):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("12 ") and lines[1].startswith("6 ")
     assert lines[2].startswith("chr6:1000 ") and len(lines[3].strip("[]'")) == 60
+
+
+def test_the_commands_of_the_tokenizer_page(small, tmp_path):
+    (block,) = code_blocks(ROOT / "docs" / "tokenizers.md", "bash")
+    genome = tmp_path / "genome.fa"
+    shutil.copy(small / "quickstart" / "genome" / "genome.fa", genome)
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(f"set -e\n{block}", shell=True, cwd=tmp_path, env=environment, check=True)
+    assert dict(read_sequences(tmp_path / "again.fa")) == {
+        name: bases.upper() for name, bases in read_sequences(genome)
+    }
 
 
 def test_the_commands_of_the_training_page(small, tmp_path):
