@@ -7,8 +7,10 @@ from carbon.genome.alphabet import (
     reverse_complement,
     translate,
 )
-from carbon.genome.annotation import Annotation, Gene, Transcript, read_annotation, spliced
+from carbon.genome.annotation import read_annotation
 from carbon.genome.fasta import Reference
+from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
+from carbon.genome.genes import Annotation, Gene, Span, Transcript, spliced
 from carbon.genome.interval import Interval, Strand, from_region
 from carbon.genome.pieces import Piece, read_pieces
 from carbon.genome.sequences import read_sequences
@@ -20,20 +22,24 @@ __all__ = [
     "IUPAC_DNA",
     "STOP_CODONS",
     "Annotation",
+    "GenBank",
     "Gene",
     "Interval",
     "Piece",
     "Reference",
+    "Span",
     "Strand",
     "Transcript",
     "Variant",
     "VcfReader",
     "VcfRow",
     "from_region",
+    "is_genbank",
     "read_annotation",
     "read_pieces",
     "read_sequences",
     "reverse_complement",
     "spliced",
     "translate",
+    "unpack_genbank",
 ]

@@ -1,189 +1,92 @@
 """Genes and transcripts from GFF3 and GTF.
 
-Both formats are read into the same values, in whatever order their lines stand. Coordinates become
-0-based and half-open here and nowhere else. Formats: GFF3 1.26 (Sequence Ontology) and GTF 2.2;
-a GTF leaves the stop codon out of the CDS, so `stop_codon` features are joined to it.
+Both formats are read into the same values, in whatever order their lines stand. A GTF leaves the
+stop codon out of the CDS, so `stop_codon` features are joined to it.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import unquote
 
 from carbon.errors import GenomeError
-from carbon.genome.alphabet import reverse_complement
 from carbon.genome.fasta import Reference
-from carbon.genome.interval import Interval, Strand
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.features import Feature, read_features
+from carbon.genome.genes import (
+    Annotation,
+    Gene,
+    Span,
+    Transcript,
+    bare_identifier,
+    coding_spans,
+    exons_of,
+)
+from carbon.genome.interval import Interval
 
-Span = tuple[int, int]
-# What an annotation itself calls incomplete or exceptional: Ensembl tags, NCBI attributes.
-_INCOMPLETE = re.compile(r'cds_start_NF|cds_end_NF|(partial|pseudo)[= ]"?true|exception[= ]')
-
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """One transcript: exons and CDS as spans `(start, end)` of the contig, ascending.
-
-    Attributes:
-        cds: coding spans with the stop codon; empty for a non-coding transcript.
-        incomplete: the annotation marks its CDS as partial, pseudo or exceptional.
-        where: file and line of its first feature, for messages.
-    """
-
-    transcript_id: str
-    contig: str
-    strand: Strand
-    exons: tuple[Span, ...]
-    cds: tuple[Span, ...]
-    incomplete: bool
-    where: str
-
-    @property
-    def cds_length_bp(self) -> int:
-        """Number of coding bases, stop codon included."""
-        return sum(end - start for start, end in self.cds)
-
-    @property
-    def introns(self) -> tuple[Span, ...]:
-        """Spans between consecutive exons, ascending."""
-        pairs = zip(self.exons, self.exons[1:], strict=False)
-        return tuple((left[1], right[0]) for left, right in pairs)
+# What an annotation itself calls incomplete or exceptional: Ensembl tags, NCBI attributes. A
+# ribosome that slips makes a whole protein all the same.
+_INCOMPLETE = re.compile(
+    r'cds_start_NF|cds_end_NF|(partial|pseudo)[= ]"?true|exception[= ]"?(?!ribosomal slippage)'
+)
+_SLIPPAGE = re.compile(r"ribosomal[ _]slippage")
+_EXON_KINDS = {"exon", "pseudogenic_exon"}
 
 
-@dataclass(frozen=True, slots=True)
-class Gene:
-    """A gene with its transcripts; `interval` covers the gene feature and all its exons."""
-
-    gene_id: str
-    name: str
-    biotype: str
-    interval: Interval
-    strand: Strand
-    transcripts: tuple[Transcript, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """All genes in order of contig and start, and what was left out: `(identifier, reason)`."""
-
-    path: Path
-    genes: tuple[Gene, ...]
-    dropped: tuple[tuple[str, str], ...]
-
-
-def spliced(reference: Reference, contig: str, spans: tuple[Span, ...], strand: Strand) -> str:
-    """Return the bases of ascending spans, joined and read along the strand."""
-    bases = "".join(reference.fetch(Interval(contig, start, end)) for start, end in spans)
-    return bases if strand == "+" else reverse_complement(bases)
-
-
-def read_annotation(path: str | Path, reference: Reference) -> Annotation:
+def read_annotation(
+    path: str | Path,
+    reference: Reference,
+    *,
+    contig_names: Mapping[str, str] | None = None,
+    offset_bp: int = 0,
+) -> Annotation:
     """Read a GFF3 or GTF, plain or gzip, and check it against the reference.
 
+    Args:
+        path: the annotation.
+        reference: sequences of the same assembly.
+        contig_names: what the annotation calls a contig, and what the reference does.
+        offset_bp: where the reference begins in the coordinates of the annotation, if it is a part
+            of a chromosome; genes outside of it are then left out.
+
     Raises:
-        GenomeError: the file is absent or malformed, shares no contig with the reference, or a
-            feature ends past its contig.
+        GenomeError: the file is absent or malformed, shares no contig with the reference, or has a
+            feature past the end of a contig that is not circular.
     """
     path = Path(path)
     if not path.is_file():
         raise GenomeError(f"{path}: no such file; give a GFF3 or GTF, plain or gzip")
-    tables = _Tables()
-    circular: set[str] = set()
+    names = contig_names or {}
+    tables = _Tables(reference.contig_lengths_bp, cut=offset_bp != 0)
     absent: set[str] = set()
     num_features = 0
-    for feature in _features(path):
+    for feature in read_features(path):
         num_features += 1
-        if feature.attributes.get("Is_circular") == "true":
-            circular.add(feature.contig)
-        length_bp = reference.contig_lengths_bp.get(feature.contig)
-        if length_bp is None:
-            absent.add(feature.contig)
-        elif feature.end <= length_bp:
-            tables.add(feature)
-        elif feature.contig in circular:
-            tables.dropped.append((feature.identifier, "crosses_origin"))
+        contig = names.get(feature.contig, feature.contig)
+        if contig in reference.contig_lengths_bp:
+            start, end = feature.start - offset_bp, feature.end - offset_bp
+            tables.add(feature._replace(contig=contig, start=start, end=end))
         else:
-            raise GenomeError(
-                f"{feature.where}: {feature.kind} ends at {feature.end}, but contig "
-                f"'{feature.contig}' of {reference.path} has {length_bp} bases; "
-                "are both of the same assembly?"
-            )
+            absent.add(contig)
     if num_features == 0:
         raise GenomeError(f"{path}: has no feature; give a GFF3 or GTF with genes")
-    if len(absent) and not tables.num_added:
+    if absent and not tables.num_added:
         raise GenomeError(f"{path}: {reference.explain_missing(sorted(absent))}")
+    if outside := tables.first_outside():
+        length_bp = reference.contig_lengths_bp[outside.contig]
+        raise GenomeError(
+            f"{outside.where}: {outside.kind} ends at {outside.end}, but contig "
+            f"'{outside.contig}' of {reference.path} has {length_bp} bases; are both of the same "
+            "assembly? A part of a chromosome needs annotation_offset_bp"
+        )
     genes = tables.genes()
     if not genes:
-        raise GenomeError(f"{path}: has no gene with exons or CDS; check its third column")
+        raise GenomeError(
+            f"{path}: has no gene, exon or CDS on the contigs of {reference.path}; "
+            "check its third column"
+        )
     dropped = tables.dropped + [(contig, "contig_not_in_fasta") for contig in sorted(absent)]
-    return Annotation(path, tuple(genes), tuple(dropped))
-
-
-class _Feature(NamedTuple):
-    contig: str
-    kind: str
-    start: int
-    end: int
-    strand: str
-    attributes: Mapping[str, str]
-    is_gtf: bool
-    raw_attributes: str
-    where: str
-
-    @property
-    def identifier(self) -> str:
-        names = ("transcript_id", "gene_id") if self.is_gtf else ("ID", "Parent", "Name")
-        return next((self.attributes[n] for n in names if n in self.attributes), self.where)
-
-    @property
-    def parents(self) -> list[str]:
-        return [unquote(p) for p in self.attributes.get("Parent", "").split(",") if p]
-
-
-def _features(path: Path) -> Iterator[_Feature]:
-    number = 0
-    try:
-        with open_text(path, errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.startswith("##FASTA") or line.startswith(">"):
-                    return
-                if line.strip() and not line.startswith("#"):
-                    yield _parse_line(line.rstrip("\r\n"), f"{path} line {number}")
-    except BROKEN_GZIP as error:
-        raise GenomeError(f"{path}: broken after line {number} ({error}); fetch it again") from None
-
-
-def _parse_line(line: str, where: str) -> _Feature:
-    columns = line.split("\t")
-    if len(columns) != 9:
-        raise GenomeError(f"{where}: {len(columns)} columns, GFF3 and GTF have 9, split by tabs")
-    contig, _, kind, first, last, _, strand, _, text = columns
-    if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last)):
-        raise GenomeError(f"{where}: need 1 <= start <= end, got '{first}' and '{last}'")
-    is_gtf = _GTF_ATTRIBUTE.match(text) is not None
-    attributes = _gtf_attributes(text) if is_gtf else _gff3_attributes(text)
-    contig = contig if is_gtf else unquote(contig)
-    start, end = int(first) - 1, int(last)
-    return _Feature(contig, kind, start, end, strand, attributes, is_gtf, text, where)
-
-
-_GTF_ATTRIBUTE = re.compile(r'\s*(\w+) +(?:"([^"]*)"|([^";]+))\s*(?:;|$)')
-
-
-def _gtf_attributes(text: str) -> dict[str, str]:
-    return {m[1]: m[2] if m[2] is not None else m[3] for m in _GTF_ATTRIBUTE.finditer(text)}
-
-
-def _gff3_attributes(text: str) -> dict[str, str]:
-    pairs = (item.partition("=") for item in text.split(";") if "=" in item)
-    # A comma separates values and an escaped one does not, so Parent is split before unquoting.
-    return {
-        key.strip(): value if key.strip() == "Parent" else unquote(value) for key, _, value in pairs
-    }
+    return Annotation(path, tuple(genes), tuple(dropped), frozenset(tables.circular))
 
 
 @dataclass(slots=True)
@@ -192,49 +95,96 @@ class _Parts:
 
     contig: str
     where: str
+    contigs: set[str] = field(default_factory=set)
     strands: set[str] = field(default_factory=set)
     exons: list[Span] = field(default_factory=list)
-    cds: list[Span] = field(default_factory=list)
+    cds_by_id: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
+    stop_codon: list[Span] = field(default_factory=list)
     incomplete: bool = False
+    slips: bool = False
+
+    @property
+    def cds(self) -> list[Span]:
+        """Coding spans whatever they call themselves."""
+        return [span for spans in self.cds_by_id.values() for span in spans]
+
+    def each_protein(self) -> Iterator[tuple[str | None, "_Parts"]]:
+        """Yield the parts by CDS where several CDS of a gene overlap: its proteins.
+
+        Where CDS with names of their own lie apart, they are the pieces of one.
+        """
+        whole = [(min(spans), max(spans), name) for name, spans in self.cds_by_id.items()]
+        whole.sort()
+        apart = all(
+            left[1][1] <= right[0][0] for left, right in zip(whole, whole[1:], strict=False)
+        )
+        if apart or self.exons:
+            yield None, self
+            return
+        for _, _, name in whole:
+            yield name, replace(self, cds_by_id={name: self.cds_by_id[name]})
 
 
 class _Tables:
     """Features gathered by identifier, and the genes that follow from them."""
 
-    def __init__(self) -> None:
+    def __init__(self, contig_lengths_bp: Mapping[str, int], *, cut: bool) -> None:
         self.dropped: list[tuple[str, str]] = []
         self.num_added = 0
-        self._nodes: dict[str, _Feature] = {}
+        self.circular: set[str] = set()
+        self._lengths_bp = contig_lengths_bp
+        self._cut = cut  # the reference is a part of what the annotation describes
+        self._outside: list[Feature] = []  # the first on each contig
+        self._nodes: dict[str, Feature] = {}
         self._parts: dict[str, _Parts] = {}
 
-    def add(self, feature: _Feature) -> None:
+    def add(self, feature: Feature) -> None:
         self.num_added += 1
-        if feature.kind in {"exon", "CDS", "stop_codon"}:
+        if feature.attributes.get("Is_circular") == "true":
+            self.circular.add(feature.contig)
+        if feature.end > self._lengths_bp[feature.contig] and not any(
+            known.contig == feature.contig for known in self._outside
+        ):
+            self._outside.append(feature)
+        if feature.kind in _EXON_KINDS or feature.kind in {"CDS", "stop_codon"}:
             for parent in self._parents_of_part(feature):
                 self._add_part(parent, feature)
         elif feature.is_gtf and feature.kind in {"gene", "transcript"}:
             if key := feature.attributes.get(f"{feature.kind}_id"):
-                self._nodes.setdefault(f"{feature.kind}:{key}", feature)
+                self._nodes.setdefault(self._gtf_key(feature, feature.kind, key), feature)
         elif "ID" in feature.attributes:
             self._nodes.setdefault(feature.attributes["ID"], feature)
 
+    def first_outside(self) -> Feature | None:
+        """Return a feature that ends past its contig for no reason that is known."""
+        if self._cut:
+            return None
+        return next((f for f in self._outside if f.contig not in self.circular), None)
+
     @staticmethod
-    def _parents_of_part(feature: _Feature) -> list[str]:
+    def _gtf_key(feature: Feature, kind: str, identifier: str) -> str:
+        """Tell apart what a GTF names alike on two contigs: the ends of X and Y."""
+        return f"{kind}:{identifier}\t{feature.contig}"
+
+    def _parents_of_part(self, feature: Feature) -> list[str]:
         if not feature.is_gtf:
             return feature.parents or [feature.identifier]
         transcript_id = feature.attributes.get("transcript_id")
         if not transcript_id:
             raise GenomeError(f"{feature.where}: a GTF {feature.kind} needs a transcript_id")
-        return [f"transcript:{transcript_id}"]
+        return [self._gtf_key(feature, "transcript", transcript_id)]
 
-    def _add_part(self, parent: str, feature: _Feature) -> None:
+    def _add_part(self, parent: str, feature: Feature) -> None:
         parts = self._parts.setdefault(parent, _Parts(feature.contig, feature.where))
+        parts.contigs.add(feature.contig)
         parts.strands.add(feature.strand)
-        if feature.contig != parts.contig:
-            parts.strands.add(feature.contig)
-        spans = parts.exons if feature.kind == "exon" else parts.cds
-        spans.append((feature.start, feature.end))
+        span = (feature.start, feature.end)
+        if feature.kind == "CDS":
+            parts.cds_by_id[feature.attributes.get("ID", "")].append(span)
+        else:
+            (parts.stop_codon if feature.kind == "stop_codon" else parts.exons).append(span)
         parts.incomplete |= _INCOMPLETE.search(feature.raw_attributes) is not None
+        parts.slips |= _SLIPPAGE.search(feature.raw_attributes) is not None
         if feature.is_gtf or not feature.parents:
             # A GTF need not have transcript lines, and a CDS of a bacterium may stand alone.
             self._nodes.setdefault(parent, feature)
@@ -243,15 +193,41 @@ class _Tables:
         """Join parts to transcripts and transcripts to genes, in order of contig and start."""
         # Some annotations use one gene_id on two contigs (X and Y) or strands: these are two genes.
         by_gene: dict[tuple[str, str, str], list[Transcript]] = defaultdict(list)
+        with_parts: set[str | None] = set()
         for parent, parts in self._parts.items():
-            if parts.strands - {"+", "-"} or len(parts.strands) != 1:
-                reason = "no_strand" if parts.strands == {"."} else "trans_splicing"
-                self.dropped.append((parent, reason))
-            elif gene := self._gene_key(parent):
-                transcript = self._transcript(parent, parts)
-                by_gene[gene, transcript.contig, transcript.strand].append(transcript)
-        genes = [self._gene(key, transcripts) for (key, _, _), transcripts in by_gene.items()]
+            gene = self._gene_key(parent)
+            with_parts.add(gene)
+            if reason := self._why_no_transcript(parts):
+                self.dropped.append((_shown(parent), reason))
+            elif gene:
+                proteins = parts.each_protein() if gene == parent else [(None, parts)]
+                for name, protein in proteins:
+                    transcript = self._transcript(parent, protein, name)
+                    by_gene[gene, transcript.contig, transcript.strand].append(transcript)
+        for key, node in self._nodes.items():
+            if key not in with_parts and self._is_gene_alone(node):
+                by_gene[key, node.contig, node.strand] = []
+        found = (self._gene(*key, transcripts) for key, transcripts in by_gene.items())
+        genes = [gene for gene in found if gene]
         return sorted(genes, key=lambda gene: (gene.interval, gene.gene_id))
+
+    def _why_no_transcript(self, parts: _Parts) -> str | None:
+        if parts.strands & {".", "?"}:
+            return "no_strand"
+        if len(parts.contigs) > 1 or len(parts.strands) > 1 or parts.strands - {"+", "-"}:
+            return "trans_splicing"
+        spans = parts.exons + parts.cds + parts.stop_codon
+        return self._why_outside(parts.contig, spans)
+
+    def _why_outside(self, contig: str, spans: list[Span]) -> str | None:
+        length_bp = self._lengths_bp[contig]
+        inside = all(start >= 0 and end <= length_bp for start, end in spans)
+        return None if inside or not self._cut else "outside_of_the_sequence"
+
+    def _is_gene_alone(self, node: Feature) -> bool:
+        """Tell whether a feature is a gene of which the file gives no exon or CDS."""
+        is_gene = node.kind == "gene" or node.kind.endswith(("_gene", "pseudogene"))
+        return is_gene and node.strand in {"+", "-"} and not node.parents
 
     def _gene_key(self, parent: str) -> str | None:
         """Return the identifier of the gene above a transcript, or None if it is no transcript."""
@@ -261,41 +237,49 @@ class _Tables:
             return None
         if node.is_gtf:
             gene_id = node.attributes.get("gene_id")
-            return f"gene:{gene_id}" if gene_id else parent
+            return self._gtf_key(node, "gene", gene_id) if gene_id else parent
         if "Derives_from" in node.attributes:
             return None  # a protein, which some name as a parent of the CDS beside the transcript
         return node.parents[0] if node.parents else parent
 
-    def _transcript(self, parent: str, parts: _Parts) -> Transcript:
-        exons = _merged(parts.exons or parts.cds)
+    def _transcript(self, parent: str, parts: _Parts, name: str | None) -> Transcript:
         marked = parts.incomplete or (
             parent in self._nodes
             and _INCOMPLETE.search(self._nodes[parent].raw_attributes) is not None
         )
+        stops = [
+            (start, end)
+            for start, end in parts.stop_codon
+            if not any(a <= start and end <= b for a, b in parts.cds)
+        ]
         return Transcript(
-            transcript_id=_bare(parent),
+            transcript_id=_shown(name or parent),
             contig=parts.contig,
             strand="+" if parts.strands == {"+"} else "-",
-            exons=exons,
-            cds=_merged(parts.cds),
+            exons=exons_of(parts.exons or parts.cds),
+            cds=coding_spans(parts.cds + stops, slips=parts.slips),
             incomplete=marked,
             where=parts.where,
         )
 
-    def _gene(self, key: str, transcripts: list[Transcript]) -> Gene:
+    def _gene(
+        self, key: str, contig: str, strand: str, transcripts: list[Transcript]
+    ) -> Gene | None:
         node = self._nodes.get(key)
         attributes = node.attributes if node else {}
-        first = transcripts[0]
         spans = [span for transcript in transcripts for span in transcript.exons]
-        if node and (node.contig, node.strand) == (first.contig, first.strand):
+        if node and (node.contig, node.strand) == (contig, strand):
             spans.append((node.start, node.end))
-        gene_id = _bare(key)
+        gene_id = _shown(key)
+        if reason := self._why_outside(contig, spans):
+            self.dropped.append((gene_id, reason))
+            return None
         return Gene(
             gene_id=gene_id,
             name=next((attributes[n] for n in _NAMES if n in attributes), gene_id),
             biotype=_biotype(attributes, node, transcripts),
-            interval=Interval(first.contig, min(s for s, _ in spans), max(e for _, e in spans)),
-            strand=first.strand,
+            interval=Interval(contig, min(s for s, _ in spans), max(e for _, e in spans)),
+            strand="+" if strand == "+" else "-",
             transcripts=tuple(sorted(transcripts, key=lambda t: t.transcript_id)),
         )
 
@@ -303,13 +287,12 @@ class _Tables:
 _NAMES = ("gene_name", "Name", "gene", "gene_id", "ID")
 
 
-def _bare(identifier: str) -> str:
-    """Drop the prefix that Ensembl and this module put before an identifier."""
-    return re.sub(r"^(gene|transcript):", "", identifier)
+def _shown(key: str) -> str:
+    return bare_identifier(key.partition("\t")[0])
 
 
 def _biotype(
-    attributes: Mapping[str, str], node: _Feature | None, transcripts: list[Transcript]
+    attributes: Mapping[str, str], node: Feature | None, transcripts: list[Transcript]
 ) -> str:
     for name in ("gene_biotype", "gene_type", "biotype"):
         if name in attributes:
@@ -318,14 +301,3 @@ def _biotype(
         return "pseudogene"
     coding = any(transcript.cds for transcript in transcripts)
     return "protein_coding" if coding else node.kind if node and not node.is_gtf else "ncRNA"
-
-
-def _merged(spans: list[Span]) -> tuple[Span, ...]:
-    """Sort spans and join those that touch or overlap: a CDS and its stop codon, mostly."""
-    result: list[Span] = []
-    for start, end in sorted(set(spans)):
-        if result and start <= result[-1][1]:
-            result[-1] = (result[-1][0], max(end, result[-1][1]))
-        else:
-            result.append((start, end))
-    return tuple(result)

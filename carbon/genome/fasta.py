@@ -66,6 +66,16 @@ class Reference:
             )
         return str(self._fasta.fetch(interval.contig, interval.start, interval.end))
 
+    def fetch_circular(self, contig: str, start: int, end: int) -> str:
+        """Return bases `start` to `end` of a contig; past its end they go on from base 0."""
+        length_bp = self.contig_lengths_bp.get(contig, 0)
+        if end <= length_bp or start >= end:
+            return self.fetch(Interval(contig, start, end))
+        if start >= length_bp > 0:
+            return self.fetch_circular(contig, start - length_bp, end - length_bp)
+        first = self.fetch(Interval(contig, start, length_bp))
+        return first + self.fetch_circular(contig, 0, end - length_bp)
+
     def check_ref(self, contig: str, position: int, ref: str, where: str) -> None:
         """Raise GenomeError, opening with `where`, unless REF stands at `position` (0-based).
 

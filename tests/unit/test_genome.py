@@ -235,7 +235,7 @@ class TestAnnotation:
     def test_trans_splicing_is_dropped_with_its_reason(self, tmp_path):
         extra = "c1\tx\texon\t301\t320\t.\t-\t.\tParent=t1\n"
         reference, path = self.write(tmp_path, place_gene()[1] + extra)
-        with pytest.raises(GenomeError, match="no gene with exons"):
+        with pytest.raises(GenomeError, match="no gene, exon or CDS"):
             read_annotation(path, reference)
         other = "c1\tx\tgene\t1\t50\t.\t+\t.\tID=g2\nc1\tx\tCDS\t1\t30\t.\t+\t0\tParent=g2\n"
         path.write_text(path.read_text() + other)
@@ -259,7 +259,7 @@ class TestAnnotation:
             ("c1\tx\tgene\t1\t999\t.\t+\t.\tID=g\n", "gene ends at 999, but contig 'c1'"),
             ("chrc1\tx\tgene\t1\t9\t.\t+\t.\tID=g\n", "'chr' prefix"),
             ("other\tx\tgene\t1\t9\t.\t+\t.\tID=g\n", "no contig 'other'"),
-            ("c1\tx\tregion\t1\t9\t.\t+\t.\tID=g\n", "no gene with exons or CDS"),
+            ("c1\tx\tregion\t1\t9\t.\t+\t.\tID=g\n", "no gene, exon or CDS"),
             ('c1\tx\texon\t1\t9\t.\t+\t.\tgene_id "g";\n', "needs a transcript_id"),
         ],
     )
@@ -309,5 +309,19 @@ class TestAnnotation:
         across = "c1\tx\tgene\t390\t410\t.\t+\t.\tID=g9\n"
         reference, path = self.write(tmp_path, circle + across + place_gene()[1])
         annotation = read_annotation(path, reference)
-        assert [g.gene_id for g in annotation.genes] == ["g1"]
-        assert ("g9", "crosses_origin") in annotation.dropped
+        assert annotation.circular == {"c1"} and annotation.dropped == ()
+        (gene,) = (g for g in annotation.genes if g.gene_id == "g9")
+        assert (gene.interval.start, gene.interval.end) == (389, 410)
+        whole = reference.fetch(Interval("c1", 0, 400))
+        assert spliced(reference, "c1", ((389, 410), (415, 420)), "+") == (
+            whole[389:] + whole[:10] + whole[15:20]
+        )
+        assert spliced(reference, "c1", ((389, 410),), "-") == reverse_complement(
+            whole[389:] + whole[:10]
+        )
+
+    def test_the_circle_may_be_named_after_what_crosses_it(self, tmp_path):
+        across = "c1\tx\tgene\t390\t410\t.\t+\t.\tID=g9\n"
+        circle = "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c;Is_circular=true\n"
+        reference, path = self.write(tmp_path, across + circle)
+        assert [g.gene_id for g in read_annotation(path, reference).genes] == ["g9"]

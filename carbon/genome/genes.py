@@ -1,0 +1,117 @@
+"""Genes and transcripts as values, whatever format they were read from.
+
+Coordinates are 0-based and half-open. On a circular contig of L bases a span may end past L: it
+goes on from base 0.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from carbon.genome.alphabet import reverse_complement
+from carbon.genome.fasta import Reference
+from carbon.genome.interval import Interval, Strand
+
+Span = tuple[int, int]
+_SLIP_BP = 2  # how far a ribosome slips at most; no intron is as short
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """One transcript: exons and CDS as spans `(start, end)` of the contig, ascending.
+
+    Attributes:
+        exons: apart from one another.
+        cds: coding spans with the stop codon; empty for a non-coding transcript. Two of them
+            overlap where the ribosome slips back.
+        incomplete: the annotation marks its CDS as partial, pseudo or exceptional.
+        where: file and line, or record, of its first feature, for messages.
+    """
+
+    transcript_id: str
+    contig: str
+    strand: Strand
+    exons: tuple[Span, ...]
+    cds: tuple[Span, ...]
+    incomplete: bool
+    where: str
+
+    @property
+    def cds_length_bp(self) -> int:
+        """Number of coding bases, stop codon included."""
+        return sum(end - start for start, end in self.cds)
+
+    @property
+    def introns(self) -> tuple[Span, ...]:
+        """Spans between consecutive exons, ascending."""
+        pairs = zip(self.exons, self.exons[1:], strict=False)
+        return tuple((left[1], right[0]) for left, right in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Gene:
+    """A gene with its transcripts; `interval` covers the gene feature and all its exons."""
+
+    gene_id: str
+    name: str
+    biotype: str
+    interval: Interval
+    strand: Strand
+    transcripts: tuple[Transcript, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """All genes in order of contig and start.
+
+    Attributes:
+        path: the file they were read from.
+        dropped: what was left out, as `(identifier, reason)`.
+        circular: contigs that the file says are circular.
+    """
+
+    path: Path
+    genes: tuple[Gene, ...]
+    dropped: tuple[tuple[str, str], ...]
+    circular: frozenset[str] = frozenset()
+
+
+def spliced(reference: Reference, contig: str, spans: Iterable[Span], strand: Strand) -> str:
+    """Return the bases of ascending spans, joined and read along the strand."""
+    bases = "".join(reference.fetch_circular(contig, start, end) for start, end in spans)
+    return bases if strand == "+" else reverse_complement(bases)
+
+
+def exons_of(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sort and join spans that touch or overlap, or leave out what a ribosome skips, no intron."""
+    return _joined(spans, lambda left, right: right[0] <= left[1] + _SLIP_BP)
+
+
+def coding_spans(spans: Iterable[Span], *, slips: bool = False) -> tuple[Span, ...]:
+    """Sort and join spans that touch or overlap: a CDS and its stop codon, mostly.
+
+    Where the ribosome slips back, its spans overlap by a base or two, and stay apart to be read one
+    after the other; `slips` is for a CDS that is marked so.
+    """
+    least_bp = math.inf if slips else _SLIP_BP
+    return _joined(
+        spans,
+        lambda left, right: right[0] == left[1] or (left[1] - right[0] > least_bp),
+    )
+
+
+def _joined(spans: Iterable[Span], belong: Callable[[Span, Span], bool]) -> tuple[Span, ...]:
+    result: list[Span] = []
+    for span in sorted(set(spans)):
+        if result and belong(result[-1], span):
+            result[-1] = (result[-1][0], max(result[-1][1], span[1]))
+        else:
+            result.append(span)
+    return tuple(result)
+
+
+def bare_identifier(identifier: str) -> str:
+    """Drop the prefix that Ensembl, NCBI and these readers put before an identifier."""
+    return re.sub(r"^(gene:|transcript:|gene-|rna-|cds-)", "", identifier)
