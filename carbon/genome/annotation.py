@@ -4,6 +4,7 @@ Both formats are read into the same values, in whatever order their lines stand.
 stop codon out of the CDS, so `stop_codon` features are joined to it.
 """
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -115,9 +116,7 @@ class _Parts:
         """
         whole = [(min(spans), max(spans), name) for name, spans in self.cds_by_id.items()]
         whole.sort()
-        apart = all(
-            left[1][1] <= right[0][0] for left, right in zip(whole, whole[1:], strict=False)
-        )
+        apart = all(left[1][1] <= right[0][0] for left, right in itertools.pairwise(whole))
         if apart or self.exons:
             yield None, self
             return

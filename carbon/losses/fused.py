@@ -7,9 +7,8 @@ cross-entropy (arXiv:2410.10989): three matrix products in all, the same as with
 It is a custom operator, so that `torch.compile` takes it as a whole.
 """
 
-from importlib import import_module
+from collections.abc import Callable
 from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ from carbon.losses.nucleotide import (
 
 _CHUNK_ELEMENTS = 1 << 21  # logits of a chunk on a CPU; a GPU takes eight times as many
 _LEAST_CHUNK_TOKENS = 128  # a product of fewer rows wastes the machine
+_SCALED_ROWS = 1024  # of a gradient, multiplied in fp32 at once
 
 
 def head_loss(
@@ -44,26 +44,32 @@ def head_loss(
 ) -> LossSums:
     """Return `nucleotide_loss` of the logits `hidden @ weight.T`, without their ever being whole.
 
-    Gradients of hidden states and weights are exact. Products are in the dtype of the arguments,
-    the softmax and all sums in fp32 (fp64 for fp64).
+    Gradients of hidden states and weights are exact, without a second derivative. Products are in
+    the dtype of the arguments (of autocast, where that is on; fp32 for fp16), the softmax and all
+    sums in fp32 (fp64 for fp64). In bf16 the gradient of hidden states is rounded once before the
+    loss's own scale is multiplied in and once after.
 
     Args:
         hidden: (N, D), states that predict N tokens.
         weight: (rows, D), the head, tied or not; rows from `first_kmer` on are those of 6-mers.
         kmers: (N,) int64, the true 6-mers, from 0.
         known: (N, 6) bool, bases to train.
-        fns_weight: from 0 (CE) to 1 (FNS).
+        fns_weight: from 0 (CE) to 1 (FNS); a constant to `torch.compile`.
         first_kmer: `Vocabulary.first_kmer`, or 0 for a head of 6-mers alone.
         support: what the softmax runs over: the 6-mers, or all rows of the head.
         chunk_tokens: tokens whose logits exist at once; chosen by the device if not given.
+
+    Raises:
+        ValueError: an argument is not one of these.
     """
-    over_vocabulary = support == "vocabulary"
+    over_vocabulary = _check(weight, fns_weight, first_kmer, support, chunk_tokens)
+    hidden, weight = _in_one_dtype(hidden, weight)
     if not over_vocabulary:
         weight, first_kmer = weight[first_kmer : first_kmer + NUM_KMERS], 0
     if chunk_tokens is None:
         elements = _CHUNK_ELEMENTS * (8 if hidden.is_cuda else 1)
         chunk_tokens = max(_LEAST_CHUNK_TOKENS, elements // weight.shape[0])
-    with_gradients = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    needs = [torch.is_grad_enabled() and part.requires_grad for part in (hidden, weight)]
     sums, _, _ = _head_loss(
         hidden,
         weight,
@@ -73,13 +79,38 @@ def head_loss(
         first_kmer,
         over_vocabulary,
         chunk_tokens,
-        with_gradients,
+        *needs,
     )
     loss, tokens, chain_nats, chain_bases, marginal_nats, bases = sums.unbind()
     chain_nats, marginal_nats = chain_nats.detach(), marginal_nats.detach()
     return LossSums(
         loss, tokens.long(), chain_nats, chain_bases.long(), marginal_nats, bases.long()
     )
+
+
+def _check(
+    weight: Tensor, fns_weight: float, first_kmer: int, support: Support, chunk_tokens: int | None
+) -> bool:
+    """Return whether the softmax runs over the whole vocabulary."""
+    if support not in ("kmers", "vocabulary"):
+        raise ValueError(f"support = {support!r}: give 'kmers' or 'vocabulary'")
+    if not 0 <= fns_weight <= 1:
+        raise ValueError(f"fns_weight = {fns_weight}: give 0 to 1")
+    if chunk_tokens is not None and chunk_tokens < 1:
+        raise ValueError(f"chunk_tokens = {chunk_tokens}: give 1 or more")
+    if not 0 <= first_kmer <= len(weight) - NUM_KMERS:
+        raise ValueError(f"a head of {len(weight)} rows has no 6-mers from row {first_kmer}")
+    return support == "vocabulary"
+
+
+def _in_one_dtype(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Do as autocast does, and spare fp16 its range: gradients come before any loss scaling."""
+    device = hidden.device.type
+    dtype = torch.promote_types(hidden.dtype, weight.dtype)
+    if torch.is_autocast_enabled(device) and dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(device)
+    dtype = torch.float32 if dtype == torch.float16 else dtype
+    return hidden.to(dtype), weight.to(dtype)
 
 
 @torch.library.custom_op("carbon::head_loss", mutates_args=())
@@ -92,40 +123,55 @@ def _head_loss(
     first_kmer: int,
     over_vocabulary: bool,
     chunk_tokens: int,
-    with_gradients: bool,
+    of_hidden: bool,
+    of_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the six sums of `LossSums`, and the gradients of hidden states and weights."""
-    exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-    kernel = _kernel(hidden)
-    sums = torch.zeros(6, dtype=exact, device=hidden.device)
-    grad_hidden = torch.empty_like(hidden if with_gradients else hidden[:0])
-    grad_weight = torch.zeros_like(weight if with_gradients else weight[:0], dtype=exact)
-    for at in range(0, len(hidden), chunk_tokens):
-        part = slice(at, at + chunk_tokens)
-        logits = hidden[part] @ weight.T
-        if kernel is None or over_vocabulary:
-            loss, grad = chunk_loss(
-                logits,
-                kmers[part],
-                known[part],
-                fns_weight,
-                first_kmer,
-                over_vocabulary,
-                with_gradients,
-            )
-        else:
-            loss, grad = kernel.chunk_loss(
-                logits, kmers[part], known[part], fns_weight, with_gradients
-            )
-        sums += torch.stack([value.to(exact) for value in loss])
-        if grad is not None:
-            grad = grad.to(hidden.dtype)
-            torch.mm(grad, weight, out=grad_hidden[part])
-            if exact == hidden.dtype:
-                grad_weight.addmm_(grad.T, hidden[part])
+    """Return the six sums of `LossSums`, and those gradients that are asked for.
+
+    That of hidden states has their dtype, that of the weights, a sum over all tokens, is exact.
+    """
+    sums, grad_hidden, grad_weight = _outputs(hidden, weight, of_hidden, of_weight)
+    chunk = kernel_chunk_loss(hidden) if not over_vocabulary else None
+    with torch.autocast(hidden.device.type, enabled=False):
+        for at in range(0, len(hidden), chunk_tokens):
+            part = slice(at, at + chunk_tokens)
+            targets = kmers[part], known[part], fns_weight
+            logits = hidden[part] @ weight.T
+            if chunk:
+                loss, grad = chunk(logits, *targets, of_hidden or of_weight)
             else:
-                grad_weight += grad.T @ hidden[part]
-    return sums, grad_hidden, grad_weight.to(weight.dtype)
+                loss, grad = chunk_loss(
+                    logits, *targets, first_kmer, over_vocabulary, of_hidden or of_weight
+                )
+            sums += torch.stack([value.to(sums.dtype) for value in loss])
+            if grad is not None:
+                _multiply(
+                    grad.to(hidden.dtype), hidden[part], weight, grad_hidden[part], grad_weight
+                )
+    return sums, grad_hidden, grad_weight
+
+
+def _outputs(
+    hidden: Tensor, weight: Tensor, of_hidden: bool, of_weight: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    return (
+        torch.zeros(6, dtype=exact, device=hidden.device),
+        torch.empty_like(hidden if of_hidden else hidden[:0]),
+        torch.zeros_like(weight if of_weight else weight[:0], dtype=exact),
+    )
+
+
+def _multiply(
+    grad: Tensor, hidden: Tensor, weight: Tensor, grad_hidden: Tensor, grad_weight: Tensor
+) -> None:
+    """Multiply the logits' gradient of a chunk into those gradients that are asked for."""
+    if len(grad_hidden):
+        torch.mm(grad, weight, out=grad_hidden)
+    if len(grad_weight) and grad_weight.dtype == grad.dtype:
+        grad_weight.addmm_(grad.T, hidden)
+    elif len(grad_weight):
+        grad_weight += grad.T @ hidden
 
 
 def chunk_loss(
@@ -160,11 +206,13 @@ def chunk_loss(
     return loss, grad
 
 
-def _kernel(hidden: Tensor) -> ModuleType | None:
-    """Return the Triton kernel where it can run: CUDA, any dtype but fp64, support of 6-mers."""
+def kernel_chunk_loss(hidden: Tensor) -> Callable[..., tuple[LossSums, Tensor | None]] | None:
+    """Return `kernel.chunk_loss` where Triton runs: CUDA, and any dtype but fp64."""
     if not hidden.is_cuda or hidden.dtype == torch.float64 or find_spec("triton") is None:
         return None
-    return import_module("carbon.losses.kernel")
+    from carbon.losses import kernel
+
+    return kernel.chunk_loss
 
 
 @_head_loss.register_fake
@@ -177,28 +225,41 @@ def _(
     first_kmer: int,
     over_vocabulary: bool,
     chunk_tokens: int,
-    with_gradients: bool,
+    of_hidden: bool,
+    of_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-    return (
-        hidden.new_empty(6, dtype=exact),
-        torch.empty_like(hidden if with_gradients else hidden[:0]),
-        torch.empty_like(weight if with_gradients else weight[:0]),
-    )
+    return _outputs(hidden, weight, of_hidden, of_weight)
 
 
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*output[1:])
+    ctx.dtype = inputs[1].dtype
+    ctx.needed = inputs[-2:]
 
 
 def _scale_gradients(ctx: Any, grad_sums: Tensor, *_: Tensor) -> tuple[Any, ...]:
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError("head_loss has no second derivative; use nucleotide_loss for that")
     grad_hidden, grad_weight = ctx.saved_tensors
+    of_hidden, of_weight = ctx.needed
     scale = grad_sums[0]
     return (
-        grad_hidden * scale.to(grad_hidden.dtype),
-        grad_weight * scale.to(grad_weight.dtype),
-        *(None for _ in range(7)),
+        _scaled(grad_hidden, scale) if of_hidden else None,
+        _scaled(grad_weight, scale).to(ctx.dtype) if of_weight else None,
+        *(None for _ in range(8)),
     )
+
+
+def _scaled(grad: Tensor, scale: Tensor) -> Tensor:
+    """Multiply in the precision of `scale`; in place where nobody will ask for it again."""
+    again = torch._C._autograd._get_current_graph_task_keep_graph()
+    traced = type(grad) is not Tensor
+    if again or traced:
+        return (grad.to(scale.dtype) * scale).to(grad.dtype)
+    for at in range(0, len(grad), _SCALED_ROWS):
+        rows = grad[at : at + _SCALED_ROWS]
+        rows.copy_(rows.to(scale.dtype) * scale)
+    return grad
 
 
 _head_loss.register_autograd(_scale_gradients, setup_context=_keep_gradients)

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from carbon.losses.nucleotide import LossSums, count_tokens
+from carbon.losses.nucleotide import NUM_KMERS, LossSums, count_tokens
 
 
 def chunk_loss(
@@ -19,12 +19,15 @@ def chunk_loss(
     """Return the sums of a chunk and dL/dlogits, which takes the place of the logits.
 
     Args:
-        logits: (N, 4096) fp32, bf16 or fp16, contiguous; lost if `with_gradient`.
+        logits: (N, 4096) fp32 or bf16, contiguous; lost if `with_gradient`.
         kmers: (N,) int64.
         known: (N, 6) bool.
         fns_weight: from 0 (CE) to 1 (FNS).
         with_gradient: or the sums alone.
     """
+    if logits.shape != (len(kmers), NUM_KMERS) or not logits.is_contiguous():
+        raise ValueError(f"logits must be ({len(kmers)}, {NUM_KMERS}) and contiguous")
+    kmers, known = kmers.contiguous(), known.bool().contiguous()
     nats = torch.empty(3, len(kmers), dtype=torch.float32, device=logits.device)
     if len(kmers):
         _token_loss[(len(kmers),)](
@@ -36,7 +39,7 @@ def chunk_loss(
             fns_weight,
             WITH_GRADIENT=with_gradient,
             num_warps=8,
-            maxnreg=80,  # three programs a multiprocessor; what spills is in the rare branch
+            maxnreg=80,  # three programs a multiprocessor at once
         )
     loss, chain_nats, marginal_nats = nats.sum(dim=1).unbind()
     sums = LossSums(

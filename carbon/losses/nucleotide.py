@@ -71,16 +71,19 @@ def next_kmers(labels: Tensor, known_bases: Tensor, first_kmer: int) -> tuple[Te
     """Return what each position but the last has to predict, in the form the objectives take.
 
     Args:
-        labels: (B, T) ids of true 6-mers, anything else where there is none.
+        labels: (B, T) ids of true 6-mers, anything else where there is none; no base of such a
+            token counts, whatever `known_bases` says.
         known_bases: (B, T) integers, six bits a token.
         first_kmer: `Vocabulary.first_kmer`.
 
     Returns:
         Of N = B * (T - 1) tokens: 6-mers (N,) int64 from 0, and known bases (N, 6) bool.
     """
-    kmers = (labels[:, 1:] - first_kmer).clamp(0, NUM_KMERS - 1).flatten()
+    kmers = (labels[:, 1:] - first_kmer).flatten()
+    is_kmer = (kmers >= 0) & (kmers < NUM_KMERS)
     bits = known_bases[:, 1:].reshape(-1, 1).int()
-    return kmers, bits >> torch.arange(6, device=bits.device) & 1 == 1
+    known = (bits >> torch.arange(6, device=bits.device) & 1 == 1) & is_kmer[:, None]
+    return torch.where(is_kmer, kmers, 0), known
 
 
 def log_likelihoods(
@@ -190,8 +193,9 @@ def kmer_sums(z: Tensor, kmers: Tensor) -> tuple[KmerSums, LogLikelihoods]:
     rows, columns = square.sum(dim=2), square.sum(dim=1)
     total = rows.sum(dim=1, keepdim=True)
     high, low = _agreement(kmers)
-    halves = (high.to(z.dtype) @ rows[:, :, None], low.to(z.dtype) @ columns[:, :, None])
-    agreeing = torch.cat(halves, dim=1)[:, :, 0] / total
+    # Sums of products and not matrix products: those may run in bf16 (autocast) or TF32.
+    halves = (high * rows[:, None, :]).sum(dim=2), (low * columns[:, None, :]).sum(dim=2)
+    agreeing = torch.cat(halves, dim=1) / total
     token = (z.gather(1, kmers[:, None]) - top - total.log())[:, 0]
     bases = agreeing.log()
     hard = (agreeing < _SMALLEST_SUM).any(dim=1).nonzero()[:, 0]
@@ -205,14 +209,13 @@ def logits_gradient(
 ) -> Tensor:
     """Return dL/dz (N, 4096) of a loss with these derivatives by log p(y) and log S_j."""
     high, low = _agreement(kmers)
-    dtype = sums.exponentials.dtype
-    weights = (grad_bases / sums.agreeing.clamp(min=_SMALLEST_SUM) / sums.total)[:, None, :]
-    by_high = weights[:, :, :3] @ high.to(dtype)
-    by_low = weights[:, :, 3:] @ low.to(dtype)
-    by_high -= ((grad_token + grad_bases.sum(dim=1)) / sums.total[:, 0])[:, None, None]
-    grad = (by_high.transpose(1, 2) + by_low).view_as(sums.exponentials)
+    weights = (grad_bases / sums.agreeing.clamp(min=_SMALLEST_SUM) / sums.total)[:, :, None]
+    by_high = (weights[:, :3] * high).sum(dim=1)
+    by_low = (weights[:, 3:] * low).sum(dim=1)
+    by_high -= ((grad_token + grad_bases.sum(dim=1)) / sums.total[:, 0])[:, None]
+    grad = (by_high[:, :, None] + by_low[:, None, :]).view_as(sums.exponentials)
     grad = grad.mul_(sums.exponentials)
-    grad.scatter_add_(1, kmers[:, None], grad_token[:, None].to(dtype))
+    grad.scatter_add_(1, kmers[:, None], grad_token[:, None].to(grad.dtype))
     if len(sums.hard):
         few = (kmers[sums.hard], grad_token[sums.hard], grad_bases[sums.hard])
         grad[sums.hard] = _hard_gradient(hard_logits, *few)

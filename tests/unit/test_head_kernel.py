@@ -33,6 +33,12 @@ for dtype, atol in ((torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat1
                     torch.testing.assert_close(grad.float(), plain, rtol=1e-2, atol=atol)
                 else:
                     assert grad is None and torch.equal(inside, logits)
+wide = torch.rand(16, 12, generator=generator) < 0.7
+strided = torch.stack([kmers, kmers], dim=1)[:, 0]
+for form in (wide[:, :6], wide[:, :1].expand(16, 6), wide.T[:6].T, wide[:, :6].long()):
+    expected, _ = fused.chunk_loss(logits.float(), kmers, form.bool(), 0.5, 0, False, False)
+    found, _ = kernel.chunk_loss(logits.float(), strided, form, 0.5, False)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 empty = torch.empty(0, 4096)
 assert float(kernel.chunk_loss(empty, kmers[:0], known[:0], 0.5, True)[0].loss) == 0
 
@@ -49,7 +55,7 @@ plain = gradients()
 calls = []
 run = kernel.chunk_loss
 kernel.chunk_loss = lambda *arguments: calls.append(1) or run(*arguments)
-fused._kernel = lambda _: kernel
+fused.kernel_chunk_loss = lambda _: kernel.chunk_loss
 torch.testing.assert_close(gradients(), plain, rtol=1e-5, atol=1e-5)
 assert len(calls) == 3
 """

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
+from carbon.losses import fused, head_loss, log_likelihoods, nucleotide_loss
 
 N, D = 50, 24
 
@@ -71,13 +71,83 @@ def test_bf16_arguments_are_summed_in_fp32(case):
         assert error < 0.02
 
 
-def test_without_gradients_none_is_computed(case):
-    hidden, weight, kmers, known = case
-    with torch.no_grad():
-        sums = head_loss(hidden.requires_grad_(), weight, kmers, known, 1.0, first_kmer=32)
-    assert not sums.loss.requires_grad
-    expected = materialised(*case, 1.0, 32, "kmers")
-    torch.testing.assert_close(sums.loss, expected.loss.detach())
+@pytest.mark.parametrize("needed", [(), (0,), (1,), (0, 1)])
+def test_only_the_gradients_that_are_needed_are_computed(case, needed, monkeypatch):
+    """A frozen head (or a loss to report alone) must not pay for a gradient of its size."""
+    leaves = [part.clone().requires_grad_(i in needed) for i, part in enumerate(case[:2])]
+    sizes = []
+
+    def watch(*arguments):
+        outputs = kept(*arguments)
+        sizes.extend(len(grad) for grad in outputs[1:])
+        return outputs
+
+    kept = fused._outputs
+    monkeypatch.setattr(fused, "_outputs", watch)
+    sums = head_loss(*leaves, *case[2:], 1.0, first_kmer=32)
+    assert sizes == [N if 0 in needed else 0, 4096 if 1 in needed else 0]
+    expected = materialised(*(part.clone() for part in case[:2]), *case[2:], 1.0, 32, "kmers")
+    torch.testing.assert_close(sums.loss.detach(), expected.loss)
+    assert sums.loss.requires_grad == bool(needed)
+    if needed:
+        sums.loss.backward()
+    assert [leaf.grad is not None for leaf in leaves] == [i in needed for i in (0, 1)]
+
+
+@pytest.mark.parametrize("scale", [1 / 3001, 1 / 257, 65536.0])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_loss_may_be_scaled_by_anything(case, dtype, scale):
+    """The scale is not rounded to the arguments' dtype, and fp16 does not overflow before it."""
+    hidden, weight = (part.to(dtype).requires_grad_() for part in case[:2])
+    small = 1e-7 if scale > 1 else 1.0  # what loss scaling is for: a loss with small derivatives
+    (small * scale * head_loss(hidden, weight, *case[2:], 1.0, first_kmer=32).loss).backward()
+    exact = [part.to(dtype).double().requires_grad_() for part in case[:2]]
+    (small * scale * materialised(*exact, *case[2:], 1.0, 32, "kmers").loss).backward()
+    for found, expected in zip((hidden, weight), exact, strict=True):
+        ratio = (found.grad.double() * expected.grad).sum() / expected.grad.square().sum()
+        # A gradient in bf16 is rounded before the scale and after it: up to 2 ** -9 for all of it.
+        assert abs(float(ratio) - 1) < (2**-9 if scale == 1 / 257 else 6e-4)
+
+
+def test_twice_through_one_graph(case):
+    hidden = case[0].clone().requires_grad_()
+    loss = head_loss(hidden, *case[1:], 1.0, first_kmer=32).loss
+    (first,) = torch.autograd.grad(3 * loss, hidden, retain_graph=True)
+    (second,) = torch.autograd.grad(3 * loss, hidden)
+    assert torch.equal(first, second)
+    again = head_loss(hidden, *case[1:], 1.0, first_kmer=32).loss
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(again, hidden, create_graph=True)
+
+
+def test_under_autocast_only_the_products_are_in_bf16(case):
+    hidden, weight = (part.float().requires_grad_() for part in case[:2])
+    rest = (*case[2:], 0.4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        sums = head_loss(hidden, weight, *rest, first_kmer=32)
+        logits = hidden.detach().bfloat16() @ weight.detach().bfloat16().T
+        of_logits = log_likelihoods(logits, case[2], first_kmer=32)
+    sums.loss.backward()
+    assert hidden.grad.dtype == weight.grad.dtype == torch.float32
+    rounded = [part.detach().bfloat16() for part in (hidden, weight)]
+    expected = head_loss(*rounded, *rest, first_kmer=32)
+    torch.testing.assert_close(sums.loss.detach(), expected.loss)
+    outside = log_likelihoods(logits, case[2], first_kmer=32)
+    torch.testing.assert_close(of_logits, outside, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"support": "vocab"}, "give 'kmers' or 'vocabulary'"),
+        ({"fns_weight": 2.0}, "give 0 to 1"),
+        ({"chunk_tokens": 0}, "give 1 or more"),
+        ({"first_kmer": 151_672}, "has no 6-mers from row 151672"),
+    ],
+)
+def test_arguments_that_make_no_sense(case, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        head_loss(*case, **({"fns_weight": 1.0, "first_kmer": 32} | wrong))
 
 
 def test_no_token_at_all(case):
@@ -134,5 +204,5 @@ def test_the_operator_is_well_formed(case):
     arguments = (hidden.clone().requires_grad_(), weight[:4096].clone().requires_grad_())
     torch.library.opcheck(
         torch.ops.carbon.head_loss.default,
-        (*arguments, kmers, known, 0.5, 0, False, 16, True),
+        (*arguments, kmers, known, 0.5, 0, False, 16, True, True),
     )
