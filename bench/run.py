@@ -102,15 +102,16 @@ def peak():
 _INDEX = {"".join(bases): i for i, bases in enumerate(itertools.product("ATCG", repeat=6))}
 
 
-def _encode_by_loop(text: str) -> tuple[list[int], list[int]]:
-    """Do what a tokenizer in Python does for each chunk: case, padding, look-up, length."""
-    ids, lengths = [], []
+def _encode_by_loop(text: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Do for each chunk what `encode` gives: its id, its 6-mer and its mask, as arrays."""
+    ids, kmers, known = [], [], []
     for at in range(0, len(text), 6):
         chunk = text[at : at + 6].upper()
         index = _INDEX.get(chunk.ljust(6, "A"))
         ids.append(1 if index is None else index + 128)
-        lengths.append(0 if index is None else len(chunk))
-    return ids, lengths
+        kmers.append(index or 0)
+        known.append(0 if index is None else (1 << len(chunk)) - 1)
+    return np.array(ids), np.array(kmers), np.array(known, dtype=np.uint8)
 
 
 def _peak_of_streaming(bases: int) -> int:
@@ -186,7 +187,11 @@ def _peak_bytes(kind: str, num_tokens: int, width: int) -> int:
         "print(peak() - before)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=RESULTS.parents[1], capture_output=True, text=True
+        [sys.executable, "-c", code],
+        cwd=RESULTS.parents[1],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     return int(done.stdout)
 

@@ -16,7 +16,7 @@ from carbon.tokenizer import NATIVE
 settings.register_profile("carbon", deadline=None, derandomize=True)
 settings.load_profile("carbon")
 
-FOLDERS = {"unit", "distributed", "real_data"}
+FOLDERS = {"unit", "distributed", "real_data", "gpu"}
 
 
 def pytest_collection_modifyitems(items):
@@ -25,6 +25,8 @@ def pytest_collection_modifyitems(items):
         if folder not in FOLDERS:
             raise pytest.UsageError(f"{item.path}: tests live in {', '.join(sorted(FOLDERS))}")
         item.add_marker(folder)
+        if folder == "gpu" and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="no GPU"))
 
 
 @pytest.fixture(scope="session")

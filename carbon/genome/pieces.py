@@ -34,7 +34,9 @@ def read_pieces(path: str | Path, piece_bp: int) -> Iterator[Piece]:
             yielded.
     """
     shown_as = "standard input" if str(path) == "-" else str(path)
-    if shown_as == str(path) and not Path(path).is_file():
+    if piece_bp < 1:
+        raise ValueError(f"piece_bp = {piece_bp}: give 1 or more")
+    if shown_as == str(path) and (not Path(path).exists() or Path(path).is_dir()):
         raise GenomeError(f"{path}: no such file; give a FASTA, or - for standard input")
     parser = _Parser(shown_as, piece_bp)
     try:
@@ -93,6 +95,8 @@ class _Parser:
         self.line += 1
         words = header[1:].split(maxsplit=1)
         where = f"{self._shown_as} line {self.line}"
+        if b"\r" in header.rstrip(b"\r\n"):
+            raise GenomeError(f"{where}: lines end in a lone CR; convert them to LF")
         if not words or header[1:2].isspace():
             raise GenomeError(f"{where}: a contig without a name; write it right after '>'")
         self._contig = words[0].decode("utf-8", errors="replace")
@@ -108,7 +112,9 @@ class _Parser:
                 f"{self._shown_as} line {self.line + 1}: expected a header that begins with '>'; "
                 "is this a FASTA file?"
             )
-        if wrong := self._contig is not None and bases.translate(None, _LETTERS):
+        if self._contig is None:
+            bases = b""
+        elif wrong := bases.translate(None, _LETTERS):
             line = self.line + 1 + lines.count(b"\n", 0, lines.index(wrong[:1]))
             raise GenomeError(
                 f"{self._shown_as} line {line}: {wrong[:1].decode('latin-1')!r} is not a DNA "

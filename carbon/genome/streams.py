@@ -16,13 +16,13 @@ def open_bytes(path: Path) -> IO[bytes]:
 
     `-` is standard input.
     """
-    if str(path) == "-":
-        source = cast("io.BufferedReader", sys.stdin.buffer)
-        compressed = source.peek(2)[:2] == b"\x1f\x8b"
-        return cast("IO[bytes]", gzip.open(source, "rb") if compressed else source)
-    with path.open("rb") as handle:
-        compressed = handle.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path, "rb") if compressed else path.open("rb"))
+    # A pipe can be read but once, so nothing is opened twice.
+    source = cast("io.BufferedReader", sys.stdin.buffer if str(path) == "-" else path.open("rb"))
+    if source.peek(2)[:2] != b"\x1f\x8b":
+        return source
+    unpacked = gzip.GzipFile(fileobj=source)
+    unpacked.myfileobj = source  # type: ignore[assignment]  # is closed with it
+    return cast("IO[bytes]", unpacked)
 
 
 def open_text(path: Path, errors: str = "strict") -> IO[str]:

@@ -53,6 +53,10 @@ def chunk_loss(
     return sums, logits if with_gradient else None
 
 
+HALF = tl.constexpr(64)  # 6-mers are 64 x 64: three bases and three
+SMALLEST_SUM = tl.constexpr(1e-30)  # below this a sum of fp32 exponentials has lost its digits
+
+
 @triton.jit
 def _token_loss(
     logits_ptr,
@@ -62,8 +66,6 @@ def _token_loss(
     num_tokens,
     fns_weight,
     WITH_GRADIENT: tl.constexpr,
-    HALF: tl.constexpr = 64,
-    SMALLEST_SUM: tl.constexpr = 1e-30,
 ):
     token = tl.program_id(0).to(tl.int64)
     known_ptr += token * 6
@@ -86,42 +88,20 @@ def _token_loss(
         num_known += tl.load(known_ptr + j).to(tl.float32)
     of_token = tl.where(num_known == 6, 1 - fns_weight, 0.0)
     of_base = fns_weight / tl.maximum(num_known, 1.0)
-
-    # dL/dz = p (of_token + sum of w_j - by_row - by_column) - of_token [v = y], where w_j is what
-    # base j weighs and by_row and by_column hold w_j / S_j for the halves that agree with it.
-    by_row = tl.zeros([HALF], dtype=tl.float32)
-    by_column = tl.zeros([HALF], dtype=tl.float32)
-    marginal_nats = 0.0
-    smallest = 1.0
-    for j in tl.static_range(6):
-        known = tl.load(known_ptr + j).to(tl.float32)
-        agrees = _agrees(half, kmer, j)
-        share = tl.sum(tl.where(agrees, rows if j < 3 else columns, 0.0)) / total
-        enough = tl.maximum(share, SMALLEST_SUM)
-        marginal_nats -= tl.where(share < SMALLEST_SUM, 0.0, known * tl.log(enough))
-        of_share = tl.where(share < SMALLEST_SUM, 0.0, known * of_base / enough)
-        if j < 3:
-            by_row += tl.where(agrees, of_share, 0.0)
-        else:
-            by_column += tl.where(agrees, of_share, 0.0)
-        smallest = tl.minimum(smallest, share)
+    marginal_nats, by_row, by_column, smallest = _soft(
+        rows, columns, total, known_ptr, kmer, half, of_base
+    )
+    # dL/dz = p (of_token + sum of w_j - by_row - by_column) - of_token [v = y]
     by_row -= of_token + of_base * num_known
     grad = exponentials / -total * (by_row[:, None] + by_column[None, :])
     grad -= tl.where(at == kmer, of_token, 0.0)
-
-    if smallest < SMALLEST_SUM:  # rare: a sum has lost its digits; a softmax inside its group then
+    if smallest < SMALLEST_SUM:
         z = tl.load(logits_ptr + at).to(tl.float32)
-        for j in tl.static_range(6):
-            known = tl.load(known_ptr + j).to(tl.float32)
-            agrees = _agrees(half, kmer, j)
-            share = tl.sum(tl.where(agrees, rows if j < 3 else columns, 0.0)) / total
-            hard = tl.where(share < SMALLEST_SUM, known, 0.0)
-            group = tl.where(agrees[:, None] if j < 3 else agrees[None, :], z, float("-inf"))
-            group_top = tl.max(group)
-            group_exponentials = tl.exp(group - group_top)
-            group_total = tl.sum(group_exponentials)
-            marginal_nats -= hard * (group_top + tl.log(group_total) - log_total)
-            grad -= hard * of_base / group_total * group_exponentials
+        hard_nats, hard_grad = _hard(
+            z, log_total, rows, columns, total, known_ptr, kmer, half, of_base
+        )
+        marginal_nats += hard_nats
+        grad -= hard_grad
 
     tl.store(nats_ptr + token, of_base * marginal_nats - of_token * log_token)
     tl.store(nats_ptr + num_tokens + token, tl.where(num_known == 6, -log_token, 0.0))
@@ -131,7 +111,51 @@ def _token_loss(
 
 
 @triton.jit
+def _soft(rows, columns, total, known_ptr, kmer, half, of_base):
+    """Sum -log S_j over known bases, and w_j / S_j over the halves that agree with the true one.
+
+    Bases whose S_j underflows are left out; the smallest S_j tells whether there is one.
+    """
+    by_row = tl.zeros([HALF], dtype=tl.float32)
+    by_column = tl.zeros([HALF], dtype=tl.float32)
+    nats = 0.0
+    smallest = 1.0
+    for j in tl.static_range(6):
+        known = tl.load(known_ptr + j).to(tl.float32)
+        agrees = _agrees(half, kmer, j)
+        share = tl.sum(tl.where(agrees, rows if j < 3 else columns, 0.0)) / total
+        enough = tl.maximum(share, SMALLEST_SUM)
+        nats -= tl.where(share < SMALLEST_SUM, 0.0, known * tl.log(enough))
+        of_share = tl.where(share < SMALLEST_SUM, 0.0, known * of_base / enough)
+        if j < 3:
+            by_row += tl.where(agrees, of_share, 0.0)
+        else:
+            by_column += tl.where(agrees, of_share, 0.0)
+        smallest = tl.minimum(smallest, share)
+    return nats, by_row, by_column, smallest
+
+
+@triton.jit
+def _hard(z, log_total, rows, columns, total, known_ptr, kmer, half, of_base):
+    """Give what `_soft` left out, rare as it is: a softmax inside a group, in the log domain."""
+    grad = tl.zeros([HALF, HALF], dtype=tl.float32)
+    nats = 0.0
+    for j in tl.static_range(6):
+        known = tl.load(known_ptr + j).to(tl.float32)
+        agrees = _agrees(half, kmer, j)
+        share = tl.sum(tl.where(agrees, rows if j < 3 else columns, 0.0)) / total
+        hard = tl.where(share < SMALLEST_SUM, known, 0.0)
+        group = tl.where(agrees[:, None] if j < 3 else agrees[None, :], z, float("-inf"))
+        group_top = tl.max(group)
+        group_exponentials = tl.exp(group - group_top)
+        group_total = tl.sum(group_exponentials)
+        nats -= hard * (group_top + tl.log(group_total) - log_total)
+        grad += hard * of_base / group_total * group_exponentials
+    return nats, grad
+
+
+@triton.jit
 def _agrees(half, kmer, j: tl.constexpr):
     """Which halves of a 6-mer have the base that the true one has at position j."""
-    true_half = kmer // 64 if j < 3 else kmer % 64
+    true_half = kmer // HALF if j < 3 else kmer % HALF
     return (((half ^ true_half) >> (4 - 2 * (j % 3))) & 3) == 0

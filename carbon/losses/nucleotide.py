@@ -100,6 +100,8 @@ def log_likelihoods(
         support: what the softmax runs over: the 6-mers, or the whole vocabulary, in which the other
             columns belong to no base.
     """
+    if support not in ("kmers", "vocabulary"):
+        raise ValueError(f"support = {support!r}: give 'kmers' or 'vocabulary'")
     inside = logits[:, first_kmer : first_kmer + NUM_KMERS]
     token, bases = _LogLikelihoods.apply(inside, kmers)  # type: ignore[no-untyped-call]
     if support == "vocabulary":

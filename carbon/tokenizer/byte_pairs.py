@@ -10,6 +10,7 @@ from carbon.errors import ModelError
 from carbon.tokenizer.vocabulary import HYBRID
 
 NUM_BYTE_PAIRS = 151_643
+DNA_START = HYBRID.dna_start
 # How Qwen2 and Qwen3 cut text before the merges: contractions, words, single digits, punctuation,
 # white space (the `pre_tokenizer` of their tokenizer.json).
 _PARTS = (
@@ -18,6 +19,15 @@ _PARTS = (
 )
 _PROBE = "CCCCCC"  # the one word of the vocabulary that is also a 6-mer
 _PROBE_ID = 91_443
+# The added tokens of Qwen3, from id 151,643 on.
+_ADDED = (
+    *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    *("<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>"),
+    *("<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"),
+    *("<|image_pad|>", "<|video_pad|>", "<tool_call>", "</tool_call>", "<|fim_prefix|>"),
+    *("<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"),
+    *("<tool_response>", "</tool_response>", "<think>", "</think>"),
+)
 _LAST_SPECIAL = 151_656  # the added tokens after it, such as <think>, count as text
 
 
@@ -33,12 +43,11 @@ def read_byte_pairs(folder: str | Path) -> Tokenizer:
     try:
         if one.is_file():
             tokenizer = Tokenizer.from_file(str(one))
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
         elif vocab.is_file() and merges.is_file():
             tokenizer = _from_vocab_and_merges(vocab, merges)
-            if added.is_file():
-                tokenizer.add_tokens(_added_tokens(added))
-            else:
-                tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=False)])
+            tokenizer.add_tokens(_added_tokens(added))
         else:
             raise ModelError(
                 f"{folder}: has no byte-pair vocabulary; give a folder with tokenizer.json, or "
@@ -56,8 +65,12 @@ def read_byte_pairs(folder: str | Path) -> Tokenizer:
             "the tokenizer files of a Qwen3 model"
         )
     if tokenizer.token_to_id("<|endoftext|>") != HYBRID.pad:
+        raise ModelError(f"{folder}: <|endoftext|> is not token {HYBRID.pad} as in Qwen3")
+    taken = [t.content for i, t in tokenizer.get_added_tokens_decoder().items() if i >= DNA_START]
+    if strange := [name for name in taken if name not in ("<dna>", "</dna>", "<oov>")]:
         raise ModelError(
-            f"{folder}: <|endoftext|> is not token {HYBRID.pad}; is added_tokens.json missing?"
+            f"{folder}: the added token '{strange[0]}' has an id of the DNA vocabulary; take the "
+            "tokenizer files of a Qwen3 model as they are published"
         )
     return tokenizer
 
@@ -76,11 +89,17 @@ def _from_vocab_and_merges(vocab: Path, merges: Path) -> Tokenizer:
 
 
 def _added_tokens(path: Path) -> list[AddedToken]:
-    """Read `added_tokens.json`, a table of ids or a list of objects, in the order of the ids."""
-    entries = json.loads(path.read_text(encoding="utf-8"))
-    if isinstance(entries, dict):
-        entries = [{"id": i, "content": name} for name, i in entries.items()]
-    found = {entry["id"]: entry["content"] for entry in entries if entry["id"] < HYBRID.dna_start}
+    """Read `added_tokens.json`, a table of ids or a list of objects, in the order of the ids.
+
+    Without the file they are Qwen3's.
+    """
+    if not path.is_file():
+        found = dict(enumerate(_ADDED, start=NUM_BYTE_PAIRS))
+    else:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(entries, dict):
+            entries = [{"id": i, "content": name} for name, i in entries.items()]
+        found = {entry["id"]: entry["content"] for entry in entries if entry["id"] < DNA_START}
     return [
         AddedToken(found[i], normalized=False, special=i <= _LAST_SPECIAL) for i in sorted(found)
     ]

@@ -90,12 +90,12 @@ def encode(
         strand: `-` reads the reverse complement; the frame is then counted from its start.
 
     Raises:
-        UserError: the vocabulary has no such tag, or there is no such frame.
+        UserError: the vocabulary has no such tag, or there is no such frame or strand.
 
     >>> encode("ACGTACGT").ids.tolist()
     [2, 850, 3456]
     """
-    _check_frame(frame)
+    _check(frame, strand)
     prefix = vocabulary.prefix(tags)
     read = _read(sequence, frame, strand)
     inside = slice(len(prefix), len(prefix) - (-len(read) // K))
@@ -122,7 +122,7 @@ def encode_batch(
 
     The arrays are views into three long ones.
     """
-    _check_frame(frame)
+    _check(frame, strand)
     prefix = vocabulary.prefix(tags)
     reads = [as_letters(_read(sequence, frame, strand)) for sequence in sequences]
     lengths_bp = np.array([len(read) for read in reads], dtype=np.int64)
@@ -151,7 +151,9 @@ def encode_batch(
     ]
 
 
-def _check_frame(frame: int) -> None:
+def _check(frame: int, strand: str) -> None:
+    if strand not in ("+", "-"):
+        raise UserError(f"strand {strand!r}: give '+' or '-'")
     if not 0 <= frame < K:
         raise UserError(f"frame {frame}: give 0 to {K - 1}")
 

@@ -18,11 +18,6 @@ UInt8s = NDArray[np.uint8]
 UInt16s = NDArray[np.uint16]
 Int64s = NDArray[np.int64]
 
-_UNKNOWN = 4  # as a digit: its low bits read as A, its third bit says that it is none of the four
-_DIGIT = bytes(
-    BASES.index(letter) if (letter := chr(code).upper()) in BASES else _UNKNOWN
-    for code in range(256)
-)
 _LETTER = np.frombuffer(BASES.encode(), dtype=np.uint8)
 _WEIGHTS = 4 ** np.arange(K - 1, -1, -1, dtype=np.int64)
 _BITS = 2 ** np.arange(K, dtype=np.uint8)
@@ -37,13 +32,6 @@ _KMER_TEXT = _LETTER[KMER_DIGITS].view(f"V{K}")[:, 0]
 _MASKS = np.arange(2**K)
 _MASK_REVERSED = ((_MASKS[:, None] >> np.arange(K) & 1) * _BITS[::-1]).sum(axis=1, dtype=np.uint8)
 _MASK_DIGITS = ((_MASKS[:, None] >> np.arange(K) & 1) * 3) @ _WEIGHTS  # both bits of known digits
-
-
-# How `_join` makes one number of six values. Two bytes read as one little-endian number are
-# first + 256 * second; times the product, the second byte holds 4 * first + second (digits, first
-# most significant) or first + 2 * second (bits, first least significant).
-_FIRST_MOST = 4 * 256 + 1, (8, 4, 0)
-_FIRST_LEAST = 256 + 2, (0, 2, 4)
 
 
 class Kmers(NamedTuple):
@@ -73,15 +61,15 @@ def encode_kmers(sequence: str | bytes | UInt8s, out: Kmers | None = None) -> Km
     indices, known = out
     known.fill(ALL_KNOWN)
     for at in range(0, len(sequence), _BLOCK_BP):
-        block = as_letters(sequence[at : at + _BLOCK_BP]).translate(_DIGIT)
-        if tail := len(block) % K:
-            block += bytes([_UNKNOWN]) * (K - tail)
-        digits = np.frombuffer(block, dtype=np.uint8)
-        kmers = slice(at // K, at // K + len(digits) // K)
-        if digits.max() == _UNKNOWN:
-            known[kmers] = _join((digits < _UNKNOWN).view(np.uint8), *_FIRST_LEAST)
-            digits = digits & np.uint8(3)
-        indices[kmers] = _join(digits, *_FIRST_MOST)
+        block = as_letters(sequence[at : at + _BLOCK_BP])
+        block += b"-" * (-len(block) % K)
+        letters = np.frombuffer(block, dtype=np.uint8)
+        kmers = slice(at // K, at // K + len(letters) // K)
+        is_base = _is_base(letters)
+        if not is_base.all():
+            known[kmers] = _join_bits(is_base)
+            letters = np.where(is_base, letters, np.uint8(ord("A")))
+        indices[kmers] = _join_letters(letters)
     return out
 
 
@@ -89,12 +77,41 @@ def as_letters(sequence: str | bytes | UInt8s) -> bytes:
     """Return a sequence as bytes, one a base whatever the letter."""
     if isinstance(sequence, str):
         return sequence.encode("latin-1", errors="replace")
-    return sequence if isinstance(sequence, bytes) else sequence.tobytes()
+    if isinstance(sequence, np.ndarray) and sequence.dtype != np.uint8:
+        raise TypeError(f"letters are uint8, one a base; this array is {sequence.dtype}")
+    return sequence if isinstance(sequence, bytes) else bytes(sequence)
 
 
-def _join(values: UInt8s, product: int, shifts: tuple[int, int, int]) -> UInt16s:
-    """Join six values of two bits or one: pairs by one product, then three pairs by shifts."""
-    pairs: UInt16s = values.view("<u2") * np.uint16(product) >> np.uint16(8)
+# Arithmetic over whole arrays runs at several times the speed of looking up each byte. Two bytes
+# read as one little-endian number are first + 256 * second, so that one product joins a pair.
+
+
+def _is_base(letters: UInt8s) -> NDArray[np.bool_]:
+    upper = letters & np.uint8(0xDF)  # a letter less the bit that makes it lower case
+    found: NDArray[np.bool_] = upper == ord("A")
+    for base in b"CGT":
+        found |= upper == base
+    return found
+
+
+def _join_letters(letters: UInt8s) -> UInt16s:
+    """Join six bases to a number, first most significant.
+
+    Bits 1 and 2 of a letter in ASCII are the two bits of its digit, exchanged.
+    """
+    pairs = (letters.view("<u2") & np.uint16(0x0606)) * np.uint16(4 * 256 + 1) >> np.uint16(9)
+    exchanged = _join_pairs(pairs, (8, 4, 0))
+    low = np.uint16(0b01_01_01_01_01_01)
+    joined: UInt16s = (exchanged & low) << np.uint16(1) | exchanged >> np.uint16(1) & low
+    return joined
+
+
+def _join_bits(bits: NDArray[np.bool_]) -> UInt16s:
+    """Join six booleans to a number, first least significant."""
+    return _join_pairs(bits.view("<u2") * np.uint16(256 + 2) >> np.uint16(8), (0, 2, 4))
+
+
+def _join_pairs(pairs: UInt16s, shifts: tuple[int, int, int]) -> UInt16s:
     first, second, third = (pairs[i::3] << np.uint16(shift) for i, shift in enumerate(shifts))
     joined: UInt16s = first | second | third
     return joined

@@ -6,6 +6,7 @@ bases, as `6-mer:letters` separated by commas, or `.` if there are none. With th
 back the sequence exactly, upper-cased, N where unknown.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -85,13 +86,15 @@ def _read_line(line: str, where: str, vocabulary: Vocabulary) -> tuple[str, int,
         letters = [entry.split(":") for entry in partial.split(",") if partial != "."]
         replaced = {int(at): bases for at, bases in letters}
         length_bp = int(end) - int(start)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UserError(
             f"{where}: is not five columns of '{HEADER.expandtabs(1)}'; give what `carbon "
             "tokenize` wrote"
         ) from None
     text = decode_ids(numbers, vocabulary)
     for at, bases in replaced.items():
+        if not 0 <= K * at < len(text) or not re.fullmatch("[ACGTN]{1,6}", bases):
+            raise UserError(f"{where}: '{at}:{bases}' is no 6-mer of the line and its letters")
         text = text[: K * at] + bases + text[K * (at + 1) :]
     if len(text) != length_bp:
         raise UserError(

@@ -22,6 +22,7 @@ from transformers.utils.generic import PaddingStrategy
 
 from carbon.errors import ModelError, UserError
 from carbon.tokenizer.byte_pairs import read_byte_pairs
+from carbon.tokenizer.dna_config import DNA_CONFIG, read_dna_config, read_json
 from carbon.tokenizer.kmer import BASES, KMER_DIGITS, NUM_KMERS, K
 from carbon.tokenizer.stock import save_stock_tokenizer
 from carbon.tokenizer.text import (
@@ -37,7 +38,8 @@ from carbon.tokenizer.vocabulary import HYBRID, NATIVE, Vocabulary, native_token
 IGNORED = -100  # the label that transformers and torch leave out
 _PADDING = {"labels": IGNORED, "known_bases": 0, "offset_mapping": (0, 0)}
 _KMERS = ["".join(BASES[d] for d in digits) for digits in KMER_DIGITS]
-_LOOKS_LIKE_DNA = re.compile("[ACGTNacgtn]{12,}")
+# Twelve letters in a row, or two blocks of ten as GenBank prints them; U for RNA.
+_LOOKS_LIKE_DNA = re.compile(r"[ACGTUNacgtun]{12,}|\b[ACGTUNacgtun]{10}\s+[ACGTUNacgtun]{10}\b")
 
 
 class DNATokenizer(PreTrainedTokenizer):
@@ -53,6 +55,17 @@ class DNATokenizer(PreTrainedTokenizer):
     def tokenize_text(self, text: str) -> TokenizedText:
         """Return ids, 6-mers, mask and offsets of a text as numpy arrays."""
         raise NotImplementedError
+
+    def _add_tokens(self, new_tokens: list[Any], special_tokens: bool = False) -> int:
+        """Refuse a token that is not of the vocabulary: its id would be that of another one."""
+        vocabulary = self.get_vocab()
+        if fresh := [str(token) for token in new_tokens if str(token) not in vocabulary]:
+            raise UserError(
+                f"'{fresh[0]}' is not of the {self.vocabulary.name} vocabulary, whose rows are "
+                "fixed; write it as text, or take a tag that is there"
+            )
+        added: int = super()._add_tokens(new_tokens, special_tokens)
+        return added
 
     @property
     def vocab_size(self) -> int:
@@ -96,6 +109,9 @@ class DNATokenizer(PreTrainedTokenizer):
             self._columns(self._truncated(self.tokenize_text(one), cut), return_labels, kwargs)
             for one in texts
         ]
+        if return_attention_mask is not False:
+            for row in rows:
+                row["attention_mask"] = [1] * len(row["input_ids"])
         columns = {name: [row[name] for row in rows] for name in (rows or [{"input_ids": []}])[0]}
         padded = self.pad(
             BatchEncoding(columns if not isinstance(text, str) else rows[0]),
@@ -158,6 +174,8 @@ class DNATokenizer(PreTrainedTokenizer):
         )
         missing = len(padded["input_ids"]) - length
         for name in _PADDING.keys() & padded.keys():
+            if not isinstance(padded[name], list):
+                continue  # the label of a whole sequence
             padding = [_PADDING[name]] * missing
             left = (padding_side or self.padding_side) == "left"
             padded[name] = padding + padded[name] if left else padded[name] + padding
@@ -183,6 +201,10 @@ class DNATokenizer(PreTrainedTokenizer):
 
     def _convert_token_to_id(self, token: str) -> int:
         return self.get_vocab().get(token, self.vocabulary.oov)
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        """Join tokens as `decode` joins their ids."""
+        return self._join([self._convert_token_to_id(token) for token in tokens], frozenset())
 
 
 class NativeDNATokenizer(DNATokenizer):
@@ -268,7 +290,7 @@ class HybridDNATokenizer(DNATokenizer):
             )
         folder = Path(base_tokenizer_path or Path(str(vocab_file)).parent)
         config_path = folder / "dna_config.json"
-        config = _read_dna_config(config_path) if config_path.is_file() else {}
+        config = read_dna_config(config_path) if config_path.is_file() else {}
         if k != K:
             raise ModelError(f"k = {k}: the released vocabulary is one of {K}-mers")
         self.auto_dna_tags = config.get("auto_dna_tags", False)
@@ -276,6 +298,7 @@ class HybridDNATokenizer(DNATokenizer):
             self.auto_dna_tags = auto_dna_tags
         self.byte_pairs: Tokenizer = read_byte_pairs(folder)
         self._vocab = _hybrid_vocab(self.byte_pairs)
+        self._has_warned = False
         settings = {name: kwargs[name] for name in _SETTINGS if name in kwargs}
         special = {"pad_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<oov>"}
         super().__init__(**settings, **special)
@@ -287,18 +310,27 @@ class HybridDNATokenizer(DNATokenizer):
             loaded: Self = super().from_pretrained(source, *inputs, **kwargs)
             return loaded
         path = Path(source) / "tokenizer_config.json"
-        saved = _read_json(path) if path.is_file() else {}
+        saved = read_json(path) if path.is_file() else {}
         settings = {name: saved[name] for name in _SETTINGS if name in saved}
+        template = Path(source) / "chat_template.jinja"
+        if template.is_file():
+            settings["chat_template"] = template.read_text(encoding="utf-8")
         return cls(source, *inputs, **(settings | kwargs))
 
     def tokenize_text(self, text: str) -> TokenizedText:  # noqa: D102
         if DNA_START not in text and self.auto_dna_tags:
             return tokenize_region(text)
-        if DNA_START not in text and DNA_END not in text:
-            _warn_of_untagged_dna(text)
         return tokenize_hybrid(text, self._encode_byte_pairs)
 
     def _encode_byte_pairs(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        looks = None if self._has_warned else _LOOKS_LIKE_DNA.search(text)
+        if looks:
+            self._has_warned = True
+            warnings.warn(
+                f"'{looks[0][:24]}' looks like DNA but is read as text: write <dna> before it, or "
+                "set auto_dna_tags=True (said once)",
+                stacklevel=2,
+            )
         encoding = self.byte_pairs.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets
 
@@ -320,7 +352,7 @@ class HybridDNATokenizer(DNATokenizer):
         added = self.byte_pairs.get_added_tokens_decoder().items()
         tables = {
             "added_tokens.json": {token.content: i for i, token in added},
-            "dna_config.json": _DNA_CONFIG | {"auto_dna_tags": self.auto_dna_tags},
+            "dna_config.json": DNA_CONFIG | {"auto_dna_tags": self.auto_dna_tags},
         }
         for name, table in tables.items():
             (folder / name).write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
@@ -359,42 +391,8 @@ class HybridDNATokenizer(DNATokenizer):
 
 
 _SETTINGS = ("padding_side", "truncation_side", "model_max_length", "chat_template")
-_DNA_CONFIG: dict[str, Any] = {
-    "k": K,
-    "dna_start_id": HYBRID.dna_start,
-    "dna_vocab_size": HYBRID.size - HYBRID.dna_start,
-    "dna_special_tokens": [DNA_START, DNA_END, "<oov>"],
-    "auto_dna_tags": False,
-}
 _HYBRID_KMERS = range(HYBRID.first_kmer, HYBRID.first_kmer + NUM_KMERS)
 _DNA_TOKENS = {HYBRID.dna_start: DNA_START, HYBRID.dna_end: DNA_END, HYBRID.oov: "<oov>"}
-
-
-def _warn_of_untagged_dna(text: str) -> None:
-    if looks := _LOOKS_LIKE_DNA.search(text):
-        warnings.warn(
-            f"'{looks[0][:24]}' looks like DNA but is read as text: write <dna> before it, or set "
-            "auto_dna_tags=True",
-            stacklevel=3,
-        )
-
-
-def _read_dna_config(path: Path) -> dict[str, Any]:
-    config = _read_json(path)
-    for key in ("k", "dna_start_id", "dna_special_tokens"):
-        if config.get(key, _DNA_CONFIG[key]) != _DNA_CONFIG[key]:
-            raise ModelError(
-                f"{path}: {key} is {config[key]!r}, the released tokenizer has "
-                f"{_DNA_CONFIG[key]!r}; its ids would not fit"
-            )
-    return config
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
-        raise ModelError(f"{path}: is not a table in JSON ({error}); copy it again") from None
 
 
 def _hybrid_vocab(byte_pairs: Tokenizer) -> dict[str, int]:

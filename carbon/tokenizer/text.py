@@ -90,8 +90,11 @@ def _hybrid_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield `(kind, start, end)`, where kind is `text`, `dna` or one of the two tags."""
     at = 0
     inside = False
+    following = text.find(DNA_START)
     while at < len(text):
-        start = -1 if inside else text.find(DNA_START, at)
+        if 0 <= following < at:
+            following = text.find(DNA_START, at)
+        start = -1 if inside else following
         end = text.find(DNA_END, at)
         if end >= 0 and (start < 0 or end < start):
             yield "dna", at, end

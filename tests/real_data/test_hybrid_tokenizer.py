@@ -6,7 +6,9 @@ import warnings
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
+from carbon.errors import ModelError, UserError
 from carbon.tokenizer import HYBRID, encode
 from carbon.tokenizer.pretrained import HybridDNATokenizer
 
@@ -63,10 +65,14 @@ def test_published_vectors(hybrid):
 
 
 def test_untagged_dna_is_warned_of(hybrid, folder):
-    with pytest.warns(UserWarning, match="looks like DNA but is read as text"):
-        assert hybrid(UNTAGGED)["input_ids"] == UNTAGGED_IDS
+    for text in (UNTAGGED, "AUGCGCUAGCUA", "gatcctccat atacaacggt", f"<dna>A</dna> {UNTAGGED}"):
+        fresh = HybridDNATokenizer(folder)
+        with pytest.warns(UserWarning, match="looks like DNA but is read as text"):
+            ids = fresh(text)["input_ids"]
+        assert text != UNTAGGED or ids == UNTAGGED_IDS
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        fresh(UNTAGGED)  # once a tokenizer is enough
         hybrid("the cat sat; ACGT <dna>" + UNTAGGED)
         auto = HybridDNATokenizer(folder, auto_dna_tags=True)
         found = auto(UNTAGGED, return_offsets_mapping=True)
@@ -87,8 +93,10 @@ def test_every_kind_of_local_folder(hybrid, folder, files, tmp_path):
     again = HybridDNATokenizer.from_pretrained(tmp_path)
     assert again.auto_dna_tags == (files == "released")
     for text, ids in VECTORS.items():
-        if "<dna>" in text:
-            assert again(text)["input_ids"] == ids
+        assert again(text)["input_ids"] == ids or (files == "released" and "<dna>" not in text)
+    text = "<|im_start|>a <think> b"
+    assert again(f"{text}<dna>")["input_ids"][:-1] == hybrid(text)["input_ids"]
+    assert again.decode([151_644, 151_667]) == "<|im_start|><think>"
     if files == "released":
         from transformers import AutoTokenizer
 
@@ -96,7 +104,7 @@ def test_every_kind_of_local_folder(hybrid, folder, files, tmp_path):
             AutoTokenizer.from_pretrained(tmp_path)
 
 
-@given(text=st.text(max_size=40))
+@given(text=st.text(max_size=40).filter(lambda text: "<" not in text))
 def test_text_is_that_of_qwen2(hybrid, folder, text):
     """Against transformers' own class of the same vocabulary."""
     from transformers import Qwen2Tokenizer
@@ -116,3 +124,28 @@ def test_decoding(hybrid):
     assert hybrid.decode([151669, 152105, 14990, 151671]) == "<dna>ATCGAT<oov>"
     assert hybrid.convert_ids_to_tokens([154402, 91443]) == ["CCCCCC", "CCCCCC"]
     assert len(hybrid) == 155_776 and len(hybrid.get_vocab()) == 155_767
+
+
+def test_settings_of_the_base_do_not_leak(hybrid, folder, tmp_path):
+    """A saved `tokenizer.json` may hold truncation and padding, and tokens of its user's."""
+    own = Tokenizer.from_str(hybrid.byte_pairs.to_str())
+    own.enable_truncation(3)
+    own.enable_padding(length=8)
+    own.save(str(tmp_path / "tokenizer.json"))
+    text = "one two three four five"
+    assert HybridDNATokenizer(tmp_path)(text)["input_ids"] == hybrid(text)["input_ids"]
+    own.add_tokens(["<|mine|>"])
+    own.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ModelError, match=r"added token '<\|mine\|>' has an id of the DNA"):
+        HybridDNATokenizer(tmp_path)
+
+
+def test_a_chat_template_is_kept(folder, tmp_path):
+    template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    HybridDNATokenizer(folder, chat_template=template).save_pretrained(tmp_path)
+    assert HybridDNATokenizer.from_pretrained(tmp_path).chat_template == template
+
+
+def test_an_added_token_would_take_the_id_of_a_6mer(hybrid):
+    with pytest.raises(UserError, match="'<mask>' is not of the hybrid vocabulary"):
+        hybrid.add_special_tokens({"mask_token": "<mask>"})

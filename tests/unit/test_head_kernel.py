@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
 pytest.importorskip("triton", reason="Triton exists for Linux on x86_64 alone")
 
@@ -66,7 +65,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from carbon.losses.kernel import _token_loss
 
-constants = {"WITH_GRADIENT": True, "HALF": 64, "SMALLEST_SUM": 1e-30}
+constants = {"WITH_GRADIENT": True}
 types = {"logits_ptr": "*bf16", "kmers_ptr": "*i64", "known_ptr": "*u8", "nats_ptr": "*fp32"}
 types |= {"num_tokens": "i32", "fns_weight": "fp32"} | dict.fromkeys(constants, "constexpr")
 source = ASTSource(_token_loss, signature=types, constexprs=constants)
@@ -93,18 +92,3 @@ def test_interpreted_it_equals_the_plain_form():
 def test_it_compiles_for_hopper(tmp_path):
     done = python(COMPILED, TRITON_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_it_equals_the_plain_form():
-    generator = torch.Generator().manual_seed(0)
-    kmers = torch.randint(4096, (300,), generator=generator)
-    known = torch.rand(300, 6, generator=generator) < 0.7
-    logits = 20 * torch.randn(300, 4096, generator=generator)
-    from carbon.losses import fused, kernel
-
-    expected, plain = fused.chunk_loss(logits, kmers, known, 0.4, 0, False, True)
-    on_gpu = (part.cuda() for part in (logits, kmers, known))
-    found, grad = kernel.chunk_loss(*on_gpu, 0.4, True)
-    torch.testing.assert_close([x.cpu() for x in found], list(expected), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(grad.cpu(), plain, rtol=1e-4, atol=1e-6)

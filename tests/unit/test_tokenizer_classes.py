@@ -1,9 +1,12 @@
 """The `transformers` tokenizers, native and hybrid, and tokens as lines."""
 
+import gzip
 import io
 import json
+import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -169,8 +172,43 @@ def test_inside_datasets_map(native):
     assert rows["input_ids"][:] == [[2, 850, 3200], [2, 1]]
     assert rows["labels"][:] == [[-100, 850, 3200], [-100, 128]]
     assert rows["known_bases"][:] == [[0, 63, 1], [0, 1]]
-    batch = native.pad([rows[0], rows[1] | {"text": ""}][:1] or [], return_tensors=None)
-    assert batch["labels"] == [[-100, 850, 3200]]
+    batch = native.pad(rows.remove_columns("text").to_list())
+    assert batch["labels"] == [[-100, 850, 3200], [-100, 128, -100]]
+    assert batch["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
+    one_by_one = datasets.Dataset.from_dict({"text": ["<dna>ACGTAC", ""]}).map(
+        lambda row: native(row["text"])
+    )
+    assert one_by_one["attention_mask"][:] == [[1, 1], []]
+
+
+def test_a_label_may_be_one_of_a_sequence(native):
+    rows = [native("<dna>ACGTAC") | {"labels": 1}, native("<dna>") | {"labels": 0}]
+    batch = native.pad(rows, return_tensors="pt")
+    assert batch["labels"].tolist() == [1, 0] and batch["input_ids"].shape == (2, 2)
+
+
+def test_the_vocabulary_is_fixed(native):
+    with pytest.raises(UserError, match="'<mine>' is not of the native vocabulary"):
+        native.add_tokens(["<mine>"])
+    with pytest.raises(UserError, match="'<mask>' is not of the native vocabulary"):
+        native.add_special_tokens({"mask_token": "<mask>"})
+
+
+def test_tokens_join_as_their_ids_do(native):
+    text = "<fungi_species><dna>ACGTACNN</dna>"
+    ids = native(text)["input_ids"]
+    assert native.convert_tokens_to_string(native.tokenize(text)) == native.decode(ids)
+
+
+def test_a_collator_that_copies_ids_to_labels_trains_no_wrong_base(native):
+    from transformers import DataCollatorForLanguageModeling
+
+    from carbon.losses import next_kmers
+
+    rows = [native("<dna>ACGNACACGTAC", return_labels=True)]
+    batch = DataCollatorForLanguageModeling(native, mlm=False)(rows)
+    kmers, known = next_kmers(batch["labels"], batch["known_bases"], 128)
+    assert known.tolist() == [[False] * 6, [True] * 6] and kmers.tolist() == [0, 850 - 128]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -301,6 +339,7 @@ def test_lines_give_back_the_sequence(contigs, num_kmers):
         (b"ACGT\n", "line 1: expected a header"),
         (b">a\nAC\nA!\n", "line 3: '!' is not a DNA letter"),
         (b"\n>a\nA\n>a\n", "line 4: contig 'a' stands twice"),
+        (b">a\rACGT\r", "line 1: lines end in a lone CR"),
         (b">\nA\n", "line 1: a contig without a name"),
         (b"\x1f\x8b\x08\x00broken", "broken after line 0"),
     ],
@@ -322,6 +361,9 @@ def test_a_bad_fasta_is_named(tmp_path, text, message):
         (["a\t0\t6\t2 x\t.\n"], "line 1: is not five columns"),
         (["a\t0\t7\t2 850\t.\n"], "line 1: 6 bases stand where 7 should"),
         (["a\t6\t12\t2 850\t.\n"], "line 1: begins at 6 of 'a'"),
+        (["a\t0\t6\t2 99999999999999999999\t.\n"], "line 1: is not five columns"),
+        (["a\t0\t6\t2 850\t9:GGGGGG\n"], "line 1: '9:GGGGGG' is no 6-mer"),
+        (["a\t0\t6\t2 850\t0:hello!\n"], "line 1: '0:hello!' is no 6-mer"),
     ],
 )
 def test_bad_lines_are_named(lines, message):
@@ -339,3 +381,42 @@ def test_the_command_reads_and_writes_pipes():
     wrong = subprocess.run(command, input=b">a\nA?", capture_output=True)
     assert wrong.returncode == 2
     assert wrong.stderr.startswith(b"error: standard input line 2: '?' is not a DNA letter")
+
+
+def test_blank_lines_before_a_header_are_no_bases(tmp_path):
+    (tmp_path / "x.fa").write_bytes(b"  \n>a\nAC\n")
+    assert list(read_pieces(tmp_path / "x.fa", 60)) == [("a", 0, b"AC")]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_named_pipe_is_read_once(tmp_path, pack):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_bytes(pack(b">a\nACGT\n")))
+    writer.start()
+    assert list(read_pieces(path, 60)) == [("a", 0, b"ACGT")]
+    writer.join()
+
+
+def test_many_stray_end_tags_take_no_square_of_time(monkeypatch):
+    searched = []
+
+    class Text(str):
+        def find(self, what, start=0):
+            searched.append(what)
+            return super().find(what, start)
+
+    spans = list(_hybrid_spans(Text("ACGT</dna>" * 50)))
+    assert len(spans) == 100 and searched.count("<dna>") == 1
+
+
+@pytest.mark.parametrize("strand", [-1, "minus", "", None])
+def test_a_strand_is_plus_or_minus(strand):
+    with pytest.raises(UserError, match="give '\\+' or '-'"):
+        encode("ACGT", strand=strand)
+
+
+def test_letters_are_bytes():
+    assert encode(bytearray(b"ACGT")).kmers.tolist() == encode("ACGT").kmers.tolist()
+    with pytest.raises(TypeError, match="int64"):
+        encode(np.array([65, 67]))
