@@ -6,6 +6,7 @@ Standard library only. The dataclass is the schema: a field without a default is
 
 import dataclasses
 import difflib
+import itertools
 import json
 import re
 import tomllib
@@ -62,21 +63,24 @@ def _parse_value(text: str) -> Any:
 
 
 def _put(node: Any, keys: list[str], value: Any, override: str) -> None:
-    for key in keys[:-1]:
-        node = _child(node, key, override)
+    for key, following in itertools.pairwise(keys):
+        node = _child(node, key, [] if following == "0" else {}, override)
     if isinstance(node, list):
-        _child(node, keys[-1], override)
+        _child(node, keys[-1], value, override)
         node[int(keys[-1])] = value
     else:
         node[keys[-1]] = value
 
 
-def _child(node: Any, key: str, override: str) -> Any:
+def _child(node: Any, key: str, new: Any, override: str) -> Any:
+    """Return what stands under a key, which is `new` if nothing does; an array grows by one."""
     if isinstance(node, list):
-        if not key.isdigit() or int(key) >= len(node):
-            raise ConfigError(f"--set {override}: '{key}' is not one of 0 to {len(node) - 1}")
+        if not key.isdigit() or int(key) > len(node):
+            raise ConfigError(f"--set {override}: '{key}' is not one of 0 to {len(node)}")
+        if int(key) == len(node):
+            node.append(new)
         return node[int(key)]
-    child = node.setdefault(key, {})
+    child = node.setdefault(key, new)
     if not isinstance(child, dict | list):
         raise ConfigError(f"--set {override}: '{key}' is a value, not a table")
     return child

@@ -10,7 +10,8 @@ from carbon.console import natural, run_command, say
 from carbon.corpus import read_manifest
 from carbon.files import atomic_folder
 from carbon.genome import Reference, from_region, read_annotation
-from data_pipeline.build import BuildConfig, build
+from data_pipeline.build import build
+from data_pipeline.recipe import BuildConfig
 from data_pipeline.simulate import simulate
 from data_pipeline.variants import write_labelled_variants
 
@@ -59,7 +60,8 @@ def _build(arguments: argparse.Namespace) -> None:
         sys.stdout.write(to_toml(config))
         return
     manifest = build(config)
-    print(json.dumps({"held_out": manifest["held_out"], **manifest["sources"]}))
+    if manifest:
+        print(json.dumps({"held_out": manifest["held_out"], **manifest["sources"]}))
 
 
 def _simulate(arguments: argparse.Namespace) -> None:

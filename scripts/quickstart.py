@@ -148,11 +148,11 @@ class Quickstart:
     def _build(self) -> int:
         shutil.rmtree(self.output / "corpus", ignore_errors=True)
         recipe = {
-            "genome": str(self.genome),
-            "annotation": str(self.annotation),
             "output": str(self.output / "corpus"),
-            "holdout": [self.arguments.holdout],
-            "incomplete_cds": self.arguments.incomplete_cds,
+            "assemblies.0.genome": str(self.genome),
+            "assemblies.0.annotation": str(self.annotation),
+            "assemblies.0.holdout": [self.arguments.holdout],
+            "assemblies.0.incomplete_cds": self.arguments.incomplete_cds,
         }
         return self._command("-m", "data_pipeline", "build", *_settings(recipe))
 

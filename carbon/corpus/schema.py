@@ -6,8 +6,11 @@
       <source>/test-*.parquet    records of what was held out
 
 `datasets.load_dataset("parquet", data_dir="corpus/<source>")` finds the two splits by their names.
-Coordinates are 0-based and half-open on the forward strand of the contig `record_id`; `sequence`
-reads along `strand`; for a spliced transcript start and end are those of the first and last exon.
+Coordinates are 0-based and half-open on the forward strand of the contig `record_id`. `sequence`
+is the bases of `segments`, joined in that order, each read along its strand: one segment for a
+region, one an exon for a transcript. `start` and `end` are the outermost of them; `strand` is
+theirs, or `.` where they differ. On a circular contig `end` may be past its length: it goes on from
+base 0.
 """
 
 import json
@@ -34,6 +37,12 @@ SCHEMA = pa.schema(
         ("organism", pa.string()),
         ("assembly", pa.string()),
         ("name", pa.string()),
+        (
+            "segments",
+            pa.list_(
+                pa.struct([("start", pa.int64()), ("end", pa.int64()), ("strand", pa.string())])
+            ),
+        ),
     ]
 )
 

@@ -29,7 +29,11 @@ def corpus(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
     words = ["--output", f"{folder}/genome", "--genome-bp", "60000"]
     assert data_pipeline(["simulate", *words]) == 0
-    settings = ["genome=genome.fa", "annotation=genes.gff3", "species_type=inv"]
+    settings = [
+        "assemblies.0.genome=genome.fa",
+        "assemblies.0.annotation=genes.gff3",
+        "assemblies.0.species_type=inv",
+    ]
     settings = [s.replace("=ge", f"={folder}/genome/ge") for s in settings]
     settings.append(f"output={folder}/corpus")
     assert data_pipeline(["build", *[w for s in settings for w in ("--set", s)]]) == 0

@@ -71,7 +71,10 @@ def test_a_corpus_of_every_genome(real_data, tmp_path):
     """Any of them builds as it is: incomplete CDS are marked and dropped, not trained on."""
     for files in (YEAST, ECOLI, FLY, WORM, CRESS, HUMAN9):
         output = tmp_path / files[0].replace("/", "_")
-        settings = [f"genome={real_data / files[0]}", f"annotation={real_data / files[1]}"]
+        settings = [
+            f"assemblies.0.genome={real_data / files[0]}",
+            f"assemblies.0.annotation={real_data / files[1]}",
+        ]
         settings.append(f"output={output}")
         words = [word for item in settings for word in ("--set", item)]
         assert main(["build", *words]) == 0, files

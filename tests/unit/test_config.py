@@ -6,7 +6,7 @@ import pytest
 
 from carbon.config import check, from_table, load_config, to_toml, with_overrides
 from carbon.errors import ConfigError
-from data_pipeline.build import BuildConfig
+from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
 
 RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
@@ -124,8 +124,28 @@ def test_training_settings_are_checked(override, message):
 
 
 def test_build_settings_are_checked():
-    base = {"genome": "g", "annotation": "a", "output": "o"}
-    with pytest.raises(ConfigError, match="species_type = 'dragon'"):
-        from_table(BuildConfig, base | {"species_type": "dragon"}, "f")
-    with pytest.raises(ConfigError, match="flank_bp = -1"):
-        from_table(BuildConfig, base | {"flank_bp": -1}, "f")
+    one = {"genome": "g", "annotation": "a"}
+    base = {"output": "o", "assemblies": [one]}
+    for wrong, message in (
+        ({"assemblies": [one | {"species_type": "dragon"}]}, "species_type = 'dragon'"),
+        ({"assemblies": [one | {"sources": ["dna"]}]}, "source 'dna': give some of eukaryote"),
+        ({"assemblies": [one, one]}, "two assemblies are named 'g'"),
+        ({"assemblies": []}, "give at least one of assemblies and files"),
+        ({"files": [{"path": "p", "source": "x"}]}, "source 'x'"),
+        ({"files": [{"path": "p", "source": "mrna", "test_share": 1.0}]}, "test_share = 1.0"),
+        ({"cut": {"flank_bp": -1}}, "flank_bp = -1"),
+        ({"keep": {"min_record_bp": 9, "max_record_bp": 8}}, "min_record_bp <= max_record_bp"),
+        ({"keep": {"near_identity": 0.5}}, "near_identity: give 0.8 to 1"),
+        ({"executor": {"kind": "slurm"}}, "slurm needs executor.partition"),
+        ({"evaluations": [{"path": "p", "assembly": "h"}]}, "assembly 'h': there are g"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            from_table(BuildConfig, base | wrong, "f")
+
+
+def test_an_override_makes_the_first_of_an_array():
+    words = ["assemblies.0.genome=a.fa", "assemblies.1.genome=b.fa", "output=o"]
+    table = with_overrides({}, words)
+    assert table == {"assemblies": [{"genome": "a.fa"}, {"genome": "b.fa"}], "output": "o"}
+    with pytest.raises(ConfigError, match="'3' is not one of 0 to 1"):
+        with_overrides({}, ["assemblies.0.genome=a.fa", "assemblies.3.genome=b.fa"])

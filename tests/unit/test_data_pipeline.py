@@ -16,7 +16,7 @@ from carbon.genome import (
     translate,
 )
 from data_pipeline.__main__ import main
-from data_pipeline.build import gene_type_of, held_out_regions
+from data_pipeline.extract import gene_type_of, held_out_regions
 from data_pipeline.variants import choose_variants
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
@@ -29,7 +29,11 @@ def genome(tmp_path_factory):
 
 
 def build(genome, output, *overrides):
-    settings = [f"genome={genome}/genome.fa", f"annotation={genome}/genes.gff3", f"output={output}"]
+    settings = [
+        f"output={output}",
+        f"assemblies.0.genome={genome}/genome.fa",
+        f"assemblies.0.annotation={genome}/genes.gff3",
+    ]
     words = [word for item in [*settings, *overrides] for word in ("--set", item)]
     return main(["build", *words])
 
@@ -127,7 +131,8 @@ def hold_out_of(tmp_path, lengths_bp, with_genes):
     (tmp_path / "a.gff3").write_text("".join(lines))
     with Reference(write_fasta(tmp_path / "g.fa", contigs)) as reference:
         annotation = read_annotation(tmp_path / "a.gff3", reference)
-        (region,) = held_out_regions(("auto",), reference, annotation)
+        lengths = reference.contig_lengths_bp
+        (region,) = held_out_regions(("auto",), lengths, annotation.genes)
     return region.contig, region.start, region.end
 
 
@@ -181,7 +186,7 @@ class TestBuild:
         assert again["outputs"] == manifest["outputs"]
         for name, digest in manifest["outputs"].items():
             assert sha256_of_file(corpus / name) == digest
-        assert manifest["inputs"]["genome"]["sha256"] == sha256_of_file(genome / "genome.fa")
+        assert manifest["inputs"][0]["files"][0]["sha256"] == sha256_of_file(genome / "genome.fa")
 
     def test_datasets_reads_it(self, corpus, tmp_path):
         import datasets
@@ -195,7 +200,7 @@ class TestBuild:
         }
 
     def test_regions_that_touch_are_one_and_long_ones_are_cut(self, genome, tmp_path):
-        assert build(genome, tmp_path / "c", "flank_bp=3000", "max_record_bp=5000") == 0
+        assert build(genome, tmp_path / "c", "cut.flank_bp=3000", "keep.max_record_bp=5000") == 0
         rows = read_source(tmp_path / "c", "eukaryote", "train").to_pylist()
         assert max(len(row["sequence"]) for row in rows) == 5000
         assert any("," in row["name"] for row in rows)
@@ -204,7 +209,7 @@ class TestBuild:
             assert before[:2] != after[:2] or before[3] <= after[2]
 
     def test_a_region_can_be_held_out(self, genome, tmp_path):
-        assert build(genome, tmp_path / "c", 'holdout=["chr2:1-9000"]') == 0
+        assert build(genome, tmp_path / "c", 'assemblies.0.holdout=["chr2:1-9000"]') == 0
         rows = read_source(tmp_path / "c", "eukaryote", "test").to_pylist()
         assert rows and all(r["record_id"] == "chr2" and r["end"] <= 9000 for r in rows)
         for row in read_source(tmp_path / "c", "eukaryote", "train").to_pylist():
@@ -227,7 +232,9 @@ class TestBuild:
         )
         (tmp_path / "genes.gff3").write_text(only)
         assert fasta.exists()
-        assert build(tmp_path, tmp_path / "c", 'holdout=["c1"]', "flank_bp=20") == 0
+        assert (
+            build(tmp_path, tmp_path / "c", 'assemblies.0.holdout=["c1"]', "cut.flank_bp=20") == 0
+        )
         manifest = read_manifest(tmp_path / "c")
         assert manifest["dropped"] == {
             "eukaryote:equals_held_out_record": 1,
@@ -236,18 +243,18 @@ class TestBuild:
         assert manifest["sources"]["eukaryote"]["train"]["records"] == 1
         dropped = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
         assert dropped == [
-            "source\tname\treason",
-            "eukaryote\tABC\tequals_held_out_record",
-            "mrna\tt2\tequals_held_out_record",
+            "source\tname\treason\tassembly\tcontig\tstart\tend",
+            "eukaryote\tABC\tequals_held_out_record\tgenome\tc2\t100\t320",
+            "mrna\tt2\tequals_held_out_record\tgenome\tc2\t120\t300",
         ]
 
     @pytest.mark.parametrize(
         ("overrides", "message"),
         [
-            (["genome=absent.fa"], "absent.fa: no such file"),
-            (["annotation=absent.gff"], "absent.gff: no such file"),
-            (["hold_out=x"], "unknown key 'hold_out'; did you mean 'holdout'?"),
-            (['holdout=["chr9"]'], "region 'chr9': no such contig"),
+            (["assemblies.0.genome=absent.fa"], "absent.fa: no such file"),
+            (["assemblies.0.annotation=absent.gff"], "absent.gff: no such file"),
+            (["assemblies.0.hold_out=x"], "unknown key 'hold_out'; did you mean 'holdout'?"),
+            (['assemblies.0.holdout=["chr9"]'], "region 'chr9': no such contig"),
         ],
     )
     def test_mistakes_leave_nothing_behind(self, genome, tmp_path, capsys, overrides, message):
@@ -261,11 +268,11 @@ class TestBuild:
         broken = gff3.replace("CDS\t221\t241", "CDS\t221\t240")
         assert broken != gff3
         (tmp_path / "genes.gff3").write_text(broken)
-        assert build(tmp_path, tmp_path / "c", "holdout=[]") == 2
+        assert build(tmp_path, tmp_path / "c", "assemblies.0.holdout=[]") == 2
         line = capsys.readouterr().err.strip().splitlines()[-1]
         assert "genes.gff3 line 4: the CDS of 't1' has 71 bases, not a multiple of three" in line
         assert not (tmp_path / "c").exists()
-        drop = ("incomplete_cds=drop", "holdout=[]")
+        drop = ("assemblies.0.incomplete_cds=drop", "assemblies.0.holdout=[]")
         assert build(tmp_path, tmp_path / "c", *drop) == 0
         assert read_manifest(tmp_path / "c")["dropped"] == {"mrna:cds_not_multiple_of_three": 1}
 
@@ -276,7 +283,7 @@ class TestBuild:
         assert sha256_of_file(corpus / "manifest.json") == before
 
     def test_dry_run(self, genome, tmp_path, capsys):
-        words = [f"genome={genome}/genome.fa", "annotation=a", "output=o"]
+        words = [f"assemblies.0.genome={genome}/genome.fa", "output=o"]
         words = [w for item in words for w in ("--set", item)]
         assert main(["build", *words, "--dry-run"]) == 0
         assert "flank_bp = 200" in capsys.readouterr().out

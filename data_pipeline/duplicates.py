@@ -1,0 +1,140 @@
+"""Records that say the same: equal ones, transcripts that are nearly equal, evaluation sequences.
+
+Near-duplicates are found in two steps. A MinHash over canonical 12-mers, in bands of two, offers
+pairs: at 90 % identity two transcripts share 18 % of their 12-mers (Jaccard, from (1 - d)^k), and
+128 bands then offer the pair with probability 0.98; at 92 %, 0.9995. Every pair on offer is then
+aligned end to end (edlib), so that nothing is dropped on a guess.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import edlib
+import numpy as np
+from datasketch import MinHash, MinHashLSH
+from numpy.typing import NDArray
+
+from carbon.genome import reverse_complement
+from carbon.tokenizer import BASES
+
+UInt64s = NDArray[np.uint64]
+
+SKETCH_K = 12
+EVALUATION_K = 31
+_NUM_PERM = 256
+_SCHEME = "affine32"
+_BANDS = (128, 2)  # how many, and hashes in each
+_DIGIT = np.full(256, 4, dtype=np.uint8)
+for _i, _base in enumerate(BASES):
+    _DIGIT[[ord(_base), ord(_base.lower())]] = _i
+
+
+def canonical_kmers(sequence: str, k: int) -> UInt64s:
+    """Return the k-mers of a sequence, each as the smaller of its two strands' codes.
+
+    K-mers with anything but ACGT inside are left out; k is at most 31.
+    """
+    letters = np.frombuffer(sequence.encode("ascii", errors="replace"), dtype=np.uint8)
+    digits = _DIGIT[letters]
+    count = len(digits) - k + 1
+    if count < 1:
+        return np.zeros(0, dtype=np.uint64)
+    forward = np.zeros(count, dtype=np.uint64)
+    reverse = np.zeros(count, dtype=np.uint64)
+    for i in range(k):
+        digit = (digits[i : i + count] & 3).astype(np.uint64)
+        forward = forward << np.uint64(2) | digit
+        reverse |= (digit ^ np.uint64(1)) << np.uint64(2 * i)
+    unknown = np.concatenate([[0], np.cumsum(digits == 4)])
+    whole = unknown[k:] == unknown[:-k]
+    smaller: UInt64s = np.minimum(forward, reverse)[whole]
+    return smaller
+
+
+def sketch_of(sequence: str) -> bytes:
+    """Return the MinHash of a sequence's canonical 12-mers, 1,024 bytes."""
+    kmers = np.unique(canonical_kmers(sequence, SKETCH_K))
+    minhash = MinHash(num_perm=_NUM_PERM, seed=1, hashfunc=int, scheme=_SCHEME)
+    # Codes that differ in their last bits must not stay near one another.
+    minhash.update_batch((kmers * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)).tolist())
+    return bytes(minhash.digest().astype("<u4").tobytes())
+
+
+class Candidate(NamedTuple):
+    """A transcript that may be a near-duplicate; `sequence` fetches it when it is looked at."""
+
+    length_bp: int
+    held_out: bool
+    sketch: bytes
+    sequence: Callable[[], str]
+
+
+def near_duplicates(candidates: list[Candidate], identity: float) -> Iterator[tuple[int, int]]:
+    """Yield `(i, j)` where candidate i goes because j, which stays, is at least this much alike.
+
+    Identity is one less the edit distance over the longer length, of either strand. What is held
+    out stays before what is not, longer before shorter, earlier before later.
+    """
+    order = sorted(
+        range(len(candidates)), key=lambda i: (not candidates[i].held_out, -candidates[i].length_bp)
+    )
+    index = MinHashLSH(num_perm=_NUM_PERM, params=_BANDS)
+    for i in order:
+        mine = candidates[i]
+        hashes = np.frombuffer(mine.sketch, dtype="<u4").astype(np.uint64)
+        minhash = MinHash(num_perm=_NUM_PERM, seed=1, hashvalues=hashes, scheme=_SCHEME)
+        found = sorted(int(j) for j in index.query(minhash))
+        alike = next((j for j in found if _are_alike(mine, candidates[j], identity)), None)
+        if alike is None:
+            index.insert(i, minhash)
+        else:
+            yield i, alike
+
+
+def _are_alike(one: Candidate, other: Candidate, identity: float) -> bool:
+    shorter, longer = sorted((one.length_bp, other.length_bp))
+    most_edits = int((1 - identity) * longer + 1e-9)
+    if longer - shorter > most_edits:
+        return False
+    mine, theirs = one.sequence().upper(), other.sequence().upper()
+    return any(
+        edlib.align(form, theirs, task="distance", k=most_edits)["editDistance"] >= 0
+        for form in (mine, reverse_complement(mine))
+    )
+
+
+class EvaluationSequences:
+    """The 31-mers of sequences that models will be measured on."""
+
+    def __init__(self, named: Iterable[tuple[str, str]], shared: float) -> None:
+        """Index sequences; a record contains one if it has this share of its distinct 31-mers."""
+        self.names: list[str] = []
+        kmers, owners, sizes = [], [], []
+        for name, sequence in named:
+            found = np.unique(canonical_kmers(sequence, EVALUATION_K))
+            if len(found):
+                owners.append(np.full(len(found), len(self.names)))
+                kmers.append(found)
+                sizes.append(len(found))
+                self.names.append(name)
+        self._kmers = np.concatenate([np.zeros(0, dtype=np.uint64), *kmers])
+        self._owners = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
+        self._needed = np.array(sizes) * shared
+        order = np.argsort(self._kmers, kind="stable")
+        self._kmers, self._owners = self._kmers[order], self._owners[order]
+
+    def contained_in(self, sequence: str) -> str | None:
+        """Return the name of an evaluation sequence that a record nearly contains."""
+        if not self.names:
+            return None
+        mine = np.unique(canonical_kmers(sequence, EVALUATION_K))
+        first = np.searchsorted(self._kmers, mine, side="left")
+        last = np.searchsorted(self._kmers, mine, side="right")
+        hit = last > first
+        if not hit.any():
+            return None
+        spans = zip(first[hit].tolist(), last[hit].tolist(), strict=True)
+        owners = np.concatenate([self._owners[a:b] for a, b in spans])
+        counts = np.bincount(owners, minlength=len(self.names))
+        full = np.flatnonzero((counts > 0) & (counts >= self._needed))
+        return self.names[full[0]] if len(full) else None

@@ -1,0 +1,283 @@
+"""What is cut out of an annotated assembly, one function a source; bases are fetched later."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from carbon.corpus import GENE_TAG_OF
+from carbon.errors import GenomeError
+from carbon.genome import Annotation, Gene, Interval, Span, Transcript, from_region
+from data_pipeline.recipe import BuildConfig
+from data_pipeline.records import Record, Segment
+
+# An automatic hold-out, of the contigs that carry genes: the shortest with this share of the
+# genome, or the longest where none is so large; of one that is most of the genome, its last tenth.
+HELD_OUT_SHARE = 0.04
+HELD_OUT_TAIL = 0.1
+
+
+class Dropped(NamedTuple):
+    """What did not become a record, and why."""
+
+    source: str
+    name: str
+    reason: str
+
+
+Found = Iterator[Record | Dropped]
+
+
+class Place(NamedTuple):
+    """An assembly as the functions here see it."""
+
+    annotation: Annotation
+    contig_lengths_bp: dict[str, int]
+    held_out: list[Interval]
+
+
+def held_out_regions(
+    holdout: tuple[str, ...], contig_lengths_bp: dict[str, int], genes: tuple[Gene, ...]
+) -> list[Interval]:
+    """Return the intervals that a `holdout` setting names; `auto` chooses one.
+
+    Raises:
+        GenomeError: there is no such region.
+    """
+    if holdout != ("auto",):
+        return [from_region(text, contig_lengths_bp) for text in holdout]
+    with_genes = {gene.interval.contig for gene in genes} or set(contig_lengths_bp)
+    by_length = sorted((contig_lengths_bp[contig], contig) for contig in with_genes)
+    genome_bp = sum(contig_lengths_bp.values())
+    large = (each for each in by_length if each[0] >= HELD_OUT_SHARE * genome_bp)
+    length_bp, contig = next(large, by_length[-1])
+    most_of_genome = length_bp > genome_bp / 2
+    start = round((1 - HELD_OUT_TAIL) * length_bp) if most_of_genome else 0
+    return [Interval(contig, start, length_bp)]
+
+
+def check_cds(annotation: Annotation) -> None:
+    """Raise GenomeError at the first CDS that is out of frame for no stated reason."""
+    for transcript in (t for gene in annotation.genes for t in gene.transcripts):
+        if transcript.cds_length_bp % 3 and not transcript.incomplete:
+            raise GenomeError(
+                f"{transcript.where}: the CDS of '{transcript.transcript_id}' has "
+                f"{transcript.cds_length_bp} bases, not a multiple of three; mend it, or leave "
+                'such transcripts out with incomplete_cds = "drop"'
+            )
+
+
+def split_of(intervals: list[Interval], held_out: list[Interval]) -> str | None:
+    """Return train, test, or None where a record is partly held out."""
+    if not any(i.overlaps(region) for i in intervals for region in held_out):
+        return "train"
+    inside = all(
+        any(
+            region.contig == i.contig and region.start <= i.start and i.end <= region.end
+            for region in held_out
+        )
+        for i in intervals
+    )
+    return "test" if inside else None
+
+
+def regions(place: Place, config: BuildConfig) -> Found:
+    """Yield genes with their flanks along their strand; those that touch are one region."""
+    most_bp = config.keep.max_record_bp
+    for genes, interval in _joined_genes(place, config.cut.flank_bp):
+        for start in range(interval.start, interval.end, most_bp):
+            segment = Segment(start, min(start + most_bp, interval.end), genes[0].strand)
+            yield _record("eukaryote", genes, interval.contig, segment)
+
+
+def concatenated(place: Place, config: BuildConfig) -> Found:
+    """Yield runs of consecutive regions of one contig, each along its strand, joined."""
+    size_bp = config.cut.concatenated_bp
+    waiting: list[tuple[list[Gene], Interval]] = []
+    for genes, interval in [*_joined_genes(place, config.cut.flank_bp), ([], None)]:
+        full = sum(i.length_bp for _, i in waiting) + (interval.length_bp if interval else 0)
+        new_contig = bool(waiting) and (
+            interval is None
+            or interval.contig != waiting[-1][1].contig
+            or _split(place, interval) != _split(place, waiting[-1][1])
+        )
+        if full > size_bp or new_contig:
+            if len(waiting) > 1:
+                yield _run(waiting)
+            waiting = []
+        if interval is not None and interval.length_bp <= size_bp:
+            waiting.append((genes, interval))
+
+
+def _run(run: list[tuple[list[Gene], Interval]]) -> Record:
+    segments = [Segment(i.start, i.end, genes[0].strand) for genes, i in run]
+    genes = [gene for genes, _ in run for gene in genes]
+    return _record("eukaryote_concatenated", genes, run[0][1].contig, *segments)
+
+
+def _split(place: Place, interval: Interval) -> str | None:
+    length_bp = place.contig_lengths_bp[interval.contig]
+    record = Record("", interval.contig, (Segment(interval.start, interval.end, "+"),), "", "")
+    return split_of(record.intervals(length_bp), place.held_out)
+
+
+def transcripts(place: Place, config: BuildConfig) -> Found:
+    """Yield the exons of coding transcripts, spliced."""
+    del config
+    for gene, transcript in _coding(place.annotation):
+        if reason := _why_no_transcript(transcript):
+            yield Dropped("mrna", transcript.transcript_id, reason)
+        else:
+            yield _spliced("mrna", gene, transcript, transcript.exons)
+
+
+def transcripts_in_context(place: Place, config: BuildConfig) -> Found:
+    """Yield transcripts with the promoter before them and a little of each intron's two ends."""
+    cut = config.cut
+    for gene, transcript in _coding(place.annotation):
+        if reason := _why_no_transcript(transcript):
+            yield Dropped("mrna_splice", transcript.transcript_id, reason)
+            continue
+        length_bp = place.contig_lengths_bp[transcript.contig]
+        circular = transcript.contig in place.annotation.circular
+        spans = _widened(
+            transcript, cut.splice_bp, cut.promoter_bp, None if circular else length_bp
+        )
+        if spans[0][0] < 0:  # a promoter before base 0 of a circle
+            spans = [(start + length_bp, end + length_bp) for start, end in spans]
+        yield _spliced("mrna_splice", gene, transcript, tuple(spans))
+
+
+def _widened(
+    transcript: Transcript, splice_bp: int, promoter_bp: int, length_bp: int | None
+) -> list[Span]:
+    """Widen exons into introns, and the first one of the transcript over its promoter."""
+    spans = [[start - splice_bp, end + splice_bp] for start, end in transcript.exons]
+    spans[0][0] = transcript.exons[0][0]
+    spans[-1][1] = transcript.exons[-1][1]
+    if transcript.strand == "+":
+        spans[0][0] -= promoter_bp
+    else:
+        spans[-1][1] += promoter_bp
+    if length_bp is not None:
+        spans[0][0], spans[-1][1] = max(0, spans[0][0]), min(length_bp, spans[-1][1])
+    result: list[Span] = []
+    for start, end in spans:
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], end)
+        else:
+            result.append((start, end))
+    return result
+
+
+def promoters(place: Place, config: BuildConfig) -> Found:
+    """Yield the window around every transcription start, once each."""
+    seen: set[tuple[str, int, str]] = set()
+    for gene in place.annotation.genes:
+        for transcript in gene.transcripts:
+            forward = transcript.strand == "+"
+            tss = transcript.exons[0][0] if forward else transcript.exons[-1][1]
+            key = (transcript.contig, tss, transcript.strand)
+            if key in seen:
+                continue
+            seen.add(key)
+            before, after = config.cut.upstream_bp, config.cut.downstream_bp
+            start, end = (tss - before, tss + after) if forward else (tss - after, tss + before)
+            length_bp = place.contig_lengths_bp[transcript.contig]
+            if transcript.contig in place.annotation.circular and start < 0:
+                start, end = start + length_bp, end + length_bp
+            elif start < 0 or end > length_bp:
+                yield Dropped("promoter", transcript.transcript_id, "window_past_contig_end")
+                continue
+            yield _record("promoter", [gene], transcript.contig, Segment(start, end, gene.strand))
+
+
+def chunks(place: Place, config: BuildConfig) -> Found:
+    """Yield consecutive chunks of every contig, cut where the held-out regions begin and end."""
+    for contig, length_bp in place.contig_lengths_bp.items():
+        ends = {0, length_bp}
+        for region in place.held_out:
+            if region.contig == contig:
+                ends |= {region.start, region.end}
+        for first, last in itertools.pairwise(sorted(ends)):
+            for start in range(first, last, config.cut.chunk_bp):
+                end = min(start + config.cut.chunk_bp, last)
+                segment = Segment(start, end, "+")
+                yield Record("prokaryote", contig, (segment,), "", f"{contig}:{start + 1}-{end}")
+
+
+CUTS: dict[str, Callable[[Place, BuildConfig], Found]] = {
+    "eukaryote": regions,
+    "eukaryote_concatenated": concatenated,
+    "mrna": transcripts,
+    "mrna_splice": transcripts_in_context,
+    "prokaryote": chunks,
+    "promoter": promoters,
+}
+
+
+def _joined_genes(place: Place, flank_bp: int) -> list[tuple[list[Gene], Interval]]:
+    """Group genes of one strand whose flanked intervals touch."""
+    result: list[tuple[list[Gene], Interval]] = []
+    last: dict[tuple[str, str], int] = {}
+    for gene in place.annotation.genes:
+        interval = _flanked(gene, flank_bp, place)
+        key = (interval.contig, gene.strand)
+        at = last.get(key)
+        if at is not None and interval.start <= result[at][1].end:
+            genes, before = result[at]
+            end = max(before.end, interval.end)
+            result[at] = ([*genes, gene], replace(before, end=end))
+        else:
+            last[key] = len(result)
+            result.append(([gene], interval))
+    return result
+
+
+def _flanked(gene: Gene, flank_bp: int, place: Place) -> Interval:
+    length_bp = place.contig_lengths_bp[gene.interval.contig]
+    if gene.interval.end > length_bp:  # goes over the origin; its flank does too
+        return Interval(
+            gene.interval.contig, gene.interval.start - flank_bp, gene.interval.end + flank_bp
+        )
+    return gene.interval.widened(flank_bp, length_bp)
+
+
+def _coding(annotation: Annotation) -> Iterator[tuple[Gene, Transcript]]:
+    return ((gene, t) for gene in annotation.genes for t in gene.transcripts if t.cds)
+
+
+def _why_no_transcript(transcript: Transcript) -> str:
+    if transcript.incomplete:
+        return "cds_marked_incomplete"
+    return "cds_not_multiple_of_three" if transcript.cds_length_bp % 3 else ""
+
+
+def _spliced(source: str, gene: Gene, transcript: Transcript, spans: tuple[Span, ...]) -> Record:
+    in_order = spans if transcript.strand == "+" else spans[::-1]
+    segments = tuple(Segment(start, end, transcript.strand) for start, end in in_order)
+    return Record(source, gene.interval.contig, segments, "cds", transcript.transcript_id)
+
+
+def _record(source: str, genes: list[Gene], contig: str, *segments: Segment) -> Record:
+    name = ",".join(gene.name for gene in genes)
+    return Record(source, contig, segments, _type_of(genes), name)
+
+
+# From the biotypes of Ensembl, GENCODE and NCBI to the gene types of the released corpus.
+_EXACT_TYPES = {"protein_coding": "cds", "misc_RNA": "misc_RNA", "tmRNA": "tmRNA"}
+_TYPE_ENDINGS = (("pseudogene", "pseudo"), ("tRNA", "tRNA"), ("rRNA", "rRNA"), ("RNA", "ncRNA"))
+
+
+def gene_type_of(biotype: str) -> str:
+    """Return the corpus's gene type of an annotation's biotype, or an empty string."""
+    if biotype in GENE_TAG_OF:
+        return biotype
+    endings = (kind for ending, kind in _TYPE_ENDINGS if biotype.endswith(ending))
+    return _EXACT_TYPES.get(biotype) or next(endings, "")
+
+
+def _type_of(genes: list[Gene]) -> str:
+    """Return the type of a region: coding if any gene is, else that of its first gene."""
+    types = [gene_type_of(gene.biotype) for gene in genes]
+    return "cds" if "cds" in types else types[0]

@@ -1,0 +1,164 @@
+"""The last two steps: shards to Parquet, and the corpus to its name."""
+
+import csv
+import json
+import os
+import platform
+import shutil
+from collections import Counter
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+
+from carbon import __version__
+from carbon.corpus import SCHEMA
+from carbon.files import atomic_folder, sha256_of_file
+from data_pipeline.recipe import BuildConfig
+from data_pipeline.records import shard_batches
+from data_pipeline.selection import selected_out, shards_of
+from data_pipeline.shards import DROPPED_COLUMNS, shard_sources
+
+_ROWS_A_GROUP = 1024
+_SPLITS = ("train", "test")
+_LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "datasketch", "edlib", "numpy")
+
+
+def write_part(work: Path, rank: int) -> None:
+    """Write the records of shard `rank` that stay, a file a source and split, and their counts."""
+    shard, part = work / "shards" / f"{rank:05d}", work / "parts" / f"{rank:05d}"
+    if part.exists() or not shard.exists():
+        return
+    reasons = selected_out(work, shard)
+    with atomic_folder(part) as folder:
+        counts = {}
+        dropped: list[tuple[Any, ...]] = []
+        for source, path in shard_sources(shard):
+            gone = reasons.get(source, {})
+            counts[source] = _write_source(path, folder / source, gone, dropped)
+        with (folder / "dropped.tsv").open("w", encoding="utf-8", newline="") as sink:
+            with (shard / "dropped.tsv").open(encoding="utf-8", newline="") as before:
+                shutil.copyfileobj(before, sink)
+            csv.writer(sink, delimiter="\t", lineterminator="\n").writerows(dropped)
+        (folder / "counts.json").write_text(json.dumps(counts))
+
+
+def _write_source(
+    path: Path, folder: Path, gone: dict[int, str], dropped: list[tuple[Any, ...]]
+) -> dict[str, Counter[str]]:
+    folder.mkdir()
+    writers: dict[str, pq.ParquetWriter] = {}
+    counts: dict[str, Counter[str]] = {split: Counter(records=0, bases=0) for split in _SPLITS}
+    first = 0
+    for batch in shard_batches(path):
+        rows = range(first, first + batch.num_rows)
+        dropped += [_dropped_row(batch, row - first, gone[row]) for row in rows if row in gone]
+        stays = pa.array([row not in gone for row in rows])
+        for split in _SPLITS:
+            mask = pa.compute.and_(stays, pa.compute.equal(batch.column("split"), split))
+            kept = pa.Table.from_batches([batch]).filter(mask).select(SCHEMA.names)
+            if not kept.num_rows:
+                continue
+            if split not in writers:
+                writers[split] = pq.ParquetWriter(folder / f"{split}.parquet", SCHEMA)
+            writers[split].write_table(kept, row_group_size=_ROWS_A_GROUP)
+            bases = pa.compute.sum(pa.compute.utf8_length(kept["sequence"])).as_py()
+            counts[split].update(records=kept.num_rows, bases=bases)
+        first += batch.num_rows
+    for writer in writers.values():
+        writer.close()
+    return counts
+
+
+def _dropped_row(batch: pa.RecordBatch, i: int, reason: str) -> tuple[Any, ...]:
+    names = ("source", "name", "assembly", "record_id", "start", "end")
+    source, name, *where = (batch.column(column)[i].as_py() for column in names)
+    return (source, name, reason, *where)
+
+
+def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[str, str]]) -> None:
+    """Put the parts together, with the manifest and the list of what was dropped."""
+    if output.exists() and any(output.iterdir()):
+        return
+    shards = shards_of(work)
+    summaries = [json.loads((shard / "summary.json").read_text()) for shard in shards]
+    parts = [work / "parts" / shard.name for shard in shards]
+    counts = [json.loads((part / "counts.json").read_text()) for part in parts]
+    sources = sorted({source for summary in summaries for source in summary["counts"]["cut"]})
+    with atomic_folder(output) as corpus:
+        totals = {source: _collect(corpus / source, source, parts, counts) for source in sources}
+        reasons = _write_dropped(corpus / "dropped.tsv", parts)
+        manifest = {
+            "recipe": asdict(config),
+            "inputs": [
+                {key: value for key, value in summary.items() if key != "counts"}
+                for summary in summaries
+            ],
+            "left_out": left_out,
+            "held_out": [region for summary in summaries for region in summary["held_out"]],
+            "sources": totals,
+            "steps": _steps(summaries, totals),
+            "dropped": reasons,
+            "outputs": {
+                str(path.relative_to(corpus)): sha256_of_file(path)
+                for path in sorted(corpus.rglob("*"))
+                if path.is_file()
+            },
+            "versions": {
+                "carbon": __version__,
+                "python": platform.python_version(),
+                **{name: version(name) for name in _LIBRARIES},
+            },
+        }
+        (corpus / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+def _collect(
+    folder: Path, source: str, parts: list[Path], counts: list[dict[str, Any]]
+) -> dict[str, dict[str, int]]:
+    """Link the parts of a source into one folder, and add their counts."""
+    folder.mkdir()
+    total: dict[str, dict[str, int]] = {}
+    for split in _SPLITS:
+        found = [part / source / f"{split}.parquet" for part in parts]
+        for path in filter(Path.exists, found):
+            os.link(path, folder / f"{split}-{path.parents[1].name}.parquet")
+        if not any(map(Path.exists, found)):  # both splits can be read, whatever is in them
+            pq.write_table(SCHEMA.empty_table(), folder / f"{split}-00000.parquet")
+        mine = [count[source][split] for count in counts if source in count]
+        total[split] = {key: sum(count[key] for count in mine) for key in ("records", "bases")}
+    return total
+
+
+def _steps(summaries: list[dict[str, Any]], totals: dict[str, Any]) -> dict[str, Any]:
+    """Return records and bases of each source after every step."""
+    result: dict[str, Any] = {}
+    for step in ("cut", "filtered"):
+        result[step] = {}
+        for summary in summaries:
+            for source, count in summary["counts"][step].items():
+                into = result[step].setdefault(source, Counter())
+                into.update(count)
+    result["written"] = {
+        source: {key: sum(split[key] for split in total.values()) for key in ("records", "bases")}
+        for source, total in totals.items()
+    }
+    return result
+
+
+def _write_dropped(path: Path, parts: list[Path]) -> dict[str, int]:
+    """Join the lists of what was dropped, and count by source and kind of reason."""
+    reasons: Counter[str] = Counter()
+    with path.open("w", encoding="utf-8", newline="") as sink:
+        sink.write("\t".join(DROPPED_COLUMNS) + "\n")
+        for part in parts:
+            with (part / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
+                for line in lines:
+                    sink.write(line)
+                    source, _, reason, *_ = line.rstrip("\n").split("\t")
+                    reasons[f"{source}:{reason.partition(':')[0]}"] += 1
+    return dict(sorted(reasons.items()))

@@ -1,0 +1,138 @@
+"""A record on its way into the corpus, and how a shard of them lies on disk.
+
+A record is segments of one contig, each read along its strand, joined in reading order: one for a
+region, one an exon for a transcript. From them every base can be traced back to its place.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from carbon.corpus import SCHEMA
+from carbon.genome import Interval, Reference, Strand, reverse_complement
+
+_BASES_A_BATCH = 1 << 25
+# A shard on its way: the corpus's columns, and what is decided on. `digest` is the same for both
+# strands; `sketch` is a MinHash, where near-duplicates are looked for.
+SHARD_SCHEMA = pa.schema(
+    [
+        *SCHEMA,
+        ("split", pa.string()),
+        ("digest", pa.uint64()),
+        ("sketch", pa.binary()),
+    ]
+)
+
+
+class Segment(NamedTuple):
+    """Bases `start` to `end` of a contig, 0-based; `-` is read as the reverse complement.
+
+    On a circular contig `end` may be past its length: it goes on from base 0.
+    """
+
+    start: int
+    end: int
+    strand: Strand
+
+
+@dataclass(slots=True)
+class Record:
+    """Where a record lies and what it is, before its bases are fetched."""
+
+    source: str
+    contig: str
+    segments: tuple[Segment, ...]
+    gene_type: str
+    name: str
+
+    @property
+    def start(self) -> int:
+        """The first base of all segments."""
+        return min(segment.start for segment in self.segments)
+
+    @property
+    def end(self) -> int:
+        """One past the last base of all segments."""
+        return max(segment.end for segment in self.segments)
+
+    @property
+    def strand(self) -> str:
+        """The strand of all segments, or `.` where they differ."""
+        strands = {segment.strand for segment in self.segments}
+        return strands.pop() if len(strands) == 1 else "."
+
+    def intervals(self, contig_length_bp: int) -> list[Interval]:
+        """Return where the segments lie, those past the end of a circular contig brought back."""
+        result = []
+        for start, end, _ in self.segments:
+            turns = start // contig_length_bp
+            start, end = start - turns * contig_length_bp, end - turns * contig_length_bp
+            result.append(Interval(self.contig, start, min(end, contig_length_bp)))
+            if end > contig_length_bp:
+                result.append(Interval(self.contig, 0, end - contig_length_bp))
+        return result
+
+
+def read_bases(reference: Reference, contig: str, segments: Iterable[Segment]) -> str:
+    """Return the bases of segments, joined in reading order, in the case of the file."""
+    return "".join(
+        bases if segment.strand == "+" else reverse_complement(bases)
+        for segment in segments
+        for bases in (reference.fetch_circular(contig, segment.start, segment.end),)
+    )
+
+
+def digest_of(sequence: str) -> int:
+    """Return 64 bits that a sequence in any case and its reverse complement share."""
+    forward = sequence.upper()
+    smaller = min(forward, reverse_complement(forward))
+    return int.from_bytes(hashlib.blake2b(smaller.encode(), digest_size=8).digest(), "little")
+
+
+class ShardWriter:
+    """Writes rows to one Arrow file a source, a batch in memory at a time.
+
+    The files are not compressed, so that a reader maps them and touches what it needs alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[str, pa.RecordBatchFileWriter] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._bases: dict[str, int] = {}
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add one row of SHARD_SCHEMA."""
+        source = row["source"]
+        rows = self._rows.setdefault(source, [])
+        rows.append(row)
+        self._bases[source] = self._bases.get(source, 0) + len(row["sequence"])
+        if self._bases[source] >= _BASES_A_BATCH:
+            self._flush(source)
+
+    def close(self) -> None:
+        """Write what is left and end the files."""
+        for source in self._rows:
+            self._flush(source)
+        for writer in self._writers.values():
+            writer.close()
+
+    def _flush(self, source: str) -> None:
+        if source not in self._writers:
+            path = self._folder / f"{source}.arrow"
+            self._writers[source] = pa.ipc.new_file(str(path), SHARD_SCHEMA)
+        batch = pa.RecordBatch.from_pylist(self._rows[source], schema=SHARD_SCHEMA)
+        self._writers[source].write_batch(batch)
+        self._rows[source].clear()
+        self._bases[source] = 0
+
+
+def shard_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a shard's file, mapped and not read."""
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)

@@ -1,0 +1,203 @@
+"""The first step: one input, all its records, one shard on disk."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from carbon.console import say
+from carbon.files import atomic_folder, sha256_of_file
+from carbon.genome import Interval, read_sequences
+from data_pipeline.duplicates import EvaluationSequences, sketch_of
+from data_pipeline.extract import CUTS, Dropped, Place, check_cds, held_out_regions, split_of
+from data_pipeline.filters import composition_of, why_not
+from data_pipeline.inputs import Assembly, evaluation_places, file_rows, opened
+from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig, assembly_name
+from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
+
+NEAR_DUPLICATE_SOURCES = ("mrna", "mrna_splice")
+DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
+Input = AssemblyConfig | tuple[FilesConfig, Path]
+
+
+def inputs_of(config: BuildConfig) -> list[Input]:
+    """Return what goes in, one a task: assemblies, then files in the order of their names."""
+    files = [(each, path) for each in config.files for path in _matching(each.path)]
+    return [*config.assemblies, *files]
+
+
+def _matching(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    if not any(letter in pattern for letter in "*?["):
+        return [path]
+    anchor = Path(path.anchor) if path.anchor else Path()
+    found = sorted(anchor.glob(str(path.relative_to(anchor)) if path.anchor else pattern))
+    return found or [path]
+
+
+def paths_of(each: Input) -> list[str]:
+    """Return the files that an input is read from."""
+    if isinstance(each, AssemblyConfig):
+        return [path for path in (each.genome, each.annotation) if path]
+    return [str(each[1])]
+
+
+def title_of(each: Input) -> str:
+    """Return what to call an input in messages."""
+    return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each[1])
+
+
+def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
+    """Cut, filter and write the records of input `rank`; the shard appears when it is whole.
+
+    Raises:
+        UserError: the input is absent or malformed.
+    """
+    each = inputs_of(config)[rank]
+    with atomic_folder(folder) as shard:
+        maker = _ShardMaker(config, shard)
+        if isinstance(each, AssemblyConfig):
+            held_out = maker.add_assembly(each)
+            told = {key: value for key, value in asdict(each).items() if value}
+        else:
+            held_out = []
+            maker.add_file(*each)
+            told = asdict(each[0]) | {"path": str(each[1])}
+        counts = maker.finish()
+        files = [
+            {"path": path, "bytes": Path(path).stat().st_size, "sha256": sha256_of_file(path)}
+            for path in paths_of(each)
+        ]
+        summary = {
+            "title": title_of(each),
+            "recipe": told,
+            "files": files,
+            "held_out": [region.to_region() for region in held_out],
+            "counts": counts,
+        }
+        (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    kept = sum(count["records"] for count in counts["filtered"].values())
+    say(f"{title_of(each)}: {kept:,} records")
+
+
+class _ShardMaker:
+    def __init__(self, config: BuildConfig, shard: Path) -> None:
+        self._config = config
+        self._writer = ShardWriter(shard)
+        self._dropped_path = shard / "dropped.tsv"
+        self._dropped: list[tuple[Any, ...]] = []
+        self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
+        self._sequences = [
+            EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
+            for evaluation in config.evaluations
+            if not evaluation.assembly
+        ]
+
+    def add_assembly(self, config: AssemblyConfig) -> list[Interval]:
+        """Add what is cut out of an assembly; return what is held out."""
+        with opened(config) as assembly:
+            lengths_bp = assembly.reference.contig_lengths_bp
+            annotation = assembly.annotation
+            if config.incomplete_cds == "error":
+                check_cds(annotation)
+            held_out = held_out_regions(config.holdout, lengths_bp, annotation.genes)
+            for name, reason in annotation.dropped:
+                self._drop("annotation", name, reason, assembly.name)
+            places = [
+                place
+                for evaluation in self._config.evaluations
+                if evaluation.assembly == assembly.name
+                for place in evaluation_places(evaluation)
+            ]
+            for source in assembly.sources:
+                for counts in self._counts.values():
+                    counts[source] = Counter(records=0, bases=0, masked_bases=0)
+                for found in CUTS[source](Place(annotation, lengths_bp, held_out), self._config):
+                    if isinstance(found, Dropped):
+                        self._drop(*found, assembly.name)
+                    else:
+                        self._add_record(found, assembly, held_out, places)
+        return held_out
+
+    def add_file(self, config: FilesConfig, path: Path) -> None:
+        """Add the records of a file."""
+        for row in file_rows(path, config):
+            digest = digest_of(row["sequence"])
+            split = "test" if digest / 2**64 < config.test_share else "train"
+            self._add_row(row | {"split": split}, digest)
+
+    def finish(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Write what is left; return records and bases, as cut and as kept, of each source."""
+        self._writer.close()
+        with self._dropped_path.open("w", encoding="utf-8", newline="") as sink:
+            writer = csv.writer(sink, delimiter="\t", lineterminator="\n")
+            writer.writerows(self._dropped)
+        return {
+            step: {source: dict(count) for source, count in counts.items()}
+            for step, counts in self._counts.items()
+        }
+
+    def _add_record(
+        self, record: Record, assembly: Assembly, held_out: list[Interval], places: list[Interval]
+    ) -> None:
+        intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
+        split = split_of(intervals, held_out)
+        where = (assembly.name, record.contig, record.start, record.end)
+        if split is None:
+            self._drop(record.source, record.name, "partly_held_out", *where)
+        elif any(i.overlaps(place) for i in intervals for place in places):
+            self._drop(record.source, record.name, "overlaps_evaluation", *where)
+        else:
+            sequence = read_bases(assembly.reference, record.contig, record.segments)
+            row = {
+                "sequence": sequence,
+                "source": record.source,
+                "record_id": record.contig,
+                "start": record.start,
+                "end": record.end,
+                "strand": record.strand,
+                "gene_type": record.gene_type,
+                "species_type": assembly.species_type,
+                "organism": assembly.organism,
+                "assembly": assembly.name,
+                "name": record.name,
+                "segments": [segment._asdict() for segment in record.segments],
+                "split": split,
+            }
+            self._add_row(row, digest_of(sequence))
+
+    def _add_row(self, row: dict[str, Any], digest: int) -> None:
+        source, sequence = row["source"], row["sequence"]
+        found = composition_of(sequence)
+        self._count("cut", source, found.length_bp, found.num_masked)
+        reason = why_not(
+            found, digest, self._config.keep, joined=source == "eukaryote_concatenated"
+        )
+        if not reason and row["split"] == "train":
+            contained = (index.contained_in(sequence) for index in self._sequences)
+            name = next((name for name in contained if name), None)
+            reason = f"contains_evaluation:{name}" if name else ""
+        if reason:
+            where = (row["assembly"], row["record_id"], row["start"], row["end"])
+            self._drop(source, row["name"], reason, *where)
+            return
+        near = source in NEAR_DUPLICATE_SOURCES and self._config.keep.near_identity < 1
+        row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
+        self._count("filtered", source, found.length_bp, found.num_masked)
+        self._writer.add(row)
+
+    def _count(self, step: str, source: str, length_bp: int, num_masked: int) -> None:
+        count = self._counts[step].setdefault(source, Counter())
+        count.update(records=1, bases=length_bp, masked_bases=num_masked)
+
+    def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
+        self._dropped.append((source, name, reason, *where, *[""] * (4 - len(where))))
+
+
+def shard_sources(shard: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the sources of a shard and their files, in the order of their names."""
+    for path in sorted(shard.glob("*.arrow")):
+        yield path.stem, path
