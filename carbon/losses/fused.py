@@ -233,11 +233,14 @@ def _(
 
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*output[1:])
+    ctx.set_materialize_grads(False)  # or zeros would be made for the gradients of the gradients
     ctx.dtype = inputs[1].dtype
     ctx.needed = inputs[-2:]
 
 
-def _scale_gradients(ctx: Any, grad_sums: Tensor, *_: Tensor) -> tuple[Any, ...]:
+def _scale_gradients(ctx: Any, grad_sums: Tensor | None, *_: None) -> tuple[Any, ...]:
+    if grad_sums is None:
+        return (None,) * 10
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise RuntimeError("head_loss has no second derivative; use nucleotide_loss for that")
     grad_hidden, grad_weight = ctx.saved_tensors
