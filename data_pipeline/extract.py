@@ -184,8 +184,9 @@ def promoters(place: Place, config: BuildConfig) -> Found:
             before, after = config.cut.upstream_bp, config.cut.downstream_bp
             start, end = (tss - before, tss + after) if forward else (tss - after, tss + before)
             length_bp = place.contig_lengths_bp[transcript.contig]
-            if transcript.contig in place.annotation.circular and start < 0:
-                start, end = start + length_bp, end + length_bp
+            if transcript.contig in place.annotation.circular:
+                turn_bp = length_bp if start < 0 else 0
+                start, end = start + turn_bp, end + turn_bp
             elif start < 0 or end > length_bp:
                 yield Dropped("promoter", transcript.transcript_id, "window_past_contig_end")
                 continue

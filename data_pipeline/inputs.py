@@ -1,6 +1,5 @@
 """What goes into a corpus: assemblies with their annotation, and files of finished records."""
 
-import gzip
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from carbon.genome import (
     read_sequences,
     unpack_genbank,
 )
-from carbon.genome.streams import open_text
+from carbon.genome.streams import BROKEN_GZIP, open_text
 from data_pipeline.recipe import (
     AssemblyConfig,
     EvaluationConfig,
@@ -113,9 +112,14 @@ def file_rows(path: Path, config: FilesConfig) -> Iterator[dict[str, Any]]:
         rows = ({"name": name, "sequence": bases} for name, bases in read_sequences(path))
     else:
         rows = _line_rows(path)
-    for number, row in enumerate(rows, start=1):
-        told = {key: value for key, value in constant.items() if value or key not in row}
-        yield _completed(row | told, f"{path} record {number}")
+    number = 0
+    try:
+        for number, row in enumerate(rows, start=1):
+            told = {key: value for key, value in constant.items() if value or key not in row}
+            yield _completed(row | told, f"{path} record {number}")
+    except BROKEN_GZIP as error:
+        reason = f"broken after record {number} ({error}); fetch it again"
+        raise UserError(f"{path}: {reason}") from None
 
 
 def _completed(row: dict[str, Any], where: str) -> dict[str, Any]:
@@ -142,8 +146,8 @@ def _begins_with(path: Path, letter: str) -> bool:
     try:
         with open_text(path, errors="replace") as lines:
             return lines.read(1) == letter
-    except (EOFError, gzip.BadGzipFile):
-        raise UserError(f"{path}: the gzip stream is broken; fetch it again") from None
+    except BROKEN_GZIP as error:
+        raise UserError(f"{path}: broken from its beginning ({error}); fetch it again") from None
 
 
 def _line_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -29,6 +29,7 @@ from carbon.genome.interval import Interval
 # ribosome that slips makes a whole protein all the same.
 _INCOMPLETE = re.compile(
     r'cds_start_NF|cds_end_NF|(partial|pseudo)[= ]"?true|exception[= ]"?(?!ribosomal slippage)'
+    r"|aa:TERM"
 )
 _SLIPPAGE = re.compile(r"ribosomal[ _]slippage")
 _EXON_KINDS = {"exon", "pseudogenic_exon"}

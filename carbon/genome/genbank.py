@@ -276,9 +276,11 @@ class _Reader:
         incomplete = False
         cds: tuple[Span, ...] = ()
         if coding:
-            marks = {"pseudo", "pseudogene", "exception", "transl_except"}
             qualifiers = coding[0].qualifiers
-            incomplete = coding[1].incomplete or bool(marks & set(qualifiers))
+            marked = {"pseudo", "pseudogene", "exception"} & set(qualifiers)
+            # A stop codon that the tail of the messenger completes is not whole in the genome.
+            stop_not_whole = "aa:TERM" in str(qualifiers.get("transl_except"))
+            incomplete = coding[1].incomplete or bool(marked) or stop_not_whole
             cds = coding_spans(coding[1].spans, slips="ribosomal_slippage" in qualifiers)
         return Transcript(
             transcript_id=transcript_id,
