@@ -1,4 +1,4 @@
-"""The data pipeline's commands: `python -m data_pipeline build|simulate|variants`."""
+"""The data pipeline's commands: `python -m data_pipeline build|inspect|download|...`."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from carbon.corpus import read_manifest
 from carbon.files import atomic_folder
 from carbon.genome import Reference, from_region, read_annotation
 from data_pipeline.build import build
+from data_pipeline.download import NCBI, main_download
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.simulate import simulate
 from data_pipeline.variants import write_labelled_variants
@@ -26,11 +27,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m data_pipeline", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    verb = verbs.add_parser("build", help="a corpus from a genome and its annotation")
+    verb = verbs.add_parser("build", help="a corpus from genomes and annotation")
     verb.add_argument("--config", help="TOML recipe; without one, name all with --set")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     verb.add_argument("--dry-run", action="store_true", help="print the resolved recipe and stop")
     verb.set_defaults(run=_build)
+
+    verb = verbs.add_parser("download", help="assemblies from NCBI, by accession")
+    verb.add_argument("accessions", type=Path, help="accessions, one a line; species type behind")
+    verb.add_argument("--output", type=Path, required=True, help="folder; a rerun goes on")
+    verb.add_argument("--server", default=NCBI)
+    verb.add_argument("--keep-going", action="store_true", help="leave out what cannot be had")
+    verb.set_defaults(run=lambda a: main_download(a.accessions, a.output, a.server, a.keep_going))
 
     verb = verbs.add_parser("simulate", help="a small annotated genome with labelled variants")
     verb.add_argument("--output", type=Path, required=True, help="folder to make")

@@ -22,7 +22,10 @@ UInt64s = NDArray[np.uint64]
 SKETCH_K = 12
 EVALUATION_K = 31
 _NUM_PERM = 256
-_SCHEME = "affine32"
+_SCHEME = "affine32"  # datasketch's name for a * x + b modulo 2 ** 32
+_FACTORS, _ADDENDS = np.random.default_rng(1).integers(2**32, size=(2, _NUM_PERM), dtype=np.uint32)
+_FACTORS |= np.uint32(1)
+_HASHED_AT_ONCE = 1024
 _BANDS = (128, 2)  # how many, and hashes in each
 _DIGIT = np.full(256, 4, dtype=np.uint8)
 for _i, _base in enumerate(BASES):
@@ -53,11 +56,14 @@ def canonical_kmers(sequence: str, k: int) -> UInt64s:
 
 def sketch_of(sequence: str) -> bytes:
     """Return the MinHash of a sequence's canonical 12-mers, 1,024 bytes."""
-    kmers = np.unique(canonical_kmers(sequence, SKETCH_K))
-    minhash = MinHash(num_perm=_NUM_PERM, seed=1, hashfunc=int, scheme=_SCHEME)
+    kmers = canonical_kmers(sequence, SKETCH_K)
     # Codes that differ in their last bits must not stay near one another.
-    minhash.update_batch((kmers * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)).tolist())
-    return bytes(minhash.digest().astype("<u4").tobytes())
+    mixed = (kmers * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)).astype(np.uint32)
+    smallest = np.full(_NUM_PERM, 2**32 - 1, dtype=np.uint32)
+    for at in range(0, len(mixed), _HASHED_AT_ONCE):
+        hashes = mixed[at : at + _HASHED_AT_ONCE, None] * _FACTORS + _ADDENDS
+        np.minimum(smallest, hashes.min(axis=0), out=smallest)
+    return smallest.astype("<u4").tobytes()
 
 
 class Candidate(NamedTuple):

@@ -83,9 +83,12 @@ def read_annotation(
         )
     genes = tables.genes()
     if not genes:
+        why = "check its third column"
+        if tables.dropped:
+            (name, reason), more = tables.dropped[0], len(tables.dropped) - 1
+            why = f"'{name}' and {more} more are left out: {reason}"
         raise GenomeError(
-            f"{path}: has no gene, exon or CDS on the contigs of {reference.path}; "
-            "check its third column"
+            f"{path}: has no gene, exon or CDS on the contigs of {reference.path}; {why}"
         )
     dropped = tables.dropped + [(contig, "contig_not_in_fasta") for contig in sorted(absent)]
     return Annotation(path, tuple(genes), tuple(dropped), frozenset(tables.circular))

@@ -60,7 +60,9 @@ def read_features(path: Path) -> Iterator[Feature]:
 def _parse_line(line: str, where: str) -> Feature:
     columns = line.split("\t")
     if len(columns) != 9:
-        raise GenomeError(f"{where}: {len(columns)} columns, GFF3 and GTF have 9, split by tabs")
+        raise GenomeError(
+            f"{where}: {len(columns)} columns, GFF3 and GTF have 9, split by tabs; is it one?"
+        )
     contig, _, kind, first, last, _, strand, _, text = columns
     if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last)):
         raise GenomeError(f"{where}: need 1 <= start <= end, got '{first}' and '{last}'")

@@ -1,0 +1,147 @@
+"""One recipe on every executor: processes, Ray (started), Slurm (its commands stood in for)."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from carbon.corpus import read_manifest
+from data_pipeline.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+SOURCES = '["eukaryote", "mrna", "prokaryote"]'
+
+
+@pytest.fixture(scope="module")
+def genomes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("genomes")
+    for seed in range(3):
+        words = ["--output", f"{folder}/{seed}", "--genome-bp", "60000", "--seed", str(seed)]
+        assert main(["simulate", *words]) == 0
+    return folder
+
+
+def words_of(genomes, output, *settings):
+    result = [f"output={output}"]
+    for i in range(3):
+        result += [
+            f"assemblies.{i}.genome={genomes}/{i}/genome.fa",
+            f"assemblies.{i}.annotation={genomes}/{i}/genes.gff3",
+            f"assemblies.{i}.name=g{i}",
+            f"assemblies.{i}.sources={SOURCES}",
+        ]
+    return [word for item in (*result, *settings) for word in ("--set", item)]
+
+
+@pytest.fixture(scope="module")
+def expected(genomes, tmp_path_factory):
+    output = tmp_path_factory.mktemp("one") / "corpus"
+    assert main(["build", *words_of(genomes, output)]) == 0
+    return read_manifest(output)["outputs"]
+
+
+def command(genomes, output, *settings):
+    words = words_of(genomes, output, *settings)
+    return [sys.executable, "-m", "data_pipeline", "build", *words]
+
+
+def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path):
+    done = subprocess.run(
+        command(genomes, tmp_path / "c", "executor.workers=2"),
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert read_manifest(tmp_path / "c")["outputs"] == expected
+    # What is said is ours alone, a line an input; and stdout is the result.
+    assert sorted(done.stderr.splitlines()) == sorted(
+        line for line in done.stderr.splitlines() if line.endswith(" records")
+    )
+    assert json.loads(done.stdout)["mrna"]["train"]["records"] > 0
+
+
+def test_ray(genomes, expected, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    settings = ("executor.kind=ray", "executor.workers=2", "executor.memory_gb_per_cpu=1")
+    done = subprocess.run(
+        command(genomes, tmp_path / "c", *settings),
+        cwd=ROOT, capture_output=True, text=True, timeout=400,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "ray" in done.stderr.lower()
+    assert read_manifest(tmp_path / "c")["outputs"] == expected
+
+
+SBATCH = """#!/usr/bin/env bash
+# Runs the tasks of an array one after another, as Slurm would, and prints the job's number.
+set -e
+for word in "$@"; do script=$word; done
+echo "$@" >> "$FAKE_SLURM/submitted"
+array=$(sed -n 's/^#SBATCH --array=\\([0-9]*\\)-\\([0-9]*\\).*/\\1 \\2/p' "$script")
+export SLURM_JOB_ID=1 SLURM_ARRAY_JOB_ID=1 SLURM_NODELIST=here SLURM_NODEID=0
+export SLURM_CPUS_PER_TASK=1 SLURM_MEM_PER_CPU=4096
+for task in $(seq $array); do
+  SLURM_ARRAY_TASK_ID=$task bash "$script" >> "$FAKE_SLURM/output" 2>&1
+done
+echo "Submitted batch job $(wc -l < "$FAKE_SLURM/submitted")"
+"""
+SRUN = """#!/usr/bin/env bash
+while [[ $1 == -* ]]; do [[ $1 == -n ]] && shift; shift; done
+exec "$@"
+"""
+
+
+def test_slurm_scripts_run_the_same_steps(genomes, expected, tmp_path):
+    """Its three commands are stood in for; the scripts that they get are the real ones."""
+    scontrol = "#!/usr/bin/env bash\necho here\n"
+    for name, text in (("sbatch", SBATCH), ("srun", SRUN), ("scontrol", scontrol)):
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    path = f"{tmp_path}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    settings = (
+        "executor.kind=slurm", "executor.partition=cpu", f"executor.environment=cd {ROOT}",
+    )  # fmt: skip
+    done = subprocess.run(
+        command(genomes, tmp_path / "c", *settings),
+        cwd=ROOT, env=os.environ | {"PATH": path, "FAKE_SLURM": str(tmp_path)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    log = (tmp_path / "output").read_text() if (tmp_path / "output").exists() else ""
+    assert done.returncode == 0, done.stderr + log
+    assert "submitted; the corpus will be" in done.stderr
+    # After each step datatrove submits one more job, which adds up its statistics.
+    submitted = [x for x in (tmp_path / "submitted").read_text().splitlines() if "OFFSET" in x]
+    assert len(submitted) == 4
+    assert all("--dependency=afterok" in line for line in submitted[1:])
+    assert read_manifest(tmp_path / "c")["outputs"] == expected
+
+
+def test_killed_at_any_point_it_goes_on(genomes, expected, tmp_path):
+    """SIGKILL to the whole group after a growing time; the same command finishes the work."""
+    output = tmp_path / "c"
+    kills = 0
+    for pause in (0.9, 1.2, 1.5, 1.8, 2.1, 2.4):
+        process = subprocess.Popen(
+            command(genomes, output), cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        time.sleep(pause)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        process.wait()
+        if output.exists():
+            break
+    if not output.exists():
+        assert main(["build", *words_of(genomes, output)]) == 0
+    assert kills > 0
+    assert read_manifest(output)["outputs"] == expected
+    left = {p.name for p in tmp_path.iterdir() if not p.name.startswith(".")}
+    assert left == {"c"} or left == {"c", "c.work"}
