@@ -31,7 +31,6 @@ _INCOMPLETE = re.compile(
     r'cds_start_NF|cds_end_NF|(partial|pseudo)[= ]"?true|exception[= ]"?(?!ribosomal slippage)'
     r"|aa:TERM"
 )
-_SLIPPAGE = re.compile(r"ribosomal[ _]slippage")
 _EXON_KINDS = {"exon", "pseudogenic_exon"}
 
 
@@ -178,7 +177,9 @@ class _Tables:
         return [self._gtf_key(feature, "transcript", transcript_id)]
 
     def _add_part(self, parent: str, feature: Feature) -> None:
-        parts = self._parts.setdefault(parent, _Parts(feature.contig, feature.where))
+        parts = self._parts.get(parent)
+        if parts is None:
+            parts = self._parts[parent] = _Parts(feature.contig, feature.where)
         parts.contigs.add(feature.contig)
         parts.strands.add(feature.strand)
         span = (feature.start, feature.end)
@@ -186,8 +187,9 @@ class _Tables:
             parts.cds_by_id[feature.attributes.get("ID", "")].append(span)
         else:
             (parts.stop_codon if feature.kind == "stop_codon" else parts.exons).append(span)
-        parts.incomplete |= _INCOMPLETE.search(feature.raw_attributes) is not None
-        parts.slips |= _SLIPPAGE.search(feature.raw_attributes) is not None
+        if not parts.incomplete:
+            parts.incomplete = _INCOMPLETE.search(feature.raw_attributes) is not None
+        parts.slips |= "slippage" in feature.raw_attributes
         if feature.is_gtf or not feature.parents:
             # A GTF need not have transcript lines, and a CDS of a bacterium may stand alone.
             self._nodes.setdefault(parent, feature)
