@@ -8,11 +8,14 @@ from pathlib import Path
 from carbon.config import from_table, load_config, to_toml, with_overrides
 from carbon.console import natural, run_command, say
 from carbon.corpus import read_manifest
+from carbon.errors import UserError
 from carbon.files import atomic_folder
 from carbon.genome import Reference, from_region, read_annotation
 from data_pipeline.build import build
 from data_pipeline.download import NCBI, main_download
+from data_pipeline.inspect import inspect_dropped, inspect_record
 from data_pipeline.recipe import BuildConfig
+from data_pipeline.report import inspect_summary, write_report
 from data_pipeline.simulate import simulate
 from data_pipeline.variants import write_labelled_variants
 
@@ -32,6 +35,18 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     verb.add_argument("--dry-run", action="store_true", help="print the resolved recipe and stop")
     verb.set_defaults(run=_build)
+
+    verb = verbs.add_parser("inspect", help="what a corpus holds, a record's origin, a report")
+    verb.add_argument("corpus")
+    verb.add_argument("--source", help="of the record to show")
+    verb.add_argument("--split", default="train", choices=("train", "test"))
+    verb.add_argument("--row", type=natural, help="the record's row in its source and split")
+    verb.add_argument("--name", help="the record's name, or of what was dropped")
+    verb.add_argument("--genome", help="check every base against this FASTA or GenBank")
+    verb.add_argument("--dropped", action="store_true", help="what was left out, and why")
+    verb.add_argument("--report", type=Path, metavar="HTML", help="write a page with pictures")
+    verb.add_argument("--tokens", type=natural, default=1_000_000_000, help="the report's budget")
+    verb.set_defaults(run=_inspect)
 
     verb = verbs.add_parser("download", help="assemblies from NCBI, by accession")
     verb.add_argument("accessions", type=Path, help="accessions, one a line; species type behind")
@@ -70,6 +85,22 @@ def _build(arguments: argparse.Namespace) -> None:
     manifest = build(config)
     if manifest:
         print(json.dumps({"held_out": manifest["held_out"], **manifest["sources"]}))
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    if arguments.report:
+        write_report(arguments.corpus, arguments.report, arguments.tokens)
+    elif arguments.dropped:
+        inspect_dropped(arguments.corpus, arguments.name)
+    elif arguments.source:
+        which = arguments.name if arguments.row is None else arguments.row
+        if which is None:
+            raise UserError("--source: give --row or --name of the record to show")
+        place = (arguments.corpus, arguments.source, arguments.split)
+        return inspect_record(*place, which, arguments.genome)
+    else:
+        inspect_summary(arguments.corpus)
+    return 0
 
 
 def _simulate(arguments: argparse.Namespace) -> None:

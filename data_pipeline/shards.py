@@ -60,8 +60,8 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
     with atomic_folder(folder) as shard:
         maker = _ShardMaker(config, shard)
         if isinstance(each, AssemblyConfig):
-            held_out = maker.add_assembly(each)
-            told = {key: value for key, value in asdict(each).items() if value}
+            held_out, found = maker.add_assembly(each)
+            told = {key: value for key, value in (asdict(each) | found).items() if value}
         else:
             held_out = []
             maker.add_file(*each)
@@ -96,8 +96,8 @@ class _ShardMaker:
             if not evaluation.assembly
         ]
 
-    def add_assembly(self, config: AssemblyConfig) -> list[Interval]:
-        """Add what is cut out of an assembly; return what is held out."""
+    def add_assembly(self, config: AssemblyConfig) -> tuple[list[Interval], dict[str, str]]:
+        """Add what is cut out of an assembly; return what is held out, and who it is."""
         with opened(config) as assembly:
             lengths_bp = assembly.reference.contig_lengths_bp
             annotation = assembly.annotation
@@ -120,7 +120,8 @@ class _ShardMaker:
                         self._drop(*found, assembly.name)
                     else:
                         self._add_record(found, assembly, held_out, places)
-        return held_out
+            who = {"organism": assembly.organism, "species_type": assembly.species_type}
+        return held_out, who
 
     def add_file(self, config: FilesConfig, path: Path) -> None:
         """Add the records of a file."""

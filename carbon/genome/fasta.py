@@ -68,10 +68,10 @@ class Reference:
 
     def fetch_circular(self, contig: str, start: int, end: int) -> str:
         """Return bases `start` to `end` of a contig; past its end they go on from base 0."""
-        length_bp = self.contig_lengths_bp.get(contig, 0)
-        if end <= length_bp or start >= end:
+        length_bp = self.contig_lengths_bp.get(contig)
+        if length_bp is None or end <= length_bp or start >= end:
             return self.fetch(Interval(contig, start, end))
-        if start >= length_bp > 0:
+        if start >= length_bp:
             return self.fetch_circular(contig, start - length_bp, end - length_bp)
         first = self.fetch(Interval(contig, start, length_bp))
         return first + self.fetch_circular(contig, 0, end - length_bp)

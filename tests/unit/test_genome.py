@@ -325,3 +325,88 @@ class TestAnnotation:
         circle = "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c;Is_circular=true\n"
         reference, path = self.write(tmp_path, across + circle)
         assert [g.gene_id for g in read_annotation(path, reference).genes] == ["g9"]
+
+
+class TestDialects:
+    """What annotations do beside the plain case, each on a contig of 400 known bases."""
+
+    def read(self, tmp_path, text, **options):
+        bases = random_bases(400, 3)
+        (tmp_path / "a.gff").write_text(text)
+        reference = Reference(write_fasta(tmp_path / "g.fa", {"c1": bases, "c2": bases[:300]}))
+        return read_annotation(tmp_path / "a.gff", reference, **options)
+
+    def test_a_gene_without_exons(self, tmp_path):
+        found = self.read(tmp_path, "c1\tx\tpseudogene\t11\t40\t.\t-\t.\tID=gene-g1;Name=abc\n")
+        (gene,) = found.genes
+        assert (gene.gene_id, gene.name, gene.transcripts) == ("g1", "abc", ())
+        assert (gene.interval.start, gene.interval.end, gene.strand) == (10, 40, "-")
+
+    def test_two_proteins_of_one_gene(self, tmp_path):
+        """As NCBI writes those of bacteria: CDS of their own right below the gene."""
+        found = self.read(
+            tmp_path,
+            "c1\tx\tgene\t11\t70\t.\t+\t.\tID=gene-g1\n"
+            "c1\tx\tCDS\t11\t70\t.\t+\t0\tID=cds-P1;Parent=gene-g1\n"
+            "c1\tx\tCDS\t11\t40\t.\t+\t0\tID=cds-P2;Parent=gene-g1\n"
+            "c1\tx\tCDS\t40\t49\t.\t+\t0\tID=cds-P2;Parent=gene-g1\n",
+        )
+        ((one, two),) = (gene.transcripts for gene in found.genes)
+        assert (one.transcript_id, one.cds) == ("P1", ((10, 70),))
+        assert (two.transcript_id, two.cds, two.exons) == ("P2", ((10, 40), (39, 49)), ((10, 49),))
+
+    def test_parts_of_one_cds_with_names_of_their_own(self, tmp_path):
+        found = self.read(
+            tmp_path,
+            "c1\tx\tgene\t11\t90\t.\t+\t.\tID=g1\n"
+            "c1\tx\tCDS\t61\t90\t.\t+\t0\tID=p.2;Parent=g1\n"
+            "c1\tx\tCDS\t11\t40\t.\t+\t0\tID=p.1;Parent=g1\n",
+        )
+        ((transcript,),) = (gene.transcripts for gene in found.genes)
+        assert transcript.cds == ((10, 40), (60, 90))
+
+    @pytest.mark.parametrize("stop", ["outside", "inside", "none"])
+    def test_the_stop_codon_in_or_out_of_the_cds(self, tmp_path, stop):
+        told = 'gene_id "g"; transcript_id "t";'
+        last = 40 if stop == "inside" else 37
+        text = f"c1\tx\tCDS\t11\t{last}\t.\t+\t0\t{told}\nc1\tx\texon\t11\t60\t.\t+\t.\t{told}\n"
+        if stop != "none":
+            text = f"c1\tx\tstop_codon\t38\t40\t.\t+\t0\t{told}\n" + text
+        ((transcript,),) = (gene.transcripts for gene in self.read(tmp_path, text).genes)
+        assert transcript.cds == ((10, 37 if stop == "none" else 40),)
+
+    def test_one_name_on_two_contigs_is_two_genes_in_a_gtf(self, tmp_path):
+        """The ends of X and Y."""
+        told = 'gene_id "g"; transcript_id "t";'
+        text = "".join(f"{c}\tx\texon\t11\t40\t.\t+\t.\t{told}\n" for c in ("c1", "c2"))
+        found = self.read(tmp_path, text)
+        assert [gene.interval.contig for gene in found.genes] == ["c1", "c2"]
+        assert {gene.gene_id for gene in found.genes} == {"g"} and found.dropped == ()
+
+    def test_a_base_that_is_skipped_is_no_intron(self, tmp_path):
+        told = "Parent=g1;exception=ribosomal slippage"
+        found = self.read(
+            tmp_path,
+            "c1\tx\tgene\t11\t90\t.\t+\t.\tID=g1\n"
+            f"c1\tx\tCDS\t11\t40\t.\t+\t0\tID=p;{told}\n"
+            f"c1\tx\tCDS\t42\t71\t.\t+\t0\tID=p;{told}\n",
+        )
+        ((transcript,),) = (gene.transcripts for gene in found.genes)
+        assert transcript.cds == ((10, 40), (41, 71)) and transcript.exons == ((10, 71),)
+        assert not transcript.incomplete and transcript.introns == ()
+
+    def test_other_coordinates_and_names(self, tmp_path):
+        lines = [
+            f"21\tx\t{kind}\t{first}\t{last}\t.\t+\t.\t{told}\n"
+            for first, last, name in ((1011, 1040, "in"), (900, 1020, "across"), (5, 9, "before"))
+            for kind, told in (("gene", f"ID={name}"), ("exon", f"Parent={name}"))
+        ]
+        names = {"21": "c1"}
+        found = self.read(tmp_path, "".join(lines), contig_names=names, offset_bp=1000)
+        (gene,) = found.genes
+        assert (gene.gene_id, gene.interval.start, gene.interval.end) == ("in", 10, 40)
+        assert sorted(found.dropped) == [
+            ("across", "outside_of_the_sequence"), ("before", "outside_of_the_sequence")
+        ]  # fmt: skip
+        with pytest.raises(GenomeError, match=r"ends at 1040, but .* annotation_offset_bp"):
+            self.read(tmp_path, "".join(lines), contig_names=names)

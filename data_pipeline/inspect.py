@@ -1,0 +1,419 @@
+"""What is in a corpus, for a person to read: one record, what was dropped, counts of it all.
+
+A corpus may be larger than memory: Parquet goes by one row group at a time, and what stays of it
+are counts, of which `data_pipeline.report` makes tables and a page.
+"""
+
+import csv
+import difflib
+import heapq
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from carbon.console import progress
+from carbon.corpus import GENE_TAG_OF, SCHEMA, SPECIES_TAG_OF, Split, read_manifest
+from carbon.errors import CorpusError, GenomeError
+from carbon.genome import Reference, is_genbank, unpack_genbank
+from carbon.tokenizer import K
+from data_pipeline.records import Segment, read_bases
+
+GC_BINS = 50
+LARGEST = 5
+_ENDS_BP = 60
+_JOINT_BP = 12
+# What is counted of a sequence's letters: those that are one of ACGT, G and C, lower-case ones.
+_LETTERS = np.zeros((256, 3), dtype=np.int64)
+_LETTERS[list(b"ACGTacgt"), 0] = 1
+_LETTERS[list(b"GCgc"), 1] = 1
+_LETTERS[ord("a") : ord("z") + 1, 2] = 1
+
+Cell = str | int | float
+Row = tuple[Cell, ...]
+
+
+def inspect_record(
+    corpus: str | Path,
+    source: str,
+    split: Split,
+    which: int | str,
+    genome: str | Path | None = None,
+) -> int:
+    """Print one record, and whether every base of it stands in its assembly.
+
+    Args:
+        corpus: folder of the corpus.
+        source: name of a source.
+        split: `train` or `test`.
+        which: row, from 0, in the order of the files' names; or name, of the record or of one of
+            the genes it joins. Where several records have the name, they are listed instead.
+        genome: FASTA or GenBank to compare with; if not given, that of the recipe for the record's
+            assembly, where the file is still there.
+
+    Returns:
+        The exit code: 1 if a base is not that of the assembly, else 0.
+
+    Raises:
+        CorpusError: there is no such record, or the corpus cannot be read.
+        GenomeError: the genome cannot be read, or lacks the record's contig.
+    """
+    row = which if isinstance(which, int) else _row_of_name(corpus, source, split, which)
+    if row is None:
+        return 0
+    record = _read_record(corpus, source, split, row)
+    print(f"{source} {split}, row {row}: {record['name']}\n\n{_described(record)}\n")
+    path = Path(genome) if genome else _genome_of(corpus, record["assembly"])
+    if path is None or not (genome or path.is_file()):
+        why = f"{path} of the recipe is not there" if path else "the recipe names no assembly of it"
+        print(f"not compared: {why}; give the genome")
+        return 0
+    with _opened(path) as reference:
+        difference = _first_difference(record, reference, path)
+    print(difference or f"every base agrees with {path}")
+    return 1 if difference else 0
+
+
+def inspect_dropped(corpus: str | Path, name: str | None = None) -> None:
+    """Print how much was dropped and why, or the rows of `dropped.tsv` that carry a name.
+
+    Args:
+        corpus: folder of the corpus.
+        name: of a record, or of one of the genes it joins.
+
+    Raises:
+        CorpusError: there is no corpus.
+    """
+    manifest = read_manifest(corpus)
+    if name is None:
+        print(text_table([("source", "reason", "dropped"), *dropped_counts(manifest)]))
+        return
+    near: list[str] = []
+    found: list[Row] = []
+    for row in read_dropped(corpus):
+        near = _nearest(name, near, row["name"].split(","))
+        if _is_named(name, row["name"]):
+            place = row["contig"] and _place(row["contig"], int(row["start"]), int(row["end"]))
+            found.append((row["source"], row["name"], row["reason"], row["assembly"], place))
+    table = text_table([("source", "name", "reason", "assembly", "place"), *found])
+    print(table if found else f"nothing named '{name}' was dropped{_suggested(near)}")
+
+
+class RowGroup(NamedTuple):
+    """Some consecutive rows of one split of one source, not yet read."""
+
+    path: Path
+    parquet: pq.ParquetFile
+    number: int
+    first_row: int
+    num_rows: int
+
+    def read(self, columns: list[str]) -> pa.Table:
+        """Read some columns; a CorpusError if the file is torn."""
+        try:
+            return self.parquet.read_row_group(self.number, columns=columns)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(self.path, str(error)) from None
+
+
+def row_groups(corpus: str | Path, source: str, split: Split) -> Iterator[RowGroup]:
+    """Yield the row groups of one split of one source, in the order of the files' names.
+
+    Raises:
+        CorpusError: the source is absent, or a file of it is torn or lacks a column.
+    """
+    folder = Path(corpus) / source
+    paths = sorted(folder.glob(f"{split}-*.parquet"))
+    if not paths:
+        known = ", ".join(read_manifest(corpus)["sources"])
+        raise CorpusError(f"{folder}: has no {split}-*.parquet; the corpus has sources: {known}")
+    first_row = 0
+    for path in paths:
+        try:
+            parquet = pq.ParquetFile(path)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(path, str(error)) from None
+        if missing := set(SCHEMA.names) - set(parquet.schema_arrow.names):
+            raise _unreadable(path, f"no column '{min(missing)}'")
+        for number in range(parquet.num_row_groups):
+            num_rows = parquet.metadata.row_group(number).num_rows
+            yield RowGroup(path, parquet, number, first_row, num_rows)
+            first_row += num_rows
+
+
+def _unreadable(path: Path, reason: str) -> CorpusError:
+    return CorpusError(f"{path}: cannot be read ({reason.splitlines()[0]}); build it again")
+
+
+def read_dropped(corpus: str | Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of `dropped.tsv`, from column to value."""
+    with (Path(corpus) / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines, delimiter="\t")
+
+
+def _is_named(name: str, names: str) -> bool:
+    """Tell whether a record has a name, or joins genes of which one has it."""
+    return name == names or name in names.split(",")
+
+
+def _row_of_name(corpus: str | Path, source: str, split: Split, name: str) -> int | None:
+    """Return the row of the record of that name; of several, print a list and return None."""
+    near: list[str] = []
+    found: list[Row] = []
+    for group in row_groups(corpus, source, split):
+        table = group.read(["name", "assembly", "record_id", "start", "end"]).to_pylist()
+        for row, each in enumerate(table, start=group.first_row):
+            if _is_named(name, each["name"]):
+                place = _place(each["record_id"], each["start"], each["end"])
+                found.append((str(row), each["assembly"], place))
+        more = [part for each in table for part in each["name"].split(",")]
+        near = near if found else _nearest(name, near, more)
+    if not found:
+        where = f"{Path(corpus) / source}: {split}"
+        raise CorpusError(f"{where} has no record '{name}'{_suggested(near)}")
+    if len(found) == 1:
+        return int(found[0][0])
+    print(f"{len(found)} records of {source} {split} are named '{name}'; choose one by its row\n")
+    print(text_table([("row", "assembly", "place"), *found]))
+    return None
+
+
+def _nearest(name: str, near: list[str], more: list[str]) -> list[str]:
+    """Return three names of two lists that begin with `name` or are most like it, in any case."""
+    wanted, by_folded = name.casefold(), {each.casefold(): each for each in [*near, *more]}
+    begin = [folded for folded in by_folded if folded.startswith(wanted)]
+    alike = dict.fromkeys([*begin, *difflib.get_close_matches(wanted, by_folded)])
+    return [by_folded[folded] for folded in alike][:3]
+
+
+def _suggested(near: list[str]) -> str:
+    return f"; is it {' or '.join(repr(name) for name in near)}?" if near else ""
+
+
+def _place(contig: str, start: int, end: int) -> str:
+    """Write as `contig:first-last`, from 1; on a circular contig, last may be past its length."""
+    return f"{contig}:{start + 1}-{end}"
+
+
+def _read_record(corpus: str | Path, source: str, split: Split, row: int) -> dict[str, Any]:
+    num_rows = 0
+    for group in row_groups(corpus, source, split):
+        num_rows += group.num_rows
+        if 0 <= row - group.first_row < group.num_rows:
+            table = group.read(SCHEMA.names).slice(row - group.first_row, 1)
+            record: dict[str, Any] = table.to_pylist()[0]
+            return record
+    raise CorpusError(
+        f"{Path(corpus) / source}: {split} has no row {row}; it has {num_rows}, counted from 0"
+    )
+
+
+def _described(record: dict[str, Any]) -> str:
+    sequence, gene, species = (record[key] for key in ("sequence", "gene_type", "species_type"))
+    census = Census()
+    census.count([sequence.encode()])
+    gc, n, masked = census.percents
+    facts: list[Row] = [
+        ("assembly", record["assembly"]),
+        ("organism", record["organism"]),
+        ("gene type", f"{gene or '-'}, tag {GENE_TAG_OF.get(gene, 'none')}"),
+        ("species type", f"{species or '-'}, tag {SPECIES_TAG_OF.get(species, 'none')}"),
+        ("length", f"{len(sequence):,} bases, {census.tokens:,} tokens of {K}"),
+        ("letters", f"GC {gc:.2f} %, N {n:.2f} %, soft-masked {masked:.2f} %"),
+        (f"first {_ENDS_BP}", sequence[:_ENDS_BP]),
+        (f"last {_ENDS_BP}", sequence[-_ENDS_BP:]),
+    ]
+    segments: list[Row] = [("segment", "place", "strand", "bases", "bases around the next joint")]
+    joint = 0
+    for number, (start, end, strand) in enumerate(_segments(record), start=1):
+        joint += end - start
+        before, after = sequence[max(0, joint - _JOINT_BP) : joint], sequence[joint:][:_JOINT_BP]
+        around = f"{before}|{after}" if number < len(record["segments"]) else ""
+        segments.append(
+            (number, _place(record["record_id"], start, end), strand, end - start, around)
+        )
+    return f"{text_table(facts)}\n\n{text_table(segments)}"
+
+
+def _segments(record: dict[str, Any]) -> list[Segment]:
+    return [Segment(**segment) for segment in record["segments"]]
+
+
+def _genome_of(corpus: str | Path, assembly: str) -> Path | None:
+    """Return the sequence file that the recipe names for an assembly, if it names one."""
+    inputs = read_manifest(corpus)["inputs"]
+    paths = (each["recipe"].get("genome") for each in inputs if each["title"] == assembly)
+    return next((Path(path) for path in paths if path), None)
+
+
+@contextmanager
+def _opened(genome: Path) -> Iterator[Reference]:
+    with tempfile.TemporaryDirectory(prefix="carbon-genbank-") as scratch:
+        fasta = genome
+        if genome.is_file() and is_genbank(genome):
+            fasta = Path(scratch) / "genome.fa"
+            unpack_genbank(genome, fasta)
+        with Reference(fasta) as reference:
+            yield reference
+
+
+def _first_difference(record: dict[str, Any], reference: Reference, genome: Path) -> str:
+    """Say where, in reading order, a record first differs from its assembly, if it does."""
+    contig, sequence, segments = record["record_id"], record["sequence"].upper(), _segments(record)
+    if contig not in reference.contig_lengths_bp:
+        raise GenomeError(f"{genome}: {reference.explain_missing([contig])}")
+    length_bp = sum(end - start for start, end, _ in segments)
+    if length_bp != len(sequence):
+        return f"differs: its segments have {length_bp:,} bases, the record {len(sequence):,}"
+    first = 0
+    for segment in segments:
+        there = read_bases(reference, contig, [segment]).upper()
+        here = sequence[first : first + len(there)]
+        if here != there:
+            at = next(i for i, (a, b) in enumerate(zip(here, there, strict=True)) if a != b)
+            place = segment.start + at if segment.strand == "+" else segment.end - 1 - at
+            place %= reference.contig_lengths_bp[contig]
+            return (
+                f"differs from {genome} at {contig}:{place + 1}, read along strand "
+                f"{segment.strand}: {there[at]} there, {here[at]} here (base {first + at + 1} of "
+                "the record)"
+            )
+        first += len(there)
+    return ""
+
+
+@dataclass(slots=True)
+class Census:
+    """Running counts of the records of one split of one source.
+
+    Attributes:
+        bases: all letters.
+        tokens: 6-mers, with the one at the end of a record that is not full; no tags.
+        known: letters that are one of ACGT, in either case.
+        gc: letters that are G or C.
+        masked: lower-case letters.
+        lengths_bp: records of each length.
+        gc_bins: records by share of GC among ACGT, in steps of 1 / GC_BINS from 0.
+        gene_types: records of each.
+        species_types: records of each.
+        origins: records of each assembly and organism.
+        largest: the longest records as `(bases, -row, name)`, longest first.
+    """
+
+    bases: int = 0
+    tokens: int = 0
+    known: int = 0
+    gc: int = 0
+    masked: int = 0
+    lengths_bp: Counter[int] = field(default_factory=Counter)
+    gc_bins: Counter[int] = field(default_factory=Counter)
+    gene_types: Counter[str] = field(default_factory=Counter)
+    species_types: Counter[str] = field(default_factory=Counter)
+    origins: Counter[tuple[str, str]] = field(default_factory=Counter)
+    largest: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def add(self, group: RowGroup) -> None:
+        """Count the records of a row group."""
+        told = ["name", "gene_type", "species_type", "assembly", "organism"]
+        table = group.read(["sequence", *told])
+        names, genes, species, *origins = (table[column].to_pylist() for column in told)
+        lengths_bp = self.count(each.as_buffer() for each in table["sequence"])
+        self.gene_types.update(genes)
+        self.species_types.update(species)
+        self.origins.update(zip(*origins, strict=True))
+        rows = range(-group.first_row, -group.first_row - group.num_rows, -1)
+        more = zip(lengths_bp, rows, names, strict=True)
+        self.largest = heapq.nlargest(LARGEST, [*self.largest, *more])
+
+    def count(self, sequences: Iterable[bytes]) -> list[int]:
+        """Count the letters of sequences, none of them empty; return how many each has."""
+        lengths_bp = []
+        for sequence in sequences:
+            letters = np.frombuffer(sequence, dtype=np.uint8)
+            known, gc, masked = (np.bincount(letters, minlength=256) @ _LETTERS).tolist()
+            self.known += known
+            self.gc += gc
+            self.masked += masked
+            self.tokens += -(-len(letters) // K)
+            self.gc_bins[min(GC_BINS * gc // max(known, 1), GC_BINS - 1)] += 1
+            lengths_bp.append(len(letters))
+        self.bases += sum(lengths_bp)
+        self.lengths_bp.update(lengths_bp)
+        return lengths_bp
+
+    @property
+    def median_bp(self) -> int:
+        """The shortest length that half of the records do not exceed; 0 if there is none."""
+        lengths_bp = sorted(self.lengths_bp)
+        up_to = accumulate(self.lengths_bp[length_bp] for length_bp in lengths_bp)
+        half = self.lengths_bp.total() / 2
+        return next((each for each, n in zip(lengths_bp, up_to, strict=True) if n >= half), 0)
+
+    @property
+    def percents(self) -> tuple[float, float, float]:
+        """GC among ACGT, what is none of ACGT, and lower case among all letters, in percent."""
+        bases, known = max(self.bases, 1), max(self.known, 1)
+        shares = self.gc / known, (self.bases - self.known) / bases, self.masked / bases
+        return 100 * shares[0], 100 * shares[1], 100 * shares[2]
+
+
+Counts = dict[str, dict[Split, Census]]
+
+
+def count_corpus(corpus: str | Path, manifest: dict[str, Any]) -> Counts:
+    """Read every record once; return the counts of each source and split.
+
+    Raises:
+        CorpusError: a file is absent or torn.
+    """
+    counts: Counts = {name: {"train": Census(), "test": Census()} for name in manifest["sources"]}
+    total = sum(
+        split["records"] for each in manifest["sources"].values() for split in each.values()
+    )
+    with progress("records counted", total) as advance:
+        for source, splits in counts.items():
+            for split, census in splits.items():
+                for group in row_groups(corpus, source, split):
+                    census.add(group)
+                    advance(group.num_rows)
+    return counts
+
+
+def dropped_counts(manifest: dict[str, Any]) -> list[tuple[str, str, int]]:
+    """Return source, kind of reason and how often; by source, the most frequent first."""
+    rows = [(*key.split(":", 1), count) for key, count in manifest["dropped"].items()]
+    return sorted(rows, key=lambda row: (row[0], -row[2], row[1]))
+
+
+def shown(cell: Cell) -> str:
+    """Write a cell of a table: `-` for an empty one, two places for what is not whole.
+
+    >>> shown(1234), shown(38.311), shown("")
+    ('1,234', '38.31', '-')
+    """
+    if isinstance(cell, str):
+        return cell or "-"
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.2f}"
+
+
+def text_table(rows: Sequence[Row]) -> str:
+    """Lay rows out in columns, two blanks apart; columns of numbers are set on the right."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(len(shown(cell)) for cell in column) for column in columns]
+    right = [not isinstance(column[-1], str) for column in columns]
+    lines = []
+    for row in rows:
+        cells = [
+            shown(c).rjust(w) if r else shown(c).ljust(w)
+            for c, w, r in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
