@@ -148,6 +148,25 @@ def test_the_commands_of_the_tokenizer_page(small, tmp_path):
     }
 
 
+def test_the_commands_of_the_corpus_page(small, tmp_path):
+    """They build all that a eukaryote gives, look at it, trace a record and write the report."""
+    (block,) = code_blocks(ROOT / "docs" / "corpus.md", "bash")
+    for name in ("genome.fa", "genes.gff3"):
+        shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
+    block = block.replace("data_pipeline/recipes/", f"{ROOT}/data_pipeline/recipes/")
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        f"set -e\n{block}", shell=True, cwd=tmp_path, env=environment, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "every base agrees with genome.fa" in done.stdout
+    assert "mrna_splice" in (tmp_path / "curated.html").read_text()
+
+
 def test_the_commands_of_the_training_page(small, tmp_path):
     """They build, look at the plan and train under torchrun, with a shorter run put in."""
     (block,) = code_blocks(ROOT / "docs" / "training.md", "bash")
