@@ -5,22 +5,27 @@ just-in-time schedule of Steiner and Yeomans (1993): the n-th row of a source wi
 from place floor(n / w) on and must stand by place ceil((n + 1) / w) - 1; serving the earliest
 deadline first always fits. Shares are multiples of 1/10,000, so the schedule repeats and one period
 is all that is kept. Inside a source, rows come in an order permuted anew for each epoch by a keyed
-Feistel network.
+Feistel network. What is random about a row is a hash of its number.
+
+Everything takes arrays of sample numbers, of any size and in any order, and costs the same wherever
+they lie.
 """
 
 import hashlib
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+UInt64s = NDArray[np.uint64]
 
 SHARE_UNITS = 10_000
 _FEISTEL_ROUNDS = 4
-_MASK64 = (1 << 64) - 1
 
 
 class Blend:
@@ -38,16 +43,22 @@ class Blend:
         self._before = np.zeros((len(counts), self._period + 1), dtype=np.int64)
         np.cumsum(is_source, axis=1, out=self._before[:, 1:])
 
-    def source(self, i: int) -> str:
-        """Return the name of the source of row `i`."""
-        return self.names[int(self._schedule[i % self._period])]
+    def sources(self, numbers: Int64s) -> Int64s:
+        """Return the source of each row, as a place in `names`."""
+        found: Int64s = self._schedule[numbers % self._period]
+        return found
+
+    def counts(self, sources: Int64s, numbers: Int64s) -> Int64s:
+        """Return how many of the rows before each number come from the source beside it."""
+        periods, places = np.divmod(numbers, self._period)
+        found: Int64s = periods * self._before[sources, -1] + self._before[sources, places]
+        return found
 
     def count(self, name: str, i: int) -> int:
         """Return how many of the first `i` rows come from source `name`."""
         if name not in self.names:
             return 0
-        before = self._before[self.names.index(name)]
-        return int(i // self._period * before[-1] + before[i % self._period])
+        return int(self.counts(np.array([self.names.index(name)]), np.array([i]))[0])
 
 
 def _just_in_time(counts: list[int]) -> np.ndarray:
@@ -67,34 +78,42 @@ def _just_in_time(counts: list[int]) -> np.ndarray:
     return schedule
 
 
-def permuted(n: int, size: int, key: int) -> int:
-    """Return the place of `n` in a keyed permutation of `range(size)`, with O(1) memory.
+def permuted(numbers: Int64s, size: int, keys: UInt64s) -> Int64s:
+    """Return the place of each number in a keyed permutation of `range(size)`, with O(1) memory.
 
     A balanced Feistel network over the next power of four, walked until it lands inside.
+
+    Args:
+        numbers: (n,), each below `size`.
+        size: of the permutation.
+        keys: (n,), or one for all.
     """
-    half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
-    mask = (1 << half_bits) - 1
-    while True:
-        left, right = n >> half_bits, n & mask
+    half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    mask = (np.uint64(1) << half_bits) - np.uint64(1)
+    places = np.array(numbers, dtype=np.uint64)
+    keys = np.broadcast_to(keys, places.shape)
+    outside = np.arange(len(places))
+    while len(outside):
+        left, right = places[outside] >> half_bits, places[outside] & mask
         for round_number in range(_FEISTEL_ROUNDS):
-            left, right = right, left ^ (_mix(key ^ (right << 8) ^ round_number) & mask)
-        n = (left << half_bits) | right
-        if n < size:
-            return n
+            mixed = mix(keys[outside] ^ (right << np.uint64(8)) ^ np.uint64(round_number))
+            left, right = right, left ^ (mixed & mask)
+        places[outside] = (left << half_bits) | right
+        outside = outside[places[outside] >= size]
+    return places.astype(np.int64)
 
 
-def _mix(x: int) -> int:
+def mix(x: UInt64s) -> UInt64s:
     """Scramble 64 bits (the finalizer of SplitMix64; Steele, Lea and Flood 2014)."""
-    x = (x + 0x9E3779B97F4A7C15) & _MASK64
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64
-    return x ^ (x >> 31)
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
-@lru_cache(maxsize=1024)
-def _key(*parts: object) -> int:
+def _key(*parts: object) -> np.uint64:
     text = "\0".join(map(str, parts)).encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
+    return np.uint64(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +125,26 @@ class StageRows:
 
 
 class Sample(NamedTuple):
-    """Sample number i: its stage, its source, and the row of that source's packing."""
+    """Sample number i: its stage, its source, and the row of that source's packing.
+
+    `noise` is 64 random bits of its own, for its form, frame and strand.
+    """
 
     stage: int
     source: str
     row: int
     epoch: int
+    noise: int
+
+
+class Samples(NamedTuple):
+    """The same of n samples: (n,) int64, `noise` uint64; a source is a place in `names`."""
+
+    stage: Int64s
+    source: Int64s
+    row: Int64s
+    epoch: Int64s
+    noise: UInt64s
 
 
 class SampleOrder:
@@ -121,16 +154,18 @@ class SampleOrder:
         self, seed: int, stages: tuple[StageRows, ...], rows_of_source: Mapping[str, int]
     ) -> None:
         """Lay the stages end to end; per-source counters go on across them."""
-        self._seed = seed
-        self._rows_of_source = dict(rows_of_source)
+        self.names = tuple(rows_of_source)
+        self._sizes = list(rows_of_source.values())
+        self._source_keys = [_key(seed, name) for name in self.names]
+        self._row_key = _key(seed, "row")
         self._blends = [Blend(stage.mixture) for stage in stages]
+        places = {name: i for i, name in enumerate(self.names)}
+        self._places = [np.array([places[name] for name in b.names]) for b in self._blends]
         self.stage_starts = [0]
-        self._counts_before: list[dict[str, int]] = [dict.fromkeys(rows_of_source, 0)]
+        self._counts_before = [np.zeros(len(self.names), dtype=np.int64)]
         for stage, blend in zip(stages, self._blends, strict=True):
-            before = self._counts_before[-1]
-            self._counts_before.append(
-                {name: before[name] + blend.count(name, stage.num_rows) for name in before}
-            )
+            used = [blend.count(name, stage.num_rows) for name in self.names]
+            self._counts_before.append(self._counts_before[-1] + np.array(used, dtype=np.int64))
             self.stage_starts.append(self.stage_starts[-1] + stage.num_rows)
 
     def __len__(self) -> int:
@@ -143,15 +178,25 @@ class SampleOrder:
 
     def __getitem__(self, i: int) -> Sample:
         """Return sample `i`."""
-        stage = self.stage_of(i)
-        blend, offset = self._blends[stage], i - self.stage_starts[stage]
-        source = blend.source(offset)
-        n = self._counts_before[stage][source] + blend.count(source, offset)
-        epoch, place = divmod(n, self._rows_of_source[source])
-        key = _key(self._seed, source, epoch)
-        return Sample(stage, source, permuted(place, self._rows_of_source[source], key), epoch)
+        stage, source, row, epoch, noise = (int(one[0]) for one in self.lookup(np.array([i])))
+        return Sample(stage, self.names[source], row, epoch, noise)
 
-    def random(self, i: int) -> np.random.Generator:
-        """Return the generator for what is random about sample `i`: form, frame, strand."""
-        # The number goes into the upper words of the counter, where no stream grows into another.
-        return np.random.Generator(np.random.Philox(key=_key(self._seed, "row"), counter=i << 64))
+    def lookup(self, numbers: Int64s) -> Samples:
+        """Return the samples of these numbers, each of the run, in any order."""
+        stages = np.searchsorted(self.stage_starts, numbers, side="right") - 1
+        sources, drawn = np.empty_like(numbers), np.empty_like(numbers)
+        for stage in np.unique(stages).tolist():
+            mine = stages == stage
+            blend, offsets = self._blends[stage], numbers[mine] - self.stage_starts[stage]
+            of_blend = blend.sources(offsets)
+            sources[mine] = self._places[stage][of_blend]
+            before = self._counts_before[stage][sources[mine]]
+            drawn[mine] = before + blend.counts(of_blend, offsets)
+        rows, epochs = np.empty_like(numbers), np.empty_like(numbers)
+        for source in np.unique(sources).tolist():
+            mine = sources == source
+            epochs[mine], places = np.divmod(drawn[mine], self._sizes[source])
+            keys = mix(self._source_keys[source] ^ mix(epochs[mine].astype(np.uint64)))
+            rows[mine] = permuted(places, self._sizes[source], keys)
+        noise = mix(self._row_key ^ mix(numbers.astype(np.uint64)))
+        return Samples(stages, sources, rows, epochs, noise)

@@ -81,10 +81,9 @@ class TokenRows:
         """Tokenize sample `i`."""
         sample = self._order[i]
         source = self._sources[sample.source]
-        random = self._order.random(i)
-        frame = int(random.integers(K))
-        flip = source.flip_strands and bool(random.integers(2))
-        form = _FORMS[random.integers(len(_FORMS))]
+        frame = (sample.noise >> 32) % K
+        flip = source.flip_strands and bool(sample.noise & 1)
+        form = _FORMS[(sample.noise >> 1 & 0xFFFFFF) % len(_FORMS)]
         pieces = range(*source.packing.row_start[sample.row : sample.row + 2])
         encodings = [_encode_piece(source, piece, frame, flip, form) for piece in pieces]
         return _lay_out(encodings, self._row_tokens)

@@ -35,12 +35,13 @@ shares = st.lists(st.integers(1, 60), min_size=1, max_size=5).map(
 def test_every_prefix_has_every_share_to_within_one_row(mixture):
     blend = Blend(mixture)
     counts = Counter()
+    drawn = [blend.names[source] for source in blend.sources(np.arange(12_000))]
     for i in range(12_000):
         for name, share in mixture.items():
             assert abs(counts[name] - i * share) < 1 + 1e-9
             if i % 1000 == 0:
                 assert blend.count(name, i) == counts[name]
-        counts[blend.source(i)] += 1
+        counts[drawn[i]] += 1
 
 
 def test_a_place_far_out_costs_no_walk_to_it():
@@ -51,11 +52,64 @@ def test_a_place_far_out_costs_no_walk_to_it():
 
 @given(st.integers(1, 400), st.integers(0, 2**64 - 1))
 def test_permutations_are_bijections(size, key):
-    assert sorted(permuted(n, size, key) for n in range(size)) == list(range(size))
+    found = permuted(np.arange(size), size, np.uint64(key))
+    assert sorted(found.tolist()) == list(range(size))
+    assert found.tolist() == [walked(n, size, key) for n in range(size)]
+
+
+def walked(n, size, key):
+    """The same permutation, one number at a time in Python's integers."""
+
+    def mixed(x):
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
+        return x ^ (x >> 31)
+
+    half_bits = max(1, ((size - 1).bit_length() + 1) // 2)
+    while True:
+        left, right = n >> half_bits, n % 2**half_bits
+        for number in range(4):
+            left, right = right, left ^ (mixed(key ^ (right << 8) ^ number) % 2**half_bits)
+        n = (left << half_bits) + right
+        if n < size:
+            return n
+
+
+@given(st.lists(st.integers(0, 299), min_size=1, max_size=50), st.integers(0, 99))
+def test_samples_are_the_same_in_any_company(numbers, seed):
+    mixtures = ({"a": 0.6, "b": 0.4}, {"b": 0.3, "c": 0.7})
+    stages = tuple(StageRows(150, mixture) for mixture in mixtures)
+    order = SampleOrder(seed, stages, {"a": 7, "b": 30, "c": 1000})
+    found = order.lookup(np.array(numbers))
+    for at, i in enumerate(numbers):
+        one = order[i]
+        assert one == (
+            int(found.stage[at]), order.names[found.source[at]], int(found.row[at]),
+            int(found.epoch[at]), int(found.noise[at]),
+        )  # fmt: skip
+
+
+@given(st.integers(0, 50), st.integers(1, 80))
+def test_every_epoch_reads_every_row_once(seed, size):
+    order = SampleOrder(seed, (StageRows(3 * size, {"a": 1.0}),), {"a": size})
+    found = order.lookup(np.arange(3 * size))
+    for epoch in range(3):
+        rows = found.row[found.epoch == epoch].tolist()
+        assert sorted(rows) == list(range(size))
+
+
+def test_a_stage_that_is_added_changes_no_row_before_it():
+    first = StageRows(400, {"a": 0.5, "b": 0.5})
+    sizes = {"a": 60, "b": 90}
+    short = SampleOrder(1, (first,), sizes)
+    longer = SampleOrder(1, (first, StageRows(100, {"b": 0.5, "new": 0.5})), sizes | {"new": 10})
+    for one, other in zip(short.lookup(np.arange(400)), longer.lookup(np.arange(400)), strict=True):
+        assert one.tolist() == other.tolist()
 
 
 def test_permutations_differ_by_key_and_mix():
-    first, second = ([permuted(n, 500, key) for n in range(500)] for key in (1, 2))
+    first, second = (permuted(np.arange(500), 500, np.uint64(k)).tolist() for k in (1, 2))
     assert first != second
     # Of a random permutation one place in 500 stays; neighbours part by a third of the length.
     assert sum(a == n for n, a in enumerate(first)) < 10
