@@ -20,14 +20,23 @@ class DataConfig:
     """What is read, and in what portions; the same for all stages."""
 
     corpus: str
-    """Folder made by `python -m data_pipeline build`."""
+    """Folder made by `python -m data_pipeline build`, or of the released layout; or the URL of one
+    that fsspec opens."""
     context_tokens: int
     """Length of a row."""
     batch_rows: int
     """Rows of a global batch, over all processes."""
     microbatch_rows: int
     """Most rows that one process reads at once; the rest is accumulated."""
-    flip_strands: tuple[str, ...] = ("eukaryote",)
+    cache: str = ""
+    """Where sources are prepared for random access, a byte a base. Beside the corpus if empty,
+    or in the user's cache where that cannot be written to."""
+    flip_strands: tuple[str, ...] = (
+        "eukaryote",
+        "eukaryote_concatenated",
+        "prokaryote",
+        "promoter",
+    )
     """Sources that are read on either strand; transcripts have only one."""
 
     def __post_init__(self) -> None:

@@ -1,13 +1,22 @@
 """From the corpus to this process's share of a global batch."""
 
+import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from carbon.corpus import PackedSource, SampleOrder, StageRows, TokenRows, pack, read_source
+from carbon.corpus import (
+    PackedSource,
+    SampleOrder,
+    StageRows,
+    TokenRows,
+    open_packing,
+    open_store,
+    source_files,
+)
 from carbon.errors import ConfigError
 from train.config import TrainConfig
 from train.ranks import Ranks
@@ -38,14 +47,22 @@ def open_rows(config: TrainConfig) -> TokenRows:
 
 
 def _open_source(config: TrainConfig, name: str) -> PackedSource:
-    columns = ["sequence", "gene_type", "species_type"]
-    records = read_source(config.data.corpus, name, "train", columns)
-    if records.num_rows == 0:
+    files = source_files(config.data.corpus, name, "train")
+    store = open_store(files, _cache_of(config), name)
+    if store.num_records == 0:
         raise ConfigError(f"{config.data.corpus}: source '{name}' has no record to train on")
-    records = records.combine_chunks()
-    lengths_bp = pc.utf8_length(records["sequence"]).to_numpy()
-    packing = pack(lengths_bp, config.data.context_tokens)
-    return PackedSource(records, packing, name in config.data.flip_strands)
+    packing = open_packing(store, config.data.context_tokens)
+    return PackedSource(store, packing, name in config.data.flip_strands)
+
+
+def _cache_of(config: TrainConfig) -> Path:
+    """Return where prepared sources lie: beside the corpus, or in the user's cache."""
+    if config.data.cache:
+        return Path(config.data.cache)
+    beside = Path(config.data.corpus)
+    if beside.is_dir() and os.access(beside, os.W_OK):
+        return beside / "prepared"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon"
 
 
 def check_batch(config: TrainConfig, ranks: Ranks) -> None:

@@ -1,9 +1,11 @@
 """What a corpus is on disk, and the order in which a run reads it."""
 
 from carbon.corpus.order import SHARE_UNITS, Blend, Sample, SampleOrder, StageRows, permuted
-from carbon.corpus.packing import Packing, pack
-from carbon.corpus.rows import GENE_TAG_OF, SPECIES_TAG_OF, PackedSource, Row, TokenRows
-from carbon.corpus.schema import SCHEMA, Split, read_manifest, read_source
+from carbon.corpus.packing import Packing, open_packing, pack
+from carbon.corpus.rows import PackedSource, Piece, Reading, Row, TokenRows
+from carbon.corpus.schema import SCHEMA, Split, read_manifest, read_source, source_files
+from carbon.corpus.store import Store, open_store
+from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
 
 __all__ = [
     "GENE_TAG_OF",
@@ -13,14 +15,20 @@ __all__ = [
     "Blend",
     "PackedSource",
     "Packing",
+    "Piece",
+    "Reading",
     "Row",
     "Sample",
     "SampleOrder",
     "Split",
     "StageRows",
+    "Store",
     "TokenRows",
+    "open_packing",
+    "open_store",
     "pack",
     "permuted",
     "read_manifest",
     "read_source",
+    "source_files",
 ]

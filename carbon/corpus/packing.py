@@ -1,17 +1,27 @@
 """Cutting records into pieces and packing pieces into rows of one fixed token length."""
 
+import bisect
+import json
 from collections import deque
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
+from carbon.console import progress
+from carbon.corpus.store import Store
+from carbon.errors import CorpusError
+from carbon.files import atomic_folder
 from carbon.tokenizer import K
 
 Int64s = NDArray[np.int64]
 
 # A piece opens with `<dna>` and, in three of the four forms of a sample, one or two tags.
 MAX_PREFIX_TOKENS = 3
+_FORMAT = 1
+_RECORDS_A_BLOCK = 65_536  # packed together; what is in memory at once
 
 
 class Packing(NamedTuple):
@@ -35,6 +45,50 @@ class Packing(NamedTuple):
         return len(self.row_start) - 1
 
 
+def open_packing(store: Store, row_tokens: int) -> Packing:
+    """Return the packing of a store into rows of a length, mapped from disk, made if not there.
+
+    Records are packed by blocks of 65,536, so that memory does not grow with their number; which
+    rows there are depends on the store and the length alone.
+    """
+    folder = store.folder / f"rows-{row_tokens}"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "packing.json").is_file():
+            with atomic_folder(folder) as made:
+                _make(store, row_tokens, made)
+    info = json.loads((folder / "packing.json").read_text(encoding="utf-8"))
+    counts = {name: info["pieces"] for name in Packing._fields} | {"row_start": info["rows"] + 1}
+    return Packing(*(_mapped(folder / f"{name}.bin", counts[name]) for name in Packing._fields))
+
+
+def _mapped(path: Path, count: int) -> Int64s:
+    if not path.is_file() or path.stat().st_size != 8 * count:
+        raise CorpusError(f"{path}: is not whole; remove its folder, it will be made again")
+    return np.memmap(path, dtype=np.int64, mode="r") if count else np.zeros(0, dtype=np.int64)
+
+
+def _make(store: Store, row_tokens: int, folder: Path) -> None:
+    sinks = {name: (folder / f"{name}.bin").open("wb") for name in Packing._fields}
+    np.zeros(1, dtype=np.int64).tofile(sinks["row_start"])
+    num_pieces = num_rows = 0
+    title = f"packing {store.folder.name} into {row_tokens}"
+    with progress(title, store.num_records) as advance:
+        for first in range(0, store.num_records, _RECORDS_A_BLOCK):
+            last = min(first + _RECORDS_A_BLOCK, store.num_records)
+            block = pack(store.lengths_bp(first, last), row_tokens)
+            (block.record + first).tofile(sinks["record"])
+            block.start.tofile(sinks["start"])
+            block.num_kmers.tofile(sinks["num_kmers"])
+            (block.row_start[1:] + num_pieces).tofile(sinks["row_start"])
+            num_pieces += len(block.record)
+            num_rows += block.num_rows
+            advance(last - first)
+    for sink in sinks.values():
+        sink.close()
+    info: dict[str, Any] = {"format": _FORMAT, "pieces": num_pieces, "rows": num_rows}
+    (folder / "packing.json").write_text(json.dumps(info, indent=1) + "\n")
+
+
 def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
     """Cut records into pieces of at most a row and pack them best-fit, longest first.
 
@@ -46,18 +100,28 @@ def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
         row_tokens: tokens of a row.
     """
     record, start, num_kmers = _cut(lengths_bp, row_tokens - MAX_PREFIX_TOKENS)
-    room: list[deque[int]] = [deque() for _ in range(row_tokens + 1)]  # rows by their free tokens
+    rows_with: dict[int, deque[int]] = {}  # rows by the tokens that are free in them
+    free_tokens: list[int] = []  # the keys of it, ascending
     row_of = np.empty(len(record), dtype=np.int64)
     num_rows = 0
-    for piece in np.argsort(-num_kmers, kind="stable"):
-        tokens = int(num_kmers[piece]) + MAX_PREFIX_TOKENS
-        free = next((f for f in range(tokens, row_tokens + 1) if room[f]), None)
-        if free is None:
+    tokens_of = (num_kmers + MAX_PREFIX_TOKENS).tolist()
+    for piece in np.argsort(-num_kmers, kind="stable").tolist():
+        tokens = tokens_of[piece]
+        at = bisect.bisect_left(free_tokens, tokens)
+        if at == len(free_tokens):
             row, free, num_rows = num_rows, row_tokens, num_rows + 1
         else:
-            row = room[free].popleft()
+            free = free_tokens[at]
+            row = rows_with[free].popleft()
+            if not rows_with[free]:
+                del rows_with[free], free_tokens[at]
         row_of[piece] = row
-        room[free - tokens].append(row)
+        left = free - tokens
+        if left > MAX_PREFIX_TOKENS:  # else nothing fits there any more
+            if left not in rows_with:
+                rows_with[left] = deque()
+                bisect.insort(free_tokens, left)
+            rows_with[left].append(row)
     order = np.lexsort((np.arange(len(record)), row_of))
     row_start = np.searchsorted(row_of[order], np.arange(num_rows + 1))
     return Packing(record[order], start[order], num_kmers[order], row_start.astype(np.int64))

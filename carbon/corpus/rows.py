@@ -4,38 +4,22 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from carbon.corpus.order import SampleOrder
+from carbon.corpus.order import Sample, SampleOrder
 from carbon.corpus.packing import Packing
-from carbon.genome import reverse_complement
-from carbon.tokenizer import NATIVE, Encoding, K, encode
+from carbon.corpus.store import Store
+from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
+from carbon.tokenizer import ALL_KNOWN, NATIVE, K, encode_kmers
 
 Int64s = NDArray[np.int64]
 
 # Forms of a sample (technical report, section 3): half bare, and a sixth each with both tags,
 # the species tag alone, the gene tag alone.
 _FORMS = ((False, False),) * 3 + ((True, True), (True, False), (False, True))
-
-SPECIES_TAG_OF = {
-    "mam": "<mammalian_species>",
-    "vrt": "<vertebrate_non_mammalian_species>",
-    "inv": "<invertebrate_species>",
-    "pln": "<plant_species>",
-    "fng": "<fungi_species>",
-    "prt": "<protozoa_species>",
-    "pro": "<prokaryote_species>",
-}
-GENE_TAG_OF = {
-    "cds": "<protein_coding_region>",
-    "pseudo": "<pseudo_gene>",
-    "tRNA": "<transfer_rna>",
-    "tmRNA": "<transfer_messenger_rna>",
-    "ncRNA": "<non_coding_rna>",
-    "misc_RNA": "<miscellaneous_rna>",
-    "rRNA": "<ribosomal_rna>",
-}
+_COMPLEMENT = np.frombuffer(bytes.maketrans(b"ACGTacgt", b"TGCAtgca"), dtype=np.uint8)
+_SPECIES_IDS = NATIVE.prefix(tuple(SPECIES_TAG_OF.values()))[:-1]
+_GENE_IDS = NATIVE.prefix(tuple(GENE_TAG_OF.values()))[:-1]
 
 
 class Row(NamedTuple):
@@ -55,11 +39,36 @@ class Row(NamedTuple):
 
 
 class PackedSource(NamedTuple):
-    """A source's records (Arrow, not copied) and their packing; DNA may be read on both strands."""
+    """A source's records and their packing; DNA may be read on both strands."""
 
-    records: pa.Table
+    store: Store
     packing: Packing
     flip_strands: bool
+
+
+class Piece(NamedTuple):
+    """A stretch of a record as a row reads it.
+
+    Attributes:
+        record: its number in the source.
+        start: the first base in the record.
+        letters: (bases,) uint8, along the strand that is read.
+        prefix: ids of its tags and `<dna>`.
+    """
+
+    record: int
+    start: int
+    letters: NDArray[np.uint8]
+    prefix: tuple[int, ...]
+
+
+class Reading(NamedTuple):
+    """How a sample is read: which of six frames, which strand, with which tags."""
+
+    frame: int
+    reverse: bool
+    with_species: bool
+    with_gene: bool
 
 
 class TokenRows:
@@ -69,60 +78,85 @@ class TokenRows:
         self, order: SampleOrder, sources: Mapping[str, PackedSource], row_tokens: int
     ) -> None:
         """Combine an order with the sources it names."""
-        self._order = order
-        self._sources = sources
+        self.order = order
+        self.sources = sources
         self._row_tokens = row_tokens
 
     def __len__(self) -> int:
         """Return the rows of the whole run."""
-        return len(self._order)
+        return len(self.order)
 
     def __getitem__(self, i: int) -> Row:
         """Tokenize sample `i`."""
-        sample = self._order[i]
-        source = self._sources[sample.source]
-        frame = (sample.noise >> 32) % K
-        flip = source.flip_strands and bool(sample.noise & 1)
+        sample = self.order[i]
+        return _lay_out(list(self.pieces(sample)), self._row_tokens)
+
+    def reading(self, sample: Sample) -> Reading:
+        """Return what is random about a sample."""
+        reverse = self.sources[sample.source].flip_strands and bool(sample.noise & 1)
         form = _FORMS[(sample.noise >> 1 & 0xFFFFFF) % len(_FORMS)]
-        pieces = range(*source.packing.row_start[sample.row : sample.row + 2])
-        encodings = [_encode_piece(source, piece, frame, flip, form) for piece in pieces]
-        return _lay_out(encodings, self._row_tokens)
+        return Reading((sample.noise >> 32) % K, reverse, *form)
+
+    def pieces(self, sample: Sample) -> list[Piece]:
+        """Return the pieces of a sample's row, in order."""
+        source, reading = self.sources[sample.source], self.reading(sample)
+        store, packing = source.store, source.packing
+        first, last = packing.row_start[sample.row : sample.row + 2].tolist()
+        result = []
+        for record, start, num_kmers in zip(
+            packing.record[first:last].tolist(),
+            packing.start[first:last].tolist(),
+            packing.num_kmers[first:last].tolist(),
+            strict=True,
+        ):
+            start += reading.frame
+            letters = store.letters(record, start, start + num_kmers * K)
+            if reading.reverse:
+                letters = _COMPLEMENT[letters[::-1]]
+            prefix = _prefix(int(store.species[record]), int(store.genes[record]), reading)
+            result.append(Piece(record, start, letters, prefix))
+        return result
 
 
-def _encode_piece(
-    source: PackedSource, piece: int, frame: int, flip: bool, form: tuple[bool, bool]
-) -> Encoding:
-    """Read a piece `frame` bases further on, on the strand and with the tags that were drawn."""
-    record = int(source.packing.record[piece])
-    start = int(source.packing.start[piece]) + frame
-    sequence = source.records["sequence"][record].as_py()
-    bases = sequence[start : start + int(source.packing.num_kmers[piece]) * K]
-    if flip:
-        bases = reverse_complement(bases)
-    return encode(bases, tags=_tags(source.records, record, form))
+def _prefix(species: int, gene: int, reading: Reading) -> tuple[int, ...]:
+    tags: tuple[int, ...] = ()
+    if reading.with_species and species >= 0:
+        tags = (_SPECIES_IDS[species],)
+    if reading.with_gene and gene >= 0:
+        tags += (_GENE_IDS[gene],)
+    return (*tags, NATIVE.dna_start)
 
 
-def _tags(records: pa.Table, record: int, form: tuple[bool, bool]) -> tuple[str, ...]:
-    with_species, with_gene = form
-    species = SPECIES_TAG_OF.get(records["species_type"][record].as_py() or "")
-    gene = GENE_TAG_OF.get(records["gene_type"][record].as_py() or "")
-    wanted = ((with_species, species), (with_gene, gene))
-    return tuple(tag for drawn, tag in wanted if drawn and tag)
+def _lay_out(pieces: list[Piece], row_tokens: int) -> Row:
+    """Put pieces one behind the other; the last token of each has nothing to predict.
 
-
-def _lay_out(encodings: list[Encoding], row_tokens: int) -> Row:
-    """Put pieces one behind the other; the last token of each has nothing to predict."""
-    input_ids = np.full(row_tokens, NATIVE.pad, dtype=np.int64)
-    position_ids = np.zeros(row_tokens, dtype=np.int64)
-    targets = np.zeros(row_tokens, dtype=np.int64)
-    known = np.zeros(row_tokens, dtype=np.uint8)
+    The letters of all pieces are cut into 6-mers by one call, each begun at a multiple of six.
+    """
+    num_kmers = [-(-len(piece.letters) // K) for piece in pieces]
+    letters = np.full(K * sum(num_kmers), ord("-"), dtype=np.uint8)
     at = 0
-    for encoding in encodings:
-        end = at + len(encoding.ids)
-        input_ids[at:end] = encoding.ids
-        position_ids[at:end] = np.arange(end - at)
-        targets[at : end - 1] = encoding.kmers[1:]
-        known[at : end - 1] = encoding.known[1:]
-        at = end
-    position_ids[at:] = np.arange(row_tokens - at)
-    return Row(input_ids, position_ids, targets, known)
+    for piece, count in zip(pieces, num_kmers, strict=True):
+        letters[K * at : K * at + len(piece.letters)] = piece.letters
+        at += count
+    kmers = encode_kmers(letters)
+    row = Row(
+        np.full(row_tokens, NATIVE.pad, dtype=np.int64),
+        np.zeros(row_tokens, dtype=np.int64),
+        np.zeros(row_tokens, dtype=np.int64),
+        np.zeros(row_tokens, dtype=np.uint8),
+    )
+    at = first = 0
+    for piece, count in zip(pieces, num_kmers, strict=True):
+        body, end = at + len(piece.prefix), at + len(piece.prefix) + count
+        indices, known = kmers.indices[first : first + count], kmers.known[first : first + count]
+        row.input_ids[at:body] = piece.prefix
+        row.input_ids[body:end] = indices + NATIVE.first_kmer
+        row.input_ids[body:end][known != ALL_KNOWN] = NATIVE.oov
+        if count and known[-1] == (1 << (len(piece.letters) - 1) % K + 1) - 1:
+            row.input_ids[end - 1] = indices[-1] + NATIVE.first_kmer  # a tail has no gap
+        row.position_ids[at:end] = np.arange(end - at)
+        row.targets[body - 1 : end - 1] = indices
+        row.known[body - 1 : end - 1] = known
+        at, first = end, first + count
+    row.position_ids[at:] = np.arange(row_tokens - at)
+    return row

@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -48,14 +49,15 @@ SCHEMA = pa.schema(
 
 
 def read_manifest(corpus: str | Path) -> dict[str, Any]:
-    """Return the manifest of a corpus.
+    """Return the manifest of a corpus, a folder or a URL that fsspec opens.
 
     Raises:
         CorpusError: there is no corpus, or its manifest is not whole.
     """
-    path = Path(corpus) / "manifest.json"
+    path = f"{corpus}/manifest.json"
     try:
-        manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        with fsspec.open(path, "r", encoding="utf-8") as source:
+            manifest: dict[str, Any] = json.load(source)
     except FileNotFoundError:
         raise CorpusError(
             f"{corpus}: is no corpus, it has no manifest.json; make one with "
@@ -67,6 +69,32 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
         if key not in manifest:
             raise CorpusError(f"{path}: has no '{key}'; build the corpus again")
     return manifest
+
+
+def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str | None]:
+    """Return the files of a source and split, in order, each with the sha256 of the manifest.
+
+    Where there is no manifest, as in the released layout, all Parquet of the source's folder is
+    there to train on, without sums.
+
+    Raises:
+        CorpusError: there is no such source, or a file that the manifest names is gone.
+    """
+    try:
+        outputs = read_manifest(corpus)["outputs"]
+    except CorpusError:
+        if split == "test":
+            raise
+        system, folder = fsspec.core.url_to_fs(f"{corpus}/{source}")
+        found = sorted(system.glob(f"{folder}/*.parquet"))
+        files: dict[str, str | None] = {system.unstrip_protocol(path): None for path in found}
+    else:
+        prefix = f"{source}/{split}-"
+        names = sorted(name for name in outputs if name.startswith(prefix))
+        files = {f"{corpus}/{name}": outputs[name] for name in names}
+    if not files:
+        raise CorpusError(f"{corpus}: has no {split} files of a source '{source}'")
+    return files
 
 
 def read_source(

@@ -1,8 +1,15 @@
+import hashlib
 import itertools
+import shutil
+import tempfile
 from collections import Counter
+from functools import cache
+from pathlib import Path
 
+import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,11 +20,15 @@ from carbon.corpus import (
     SampleOrder,
     StageRows,
     TokenRows,
+    open_packing,
+    open_store,
     pack,
     permuted,
     read_manifest,
     read_source,
+    source_files,
 )
+from carbon.corpus import packing as packing_module
 from carbon.errors import CorpusError
 from carbon.genome import reverse_complement
 from carbon.tokenizer import NATIVE, Kmers, decode_kmers, encode
@@ -138,19 +149,31 @@ def test_packing_wastes_little():
     assert used / (packing.num_rows * 256) > 0.98
 
 
-def make_rows(mixtures=({"dna": 0.75, "rna": 0.25},), num_rows=60, seed=0, row_tokens=40):
-    records = pa.table(
-        {
-            "sequence": [random_bases(n, n) for n in (700, 130, 55, 6, 300)],
-            "gene_type": ["cds", "tRNA", "", None, "cds"],
-            "species_type": ["fng"] * 5,
-        }
-    )
-    lengths_bp = np.array([700, 130, 55, 6, 300])
-    sources = {
-        name: PackedSource(records, pack(lengths_bp, row_tokens), name == "dna")
-        for name in ("dna", "rna")
+RECORDS = pa.table(
+    {
+        "sequence": [random_bases(n, n) for n in (700, 130, 55, 6, 300)],
+        "gene_type": ["cds", "tRNA", "", None, "<cds>"],
+        "species_type": ["fng"] * 5,
     }
+)
+
+
+def open_table(table, row_tokens, flip=False, folder=None):
+    """Write a table as Parquet and open it as the source of a run."""
+    folder = folder or Path(tempfile.mkdtemp())
+    pq.write_table(table, folder / "train-0.parquet", row_group_size=3)
+    store = open_store({str(folder / "train-0.parquet"): None}, folder / "cache", "source")
+    return PackedSource(store, open_packing(store, row_tokens), flip)
+
+
+@cache
+def source_of(name, row_tokens):
+    return open_table(RECORDS, row_tokens, name == "dna")
+
+
+def make_rows(mixtures=({"dna": 0.75, "rna": 0.25},), num_rows=60, seed=0, row_tokens=40):
+    records = RECORDS
+    sources = {name: source_of(name, row_tokens) for name in ("dna", "rna")}
     rows_of_source = {name: s.packing.num_rows for name, s in sources.items()}
     order = SampleOrder(seed, tuple(StageRows(num_rows, m) for m in mixtures), rows_of_source)
     return order, TokenRows(order, sources, row_tokens), records
@@ -245,3 +268,154 @@ class TestFolder:
         (tmp_path / "mrna" / "train-0.parquet").write_bytes(b"PAR1 torn")
         with pytest.raises(CorpusError, match=r"train-0\.parquet: cannot be read"):
             read_source(tmp_path, "mrna", "train")
+
+
+records_of = st.lists(
+    st.tuples(
+        st.text(alphabet="ACGTNacgtRY", min_size=1, max_size=90),
+        st.sampled_from(["cds", "tRNA", "unheard", None]),
+        st.sampled_from(["fng", "mam", None]),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(records_of, st.integers(16, 60), st.booleans(), st.integers(0, 9))
+@settings(max_examples=25)
+def test_a_row_is_its_records_and_nothing_else(records, row_tokens, flip, seed):
+    """Every base of a row against the records, by the slow way: strings and `encode`."""
+    columns = dict(
+        zip(("sequence", "gene_type", "species_type"), zip(*records, strict=True), strict=True)
+    )
+    source = open_table(pa.table({k: list(v) for k, v in columns.items()}), row_tokens, flip)
+    count = source.packing.num_rows
+    order = SampleOrder(seed, (StageRows(2 * count, {"s": 1.0}),), {"s": count})
+    rows = TokenRows(order, {"s": source}, row_tokens)
+    for i in range(2 * count):
+        sample = order[i]
+        reading = rows.reading(sample)
+        assert flip or not reading.reverse
+        ids, targets, known, positions = [], [], [], []
+        for piece in range(*source.packing.row_start[sample.row : sample.row + 2]):
+            bases, gene, species = records[source.packing.record[piece]]
+            start = source.packing.start[piece] + reading.frame
+            bases = bases[start : start + 6 * source.packing.num_kmers[piece]]
+            bases = reverse_complement(bases) if reading.reverse else bases
+            tags = {"fng": "<fungi_species>", "mam": "<mammalian_species>", None: None}[species]
+            drawn = [tags] if reading.with_species and tags else []
+            tags = {"cds": "<protein_coding_region>", "tRNA": "<transfer_rna>"}.get(gene)
+            drawn += [tags] if reading.with_gene and tags else []
+            whole = encode(bases, tags=tuple(drawn))
+            ids += whole.ids.tolist()
+            targets += [*whole.kmers[1:].tolist(), 0]
+            known += [*whole.known[1:].tolist(), 0]
+            positions += range(len(whole.ids))
+        found = rows[i]
+        assert len(ids) <= row_tokens and found.input_ids[: len(ids)].tolist() == ids
+        assert (found.input_ids[len(ids) :] == NATIVE.pad).all()
+        assert found.targets.tolist() == targets + [0] * (row_tokens - len(ids))
+        assert found.known.tolist() == known + [0] * (row_tokens - len(ids))
+        assert found.position_ids[: len(ids)].tolist() == positions
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(16, 70))
+@settings(max_examples=25)
+def test_packing_by_blocks_covers_every_base_once(lengths_bp, row_tokens):
+    table = pa.table({"sequence": [random_bases(n, i) for i, n in enumerate(lengths_bp)]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing_module, "_RECORDS_A_BLOCK", 7)
+        source = open_table(table, row_tokens)
+    packing = source.packing
+    covered = [np.zeros(n, dtype=int) for n in lengths_bp]
+    for row in range(packing.num_rows):
+        pieces = range(*packing.row_start[row : row + 2])
+        assert sum(packing.num_kmers[p] + 3 for p in pieces) <= row_tokens
+        assert len({packing.record[p] // 7 for p in pieces}) == 1
+        for p in pieces:
+            start = packing.start[p]
+            covered[packing.record[p]][start : start + 6 * packing.num_kmers[p]] += 1
+    assert all((places == 1).all() for places in covered)
+
+
+class TestStore:
+    def test_it_is_made_once_and_found_again(self, tmp_path):
+        source = open_table(RECORDS, 40, folder=tmp_path)
+        texts = RECORDS["sequence"].to_pylist()
+        store = source.store
+        for i, text in enumerate(texts):
+            assert store.letters(i, 0, 10**6).tobytes().decode() == text
+            assert store.letters(i, 3, 7).tobytes().decode() == text[3:7]
+        assert store.lengths_bp(0, 5).tolist() == [len(text) for text in texts]
+        assert store.lengths_bp(2, 4).tolist() == [55, 6]
+        assert (store.genes >= 0).tolist() == [True, True, False, False, True]
+        before = (store.folder / "bases.bin").stat().st_mtime_ns
+        again = open_table(RECORDS, 40, folder=tmp_path)
+        assert again.store.folder == store.folder
+        assert (store.folder / "bases.bin").stat().st_mtime_ns == before
+        other = open_table(RECORDS.slice(0, 4), 40, folder=tmp_path)
+        assert other.store.folder != store.folder and other.store.num_records == 4
+
+    def test_renaming_the_folder_changes_nothing(self, tmp_path):
+        (tmp_path / "a").mkdir()
+        one = open_table(RECORDS, 40, folder=tmp_path / "a")
+        key = one.store.key
+        (tmp_path / "a").rename(tmp_path / "b")
+        other = open_store(
+            {str(tmp_path / "b/train-0.parquet"): None}, tmp_path / "b/cache", "source"
+        )
+        assert other.key == key
+        packing = open_packing(other, 40)
+        assert packing.record.tolist() == one.packing.record.tolist()
+
+    def test_parquet_that_is_not_local(self, tmp_path):
+        """`memory://` stands in for any store that fsspec opens."""
+        local = open_table(RECORDS, 40, folder=tmp_path)
+        data = (tmp_path / "train-0.parquet").read_bytes()
+        with fsspec.open("memory://bucket/source/part-0.parquet", "wb") as sink:
+            sink.write(data)
+        files = source_files("memory://bucket", "source", "train")
+        assert list(files) == ["memory:///bucket/source/part-0.parquet"]
+        remote = open_store(files, tmp_path / "far", "source")
+        assert remote.key == local.store.key
+        assert np.array_equal(remote.bases, local.store.bases)
+
+    def test_what_is_missing_torn_or_swapped_is_named(self, tmp_path):
+        pq.write_table(RECORDS, tmp_path / "a.parquet")
+        data = (tmp_path / "a.parquet").read_bytes()
+        sums = hashlib.sha256(data).hexdigest()
+        assert open_store({str(tmp_path / "a.parquet"): sums}, tmp_path / "c", "s").num_records == 5
+        pq.write_table(RECORDS.slice(1), tmp_path / "b.parquet")
+        (tmp_path / "torn.parquet").write_bytes(data[:-9])
+        pq.write_table(pa.table({"dna": ["A"]}), tmp_path / "other.parquet")
+        pq.write_table(pa.table({"sequence": ["A", None]}), tmp_path / "null.parquet")
+        for name, message in (
+            ("b.parquet", "is not the file that the manifest names"),
+            ("none.parquet", "cannot be opened"),
+            ("torn.parquet", "is not whole Parquet"),
+            ("other.parquet", "has no column 'sequence' or 'text'"),
+            ("null.parquet", "a record has no sequence"),
+        ):
+            expected = sums if name == "b.parquet" else None
+            with pytest.raises(CorpusError, match=message) as error:
+                open_store({str(tmp_path / name): expected}, tmp_path / "c", "s")
+            assert name in str(error.value) and "\n" not in str(error.value)
+        assert sum(path.is_dir() for path in (tmp_path / "c").iterdir()) == 1  # nothing half-made
+
+    def test_a_cut_file_of_the_store_is_named(self, tmp_path):
+        for name in ("ends.bin", "rows-40/start.bin"):
+            source = open_table(RECORDS, 40, folder=tmp_path)
+            path = source.store.folder / name
+            path.write_bytes(path.read_bytes()[:-1])
+            with pytest.raises(CorpusError, match=f"{path.name}: is not whole; remove its folder"):
+                open_table(RECORDS, 40, folder=tmp_path)
+            path.unlink()
+            with pytest.raises(CorpusError, match="is not whole"):
+                open_table(RECORDS, 40, folder=tmp_path)
+            shutil.rmtree(path.parent)
+        again = open_table(RECORDS, 40, folder=tmp_path)
+        assert again.packing.num_rows == source.packing.num_rows
+
+    def test_a_source_that_is_not_there(self, tmp_path):
+        with pytest.raises(CorpusError, match="has no train files of a source 'dna'"):
+            source_files(tmp_path, "dna", "train")
