@@ -67,6 +67,7 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
             maker.add_file(*each)
             told = asdict(each[0]) | {"path": str(each[1])}
         counts = maker.finish()
+        told_held_out = [region.to_region() for region in held_out]
         files = [
             {"path": path, "bytes": Path(path).stat().st_size, "sha256": sha256_of_file(path)}
             for path in paths_of(each)
@@ -75,12 +76,13 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
             "title": title_of(each),
             "recipe": told,
             "files": files,
-            "held_out": [region.to_region() for region in held_out],
+            "held_out": told_held_out,
             "counts": counts,
         }
         (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     kept = sum(count["records"] for count in counts["filtered"].values())
-    say(f"{title_of(each)}: {kept:,} records")
+    where = ", ".join(told_held_out) or "nothing"
+    say(f"{title_of(each)}; held out: {where}; {kept:,} records")
 
 
 class _ShardMaker:
