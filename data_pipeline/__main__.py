@@ -114,7 +114,11 @@ def _variants(arguments: argparse.Namespace) -> None:
         annotation = read_annotation(arguments.annotation, reference)
         names = arguments.region
         if arguments.corpus:
-            names = names + read_manifest(arguments.corpus)["held_out"]
+            held_out = read_manifest(arguments.corpus)["held_out"]
+            here = reference.contig_lengths_bp
+            names = names + [
+                name for name in held_out if name in here or name.rpartition(":")[0] in here
+            ]
         regions = [from_region(name, reference.contig_lengths_bp) for name in names]
         write_labelled_variants(
             arguments.output, reference, annotation, regions, arguments.variants, arguments.seed

@@ -12,11 +12,14 @@ order in which tasks end.
 
 import hashlib
 import json
+import re
 import shutil
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from carbon import __version__
 from carbon.console import say
@@ -37,10 +40,23 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     output = Path(config.output).resolve()
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
-    for each in inputs_of(config):
-        for path in [] if config.keep_going else paths_of(each):
-            if not Path(path).is_file():
-                raise UserError(f"{path}: no such file; mend the recipe")
+    needed = [evaluation.path for evaluation in config.evaluations]
+    if not config.keep_going:
+        needed += [path for each in inputs_of(config) for path in paths_of(each)]
+    for path in needed:
+        if not Path(path).is_file():
+            raise UserError(f"{path}: no such file; mend the recipe")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(f"{output}.lock", timeout=0, mode=0o600):
+            return _build(config, output)
+    except Timeout:
+        raise UserError(f"{output}: another build of it is running; wait for it") from None
+    finally:
+        Path(f"{output}.lock").unlink(missing_ok=True)
+
+
+def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
     work = _prepared_work(config, output)
     tasks = len(inputs_of(config))
     steps = [
@@ -65,28 +81,30 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
 
 def _prepared_work(config: BuildConfig, output: Path) -> Path:
     """Return the folder of what is on the way, emptied if it is of another recipe or input."""
-    files = [path for each in inputs_of(config) for path in paths_of(each) if Path(path).is_file()]
+    files = [path for each in inputs_of(config) for path in paths_of(each)]
+    files += [evaluation.path for evaluation in config.evaluations]
+    files = [path for path in files if Path(path).is_file()]
     stats = {path: (Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in files}
     recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None}
     text = json.dumps([__version__, recipe, stats], sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
     work = output.with_name(f"{output.name}.work")
-    if work.exists() and _read_key(work) != key:
+    if work.exists() and not (work / "key").is_file():
+        raise UserError(f"{work}: is in the way and not of a build; move it or name another output")
+    if work.exists() and (work / "key").read_text() != key:
         say(f"{work}: is of another recipe or input; starting over")
         shutil.rmtree(work)
     for folder in ("shards", "selected", "parts", "errors"):
         (work / folder).mkdir(parents=True, exist_ok=True)
-    for left in (work / "shards").glob(".*"):  # of a task that was killed
-        shutil.rmtree(left)
+    left = [*(work / "shards").glob(".*"), *(work / "parts").glob(".*")]
+    left += output.parent.glob(f".*.{output.name}")
+    for unfinished in left:  # of a task that was killed
+        if re.match(r"\.\d+\.", unfinished.name):
+            shutil.rmtree(unfinished)
     shutil.rmtree(work / "errors")
     (work / "errors").mkdir()
     (work / "key").write_text(key)
     return work
-
-
-def _read_key(work: Path) -> str:
-    path = work / "key"
-    return path.read_text() if path.is_file() else ""
 
 
 def _extract(config: BuildConfig, work: Path, rank: int) -> None:

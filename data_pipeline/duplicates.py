@@ -1,9 +1,9 @@
 """Records that say the same: equal ones, transcripts that are nearly equal, evaluation sequences.
 
 Near-duplicates are found in two steps. A MinHash over canonical 12-mers, in bands of two, offers
-pairs: at 90 % identity two transcripts share 18 % of their 12-mers (Jaccard, from (1 - d)^k), and
-128 bands then offer the pair with probability 0.98; at 92 %, 0.9995. Every pair on offer is then
-aligned end to end (edlib), so that nothing is dropped on a guess.
+pairs: at 90 % identity two transcripts share a sixth of their 12-mers (Jaccard, from 0.9 ^ 12), and
+128 bands then offer the pair with probability 0.97 (0.94 to 0.96 were measured); above, nearly
+always. Every pair on offer is then aligned end to end (edlib), so that nothing goes on a guess.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +14,7 @@ import numpy as np
 from datasketch import MinHash, MinHashLSH
 from numpy.typing import NDArray
 
+from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.tokenizer import BASES
 
@@ -113,16 +114,25 @@ class EvaluationSequences:
     """The 31-mers of sequences that models will be measured on."""
 
     def __init__(self, named: Iterable[tuple[str, str]], shared: float) -> None:
-        """Index sequences; a record contains one if it has this share of its distinct 31-mers."""
+        """Index sequences.
+
+        Raises:
+            UserError: one has no 31 known bases in a row.
+        """
+        self._shared = shared
         self.names: list[str] = []
         kmers, owners, sizes = [], [], []
         for name, sequence in named:
             found = np.unique(canonical_kmers(sequence, EVALUATION_K))
-            if len(found):
-                owners.append(np.full(len(found), len(self.names)))
-                kmers.append(found)
-                sizes.append(len(found))
-                self.names.append(name)
+            if not len(found):
+                raise UserError(
+                    f"evaluation sequence '{name}': has no {EVALUATION_K} known bases in a row; "
+                    "leave it out, or give its place in a BED"
+                )
+            owners.append(np.full(len(found), len(self.names)))
+            kmers.append(found)
+            sizes.append(len(found))
+            self.names.append(name)
         self._kmers = np.concatenate([np.zeros(0, dtype=np.uint64), *kmers])
         self._owners = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
         self._needed = np.array(sizes) * shared
@@ -130,7 +140,10 @@ class EvaluationSequences:
         self._kmers, self._owners = self._kmers[order], self._owners[order]
 
     def contained_in(self, sequence: str) -> str | None:
-        """Return the name of an evaluation sequence that a record nearly contains."""
+        """Return the name of an evaluation sequence that a record nearly contains or lies in.
+
+        That is where one of the two has this share of the other's distinct 31-mers.
+        """
         if not self.names:
             return None
         mine = np.unique(canonical_kmers(sequence, EVALUATION_K))
@@ -142,5 +155,6 @@ class EvaluationSequences:
         spans = zip(first[hit].tolist(), last[hit].tolist(), strict=True)
         owners = np.concatenate([self._owners[a:b] for a, b in spans])
         counts = np.bincount(owners, minlength=len(self.names))
-        full = np.flatnonzero((counts > 0) & (counts >= self._needed))
+        needed = np.minimum(self._needed, self._shared * len(mine))
+        full = np.flatnonzero((counts > 0) & (counts >= needed))
         return self.names[full[0]] if len(full) else None

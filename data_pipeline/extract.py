@@ -104,9 +104,17 @@ def concatenated(place: Place, config: BuildConfig) -> Found:
         if full > size_bp or new_contig:
             if len(waiting) > 1:
                 yield _run(waiting)
+            elif waiting:
+                yield _not_joined(waiting[0][0], "alone_in_its_run")
             waiting = []
         if interval is not None and interval.length_bp <= size_bp:
             waiting.append((genes, interval))
+        elif interval is not None:
+            yield _not_joined(genes, "longer_than_concatenated_bp")
+
+
+def _not_joined(genes: list[Gene], reason: str) -> Dropped:
+    return Dropped("eukaryote_concatenated", ",".join(gene.name for gene in genes), reason)
 
 
 def _run(run: list[tuple[list[Gene], Interval]]) -> Record:
@@ -140,9 +148,11 @@ def transcripts_in_context(place: Place, config: BuildConfig) -> Found:
             continue
         length_bp = place.contig_lengths_bp[transcript.contig]
         circular = transcript.contig in place.annotation.circular
-        spans = _widened(
-            transcript, cut.splice_bp, cut.promoter_bp, None if circular else length_bp
-        )
+        promoter_bp = cut.promoter_bp
+        if circular:  # no further than once around
+            covered_bp = transcript.exons[-1][1] - transcript.exons[0][0]
+            promoter_bp = max(0, min(promoter_bp, length_bp - covered_bp))
+        spans = _widened(transcript, cut.splice_bp, promoter_bp, None if circular else length_bp)
         if spans[0][0] < 0:  # a promoter before base 0 of a circle
             spans = [(start + length_bp, end + length_bp) for start, end in spans]
         yield _spliced("mrna_splice", gene, transcript, tuple(spans))
@@ -184,6 +194,9 @@ def promoters(place: Place, config: BuildConfig) -> Found:
             before, after = config.cut.upstream_bp, config.cut.downstream_bp
             start, end = (tss - before, tss + after) if forward else (tss - after, tss + before)
             length_bp = place.contig_lengths_bp[transcript.contig]
+            if end - start > length_bp:
+                yield Dropped("promoter", transcript.transcript_id, "window_longer_than_contig")
+                continue
             if transcript.contig in place.annotation.circular:
                 turn_bp = length_bp if start < 0 else 0
                 start, end = start + turn_bp, end + turn_bp
@@ -195,14 +208,15 @@ def promoters(place: Place, config: BuildConfig) -> Found:
 
 def chunks(place: Place, config: BuildConfig) -> Found:
     """Yield consecutive chunks of every contig, cut where the held-out regions begin and end."""
+    size_bp = min(config.cut.chunk_bp, config.keep.max_record_bp)
     for contig, length_bp in place.contig_lengths_bp.items():
         ends = {0, length_bp}
         for region in place.held_out:
             if region.contig == contig:
                 ends |= {region.start, region.end}
         for first, last in itertools.pairwise(sorted(ends)):
-            for start in range(first, last, config.cut.chunk_bp):
-                end = min(start + config.cut.chunk_bp, last)
+            for start in range(first, last, size_bp):
+                end = min(start + size_bp, last)
                 segment = Segment(start, end, "+")
                 yield Record("prokaryote", contig, (segment,), "", f"{contig}:{start + 1}-{end}")
 
@@ -237,10 +251,11 @@ def _joined_genes(place: Place, flank_bp: int) -> list[tuple[list[Gene], Interva
 
 def _flanked(gene: Gene, flank_bp: int, place: Place) -> Interval:
     length_bp = place.contig_lengths_bp[gene.interval.contig]
-    if gene.interval.end > length_bp:  # goes over the origin; its flank does too
-        return Interval(
-            gene.interval.contig, gene.interval.start - flank_bp, gene.interval.end + flank_bp
-        )
+    if gene.interval.end > length_bp:  # goes over the origin, as its flanks may, but once around
+        flank_bp = max(0, min(flank_bp, (length_bp - gene.interval.length_bp) // 2))
+        start, end = gene.interval.start - flank_bp, gene.interval.end + flank_bp
+        turn_bp = length_bp if start < 0 else 0
+        return Interval(gene.interval.contig, start + turn_bp, end + turn_bp)
     return gene.interval.widened(flank_bp, length_bp)
 
 

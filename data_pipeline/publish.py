@@ -98,6 +98,10 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
                 {key: value for key, value in summary.items() if key != "counts"}
                 for summary in summaries
             ],
+            "evaluations": [
+                {"path": each.path, "sha256": sha256_of_file(each.path)}
+                for each in config.evaluations
+            ],
             "left_out": left_out,
             "held_out": [region for summary in summaries for region in summary["held_out"]],
             "sources": totals,

@@ -87,13 +87,19 @@ class EvaluationConfig:
     """Something that models will be measured on: no record may overlap or contain it."""
 
     path: str
-    """FASTA (sequences that no record may nearly contain), or BED or VCF (places)."""
+    """FASTA (sequences that no record to train on may nearly contain or lie in), or BED or VCF
+    (places)."""
     assembly: str = ""
     """Whose coordinates a BED or VCF is in: the `name` of an assembly."""
     margin_bp: int = 0
     """How near to a place a record may not come."""
     shared: float = 0.5
-    """The share of a sequence's 31-mers, on either strand, that no record may have."""
+    """The share of a sequence's 31-mers, on either strand, that no record may have, nor it of a
+    record's."""
+
+    def __post_init__(self) -> None:
+        check(0 < self.shared <= 1, f"shared = {self.shared}: give more than 0, at most 1")
+        check(self.margin_bp >= 0, f"margin_bp = {self.margin_bp}: give 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +116,7 @@ class CutConfig:
     downstream_bp: int = 100
     """The window around a transcription start in `promoter`."""
     chunk_bp: int = 49_152
-    """Bases of a chunk of a prokaryote's contig: 8,192 tokens."""
+    """Bases of a chunk of a prokaryote's contig, 8,192 tokens; at most keep.max_record_bp."""
     concatenated_bp: int = 196_608
     """Bases that consecutive regions are joined up to: 32,768 tokens."""
 

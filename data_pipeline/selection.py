@@ -1,6 +1,7 @@
 """The second step: which records go because another one stays."""
 
 import json
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,9 +41,12 @@ def select(work: Path, near_identity: float) -> None:
     Of equal records, and of transcripts that are nearly equal, one stays: a held-out one before one
     to train on, else the longest, else the first in the order of the recipe.
     """
-    if (work / "selected" / "done").exists():
-        return
     shards = shards_of(work)
+    done, names = work / "selected" / "done", " ".join(shard.name for shard in shards)
+    if done.exists() and done.read_text() == names:
+        return
+    for part in (work / "parts").glob("[0-9]*"):  # of another choice of inputs
+        shutil.rmtree(part)
     columns = [column for i, shard in enumerate(shards) for column in _columns(i, shard)]
     reasons: list[Reasons] = [defaultdict(dict) for _ in shards]
     for column, row, reason in _equal(columns):
@@ -55,7 +59,7 @@ def select(work: Path, near_identity: float) -> None:
     for shard, found in zip(shards, reasons, strict=True):
         with atomic_file(work / "selected" / f"{shard.name}.json") as path:
             path.write_text(json.dumps({source: dict(rows) for source, rows in found.items()}))
-    (work / "selected" / "done").touch()
+    done.write_text(names)
 
 
 def selected_out(work: Path, shard: Path) -> Reasons:

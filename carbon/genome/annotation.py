@@ -20,8 +20,10 @@ from carbon.genome.genes import (
     Span,
     Transcript,
     bare_identifier,
+    beside,
     coding_spans,
     exons_of,
+    unrolled,
 )
 from carbon.genome.interval import Interval
 
@@ -165,8 +167,9 @@ class _Tables:
 
     @staticmethod
     def _gtf_key(feature: Feature, kind: str, identifier: str) -> str:
-        """Tell apart what a GTF names alike on two contigs: the ends of X and Y."""
-        return f"{kind}:{identifier}\t{feature.contig}"
+        """Tell apart what a GTF names alike: on X and Y, or `unknown_transcript_1` of all genes."""
+        gene_id = feature.attributes.get("gene_id", "") if kind == "transcript" else ""
+        return f"{kind}:{identifier}\t{feature.contig}\t{gene_id}"
 
     def _parents_of_part(self, feature: Feature) -> list[str]:
         if not feature.is_gtf:
@@ -245,7 +248,14 @@ class _Tables:
             return self._gtf_key(node, "gene", gene_id) if gene_id else parent
         if "Derives_from" in node.attributes:
             return None  # a protein, which some name as a parent of the CDS beside the transcript
-        return node.parents[0] if node.parents else parent
+        above = node.parents[0] if node.parents else parent
+        over = self._nodes.get(above)
+        if over is None or not over.parents or above == parent:
+            return above
+        if node.kind == "miRNA":
+            self.dropped.append((_shown(parent), "mature_mirna"))  # cut out of the transcript above
+            return None
+        return over.parents[0]
 
     def _transcript(self, parent: str, parts: _Parts, name: str | None) -> Transcript:
         marked = parts.incomplete or (
@@ -257,12 +267,16 @@ class _Tables:
             for start, end in parts.stop_codon
             if not any(a <= start and end <= b for a, b in parts.cds)
         ]
+        exons, cds = parts.exons or parts.cds, parts.cds + stops
+        if parts.contig in self.circular:
+            length_bp = self._lengths_bp[parts.contig]
+            exons, cds = list(unrolled(exons, length_bp)), list(unrolled(cds, length_bp))
         return Transcript(
             transcript_id=_shown(name or parent),
             contig=parts.contig,
             strand="+" if parts.strands == {"+"} else "-",
-            exons=exons_of(parts.exons or parts.cds),
-            cds=coding_spans(parts.cds + stops, slips=parts.slips),
+            exons=exons_of(exons),
+            cds=coding_spans(cds, slips=parts.slips),
             incomplete=marked,
             where=parts.where,
         )
@@ -272,9 +286,12 @@ class _Tables:
     ) -> Gene | None:
         node = self._nodes.get(key)
         attributes = node.attributes if node else {}
-        spans = [span for transcript in transcripts for span in transcript.exons]
+        spans = []
         if node and (node.contig, node.strand) == (contig, strand):
-            spans.append((node.start, node.end))
+            spans = [(node.start, node.end)]
+            if contig in self.circular:
+                transcripts = [self._beside(node, transcript) for transcript in transcripts]
+        spans += [span for transcript in transcripts for span in transcript.exons]
         gene_id = _shown(key)
         if reason := self._why_outside(contig, spans):
             self.dropped.append((gene_id, reason))
@@ -287,6 +304,13 @@ class _Tables:
             strand="+" if strand == "+" else "-",
             transcripts=tuple(sorted(transcripts, key=lambda t: t.transcript_id)),
         )
+
+    def _beside(self, node: Feature, transcript: Transcript) -> Transcript:
+        """Bring a transcript to its gene, where that goes over the origin."""
+        length_bp = self._lengths_bp[node.contig]
+        whole = Interval(node.contig, node.start, node.end)
+        exons = beside(transcript.exons, whole, length_bp)
+        return replace(transcript, exons=exons, cds=beside(transcript.cds, whole, length_bp))
 
 
 _NAMES = ("gene_name", "Name", "gene", "gene_id", "ID")

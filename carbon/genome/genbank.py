@@ -3,16 +3,18 @@
 Format: the NCBI GenBank flat file and the INSDC feature table (version 11).
 """
 
+from __future__ import annotations
+
 import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from carbon.errors import GenomeError
-from carbon.genome.genes import Annotation, Gene, Span, Transcript, coding_spans, exons_of
+from carbon.genome.genes import Annotation, Gene, Span, Transcript, beside, coding_spans, exons_of
 from carbon.genome.interval import Interval, Strand
 from carbon.genome.streams import BROKEN_GZIP, open_text
 
@@ -103,7 +105,7 @@ class _CountedLines:
         return iter(self.readline, "")
 
 
-def _records(path: Path) -> Iterator["SeqRecord"]:
+def _records(path: Path) -> Iterator[SeqRecord]:
     from Bio.GenBank.Scanner import GenBankScanner
 
     with open_text(path, errors="replace") as lines:
@@ -140,12 +142,12 @@ def _check_length(caught: list[warnings.WarningMessage], where: str) -> None:
             )
 
 
-def _name(record: "SeqRecord") -> str:
+def _name(record: SeqRecord) -> str:
     """Return the versioned accession, or the name of the LOCUS line where there is none."""
     return str(record.name if record.id in (None, "", ".", "<unknown id>") else record.id)
 
 
-def _bases(record: "SeqRecord", where: str) -> str:
+def _bases(record: SeqRecord, where: str) -> str:
     from Bio.Seq import UndefinedSequenceError
 
     if record.annotations.get("molecule_type") == "protein" or "aa" in str(
@@ -174,12 +176,20 @@ class _Place:
         self.spans = spans
         self.strand = strand
         self.incomplete = incomplete
+        self.start, self.end = spans[0][0], spans[-1][1]
+
+    def moved(self, spans: tuple[Span, ...]) -> _Place:
+        """Return the same feature elsewhere."""
+        return _Place(spans, self.strand, self.incomplete)
+
+
+_Member = tuple[Any, _Place]  # a feature of Biopython, and where it lies
 
 
 class _Reader:
     """The features of one record, and the genes that follow from them."""
 
-    def __init__(self, record: "SeqRecord", where: str, dropped: list[tuple[str, str]]) -> None:
+    def __init__(self, record: SeqRecord, where: str, dropped: list[tuple[str, str]]) -> None:
         self._contig = _name(record)
         self._length_bp = len(record)
         self._circular = record.annotations.get("topology") == "circular"
@@ -189,9 +199,7 @@ class _Reader:
 
     def genes(self) -> list[Gene]:
         """Join features that name one locus on one strand to a gene."""
-        nodes: dict[tuple[str, Strand], tuple[SeqFeature, _Place]] = {}
-        rnas: dict[tuple[str, Strand], list[tuple[SeqFeature, _Place]]] = defaultdict(list)
-        coding: dict[tuple[str, Strand], list[tuple[SeqFeature, _Place]]] = defaultdict(list)
+        of_locus: dict[tuple[str, Strand], list[_Member]] = defaultdict(list)
         for feature in self._features:
             if feature.type not in _RNA_KINDS | {"gene", "CDS"}:
                 continue
@@ -200,15 +208,30 @@ class _Reader:
             if isinstance(place, str):
                 self._dropped.append((locus, place))
                 continue
-            key = (locus, place.strand)
-            if feature.type == "gene":
-                nodes.setdefault(key, (feature, place))
-            else:
-                (coding if feature.type == "CDS" else rnas)[key].append((feature, place))
-        keys = dict.fromkeys([*nodes, *rnas, *coding])
-        return [self._gene(key, nodes.get(key), rnas[key], coding[key]) for key in keys]
+            of_locus[locus, place.strand].append((feature, place))
+        return [
+            self._gene(key, [m for m in members if m[0].type == "gene"], members)
+            for key, found in of_locus.items()
+            for members in self._apart(found)
+        ]
 
-    def _place(self, feature: "SeqFeature") -> _Place | str:
+    def _apart(self, found: list[_Member]) -> Iterator[list[_Member]]:
+        """Part what has one name and lies in several places, as two genes of one tRNA do."""
+        over = next((p for f, p in found if f.type == "gene" and p.end > self._length_bp), None)
+        if over:  # a gene over the origin: its parts may be numbered from either side of it
+            whole = Interval(self._contig, over.start, over.end)
+            found = [(f, p.moved(beside(p.spans, whole, self._length_bp))) for f, p in found]
+        group: list[_Member] = []
+        end = -1
+        for member in sorted(found, key=lambda member: member[1].start):
+            if group and member[1].start >= end:
+                yield group
+                group = []
+            group.append(member)
+            end = max(end, member[1].end) if len(group) > 1 else member[1].end
+        yield group
+
+    def _place(self, feature: SeqFeature) -> _Place | str:
         """Return where a feature lies, or why that cannot be told."""
         from Bio.SeqFeature import ExactPosition, UnknownPosition
 
@@ -244,11 +267,12 @@ class _Reader:
     def _gene(
         self,
         key: tuple[str, Strand],
-        node: tuple["SeqFeature", _Place] | None,
-        rnas: list[tuple["SeqFeature", _Place]],
-        coding: list[tuple["SeqFeature", _Place]],
+        nodes: list[_Member],
+        members: list[_Member],
     ) -> Gene:
         locus, strand = key
+        rnas = [member for member in members if member[0].type in _RNA_KINDS]
+        coding = [member for member in members if member[0].type == "CDS"]
         transcripts: list[Transcript] = []
         waiting = list(coding)
         for rna, place in rnas:
@@ -260,9 +284,9 @@ class _Reader:
         for feature, place in waiting:
             name = feature.qualifiers.get("protein_id", [locus])[0] if len(coding) > 1 else locus
             transcripts.append(self._transcript(name, place, (feature, place)))
-        features = [feature for feature, _ in [*([node] if node else []), *rnas, *coding]]
-        spans = [s for _, place in [*([node] if node else []), *rnas, *coding] for s in place.spans]
-        interval = Interval(self._contig, min(s for s, _ in spans), max(e for _, e in spans))
+        features = [feature for feature, _ in [*nodes, *rnas, *coding]]
+        ends = [(place.start, place.end) for _, place in members]
+        interval = Interval(self._contig, min(s for s, _ in ends), max(e for _, e in ends))
         name = next((f.qualifiers["gene"][0] for f in features if "gene" in f.qualifiers), locus)
         numbered = sorted(transcripts, key=lambda t: t.transcript_id)
         return Gene(locus, name, _biotype(features), interval, strand, tuple(numbered))
@@ -271,7 +295,7 @@ class _Reader:
         self,
         transcript_id: str,
         place: _Place,
-        coding: tuple["SeqFeature", _Place] | None,
+        coding: _Member | None,
     ) -> Transcript:
         incomplete = False
         cds: tuple[Span, ...] = ()
@@ -293,7 +317,7 @@ class _Reader:
         )
 
 
-def _locus(feature: "SeqFeature") -> str:
+def _locus(feature: SeqFeature) -> str:
     names = ("locus_tag", "gene", "protein_id", "product", "label")
     named = (feature.qualifiers[name][0] for name in names if name in feature.qualifiers)
     return next(named, f"{feature.type} {feature.location}")
@@ -314,7 +338,7 @@ def _is_inside(coding: _Place, rna: _Place) -> bool:
     return inside and ends and all(part[0] == exon[0] for part, exon in pairs[1:])
 
 
-def _biotype(features: list["SeqFeature"]) -> str:
+def _biotype(features: list[SeqFeature]) -> str:
     qualifiers = {name for feature in features for name in feature.qualifiers}
     if qualifiers & {"pseudo", "pseudogene"}:
         return "pseudogene"

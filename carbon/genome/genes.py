@@ -4,6 +4,7 @@ Coordinates are 0-based and half-open. On a circular contig of L bases a span ma
 goes on from base 0.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -110,6 +111,33 @@ def _joined(spans: Iterable[Span], belong: Callable[[Span, Span], bool]) -> tupl
         else:
             result.append(span)
     return tuple(result)
+
+
+def unrolled(spans: Iterable[Span], length_bp: int) -> tuple[Span, ...]:
+    """Lay out spans of a circular contig one behind the other, over the origin if that is shorter.
+
+    Spans at both ends of the contig are far apart along it and near over the origin: where the
+    widest gap between them is wider than that over the origin, they begin behind that gap.
+    """
+    ordered = sorted(set(spans))
+    if not ordered or ordered[-1][1] > length_bp:
+        return tuple(ordered)
+    gaps = [right[0] - left[1] for left, right in itertools.pairwise(ordered)]
+    over_origin = length_bp - ordered[-1][1] + ordered[0][0]
+    if not gaps or max(gaps) <= over_origin:
+        return tuple(ordered)
+    first = gaps.index(max(gaps)) + 1
+    turned = [(start + length_bp, end + length_bp) for start, end in ordered[:first]]
+    return tuple(ordered[first:] + turned)
+
+
+def beside(spans: tuple[Span, ...], interval: Interval, length_bp: int) -> tuple[Span, ...]:
+    """Move spans of a circular contig once around where that puts them inside an interval."""
+    if spans and interval.end > length_bp and spans[0][0] < interval.start:
+        moved = tuple((start + length_bp, end + length_bp) for start, end in spans)
+        if moved[-1][1] <= interval.end:
+            return moved
+    return spans
 
 
 def bare_identifier(identifier: str) -> str:

@@ -26,5 +26,5 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def open_text(path: Path, errors: str = "strict") -> IO[str]:
-    """Open a file for reading as UTF-8 text, unpacking gzip; line ends are kept."""
-    return io.TextIOWrapper(open_bytes(path), encoding="utf-8", errors=errors, newline="")
+    """Open a file for reading as UTF-8 text, unpacking gzip; line ends are kept, a mark is not."""
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors=errors, newline="")
