@@ -1,7 +1,8 @@
 """What goes into a corpus: assemblies with their annotation, and files of finished records."""
 
+import bisect
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from carbon.corpus import GENE_TAG_OF, SPECIES_TAG_OF
 from carbon.errors import GenomeError, UserError
 from carbon.genome import (
     Annotation,
@@ -64,7 +66,7 @@ def opened(config: AssemblyConfig) -> Iterator[Assembly]:
             species_type = config.species_type or species_type_of(taxonomy)
             yield Assembly(
                 reference,
-                from_genbank or _annotation(config, reference),
+                from_genbank or _annotation(config, reference, species_type),
                 assembly_name(config),
                 organism,
                 species_type,
@@ -76,9 +78,9 @@ def _usual_sources(species_type: str) -> tuple[str, ...]:
     return ("prokaryote",) if species_type == "pro" else ("eukaryote", "mrna")
 
 
-def _annotation(config: AssemblyConfig, reference: Reference) -> Annotation:
+def _annotation(config: AssemblyConfig, reference: Reference, species_type: str) -> Annotation:
     if not config.annotation:
-        sources = config.sources or _usual_sources(config.species_type)
+        sources = config.sources or _usual_sources(species_type)
         if set(sources) != {"prokaryote"}:
             raise GenomeError(
                 f"{config.genome}: needs an annotation for {', '.join(sources)}; without one, "
@@ -117,27 +119,42 @@ def file_rows(path: Path, config: FilesConfig) -> Iterator[dict[str, Any]]:
         for number, row in enumerate(rows, start=1):
             told = {key: value for key, value in constant.items() if value or key not in row}
             yield _completed(row | told, f"{path} record {number}")
-    except BROKEN_GZIP as error:
-        reason = f"broken after record {number} ({error}); fetch it again"
-        raise UserError(f"{path}: {reason}") from None
+    except (*BROKEN_GZIP, pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{path}: broken after record {number} ({reason}); fetch it again"
+        ) from None
+    if not number:
+        raise UserError(f"{path}: has no record; give FASTA, sequences by line, or Parquet")
 
 
 def _completed(row: dict[str, Any], where: str) -> dict[str, Any]:
-    sequence = row["sequence"]
+    """Check a record and tell where its bases come from, as far as the file does."""
+    sequence = row.get("sequence")
     if not isinstance(sequence, str) or not sequence:
         raise UserError(f"{where}: has no sequence; take it out")
-    strand = row.get("strand") or "+"
-    start = int(row.get("start") or 0)
-    end = int(row.get("end") or start + len(sequence))
-    name = row.get("name") or row.get("record_id") or where
-    return row | {
-        "record_id": row.get("record_id") or name,
-        "name": name,
-        "start": start,
-        "end": end,
-        "strand": strand,
-        "segments": [{"start": start, "end": end, "strand": strand}],
-    }
+    if wrong := sequence.translate(_NO_DNA):
+        raise UserError(f"{where}: {wrong[0]!r} is not a DNA letter; is it text or a protein?")
+    for name, codes in (("species_type", SPECIES_TAG_OF), ("gene_type", GENE_TAG_OF)):
+        if row.get(name) and row[name] not in codes:
+            raise UserError(f"{where}: {name} '{row[name]}' is none of {', '.join(codes)}")
+    try:
+        start, end = int(row.get("start") or 0), int(row.get("end") or 0)
+    except ValueError:
+        raise UserError(f"{where}: start and end must be whole numbers") from None
+    strand = str(row.get("strand") or "+")
+    end = end or start + len(sequence)
+    segments = row.get("segments") or [{"start": start, "end": end, "strand": strand}]
+    if sum(each["end"] - each["start"] for each in segments) != len(sequence):
+        segments = []  # what the file says of its place is not of these bases: it stays untold
+    if strand not in ("+", "-", "."):
+        raise UserError(f"{where}: strand '{strand}': must be + or -")
+    name = str(row.get("name") or row.get("record_id") or where)
+    place = {"start": start, "end": end, "strand": strand, "segments": segments}
+    return row | place | {"record_id": str(row.get("record_id") or name), "name": name}
+
+
+_NO_DNA = dict.fromkeys(map(ord, "ACGTUNRYSWKMBDHVacgtunryswkmbdhv-"))
 
 
 def _begins_with(path: Path, letter: str) -> bool:
@@ -164,7 +181,8 @@ def _line_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 # Columns of the released corpus, whose codes stand in brackets, and what they are here.
-_RELEASED = ("sequence", "record_id", "start", "end", "strand", "gene_type", "species_type")
+_RELEASED = ("record_id", "start", "end", "strand", "gene_type", "species_type")
+_OURS = ("name", "segments", "organism", "assembly")
 _TEXT = ("sequence", "text")
 
 
@@ -180,42 +198,87 @@ def _released_rows(path: Path) -> Iterator[dict[str, Any]]:
             f"{path}: has no column 'sequence' or 'text', only "
             f"{', '.join(parquet.schema_arrow.names)}; is it a corpus?"
         )
-    columns = [text, *(c for c in _RELEASED[1:] if c in parquet.schema_arrow.names)]
+    columns = [text, *(c for c in _RELEASED + _OURS if c in parquet.schema_arrow.names)]
+    # A corpus of ours that is read again keeps what it holds out.
+    split = {"split": "test"} if path.name.startswith("test-") else {}
     for batch in parquet.iter_batches(batch_size=1024, columns=columns):
         for row in batch.to_pylist():
             row["sequence"] = row.pop(text)
-            yield {key: _bare(value) for key, value in row.items() if value is not None}
+            yield split | {key: _bare(value) for key, value in row.items() if value is not None}
 
 
 def _bare(value: Any) -> Any:
     """Take a code out of its brackets: `<fng>`, `<+>`."""
     if isinstance(value, str) and value.startswith("<") and value.endswith(">"):
         return value[1:-1]
-    return value
+    return value if isinstance(value, list) else str(value)
 
 
-def evaluation_places(config: EvaluationConfig) -> list[Interval]:
-    """Return the places of a BED or VCF, widened by its margin.
+class Places:
+    """Places on contigs, to be asked whether anything overlaps one."""
+
+    def __init__(self, intervals: Iterable[Interval]) -> None:
+        """Join them, so that two ends tell."""
+        self._starts: dict[str, list[int]] = {}
+        self._ends: dict[str, list[int]] = {}
+        for place in sorted(intervals):
+            starts = self._starts.setdefault(place.contig, [])
+            ends = self._ends.setdefault(place.contig, [])
+            if ends and place.start <= ends[-1]:
+                ends[-1] = max(ends[-1], place.end)
+            else:
+                starts.append(place.start)
+                ends.append(place.end)
+
+    def overlap(self, interval: Interval) -> bool:
+        """Tell whether an interval shares a base with a place."""
+        ends = self._ends.get(interval.contig, [])
+        at = bisect.bisect_right(ends, interval.start)
+        return at < len(ends) and self._starts[interval.contig][at] < interval.end
+
+
+def evaluation_places(
+    config: EvaluationConfig, assembly: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+) -> list[Interval]:
+    """Return the places of a BED or VCF on an assembly, widened by its margin.
+
+    They are in the coordinates of the annotation: names and offset of the assembly apply.
 
     Raises:
-        UserError: a line is neither.
+        UserError: a line is neither, or no place is on the assembly.
     """
-    is_vcf = config.path.removesuffix(".gz").endswith(".vcf")
+    path = Path(config.path)
+    is_vcf = path.name.removesuffix(".gz").endswith(".vcf")
     result = []
-    with open_text(Path(config.path), errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip() or line.startswith(("#", "track", "browser")):
-                continue
-            columns = line.rstrip("\r\n").split("\t")
-            try:
-                # BED is 0-based and half-open; a VCF's POS is 1-based and its REF tells the end.
-                start = int(columns[1]) - is_vcf
-                end = start + len(columns[3]) if is_vcf else int(columns[2])
-                place = Interval(columns[0], start, end)
-            except (IndexError, ValueError, GenomeError):
-                raise UserError(
-                    f"{config.path} line {number}: is no line of {'VCF' if is_vcf else 'BED'}"
-                ) from None
-            start, margin_bp = max(0, place.start - config.margin_bp), config.margin_bp
-            result.append(Interval(place.contig, start, place.end + margin_bp))
+    number = 0
+    try:
+        with open_text(path, errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip() or line.startswith(("#", "track", "browser")):
+                    continue
+                place = _place_of(line, is_vcf, f"{path} line {number}")
+                contig = assembly.contig_names.get(place.contig, place.contig)
+                start = place.start - assembly.annotation_offset_bp - config.margin_bp
+                end = place.end - assembly.annotation_offset_bp + config.margin_bp
+                if end > 0 and start < contig_lengths_bp.get(contig, 0):
+                    result.append(Interval(contig, max(0, start), end))
+    except BROKEN_GZIP as error:
+        raise UserError(f"{path}: broken after line {number} ({error}); fetch it again") from None
+    if not result:
+        raise UserError(
+            f"{path}: no place lies on assembly '{config.assembly}', whose contigs are "
+            f"{', '.join(list(contig_lengths_bp)[:3])} ...; are they named alike?"
+        )
     return result
+
+
+def _place_of(line: str, is_vcf: bool, where: str) -> Interval:
+    columns = line.rstrip("\r\n").split("\t")
+    try:
+        # BED is 0-based and half-open; a VCF's POS is 1-based and its REF tells the end.
+        start = int(columns[1]) - is_vcf
+        end = start + len(columns[3]) if is_vcf else int(columns[2])
+        return Interval(columns[0], start, end)
+    except (IndexError, ValueError, GenomeError):
+        kind = "VCF" if is_vcf else "BED"
+        raise UserError(f"{where}: is no line of {kind}") from None

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import platform
+import re
 import shutil
 from collections import Counter
 from dataclasses import asdict
@@ -24,6 +25,7 @@ from data_pipeline.selection import selected_out, shards_of
 from data_pipeline.shards import DROPPED_COLUMNS, shard_sources
 
 _ROWS_A_GROUP = 1024
+_ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
 _SPLITS = ("train", "test")
 _LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "datasketch", "edlib", "numpy")
 
@@ -77,7 +79,7 @@ def _write_source(
 def _dropped_row(batch: pa.RecordBatch, i: int, reason: str) -> tuple[Any, ...]:
     names = ("source", "name", "assembly", "record_id", "start", "end")
     source, name, *where = (batch.column(column)[i].as_py() for column in names)
-    return (source, name, reason, *where)
+    return (source, name, _ONE_LINE.sub(" ", reason), *where)
 
 
 def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[str, str]]) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -14,12 +15,13 @@ from carbon.genome import Interval, read_sequences
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import CUTS, Dropped, Place, check_cds, held_out_regions, split_of
 from data_pipeline.filters import composition_of, why_not
-from data_pipeline.inputs import Assembly, evaluation_places, file_rows, opened
+from data_pipeline.inputs import Assembly, Places, evaluation_places, file_rows, opened
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig, assembly_name
 from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
 
 NEAR_DUPLICATE_SOURCES = ("mrna", "mrna_splice")
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 Input = AssemblyConfig | tuple[FilesConfig, Path]
 
 
@@ -108,17 +110,18 @@ class _ShardMaker:
             held_out = held_out_regions(config.holdout, lengths_bp, annotation.genes)
             for name, reason in annotation.dropped:
                 self._drop("annotation", name, reason, assembly.name)
-            places = [
+            places = Places(
                 place
                 for evaluation in self._config.evaluations
                 if evaluation.assembly == assembly.name
-                for place in evaluation_places(evaluation)
-            ]
+                for place in evaluation_places(evaluation, config, lengths_bp)
+            )
             for source in assembly.sources:
                 for counts in self._counts.values():
                     counts[source] = Counter(records=0, bases=0, masked_bases=0)
                 for found in CUTS[source](Place(annotation, lengths_bp, held_out), self._config):
                     if isinstance(found, Dropped):
+                        self._count("cut", source, 0, 0)
                         self._drop(*found, assembly.name)
                     else:
                         self._add_record(found, assembly, held_out, places)
@@ -128,9 +131,10 @@ class _ShardMaker:
     def add_file(self, config: FilesConfig, path: Path) -> None:
         """Add the records of a file."""
         for row in file_rows(path, config):
+            row["name"] = _UNPRINTABLE.sub(" ", row["name"])
             digest = digest_of(row["sequence"])
             split = "test" if digest / 2**64 < config.test_share else "train"
-            self._add_row(row | {"split": split}, digest)
+            self._add_row({"split": split} | row, digest)
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:
         """Write what is left; return records and bases, as cut and as kept, of each source."""
@@ -144,15 +148,17 @@ class _ShardMaker:
         }
 
     def _add_record(
-        self, record: Record, assembly: Assembly, held_out: list[Interval], places: list[Interval]
+        self, record: Record, assembly: Assembly, held_out: list[Interval], places: Places
     ) -> None:
         intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
         split = split_of(intervals, held_out)
         where = (assembly.name, record.contig, record.start, record.end)
-        if split is None:
-            self._drop(record.source, record.name, "partly_held_out", *where)
-        elif any(i.overlaps(place) for i in intervals for place in places):
-            self._drop(record.source, record.name, "overlaps_evaluation", *where)
+        reason = "partly_held_out" if split is None else ""
+        if split == "train" and any(map(places.overlap, intervals)):
+            reason = "overlaps_evaluation"
+        if reason:
+            self._count("cut", record.source, sum(i.length_bp for i in intervals), 0)
+            self._drop(record.source, record.name, reason, *where)
         else:
             sequence = read_bases(assembly.reference, record.contig, record.segments)
             row = {
@@ -166,7 +172,7 @@ class _ShardMaker:
                 "species_type": assembly.species_type,
                 "organism": assembly.organism,
                 "assembly": assembly.name,
-                "name": record.name,
+                "name": _UNPRINTABLE.sub(" ", record.name),
                 "segments": [segment._asdict() for segment in record.segments],
                 "split": split,
             }
@@ -197,7 +203,8 @@ class _ShardMaker:
         count.update(records=1, bases=length_bp, masked_bases=num_masked)
 
     def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
-        self._dropped.append((source, name, reason, *where, *[""] * (4 - len(where))))
+        row = (source, name, reason, *where, *[""] * (4 - len(where)))
+        self._dropped.append(tuple(_UNPRINTABLE.sub(" ", str(value)) for value in row))
 
 
 def shard_sources(shard: Path) -> Iterator[tuple[str, Path]]:

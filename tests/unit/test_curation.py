@@ -4,6 +4,7 @@ import gzip
 import itertools
 import json
 import random
+import re
 import shutil
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from carbon.corpus import SCHEMA, read_manifest, read_source
 from carbon.files import sha256_of_file
-from carbon.genome import Reference, reverse_complement
+from carbon.genome import Interval, Reference, reverse_complement
 from data_pipeline.__main__ import main
 from data_pipeline.duplicates import (
     Candidate,
@@ -65,30 +66,26 @@ def rows_of(corpus, source):
 class TestSources:
     def test_every_base_can_be_traced_back(self, genome, corpus):
         with Reference(genome / "genome.fa") as reference:
-            for source in SOURCES:
-                rows = rows_of(corpus, source)
-                assert rows, source
-                for row in rows:
-                    at = 0
-                    for segment in row["segments"]:
-                        for i in range(segment["end"] - segment["start"]):
-                            forward = segment["strand"] == "+"
-                            place = segment["start"] + i if forward else segment["end"] - 1 - i
-                            base = reference.fetch_circular(row["record_id"], place, place + 1)
-                            base = base if forward else reverse_complement(base)
-                            assert row["sequence"][at] == base
-                            at += 1
-                            if at > 400 and at < len(row["sequence"]) - 50:  # the ends will do
-                                break
-                        else:
-                            continue
-                        break
-                    spans = [(s["start"], s["end"]) for s in row["segments"]]
-                    assert row["start"] == min(a for a, _ in spans)
-                    assert row["end"] == max(b for _, b in spans)
-                    assert sum(b - a for a, b in spans) == len(row["sequence"])
+            lengths_bp = reference.contig_lengths_bp
+            whole = {c: reference.fetch(Interval(c, 0, n)) for c, n in lengths_bp.items()}
+        opposite = dict(zip("ACGTN", "TGCAN", strict=True))
+        for source in SOURCES:
+            rows = rows_of(corpus, source)
+            assert rows, source
+            for row in rows:
+                contig, traced = whole[row["record_id"]], []
+                for start, end, strand in (s.values() for s in row["segments"]):
+                    forward = range(start, end)
+                    places = forward if strand == "+" else reversed(forward)
+                    bases = (contig[place] for place in places)
+                    traced += bases if strand == "+" else [opposite[base] for base in bases]
+                assert row["sequence"] == "".join(traced)
+                assert row["start"] == min(s["start"] for s in row["segments"])
+                assert row["end"] == max(s["end"] for s in row["segments"])
 
-    def test_transcripts_in_context_hold_the_transcript(self, corpus):
+    def test_transcripts_in_context_hold_the_transcript(self, genome, corpus):
+        with Reference(genome / "genome.fa") as reference:
+            lengths_bp = reference.contig_lengths_bp
         plain = {row["name"]: row for row in rows_of(corpus, "mrna")}
         context = {row["name"]: row for row in rows_of(corpus, "mrna_splice")}
         assert set(plain) & set(context)
@@ -99,7 +96,8 @@ class TestSources:
                 assert any(c <= a and b <= d for c, d in wide)
             forward = plain[name]["strand"] == "+"
             before = exons[0][0] - wide[0][0] if forward else wide[0][1] - exons[0][1]
-            assert before == 1024 or min(w[0] for w in wide) == 0 or not forward
+            room = exons[0][0] if forward else lengths_bp[plain[name]["record_id"]] - exons[0][1]
+            assert before == min(1024, room)
             after = wide[-1][1] - exons[-1][1] if forward else exons[-1][0] - wide[-1][0]
             assert after == 0
 
@@ -312,7 +310,7 @@ class TestNearDuplicates:
         assert list(near_duplicates(pair, 0.9)) == [(0, 1)]
 
     def test_in_a_build(self, tmp_path):
-        """Two files; the copy of a test record leaves the training set, longest first within it."""
+        """Of two that are alike the longer stays."""
         base = random_bases(600, 4)
         texts = {"a": base, "b": mutated(base, 0.03, 1) + "ACGTACGTAC", "c": random_bases(600, 9)}
         (tmp_path / "x.fa").write_text("".join(f">{n}\n{s}\n" for n, s in texts.items()))
@@ -362,6 +360,59 @@ class TestEvaluationSets:
         dropped = (tmp_path / "c" / "dropped.tsv").read_text()
         reason = "contains_evaluation:e1" if form == "fa" else "overlaps_evaluation"
         assert f"{reason}\tgenome\t{contig}\t{victim['start']}\t" in dropped
+
+    def test_a_record_inside_a_long_evaluation_sequence_goes(self, genome, tmp_path):
+        """A whole contig is asked for: what is cut out of it may not be trained on."""
+        with Reference(genome / "genome.fa") as reference:
+            contig = reference.fetch(Interval("chr1", 0, reference.contig_lengths_bp["chr1"]))
+        (tmp_path / "e.fa").write_text(f">whole\n{contig}\n")
+        more = [f"evaluations.0.path={tmp_path}/e.fa"]
+        assert build(tmp_path / "c", *assembly(genome), *more) == 0
+        for source in ("eukaryote", "mrna"):
+            rows = read_source(tmp_path / "c", source, "train").to_pylist()
+            assert rows and not any(row["record_id"] == "chr1" for row in rows)
+
+    def test_places_have_the_names_and_the_offset_of_the_annotation(self, tmp_path, capsys):
+        bases, gff3, _ = place_gene()
+        write_fasta(tmp_path / "genome.fa", {"part": bases, "other": random_bases(300, 1)})
+        moved = []
+        for line in gff3.splitlines():
+            columns = line.split("\t")
+            if len(columns) == 9:
+                columns[3:5] = [str(int(n) + 5000) for n in columns[3:5]]
+            moved.append("\t".join(columns))
+        (tmp_path / "genes.gff3").write_text("\n".join(moved) + "\n")
+        names = '{"c1" = "part"}'
+        common = {"contig_names": names, "annotation_offset_bp": 5000, "holdout": "[]"}
+        (tmp_path / "e.bed").write_text("c1\t5150\t5151\n")
+        more = [f"evaluations.0.path={tmp_path}/e.bed", "evaluations.0.assembly=genome"]
+        assert build(tmp_path / "a", *assembly(tmp_path, **common)) == 0
+        assert len(rows_of(tmp_path / "a", "eukaryote")) == 1
+        assert build(tmp_path / "b", *assembly(tmp_path, **common), *more) == 0
+        assert rows_of(tmp_path / "b", "eukaryote") == []
+        (tmp_path / "e.bed").write_text("chrc1\t5150\t5151\n")
+        assert build(tmp_path / "c", *assembly(tmp_path, **common), *more) == 2
+        assert "no place lies on assembly 'genome'" in capsys.readouterr().err
+
+    def test_another_evaluation_file_starts_over(self, genome, corpus, tmp_path, monkeypatch):
+        from data_pipeline import build as module
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        rows = read_source(corpus, "eukaryote", "train").to_pylist()
+        path = tmp_path / "e.bed"
+        more = [f"evaluations.0.path={path}", "evaluations.0.assembly=genome"]
+        path.write_text(f"{rows[0]['record_id']}\t{rows[0]['start']}\t{rows[0]['start'] + 9}\n")
+        monkeypatch.setattr(module, "select", stop)
+        assert build(tmp_path / "c", *assembly(genome), *more) == 130
+        monkeypatch.undo()
+        path.write_text(f"{rows[-1]['record_id']}\t{rows[-1]['start']}\t{rows[-1]['end'] - 1}\n")
+        assert build(tmp_path / "c", *assembly(genome), *more) == 0
+        kept = {(r["record_id"], r["start"]) for r in rows_of(tmp_path / "c", "eukaryote")}
+        assert (rows[0]["record_id"], rows[0]["start"]) in kept
+        assert (rows[-1]["record_id"], rows[-1]["start"]) not in kept
+        assert read_manifest(tmp_path / "c")["evaluations"][0]["sha256"] == sha256_of_file(path)
 
     def test_a_file_that_is_neither(self, genome, tmp_path, capsys):
         (tmp_path / "e.bed").write_text("chr1\tten\t20\n")
@@ -437,8 +488,75 @@ class TestFiles:
         assert message in line
         assert [p.name for p in tmp_path.iterdir() if p.suffix != ".fai"] == [name]
 
+    def test_a_corpus_read_again_keeps_its_traces(self, corpus, tmp_path):
+        settings = [f"files.0.path={corpus}/mrna/*.parquet", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings, "keep.near_identity=1.0") == 0
+        for split in ("train", "test"):
+            before = read_source(corpus, "mrna", split).to_pylist()
+            assert read_source(tmp_path / "c", "mrna", split).to_pylist() == before
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"sequence": ["ACGT" * 30, None]}, "record 2: has no sequence"),
+            ({"sequence": ["Hello <tag>"]}, "record 1: 'e' is not a DNA letter"),
+            ({"sequence": ["ACGT"], "species_type": ["<zebra>"]}, "species_type 'zebra' is none"),
+            ({"sequence": ["ACGT"], "start": ["ten"]}, "start and end must be whole numbers"),
+            ({"sequence": ["ACGT"], "strand": ["?"]}, "strand '\\?': must be"),
+            ({"dna": ["ACGT"]}, "has no column 'sequence' or 'text', only dna"),
+        ],
+    )
+    def test_records_that_are_none(self, tmp_path, capsys, columns, message):
+        pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+        settings = [f"files.0.path={tmp_path}/x.parquet", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings) == 2
+        (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+        assert re.search(message, line) and "x.parquet" in line
+        assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
+
+    def test_numbers_where_the_release_has_text(self, tmp_path):
+        table = pa.table({"sequence": [random_bases(90, 1)], "record_id": [7], "end": [95]})
+        pq.write_table(table, tmp_path / "x.parquet")
+        settings = [f"files.0.path={tmp_path}/x.parquet", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings) == 0
+        (row,) = rows_of(tmp_path / "c", "mrna")
+        assert (row["record_id"], row["end"], row["segments"]) == ("7", 95, [])
+
 
 class TestFaults:
+    def test_what_is_in_the_way_is_not_removed(self, genome, tmp_path, capsys):
+        (tmp_path / "c.work").mkdir()
+        (tmp_path / "c.work" / "thesis.txt").write_text("years")
+        assert build(tmp_path / "c", *assembly(genome)) == 2
+        assert "c.work: is in the way and not of a build" in capsys.readouterr().err
+        assert (tmp_path / "c.work" / "thesis.txt").read_text() == "years"
+
+    def test_one_build_at_a_time(self, genome, tmp_path, capsys):
+        from filelock import FileLock
+
+        with FileLock(f"{tmp_path}/c.lock"):
+            assert build(tmp_path / "c", *assembly(genome)) == 2
+        assert "another build of it is running" in capsys.readouterr().err
+
+    def test_names_with_line_ends_and_tabs(self, tmp_path):
+        bases, gff3, _ = place_gene()
+        write_fasta(tmp_path / "genome.fa", {"c1": bases})
+        (tmp_path / "genes.gff3").write_text(gff3.replace("Name=ABC", "Name=A%0AB%09C"))
+        keep = "keep.min_record_bp=900"
+        assert build(tmp_path / "c", *assembly(tmp_path, holdout="[]"), keep) == 0
+        lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
+        assert len(lines) == 3 and all(line.count("\t") == 6 for line in lines)
+        assert read_manifest(tmp_path / "c")["dropped"] == {
+            "eukaryote:shorter_than_min_record_bp": 1,
+            "mrna:shorter_than_min_record_bp": 1,
+        }
+
+    def test_an_empty_file(self, tmp_path, capsys):
+        (tmp_path / "x.txt").write_text("")
+        settings = [f"files.0.path={tmp_path}/x.txt", "files.0.source=promoter"]
+        assert build(tmp_path / "c", *settings) == 2
+        assert "x.txt: has no record" in capsys.readouterr().err
+
     def test_one_broken_input_of_many(self, genome, tmp_path, capsys):
         broken = tmp_path / "broken"
         shutil.copytree(genome, broken)
@@ -548,3 +666,37 @@ def test_species_types(lineage, expected):
 def test_the_schema_is_what_is_written(corpus):
     for path in corpus.rglob("*.parquet"):
         assert pq.read_schema(path).equals(SCHEMA)
+
+
+@pytest.mark.parametrize("strand", ["+", "-"])
+def test_a_small_circle_is_gone_around_once(tmp_path, strand):
+    """A gene of 60 bases near the origin of 300: promoters and flanks are longer than there is."""
+    bases = random_bases(300, 8)
+    write_fasta(tmp_path / "genome.fa", {"c1": bases, "c2": random_bases(300, 9)})
+    (tmp_path / "genes.gff3").write_text(
+        "c1\tx\tregion\t1\t300\t.\t+\t.\tID=c;Is_circular=true\n"
+        f"c1\tx\tgene\t271\t330\t.\t{strand}\t.\tID=g1\n"
+        f"c1\tx\tCDS\t1\t30\t.\t{strand}\t0\tID=p1;Parent=g1\n"
+        f"c1\tx\tCDS\t271\t300\t.\t{strand}\t0\tID=p1;Parent=g1\n"
+    )
+    sources = '["eukaryote", "mrna", "mrna_splice", "promoter"]'
+    assert build(tmp_path / "c", *assembly(tmp_path, holdout="[]", sources=sources)) == 0
+    (whole,) = rows_of(tmp_path / "c", "mrna_splice")
+    assert len(whole["sequence"]) == 300
+    (gene,) = rows_of(tmp_path / "c", "mrna")
+    cds = bases[270:] + bases[:30]
+    assert gene["sequence"] == (cds if strand == "+" else reverse_complement(cds))
+    (region,) = rows_of(tmp_path / "c", "eukaryote")
+    assert len(region["sequence"]) == 300
+    assert rows_of(tmp_path / "c", "promoter") == []
+    assert "promoter:window_longer_than_contig" in read_manifest(tmp_path / "c")["dropped"]
+
+
+def test_what_cannot_be_joined_has_its_reason(genome, tmp_path):
+    settings = assembly(genome, sources='["eukaryote", "eukaryote_concatenated"]')
+    assert build(tmp_path / "c", *settings, "cut.concatenated_bp=2500") == 0
+    manifest = read_manifest(tmp_path / "c")
+    joined = sum(len(row["segments"]) for row in rows_of(tmp_path / "c", "eukaryote_concatenated"))
+    dropped = sum(count for key, count in manifest["dropped"].items() if "_concatenated" in key)
+    assert dropped > 0
+    assert joined + dropped == manifest["steps"]["cut"]["eukaryote"]["records"]

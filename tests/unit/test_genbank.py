@@ -194,3 +194,27 @@ def test_what_is_genbank(tmp_path):
     (tmp_path / "c").write_text(">LOCUS\nACGT\n")
     (tmp_path / "d").write_text("")
     assert [is_genbank(tmp_path / name) for name in "abcd"] == [True, True, False, False]
+
+
+def test_two_genes_of_one_name_are_two(tmp_path):
+    found = read(
+        tmp_path,
+        flat_file(
+            [
+                ("tRNA", "11..40", '/gene="trnM"'),
+                ("tRNA", "211..240", '/gene="trnM"'),
+                ("CDS", "51..80", '/product="hypothetical protein"'),
+                ("CDS", "101..130", '/product="hypothetical protein"'),
+            ]
+        ),
+    )
+    spans = [(gene.interval.start, gene.interval.end) for gene in found.annotation.genes]
+    assert spans == [(10, 40), (50, 80), (100, 130), (210, 240)]
+
+
+def test_parts_behind_the_origin_are_brought_to_their_gene(tmp_path):
+    gene = ("gene", "join(281..300,1..60)", '/gene="g"')
+    found = read(tmp_path, flat_file([gene, ("CDS", "11..40", '/gene="g"')]))
+    (gene,) = found.annotation.genes
+    assert (gene.interval.start, gene.interval.end) == (280, 360)
+    assert gene.transcripts[0].cds == ((310, 340),)

@@ -410,3 +410,29 @@ class TestDialects:
         ]  # fmt: skip
         with pytest.raises(GenomeError, match=r"ends at 1040, but .* annotation_offset_bp"):
             self.read(tmp_path, "".join(lines), contig_names=names)
+
+    def test_one_transcript_id_for_every_gene(self, tmp_path):
+        """As NCBI's GTF of bacteria has it."""
+        told = 'transcript_id "unknown_transcript_1"; gene_id'
+        text = "".join(
+            f'c1\tx\tCDS\t{at}\t{at + 29}\t.\t+\t0\t{told} "b{at}";\n' for at in (11, 101, 201)
+        )
+        genes = self.read(tmp_path, text).genes
+        assert [gene.gene_id for gene in genes] == ["b11", "b101", "b201"]
+        assert [gene.transcripts[0].cds_length_bp for gene in genes] == [30, 30, 30]
+
+    def test_a_mature_microrna_is_no_transcript_of_its_own(self, tmp_path):
+        found = self.read(
+            tmp_path,
+            "c1\tx\tgene\t11\t90\t.\t+\t.\tID=g1\n"
+            "c1\tx\tprimary_transcript\t11\t90\t.\t+\t.\tID=r1;Parent=g1\n"
+            "c1\tx\texon\t11\t90\t.\t+\t.\tParent=r1\n"
+            "c1\tx\tmiRNA\t31\t50\t.\t+\t.\tID=m1;Parent=r1\n"
+            "c1\tx\texon\t31\t50\t.\t+\t.\tParent=m1\n",
+        )
+        ((transcript,),) = (gene.transcripts for gene in found.genes)
+        assert transcript.exons == ((10, 90),) and ("m1", "mature_mirna") in found.dropped
+
+    def test_a_byte_order_mark(self, tmp_path):
+        found = self.read(tmp_path, "\ufeffc1\tx\tgene\t11\t40\t.\t-\t.\tID=g1\n")
+        assert [gene.gene_id for gene in found.genes] == ["g1"]
