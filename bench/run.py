@@ -314,11 +314,97 @@ def _in_own_process(work: str) -> tuple[float, int]:
     return float(took), int(peak)
 
 
+def corpus(quick: bool) -> list[Measure]:
+    """The data order and the loader, beside `datasets` that interleaves, shuffles and tokenizes."""
+    import datasets
+
+    from carbon.corpus import (
+        PackedSource,
+        SampleOrder,
+        StageRows,
+        TokenRows,
+        open_packing,
+        open_store,
+    )
+
+    sizes = {"a": 10**9, "b": 33_333, "c": 77}
+    shares = {"a": 0.7, "b": 0.2, "c": 0.1}
+    order = SampleOrder(0, (StageRows(2 * 10**9, shares),), sizes)
+    numbers = np.random.default_rng(0).integers(0, 2 * 10**9, 1_000_000)
+    lookups = 1_000_000 / seconds(lambda: order.lookup(numbers), 3)
+    near = seconds(lambda: order.lookup(np.arange(1000)), 20)
+    far = seconds(lambda: order.lookup(np.arange(10**9, 10**9 + 1000)), 20)
+
+    row_tokens, count = 8192, 50 if quick else 400
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: _records(Path(folder) / f"{name}.parquet") for name in ("dna", "mrna")}
+        sources = {}
+        for name, path in files.items():
+            store = open_store({path: None}, folder, name)
+            sources[name] = PackedSource(store, open_packing(store, row_tokens), name == "dna")
+        rows_of = {name: source.packing.num_rows for name, source in sources.items()}
+        mixture = {"dna": 0.8, "mrna": 0.2}
+        rows = TokenRows(
+            SampleOrder(0, (StageRows(10 * count, mixture),), rows_of), sources, row_tokens
+        )
+        ours = count * row_tokens / seconds(lambda: [rows[i] for i in range(count)], 2)
+        streams = [
+            datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
+            for path in files.values()
+        ]
+        mixed = datasets.interleave_datasets(streams, probabilities=[0.8, 0.2], seed=0)
+        mixed = mixed.shuffle(seed=0, buffer_size=1000).map(
+            lambda row: {"input_ids": encode(row["sequence"]).ids}
+        )
+
+        def theirs() -> None:
+            waiting = 0
+            for row in mixed:
+                waiting += len(row["input_ids"])
+                if waiting >= count * row_tokens:
+                    return
+
+        usual = count * row_tokens / seconds(theirs, 2)
+        used = {
+            name: float(s.packing.num_kmers.sum() + len(s.packing.record))
+            / (s.packing.num_rows * row_tokens)
+            for name, s in sources.items()
+        }
+    return [
+        Measure("lookups", lookups, "1/s", 1e6, lookups >= 1e6),
+        Measure("row_10^9_against_row_0", far / near, "times", 1.5, far <= 1.5 * near),
+        Measure("loader", ours, "tok/s", 5e6, ours >= 5e6),
+        Measure("datasets", usual, "tok/s"),
+        Measure("loader_against_datasets", ours / usual, "times"),
+        Measure(
+            "wasted_tokens", 100 * (1 - min(used.values())), "%", 2, min(used.values()) >= 0.98
+        ),
+    ]
+
+
+def _records(path: Path) -> str:
+    """Write records as long as transcripts and genes are."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    generator = np.random.default_rng(0)
+    letters = np.frombuffer(b"ACGT", dtype=np.uint8)
+    lengths = generator.lognormal(7.5, 0.8, 12_000).astype(int)
+    texts = [generator.choice(letters, size).tobytes().decode() for size in lengths]
+    pq.write_table(pa.table({"sequence": texts}), path, row_group_size=1024)
+    return str(path)
+
+
 def _ratio(name: str, value: float, target: float | None) -> Measure:
     return Measure(name, value, "times", target, None if target is None else value <= target)
 
 
-BENCHES = {"tokenizer": tokenizer, "losses": losses, "data_pipeline": data_pipeline}
+BENCHES = {
+    "tokenizer": tokenizer,
+    "losses": losses,
+    "data_pipeline": data_pipeline,
+    "corpus": corpus,
+}
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -12,6 +12,10 @@ from carbon.errors import UserError
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
+
+
+Cell = str | int | float
+TableRow = tuple[Cell, ...]
 
 
 def natural(text: str) -> int:
@@ -128,3 +132,29 @@ def _clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}"
+
+
+def shown(cell: Cell) -> str:
+    """Write a cell of a table: `-` for an empty one, two places for what is not whole.
+
+    >>> shown(1234), shown(38.311), shown("")
+    ('1,234', '38.31', '-')
+    """
+    if isinstance(cell, str):
+        return cell or "-"
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.2f}"
+
+
+def text_table(rows: Sequence[TableRow]) -> str:
+    """Lay rows out in columns, two blanks apart; columns of numbers are set on the right."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(len(shown(cell)) for cell in column) for column in columns]
+    right = [not isinstance(column[-1], str) for column in columns]
+    lines = []
+    for row in rows:
+        cells = [
+            shown(c).rjust(w) if r else shown(c).ljust(w)
+            for c, w, r in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

@@ -9,7 +9,7 @@ import difflib
 import heapq
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from carbon.console import progress
+from carbon.console import TableRow, progress, text_table
 from carbon.corpus import GENE_TAG_OF, SCHEMA, SPECIES_TAG_OF, Split, read_manifest
 from carbon.errors import CorpusError, GenomeError
 from carbon.genome import Reference, is_genbank, unpack_genbank
@@ -36,9 +36,6 @@ _LETTERS = np.zeros((256, 3), dtype=np.int64)
 _LETTERS[list(b"ACGTacgt"), 0] = 1
 _LETTERS[list(b"GCgc"), 1] = 1
 _LETTERS[ord("a") : ord("z") + 1, 2] = 1
-
-Cell = str | int | float
-Row = tuple[Cell, ...]
 
 
 def inspect_record(
@@ -97,7 +94,7 @@ def inspect_dropped(corpus: str | Path, name: str | None = None) -> None:
         print(text_table([("source", "reason", "dropped"), *dropped_counts(manifest)]))
         return
     near: list[str] = []
-    found: list[Row] = []
+    found: list[TableRow] = []
     for row in read_dropped(corpus):
         near = _nearest(name, near, row["name"].split(","))
         if _is_named(name, row["name"]):
@@ -167,7 +164,7 @@ def _is_named(name: str, names: str) -> bool:
 def _row_of_name(corpus: str | Path, source: str, split: Split, name: str) -> int | None:
     """Return the row of the record of that name; of several, print a list and return None."""
     near: list[str] = []
-    found: list[Row] = []
+    found: list[TableRow] = []
     for group in row_groups(corpus, source, split):
         table = group.read(["name", "assembly", "record_id", "start", "end"]).to_pylist()
         for row, each in enumerate(table, start=group.first_row):
@@ -221,7 +218,7 @@ def _described(record: dict[str, Any]) -> str:
     census = Census()
     census.count([sequence.encode()])
     gc, n, masked = census.percents
-    facts: list[Row] = [
+    facts: list[TableRow] = [
         ("assembly", record["assembly"]),
         ("organism", record["organism"]),
         ("gene type", f"{gene or '-'}, tag {GENE_TAG_OF.get(gene, 'none')}"),
@@ -231,7 +228,9 @@ def _described(record: dict[str, Any]) -> str:
         (f"first {_ENDS_BP}", sequence[:_ENDS_BP]),
         (f"last {_ENDS_BP}", sequence[-_ENDS_BP:]),
     ]
-    segments: list[Row] = [("segment", "place", "strand", "bases", "bases around the next joint")]
+    segments: list[TableRow] = [
+        ("segment", "place", "strand", "bases", "bases around the next joint")
+    ]
     joint = 0
     for number, (start, end, strand) in enumerate(_segments(record), start=1):
         joint += end - start
@@ -391,29 +390,3 @@ def dropped_counts(manifest: dict[str, Any]) -> list[tuple[str, str, int]]:
     """Return source, kind of reason and how often; by source, the most frequent first."""
     rows = [(*key.split(":", 1), count) for key, count in manifest["dropped"].items()]
     return sorted(rows, key=lambda row: (row[0], -row[2], row[1]))
-
-
-def shown(cell: Cell) -> str:
-    """Write a cell of a table: `-` for an empty one, two places for what is not whole.
-
-    >>> shown(1234), shown(38.311), shown("")
-    ('1,234', '38.31', '-')
-    """
-    if isinstance(cell, str):
-        return cell or "-"
-    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.2f}"
-
-
-def text_table(rows: Sequence[Row]) -> str:
-    """Lay rows out in columns, two blanks apart; columns of numbers are set on the right."""
-    columns = list(zip(*rows, strict=True))
-    widths = [max(len(shown(cell)) for cell in column) for column in columns]
-    right = [not isinstance(column[-1], str) for column in columns]
-    lines = []
-    for row in rows:
-        cells = [
-            shown(c).rjust(w) if r else shown(c).ljust(w)
-            for c, w, r in zip(row, widths, right, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)

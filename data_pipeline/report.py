@@ -13,17 +13,15 @@ from typing import Any, NamedTuple
 
 from carbon import __version__
 from carbon.config import check
+from carbon.console import TableRow, shown, text_table
 from carbon.corpus import GENE_TAG_OF, SPECIES_TAG_OF, read_manifest
 from carbon.files import atomic_file
 from data_pipeline.inspect import (
     GC_BINS,
     Counts,
-    Row,
     count_corpus,
     dropped_counts,
     read_dropped,
-    shown,
-    text_table,
 )
 
 BASE_MIXTURE = {"eukaryote": 0.70, "mrna": 0.16, "mrna_splice": 0.04, "prokaryote": 0.10}
@@ -187,9 +185,9 @@ def _mixture(counts: Counts, budget_tokens: int, weights: Mapping[str, float] | 
     return _section("Mixture", text, _table(rows, header), _grid(pictures))
 
 
-def _summary_rows(counts: Counts) -> list[Row]:
+def _summary_rows(counts: Counts) -> list[TableRow]:
     """Return one row a source and split, for _SUMMARY_HEADER."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for source, splits in counts.items():
         for split, census in splits.items():
             lengths_bp = census.lengths_bp
@@ -199,9 +197,9 @@ def _summary_rows(counts: Counts) -> list[Row]:
     return rows
 
 
-def _input_rows(manifest: dict[str, Any]) -> list[Row]:
+def _input_rows(manifest: dict[str, Any]) -> list[TableRow]:
     """Return one row a file that went in, for _INPUTS_HEADER."""
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for each in manifest["inputs"]:
         told = [each["recipe"].get(key, "") for key in ("organism", "accession", "licence")]
         for file in each["files"]:
@@ -259,7 +257,7 @@ def _tags(counts: Counts) -> str:
             for census in splits.values():
                 both.update(getattr(census, what))
         kinds = sorted({kind for both in found for kind in both})
-        rows: list[Row] = [
+        rows: list[TableRow] = [
             (kind, tag_of.get(kind, ""), *(both[kind] for both in found)) for kind in kinds
         ]
         return _table(rows, (what.replace("_", " "), "tag", *counts))
@@ -283,7 +281,7 @@ def _organisms(counts: Counts) -> str:
 
 
 def _steps(manifest: dict[str, Any]) -> str:
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for source in manifest["sources"]:
         cells: list[int] = []
         for step in ("cut", "filtered", "written"):  # none may have passed the filters
@@ -355,8 +353,8 @@ def _figure(caption: str, picture: str) -> str:
     return f"<figure><figcaption>{html.escape(caption)}</figcaption>{picture}</figure>"
 
 
-def _table(rows: Sequence[Row], header: tuple[str, ...]) -> str:
-    def line(row: Row, tag: str) -> str:
+def _table(rows: Sequence[TableRow], header: tuple[str, ...]) -> str:
+    def line(row: TableRow, tag: str) -> str:
         cells = (
             f"<{tag}{' class=n' * right}>{html.escape(shown(cell))}</{tag}>"
             for cell, right in zip(row, numbers, strict=True)

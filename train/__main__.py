@@ -7,7 +7,7 @@ import os
 import sys
 
 from carbon.config import load_config, to_toml
-from carbon.console import run_command
+from carbon.console import natural, run_command
 from carbon.errors import UserError
 from train.config import TrainConfig
 
@@ -15,12 +15,22 @@ from train.config import TrainConfig
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(prog="torchrun ... -m train", description=__doc__)
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("run", "preview"),
+        default="run",
+        help="train, or print what would be read",
+    )
     parser.add_argument("--config", required=True, help="TOML file of the run")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     parser.add_argument("--dry-run", action="store_true", help="check all, print the plan, stop")
     parser.add_argument(
         "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
     )
+    parser.add_argument("--rows", type=natural, default=20, help="rows that preview prints")
+    parser.add_argument("--first", type=natural, default=0, help="the first of them")
+    parser.add_argument("--plot", metavar="PNG", help="preview: draw the mixture")
     arguments = parser.parse_args(argv)
     return run_command(lambda: _run(arguments))
 
@@ -29,7 +39,9 @@ def _run(arguments: argparse.Namespace) -> int:
     speaks = os.environ.get("LOCAL_RANK", "0") == "0"
     try:
         config = load_config(TrainConfig, arguments.config, arguments.overrides)
-        if arguments.dry_run:
+        if arguments.command == "preview":
+            _preview(config, arguments)
+        elif arguments.dry_run:
             _print_plan(config)
         else:
             _train(config, resume=arguments.resume == "auto")
@@ -60,6 +72,19 @@ def _print_plan(config: TrainConfig) -> None:
         "rows": len(rows),
     }
     sys.stdout.write(f"\n# plan: {json.dumps(plan)}\n")
+
+
+def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
+    from train.data import open_rows
+    from train.preview import draw_mixture, mixture_of, print_mixture, print_rows
+
+    rows = open_rows(config)
+    print_rows(rows, config, arguments.first, arguments.rows)
+    mixture = mixture_of(rows, config)
+    print()
+    print_mixture(mixture)
+    if arguments.plot:
+        draw_mixture(mixture, arguments.plot)
 
 
 def _train(config: TrainConfig, *, resume: bool) -> None:

@@ -148,7 +148,13 @@ class Samples(NamedTuple):
 
 
 class SampleOrder:
-    """The whole run's order of rows; knows nothing but its arguments."""
+    """The whole run's order of rows; knows nothing but its arguments.
+
+    Attributes:
+        names: of the sources.
+        stage_starts: the first sample of each stage, and the end of the run.
+        counts_before: (sources,) rows of each source drawn before each stage, and in the whole run.
+    """
 
     def __init__(
         self, seed: int, stages: tuple[StageRows, ...], rows_of_source: Mapping[str, int]
@@ -162,10 +168,10 @@ class SampleOrder:
         places = {name: i for i, name in enumerate(self.names)}
         self._places = [np.array([places[name] for name in b.names]) for b in self._blends]
         self.stage_starts = [0]
-        self._counts_before = [np.zeros(len(self.names), dtype=np.int64)]
+        self.counts_before = [np.zeros(len(self.names), dtype=np.int64)]
         for stage, blend in zip(stages, self._blends, strict=True):
             used = [blend.count(name, stage.num_rows) for name in self.names]
-            self._counts_before.append(self._counts_before[-1] + np.array(used, dtype=np.int64))
+            self.counts_before.append(self.counts_before[-1] + np.array(used, dtype=np.int64))
             self.stage_starts.append(self.stage_starts[-1] + stage.num_rows)
 
     def __len__(self) -> int:
@@ -190,7 +196,7 @@ class SampleOrder:
             blend, offsets = self._blends[stage], numbers[mine] - self.stage_starts[stage]
             of_blend = blend.sources(offsets)
             sources[mine] = self._places[stage][of_blend]
-            before = self._counts_before[stage][sources[mine]]
+            before = self.counts_before[stage][sources[mine]]
             drawn[mine] = before + blend.counts(of_blend, offsets)
         rows, epochs = np.empty_like(numbers), np.empty_like(numbers)
         for source in np.unique(sources).tolist():

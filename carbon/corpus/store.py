@@ -65,6 +65,23 @@ class Store:
         before = self.ends[first - 1] if first else 0
         return np.diff(self.ends[first:last], prepend=before)
 
+    def describe(self, record: int) -> dict[str, Any]:
+        """Return what the Parquet file says of a record but its bases; slow, for people to read."""
+        for path in json.loads((self.folder / "store.json").read_text(encoding="utf-8"))["files"]:
+            with _opened(path) as source:
+                parquet = pq.ParquetFile(source)
+                if record >= parquet.metadata.num_rows:
+                    record -= parquet.metadata.num_rows
+                    continue
+                names = set(parquet.schema_arrow.names) - {"sequence", "text", "segments"}
+                for group in range(parquet.num_row_groups):
+                    size = parquet.metadata.row_group(group).num_rows
+                    if record < size:
+                        table = parquet.read_row_group(group, columns=sorted(names))
+                        return dict(table.slice(record, 1).to_pylist()[0])
+                    record -= size
+        return {}
+
     def letters(self, record: int, start: int, end: int) -> NDArray[np.uint8]:
         """Return bases `start` to `end` of a record, fewer where it ends before."""
         first = int(self.ends[record - 1]) if record else 0

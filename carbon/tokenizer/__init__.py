@@ -21,7 +21,14 @@ from carbon.tokenizer.kmer import (
     reverse_complement_kmers,
 )
 from carbon.tokenizer.stock import save_stock_tokenizer
-from carbon.tokenizer.vocabulary import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS, Vocabulary
+from carbon.tokenizer.vocabulary import (
+    GENE_TAGS,
+    HYBRID,
+    NATIVE,
+    SPECIES_TAGS,
+    Vocabulary,
+    native_tokens,
+)
 
 __all__ = [
     "ALL_KNOWN",
@@ -44,6 +51,7 @@ __all__ = [
     "encode_batch",
     "encode_kmers",
     "known_bases",
+    "native_tokens",
     "reverse_complement_kmers",
     "save_stock_tokenizer",
 ]
