@@ -22,6 +22,8 @@ from carbon.genome.alphabet import IUPAC_BASES, IUPAC_DNA
 from carbon.genome.interval import Interval
 from carbon.genome.streams import BROKEN_GZIP, open_bytes
 
+_CONTIGS_LOOKED_AT = 1000
+_HEADER_BYTES = 4096
 _NOT_DNA = re.compile(rb"[^" + (IUPAC_DNA + IUPAC_DNA.lower()).encode() + rb"\-\r\n]")
 
 
@@ -184,7 +186,33 @@ def _fresh_indexes(path: Path, *, bgzip: bool) -> tuple[Path, Path | None] | Non
     for index in filter(None, (fai, gzi)):
         if not index.is_file() or index.stat().st_mtime < modified:
             return None
-    return fai, gzi
+    return (fai, gzi) if bgzip or _describes(fai, path) else None
+
+
+def _describes(fai: Path, path: Path) -> bool:
+    """Tell whether an index is of a plain FASTA: a file that is put in its place may be older.
+
+    Every contig that is looked at must stand where the index says, behind its own header, and the
+    file must end with the last of them.
+    """
+    try:
+        lines = [line.split("\t") for line in fai.read_text(encoding="utf-8").splitlines()]
+        entries = [(line[0], [int(number) for number in line[1:]]) for line in lines]
+        looked_at = entries[:: len(entries) // _CONTIGS_LOOKED_AT + 1]
+        with path.open("rb") as source:
+            for name, (length_bp, offset, line_bp, _) in [*looked_at, entries[-1]]:
+                source.seek(max(0, offset - _HEADER_BYTES))
+                before = source.read(min(offset, _HEADER_BYTES))
+                header = before[before.rfind(b">") + 1 :]
+                first_line = source.read(min(line_bp, length_bp))
+                if header.split(maxsplit=1)[:1] != [name.encode()] or _NOT_DNA.search(first_line):
+                    return False
+            length_bp, offset, line_bp, line_bytes = entries[-1][1]
+            whole_lines, rest_bp = divmod(length_bp, line_bp) if line_bp else (0, 0)
+            source.seek(offset + whole_lines * line_bytes + rest_bp)
+            return not source.read(_HEADER_BYTES).strip()
+    except (OSError, ValueError, IndexError):
+        return False
 
 
 def _build_indexes(

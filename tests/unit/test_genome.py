@@ -436,3 +436,29 @@ class TestDialects:
     def test_a_byte_order_mark(self, tmp_path):
         found = self.read(tmp_path, "\ufeffc1\tx\tgene\t11\t40\t.\t-\t.\tID=g1\n")
         assert [gene.gene_id for gene in found.genes] == ["g1"]
+
+
+@pytest.mark.parametrize("what", ["other bases", "other names", "a protein", "longer", "shorter"])
+def test_an_index_of_another_file_is_made_again(tmp_path, what):
+    """A file put in the place of another may be older than the index of that."""
+    bases = {"c1": random_bases(130, 1), "c2": random_bases(70, 2)}
+    path = write_fasta(tmp_path / "g.fa", bases)
+    Reference(path).close()
+    assert (tmp_path / "g.fa.fai").exists()
+    other = {
+        "other bases": {"c1": random_bases(131, 3), "c2": random_bases(70, 2)},
+        "other names": {"d1": bases["c1"], "d2": bases["c2"]},
+        "a protein": {"c1": "MEF" * 40 + "M" * 10, "c2": "MEF" * 23 + "M"},
+        "longer": bases | {"c3": random_bases(50, 4)},
+        "shorter": {"c1": bases["c1"]},
+    }[what]
+    write_fasta(path, other)
+    os.utime(path, (1, 1))
+    if what == "a protein":
+        with pytest.raises(GenomeError, match="is not a DNA letter"):
+            Reference(path)
+        return
+    with Reference(path) as reference:
+        assert reference.contig_lengths_bp == {name: len(text) for name, text in other.items()}
+        for name, text in other.items():
+            assert reference.fetch(Interval(name, 0, len(text))) == text
