@@ -1,14 +1,15 @@
 """Rows of tokens: from sample number to what the trainer feeds the network."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.corpus.order import Sample, SampleOrder
-from carbon.corpus.packing import Packing
-from carbon.corpus.store import Store
+from carbon.corpus.packing import Packing, open_packing
+from carbon.corpus.store import Store, mapped_store
 from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
 from carbon.tokenizer import ALL_KNOWN, NATIVE, K, encode_kmers
 
@@ -86,6 +87,11 @@ class TokenRows:
         """Return the rows of the whole run."""
         return len(self.order)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to the workers of a `DataLoader` as folders to map, and not as what lies in them."""
+        folders = {name: (s.store.folder, s.flip_strands) for name, s in self.sources.items()}
+        return _reopened, (self.order, folders, self._row_tokens)
+
     def __getitem__(self, i: int) -> Row:
         """Tokenize sample `i`."""
         sample = self.order[i]
@@ -116,6 +122,16 @@ class TokenRows:
             prefix = _prefix(int(store.species[record]), int(store.genes[record]), reading)
             result.append(Piece(record, start, letters, prefix))
         return result
+
+
+def _reopened(
+    order: SampleOrder, folders: Mapping[str, tuple[Path, bool]], row_tokens: int
+) -> TokenRows:
+    sources = {}
+    for name, (folder, flip_strands) in folders.items():
+        store = mapped_store(folder)
+        sources[name] = PackedSource(store, open_packing(store, row_tokens), flip_strands)
+    return TokenRows(order, sources, row_tokens)
 
 
 def _prefix(species: int, gene: int, reading: Reading) -> tuple[int, ...]:

@@ -110,11 +110,20 @@ def open_store(files: Mapping[str, str | None], cache: str | Path, title: str) -
         if not (folder / "store.json").is_file():
             with atomic_folder(folder) as made:
                 _make(files, made, title)
+    return mapped_store(folder)
+
+
+def mapped_store(folder: Path) -> Store:
+    """Return the store that lies in a folder.
+
+    Raises:
+        CorpusError: a file of it is missing or cut off.
+    """
     info = json.loads((folder / "store.json").read_text(encoding="utf-8"))
     records = info["records"]
     return Store(
         folder,
-        key,
+        folder.name.rpartition("-")[2],
         _mapped(folder / "bases.bin", np.uint8, info["bases"]),
         _mapped(folder / "ends.bin", np.int64, records),
         _mapped(folder / "species.bin", np.int8, records),

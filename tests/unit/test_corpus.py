@@ -1,5 +1,6 @@
 import hashlib
 import itertools
+import pickle
 import shutil
 import tempfile
 from collections import Counter
@@ -419,3 +420,51 @@ class TestStore:
     def test_a_source_that_is_not_there(self, tmp_path):
         with pytest.raises(CorpusError, match="has no train files of a source 'dna'"):
             source_files(tmp_path, "dna", "train")
+
+
+def test_rows_travel_as_folders():
+    _, rows, _ = make_rows(num_rows=200)
+    packed = pickle.dumps(rows)
+    assert len(packed) < 20_000 and random_bases(55, 55).encode() not in packed
+    again = pickle.loads(packed)
+    for i in (0, 7, 199):
+        for one, other in zip(rows[i], again[i], strict=True):
+            assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("workers", "more"),
+    [
+        (0, {}),
+        (2, {"prefetch_factor": 1}),
+        (3, {"prefetch_factor": 4, "persistent_workers": True}),
+        (1, {"multiprocessing_context": "spawn"}),
+    ],
+)
+def test_workers_and_prefetch_are_invisible(workers, more):
+    """`torch.utils.data.DataLoader` over any numbers of samples, in their order."""
+    from torch.utils.data import DataLoader
+
+    _, rows, _ = make_rows(num_rows=60)
+    numbers = range(20, 60)
+    loader = DataLoader(rows, batch_size=4, sampler=numbers, num_workers=workers, **more)
+    found = [batch.input_ids for batch in loader]
+    assert [len(batch) for batch in found] == [4] * 10
+    for at, i in enumerate(numbers):
+        assert found[at // 4][at % 4].tolist() == rows[i].input_ids.tolist()
+
+
+@given(st.integers(0, 99), st.sampled_from([1, 2, 3, 4, 6, 12]), st.integers(0, 4))
+@settings(max_examples=30)
+def test_ranks_together_read_what_one_would(seed, ranks, step):
+    """Batch k is samples kG to (k + 1)G, whoever reads which of them."""
+    order, _, _ = make_rows(num_rows=60, seed=seed)
+    batch = 12
+    whole = order.lookup(np.arange(step * batch, (step + 1) * batch))
+    share = batch // ranks
+    parts = [
+        order.lookup(np.arange(step * batch + r * share, step * batch + (r + 1) * share))
+        for r in range(ranks)
+    ]
+    for column, pieces in zip(whole, zip(*parts, strict=True), strict=True):
+        assert column.tolist() == np.concatenate(pieces).tolist()
