@@ -28,6 +28,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
     )
+    parser.add_argument(
+        "--accept-data-change",
+        action="store_true",
+        help="resume although the corpus, the mixture or what is read of them has changed",
+    )
     parser.add_argument("--rows", type=natural, default=20, help="rows that preview prints")
     parser.add_argument("--first", type=natural, default=0, help="the first of them")
     parser.add_argument("--plot", metavar="PNG", help="preview: draw the mixture")
@@ -44,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
         elif arguments.dry_run:
             _print_plan(config)
         else:
-            _train(config, resume=arguments.resume == "auto")
+            _train(config, arguments.resume == "auto", arguments.accept_data_change)
     except (UserError, FloatingPointError, OSError):
         if speaks:
             raise
@@ -87,13 +92,13 @@ def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
         draw_mixture(mixture, arguments.plot)
 
 
-def _train(config: TrainConfig, *, resume: bool) -> None:
+def _train(config: TrainConfig, resume: bool, accept_data_change: bool) -> None:
     from train.ranks import joined_ranks
     from train.trainer import Trainer
 
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     with joined_ranks() as ranks:
-        Trainer(config, ranks).run(resume)
+        Trainer(config, ranks).run(resume, accept_data_change)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 checkpoints/step-00000100/
   shard-*.safetensors   model and optimizer, written by all processes (DCP)
-  state.json            step, hash of the configuration, sha256 of every shard
+  state.json            step, settings and content of the data, sha256 of every shard
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from carbon.config import to_toml
 from carbon.console import say
-from carbon.corpus import read_manifest
+from carbon.corpus import TokenRows
 from carbon.errors import ModelError
 from carbon.files import sha256_of_file
 from train.config import CheckpointConfig, TrainConfig
@@ -42,28 +41,47 @@ from train.ranks import Ranks
 _FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
 
-def config_hash(config: TrainConfig) -> str:
-    """Return a hash of all that decides a run's numbers: the settings and the corpus's content.
+def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
+    """Return all that decides a run's numbers, flat: settings, and the content of each source.
 
-    Where the run writes, and when it saves, decides nothing.
+    Where the run writes, when it saves, and where its corpus lies, decides nothing.
     """
-    content = json.dumps(read_manifest(config.data.corpus)["outputs"], sort_keys=True)
     fixed = dataclasses.replace(
         config,
         output="",
-        data=dataclasses.replace(config.data, corpus=content),
+        data=dataclasses.replace(config.data, corpus="", cache=""),
         checkpoint=CheckpointConfig(),
     )
-    return hashlib.sha256(to_toml(fixed).encode()).hexdigest()
+    content = {name: source.store.key for name, source in sorted(rows.sources.items())}
+    table = dataclasses.asdict(fixed) | {"content": content}
+    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, ""))))
+    return flat
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+        parts = ((str(i), each) for i, each in enumerate(value))  # type: ignore[assignment]
+    else:
+        yield name, value
+        return
+    for key, each in parts:
+        yield from _flat(each, f"{name}.{key}" if name else key)
+
+
+def _is_of_data(name: str) -> bool:
+    """Tell whether a setting only says what is read."""
+    return name.startswith(("data.", "content.")) or ".mixture." in name
 
 
 class Checkpoints:
     """The checkpoints of one run folder."""
 
-    def __init__(self, config: TrainConfig, ranks: Ranks) -> None:
+    def __init__(self, config: TrainConfig, rows: TokenRows, ranks: Ranks) -> None:
         """Look after `output/checkpoints`."""
         self._folder = Path(config.output) / "checkpoints"
-        self._hash = config_hash(config)
+        self._settings = settings_of(config, rows)
         self._keep = config.checkpoint.keep
         self._ranks = ranks
 
@@ -86,7 +104,7 @@ class Checkpoints:
             shutil.rmtree(temporary, ignore_errors=True)
             raise _first_cause(error, temporary) from None
         if self._ranks.is_first:
-            _write_state(temporary, {"step": step, "config_sha256": self._hash})
+            _write_state(temporary, {"step": step, "settings": self._settings})
             shutil.rmtree(final, ignore_errors=True)
             os.replace(temporary, final)
             # A later one is torn, or the run would have gone on from it: it does not count.
@@ -99,27 +117,43 @@ class Checkpoints:
         """Tell whether the run has any checkpoint."""
         return bool(self._all())
 
-    def load_newest(self, network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> int:
+    def load_newest(
+        self,
+        network: TrainedNetwork,
+        optimizer: torch.optim.Optimizer,
+        *,
+        accept_data_change: bool = False,
+    ) -> int:
         """Load the newest whole checkpoint and return its step, 0 if there is none.
 
         Raises:
-            ModelError: it belongs to another configuration.
+            ModelError: it belongs to another configuration, be it only to other data, unless that
+                is accepted.
         """
         found: list[Any] = [self._newest_whole() if self._ranks.is_first else None]
         dist.broadcast_object_list(found, src=0)
         if found[0] is None:
             return 0
         path, state = found[0]
-        if state["config_sha256"] != self._hash:
-            raise ModelError(
-                f"{path}: belongs to another configuration or corpus; resume with those of its run "
-                "or name another output"
-            )
+        self._check_settings(path, state["settings"], accept_data_change)
         _ensure_state(optimizer)
         tensors = _tensors(network, optimizer)
         load(tensors, storage_reader=HuggingFaceStorageReader(str(path)))
         _put_back(tensors, network, optimizer)
         return int(state["step"])
+
+    def _check_settings(self, path: Path, before: dict[str, Any], accept: bool) -> None:
+        names = sorted(before.keys() | self._settings.keys())
+        changed = [name for name in names if before.get(name) != self._settings.get(name)]
+        only_data = all(map(_is_of_data, changed))
+        if not changed or (accept and only_data):
+            return
+        told = [f"{n} was {before.get(n)}, is {self._settings.get(n)}" for n in changed[:3]]
+        more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
+        remedy = "resume with those of its run, or name another output"
+        if only_data:
+            remedy += ", or go on with other data by --accept-data-change"
+        raise ModelError(f"{path}: has other settings: {'; '.join(told)}{more}; {remedy}")
 
     def _all(self) -> list[Path]:
         return sorted(self._folder.glob("step-*"))

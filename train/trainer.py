@@ -49,13 +49,13 @@ class Trainer:
         self.rows = open_rows(config)
         self.network = build_network(config, ranks)
         self.optimizer = build_optimizer(config, self.network)
-        self.checkpoints = Checkpoints(config, ranks)
+        self.checkpoints = Checkpoints(config, self.rows, ranks)
         self._folder = Path(config.output)
         self._flops_a_token = _flops_a_token(self.network, config)
 
-    def run(self, resume: bool) -> None:
+    def run(self, resume: bool, accept_data_change: bool = False) -> None:
         """Train to the end of the last stage, then export."""
-        step = self._start(resume)
+        step = self._start(resume, accept_data_change)
         total = self.config.total_steps
         with self._metrics_log(step) as write, self._progress(total, step) as advance:
             while step < total:
@@ -117,14 +117,16 @@ class Trainer:
             say(f"exported {folder}")
         dist.barrier()
 
-    def _start(self, resume: bool) -> int:
+    def _start(self, resume: bool, accept_data_change: bool) -> int:
         """Return the step to begin with: that of the newest whole checkpoint, or 0."""
         if self.checkpoints.exist() and not resume:
             raise UserError(
                 f"{self._folder}: holds checkpoints already; go on with --resume auto, or name "
                 "another output"
             )
-        step = self.checkpoints.load_newest(self.network, self.optimizer)
+        step = self.checkpoints.load_newest(
+            self.network, self.optimizer, accept_data_change=accept_data_change
+        )
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")

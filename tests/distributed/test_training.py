@@ -69,12 +69,12 @@ def take_steps(ranks, config: TrainConfig, num_steps: int):
     return metrics, full_weights(trainer)
 
 
-def run_to_the_end(ranks, config: TrainConfig, resume: bool):
+def run_to_the_end(ranks, config: TrainConfig, resume: bool, accept_data_change: bool = False):
     from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     try:
-        trainer.run(resume)
+        trainer.run(resume, accept_data_change)
     except UserError as error:
         return type(error), str(error)
     return full_weights(trainer)
@@ -259,4 +259,25 @@ def test_what_may_not_be_resumed(finished, tmp_path):
     assert kind is UserError and "--resume auto" in message
     other = dataclasses.replace(config, seed=99)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
-    assert kind is ModelError and "another configuration" in message
+    assert kind is ModelError and "seed was 0, is 99; resume with those of its run" in message
+    assert "--accept-data-change" not in message
+    flipped = dataclasses.replace(config.data, flip_strands=())
+    other = dataclasses.replace(config, data=flipped)
+    ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
+    assert kind is ModelError and "data.flip_strands was ['eukaryote', " in message
+    assert "or go on with other data by --accept-data-change" in message
+
+
+def test_other_data_can_be_accepted(finished, tmp_path):
+    """And the place of the prepared sources is no change at all."""
+    config = copy_of(finished, tmp_path, up_to_step=2)
+    moved = dataclasses.replace(config.data, cache=str(tmp_path / "elsewhere"))
+    here = dataclasses.replace(config, data=moved)
+    (weights,) = run_ranks(1, run_to_the_end, here, True)
+    for name, value in finished[1].items():
+        np.testing.assert_allclose(weights[name], value, rtol=0, atol=2e-5, err_msg=name)
+    shutil.rmtree(tmp_path / "run")
+    config = copy_of(finished, tmp_path, up_to_step=2)
+    other = dataclasses.replace(config, data=dataclasses.replace(config.data, flip_strands=()))
+    (weights,) = run_ranks(1, run_to_the_end, other, True, True)
+    assert any(not np.allclose(weights[n], v, atol=2e-5) for n, v in finished[1].items())
