@@ -48,12 +48,13 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
             raise UserError(f"{path}: no such file; mend the recipe")
     output.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(f"{output}.lock", timeout=0, mode=0o600):
-            return _build(config, output)
+        with FileLock(f"{output}.lock", timeout=0, mode=0o600) as lock:
+            try:
+                return _build(config, output)
+            finally:
+                Path(lock.lock_file).unlink()
     except Timeout:
         raise UserError(f"{output}: another build of it is running; wait for it") from None
-    finally:
-        Path(f"{output}.lock").unlink(missing_ok=True)
 
 
 def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.tokenizer import BASES
+from data_pipeline.filters import digits_of
 
 UInt64s = NDArray[np.uint64]
 
@@ -28,9 +28,6 @@ _FACTORS, _ADDENDS = np.random.default_rng(1).integers(2**32, size=(2, _NUM_PERM
 _FACTORS |= np.uint32(1)
 _HASHED_AT_ONCE = 1024
 _BANDS = (128, 2)  # how many, and hashes in each
-_DIGIT = np.full(256, 4, dtype=np.uint8)
-for _i, _base in enumerate(BASES):
-    _DIGIT[[ord(_base), ord(_base.lower())]] = _i
 
 
 def canonical_kmers(sequence: str, k: int) -> UInt64s:
@@ -39,7 +36,7 @@ def canonical_kmers(sequence: str, k: int) -> UInt64s:
     K-mers with anything but ACGT inside are left out; k is at most 31.
     """
     letters = np.frombuffer(sequence.encode("ascii", errors="replace"), dtype=np.uint8)
-    digits = _DIGIT[letters]
+    digits = digits_of(letters)
     count = len(digits) - k + 1
     if count < 1:
         return np.zeros(0, dtype=np.uint64)

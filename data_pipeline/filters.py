@@ -17,6 +17,11 @@ _IS_LOWER = np.zeros(256, dtype=bool)
 _IS_LOWER[ord("a") : ord("z") + 1] = True
 
 
+def digits_of(letters: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the digit of each letter, in either case, as the tokenizer has it; 4 for no base."""
+    return _DIGIT[letters]
+
+
 class Composition(NamedTuple):
     """Of one sequence.
 
@@ -37,7 +42,7 @@ def composition_of(sequence: str) -> Composition:
     """Count a sequence's letters and trimers."""
     letters = np.frombuffer(sequence.encode("ascii", errors="replace"), dtype=np.uint8)
     counts = np.bincount(letters, minlength=256)
-    digits = _DIGIT[letters]
+    digits = digits_of(letters)
     num_known = int(counts[_DIGIT < _NO_BASE].sum())
     num_masked = int(counts[_IS_LOWER].sum())
     return Composition(len(letters), num_known, num_masked, _complexity(digits))

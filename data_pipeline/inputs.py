@@ -144,6 +144,8 @@ def _completed(row: dict[str, Any], where: str) -> dict[str, Any]:
         raise UserError(f"{where}: start and end must be whole numbers") from None
     strand = str(row.get("strand") or "+")
     end = end or start + len(sequence)
+    if not 0 <= start < end:
+        raise UserError(f"{where}: need 0 <= start < end, got {start} and {end}")
     segments = row.get("segments") or [{"start": start, "end": end, "strand": strand}]
     if sum(each["end"] - each["start"] for each in segments) != len(sequence):
         segments = []  # what the file says of its place is not of these bases: it stays untold

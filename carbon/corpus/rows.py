@@ -95,7 +95,7 @@ class TokenRows:
     def __getitem__(self, i: int) -> Row:
         """Tokenize sample `i`."""
         sample = self.order[i]
-        return _lay_out(list(self.pieces(sample)), self._row_tokens)
+        return _lay_out(self.pieces(sample), self._row_tokens)
 
     def reading(self, sample: Sample) -> Reading:
         """Return what is random about a sample."""

@@ -74,21 +74,22 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
 def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str | None]:
     """Return the files of a source and split, in order, each with the sha256 of the manifest.
 
-    Where there is no manifest, as in the released layout, all Parquet of the source's folder is
-    there to train on, without sums.
+    Where there is no manifest, as in the released layout, all Parquet of the source's folder but
+    `test-*` is there to train on, without sums.
 
     Raises:
-        CorpusError: there is no such source, or a file that the manifest names is gone.
+        CorpusError: there is no such source, or the manifest is not whole.
     """
-    try:
-        outputs = read_manifest(corpus)["outputs"]
-    except CorpusError:
-        if split == "test":
-            raise
-        system, folder = fsspec.core.url_to_fs(f"{corpus}/{source}")
-        found = sorted(system.glob(f"{folder}/*.parquet"))
-        files: dict[str, str | None] = {system.unstrip_protocol(path): None for path in found}
+    system, root = fsspec.core.url_to_fs(str(corpus))
+    if split == "train" and not system.exists(f"{root}/manifest.json"):
+        found = sorted(system.glob(f"{root}/{source}/*.parquet"))
+        files: dict[str, str | None] = {
+            system.unstrip_protocol(path): None
+            for path in found
+            if not path.rpartition("/")[2].startswith("test-")
+        }
     else:
+        outputs = read_manifest(corpus)["outputs"]
         prefix = f"{source}/{split}-"
         names = sorted(name for name in outputs if name.startswith(prefix))
         files = {f"{corpus}/{name}": outputs[name] for name in names}

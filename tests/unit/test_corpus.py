@@ -417,6 +417,16 @@ class TestStore:
         again = open_table(RECORDS, 40, folder=tmp_path)
         assert again.packing.num_rows == source.packing.num_rows
 
+    def test_what_is_held_out_is_never_trained_on_for_want_of_a_manifest(self, tmp_path):
+        (tmp_path / "dna").mkdir()
+        for name in ("part-0", "test-0"):
+            pq.write_table(RECORDS, tmp_path / "dna" / f"{name}.parquet")
+        (path,) = source_files(tmp_path, "dna", "train")
+        assert path.endswith("dna/part-0.parquet")
+        (tmp_path / "manifest.json").write_text("{torn")
+        with pytest.raises(CorpusError, match="not valid JSON"):
+            source_files(tmp_path, "dna", "train")
+
     def test_a_source_that_is_not_there(self, tmp_path):
         with pytest.raises(CorpusError, match="has no train files of a source 'dna'"):
             source_files(tmp_path, "dna", "train")

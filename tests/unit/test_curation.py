@@ -502,6 +502,7 @@ class TestFiles:
             ({"sequence": ["Hello <tag>"]}, "record 1: 'e' is not a DNA letter"),
             ({"sequence": ["ACGT"], "species_type": ["<zebra>"]}, "species_type 'zebra' is none"),
             ({"sequence": ["ACGT"], "start": ["ten"]}, "start and end must be whole numbers"),
+            ({"sequence": ["ACGT"], "start": [50], "end": [20]}, "need 0 <= start < end"),
             ({"sequence": ["ACGT"], "strand": ["?"]}, "strand '\\?': must be"),
             ({"dna": ["ACGT"]}, "has no column 'sequence' or 'text', only dna"),
         ],
@@ -535,7 +536,9 @@ class TestFaults:
         from filelock import FileLock
 
         with FileLock(f"{tmp_path}/c.lock"):
-            assert build(tmp_path / "c", *assembly(genome)) == 2
+            for _ in range(2):  # the one that is refused leaves the lock where it is
+                assert build(tmp_path / "c", *assembly(genome)) == 2
+                assert (tmp_path / "c.lock").exists()
         assert "another build of it is running" in capsys.readouterr().err
 
     def test_names_with_line_ends_and_tabs(self, tmp_path):
