@@ -11,9 +11,11 @@ beginning. OUTPUT/NAME.json holds the results of a genome; arms that are in it a
 
 import argparse
 import copy
+import itertools
 import json
 import subprocess
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,8 @@ def _config(
     common = {
         "tokens": tokens // 4,
         "mixture": {"eukaryote": 0.75, "mrna": 0.25},
+        "context_tokens": WINDOW_TOKENS + 1,
+        "batch_rows": 16,
         "learning_rate": PEAK,
         "schedule": "constant",
     }
@@ -140,9 +144,7 @@ def _config(
         "model": {"preset": "tiny"},
         "data": {
             "corpus": str(corpus),
-            "context_tokens": WINDOW_TOKENS + 1,
-            "batch_rows": 16,
-            "microbatch_rows": 4,
+            "microbatch_tokens": 4 * (WINDOW_TOKENS + 1),
         },
         "stages": stages,
     }
@@ -176,15 +178,15 @@ def _train(
     folder: Path,
 ) -> None:
     trainer = Trainer(config, ranks)
-    steps = config.stage_steps(config.stages[0])
+    steps = config.stages[0].num_steps
     done = max((n for n in range(1, 5) if json.dumps(quarters[:n]) in trunks), default=0)
     if done:
         network, optimizer = trunks[json.dumps(quarters[:done])]
         trainer.network.load_state_dict(network)
         trainer.optimizer.load_state_dict(copy.deepcopy(optimizer))
+    taken = trainer.steps(done * steps)
     for quarter in range(done, 4):
-        for step in range(quarter * steps, (quarter + 1) * steps):
-            trainer.step(step)
+        deque(itertools.islice(taken, steps), maxlen=0)
         state = (trainer.network.state_dict(), trainer.optimizer.state_dict())
         trunks[json.dumps(quarters[: quarter + 1])] = copy.deepcopy(state)
     trainer.export(folder)

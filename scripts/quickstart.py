@@ -87,11 +87,12 @@ class Quickstart:
         self.annotation = Path(arguments.annotation or simulated / "genes.gff3").resolve()
         self.variants = self.output / "variants.vcf" if self.own else simulated / "variants.vcf"
         config = self._config({})  # so that a wrong --set is known at once
-        if config.data.batch_rows % arguments.processes:
-            raise UserError(
-                f"--processes {arguments.processes}: {config.data.batch_rows} rows of a batch "
-                "cannot be shared evenly; give a divisor"
-            )
+        for stage in config.stages:
+            if stage.batch_rows % arguments.processes:
+                raise UserError(
+                    f"--processes {arguments.processes}: {stage.batch_rows} rows of a batch "
+                    "cannot be shared evenly; give a divisor"
+                )
         self._state_path = self.output / "quickstart.json"
         self._asked_for = vars(arguments) | {"files": self._files_given()}
         self._done = self._earlier_steps()
@@ -214,8 +215,8 @@ class Quickstart:
     def _tokens_per_second(self, config: TrainConfig) -> float:
         with tempfile.TemporaryDirectory() as folder:
             settings = self._training_settings() | {"output": f"{folder}/run"}
-            for number in range(len(config.stages)):
-                settings[f"stages.{number}.tokens"] = TIMED_STEPS // 2 * config.batch_tokens
+            for number, stage in enumerate(config.stages):
+                settings[f"stages.{number}.tokens"] = TIMED_STEPS // 2 * stage.batch_tokens
             if code := self._torchrun(settings):
                 raise UserError(f"the timed run ended with code {code}; see above")
             metrics = _read_metrics(Path(folder) / "run")

@@ -62,30 +62,34 @@ def _print_plan(config: TrainConfig) -> None:
     import torch
     from transformers import LlamaForCausalLM
 
+    from train.course import Course
     from train.data import open_rows
     from train.network import llama_config
 
-    rows = open_rows(config)
+    course = Course(config)
+    rows = open_rows(config, course)
     with torch.device("meta"):
         parameters = sum(p.numel() for p in LlamaForCausalLM(llama_config(config)).parameters())
     sys.stdout.write(to_toml(config))
     plan = {
         "parameters": parameters,
         "state_bytes": 16 * parameters,  # fp32 weights, gradients and two moments
-        "steps": config.total_steps,
-        "tokens": config.total_steps * config.batch_tokens,
+        "steps": course.total_steps,
+        "tokens": course.total_tokens,
         "rows": len(rows),
     }
     sys.stdout.write(f"\n# plan: {json.dumps(plan)}\n")
 
 
 def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
+    from train.course import Course
     from train.data import open_rows
     from train.preview import draw_mixture, mixture_of, print_mixture, print_rows
 
-    rows = open_rows(config)
-    print_rows(rows, config, arguments.first, arguments.rows)
-    mixture = mixture_of(rows, config)
+    course = Course(config)
+    rows = open_rows(config, course)
+    print_rows(rows, course, arguments.first, arguments.rows)
+    mixture = mixture_of(rows, course)
     print()
     print_mixture(mixture)
     if arguments.plot:

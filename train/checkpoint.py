@@ -44,12 +44,12 @@ _FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
     """Return all that decides a run's numbers, flat: settings, and the content of each source.
 
-    Where the run writes, when it saves, and where its corpus lies, decides nothing.
+    Where the run writes, when it saves, where its corpus lies and who reads it, decides nothing.
     """
     fixed = dataclasses.replace(
         config,
         output="",
-        data=dataclasses.replace(config.data, corpus="", cache=""),
+        data=dataclasses.replace(config.data, corpus="", cache="", workers=0),
         checkpoint=CheckpointConfig(),
     )
     content = {name: source.store.key for name, source in sorted(rows.sources.items())}

@@ -17,34 +17,37 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataConfig:
-    """What is read, and in what portions; the same for all stages."""
+    """What is read, by all stages."""
 
     corpus: str
     """Folder made by `python -m data_pipeline build`, or of the released layout; or the URL of one
     that fsspec opens."""
-    context_tokens: int
-    """Length of a row."""
-    batch_rows: int
-    """Rows of a global batch, over all processes."""
-    microbatch_rows: int
-    """Most rows that one process reads at once; the rest is accumulated."""
+    microbatch_tokens: int
+    """Most tokens that one process reads at once, a row at least; the rest of its share of a batch
+    is accumulated."""
     cache: str = ""
     """Where sources are prepared for random access, a byte a base. Beside the corpus if empty,
     or in the user's cache where that cannot be written to."""
+    workers: int = 0
+    """Processes that read ahead; with none, rows are read when they are needed, which costs about
+    a tenth of a microsecond a token."""
     flip_strands: tuple[str, ...] = (
         "eukaryote",
         "eukaryote_concatenated",
         "prokaryote",
         "promoter",
+        "eukaryote_generator",
+        "prokaryote_evo2",
     )
-    """Sources that are read on either strand; transcripts have only one."""
+    """Sources that are read on either strand, the last two by their names in the released corpus;
+    transcripts have only one."""
 
     def __post_init__(self) -> None:
-        check(self.context_tokens >= 16, f"context_tokens = {self.context_tokens}: give 16 or more")
-        check(self.batch_rows >= 1, f"batch_rows = {self.batch_rows}: give 1 or more")
         check(
-            self.microbatch_rows >= 1, f"microbatch_rows = {self.microbatch_rows}: give 1 or more"
+            self.microbatch_tokens >= 1,
+            f"microbatch_tokens = {self.microbatch_tokens}: give 1 or more",
         )
+        check(self.workers >= 0, f"workers = {self.workers}: give 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +72,19 @@ class OptimizerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ShortRows:
+    """A part of a length warm-up."""
+
+    context_tokens: int
+    """A divisor of the stage's own; a batch has as many more rows, so its tokens stay the same."""
+    steps: int
+
+    def __post_init__(self) -> None:
+        _check_context(self.context_tokens)
+        check(self.steps >= 1, f"steps = {self.steps}: give 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StageConfig:
     """One stretch of the run; the optimizer's state goes on from stage to stage."""
 
@@ -78,6 +94,10 @@ class StageConfig:
     """Rounded up to whole batches."""
     mixture: dict[str, float]
     """Share of rows of each source; the shares sum to one."""
+    context_tokens: int
+    """Length of a row."""
+    batch_rows: int
+    """Rows of a global batch, over all processes."""
     learning_rate: float
     """Peak."""
     schedule: Literal["constant", "linear", "cosine", "wsd"]
@@ -87,6 +107,10 @@ class StageConfig:
     decay_steps: int = 0
     final_learning_rate: float = 0.0
     """Where a falling schedule ends."""
+    rope_theta: float = 500_000.0
+    """Base of the rotary embedding's wavelengths; larger for longer contexts."""
+    length_warmup: tuple[ShortRows, ...] = ()
+    """The stage's first steps read shorter rows."""
     fns_weight: tuple[float, ...] = ()
     """Of a blend: the weight of FNS at the first step and at the last, in a line between them."""
 
@@ -98,6 +122,10 @@ class StageConfig:
             "numbers from 0 to 1 to a blend, and none to the others",
         )
         check(self.tokens >= 1, f"tokens = {self.tokens}: give 1 or more")
+        _check_context(self.context_tokens)
+        check(self.batch_rows >= 1, f"batch_rows = {self.batch_rows}: give 1 or more")
+        check(self.rope_theta > 1, f"rope_theta = {self.rope_theta}: give more than 1")
+        self._check_length_warmup()
         total = sum(self.mixture.values())
         check(abs(total - 1) < 1e-9, f"mixture sums to {total:g}, not 1")
         for source, share in self.mixture.items():
@@ -110,6 +138,30 @@ class StageConfig:
         for name in ("warmup_steps", "decay_steps", "final_learning_rate"):
             value = getattr(self, name)
             check(value >= 0, f"{name} = {value}: give 0 or more")
+
+    def _check_length_warmup(self) -> None:
+        for part in self.length_warmup:
+            check(
+                part.context_tokens < self.context_tokens
+                and self.context_tokens % part.context_tokens == 0,
+                f"length_warmup: {part.context_tokens} tokens: give a divisor of context_tokens = "
+                f"{self.context_tokens} that is less",
+            )
+        steps = sum(part.steps for part in self.length_warmup)
+        check(
+            steps < self.num_steps,
+            f"length_warmup takes {steps} steps and the whole stage has {self.num_steps}",
+        )
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens of a global batch."""
+        return self.batch_rows * self.context_tokens
+
+    @property
+    def num_steps(self) -> int:
+        """Optimizer steps."""
+        return -(-self.tokens // self.batch_tokens)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,23 +194,10 @@ class TrainConfig:
         check(bool(self.stages), "stages: a run needs at least one [[stages]]")
 
     @property
-    def batch_tokens(self) -> int:
-        """Tokens of a global batch."""
-        return self.data.batch_rows * self.data.context_tokens
+    def longest_context_tokens(self) -> int:
+        """Longest row of any stage."""
+        return max(stage.context_tokens for stage in self.stages)
 
-    def stage_steps(self, stage: StageConfig) -> int:
-        """Return the optimizer steps of a stage."""
-        return -(-stage.tokens // self.batch_tokens)
 
-    @property
-    def total_steps(self) -> int:
-        """Optimizer steps of the run."""
-        return sum(self.stage_steps(stage) for stage in self.stages)
-
-    def stage_at(self, step: int) -> tuple[StageConfig, int]:
-        """Return the stage that step `step` (from 0) belongs to, and its number within it."""
-        for stage in self.stages:
-            if step < self.stage_steps(stage):
-                return stage, step
-            step -= self.stage_steps(stage)
-        raise IndexError("the run has ended")
+def _check_context(tokens: int) -> None:
+    check(tokens >= 16, f"context_tokens = {tokens}: give 16 or more")

@@ -1,5 +1,7 @@
 """The network as it is trained: the stock Llama, its 4,096-row head, and FSDP2 around both."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -7,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.losses import LossSums, head_loss
 from carbon.model import PRESETS
-from carbon.tokenizer import NATIVE
+from carbon.tokenizer import NATIVE, NUM_KMERS
 from train.config import TrainConfig
 from train.ranks import Ranks
 
@@ -46,10 +48,21 @@ class TrainedNetwork(nn.Module):
 
 
 def llama_config(config: TrainConfig) -> LlamaConfig:
-    """Return the preset at the run's context length."""
+    """Return the preset at the run's longest context."""
     llama = PRESETS[config.model.preset]()
-    llama.max_position_embeddings = config.data.context_tokens
+    llama.max_position_embeddings = config.longest_context_tokens
     return llama
+
+
+def set_rope_theta(llama: LlamaForCausalLM, theta: float) -> None:
+    """Let the rotary embedding, and the configuration that an export has, be those of a theta."""
+    rope: Any = llama.config.rope_parameters
+    if rope["rope_theta"] == theta:
+        return
+    rope["rope_theta"] = theta
+    rotary = llama.model.rotary_emb
+    device = rotary.inv_freq.device
+    llama.model.rotary_emb = type(rotary)(llama.config).to(device)
 
 
 def build_network(config: TrainConfig, ranks: Ranks) -> TrainedNetwork:
@@ -82,3 +95,16 @@ def build_optimizer(config: TrainConfig, network: TrainedNetwork) -> torch.optim
     return torch.optim.AdamW(
         groups, lr=0.0, betas=(settings.beta1, settings.beta2), eps=settings.epsilon
     )
+
+
+def flops_a_token(llama: LlamaConfig, context_tokens: int) -> int:
+    """Return operations of forward and backward a token: 6 a weight, 6 l d t for attention.
+
+    The count of Chowdhery and others (PaLM, appendix B), with half of the attention since it is
+    causal, and only the rows of the head that are used.
+    """
+    width = int(llama.hidden_size)
+    kv_width = width // llama.num_attention_heads * int(llama.num_key_value_heads or 0)
+    layer = 2 * width * (width + kv_width) + 3 * width * llama.intermediate_size
+    weights = llama.num_hidden_layers * layer + NUM_KMERS * width
+    return 6 * (weights + llama.num_hidden_layers * width * context_tokens)

@@ -8,19 +8,19 @@ import numpy as np
 from carbon.console import text_table
 from carbon.corpus import TokenRows
 from carbon.tokenizer import native_tokens
-from train.config import TrainConfig
+from train.course import Course
 
 _SHOWN_BP = 12
 
 
-def print_rows(rows: TokenRows, config: TrainConfig, first: int, count: int) -> None:
+def print_rows(rows: TokenRows, course: Course, first: int, count: int) -> None:
     """Print samples `first` to `first + count` of the run, a line each.
 
     A row is told by its first piece: where the record lies, the strand and frame it is read in, its
     tags, and its first and last bases as the model reads them.
     """
     header = (
-        *("row", "stage", "source", "pieces", "record", "place"),
+        *("row", "stage", "tokens", "source", "pieces", "record", "place"),
         *("strand", "frame", "tags", "bases"),
     )
     table: list[tuple[str, ...]] = [header]
@@ -36,7 +36,8 @@ def print_rows(rows: TokenRows, config: TrainConfig, first: int, count: int) -> 
             letters = f"{letters[:_SHOWN_BP]}...{letters[-_SHOWN_BP:]}"
         line = (
             f"{i:,}",
-            config.stages[sample.stage].name,
+            course.spans[sample.span].stage.name,
+            str(sample.row_tokens),
             sample.source,
             str(len(pieces)),
             str(told.get("name") or piece.record),
@@ -62,32 +63,38 @@ def _strand(told: dict[str, Any], reverse: bool) -> str:
     return own if not reverse else {"+": "-", "-": "+"}.get(own, own)
 
 
-def mixture_of(rows: TokenRows, config: TrainConfig) -> list[dict[str, Any]]:
-    """Return what each stage draws of each source: rows, tokens, share, and epochs so far."""
-    result = []
-    for stage, counts in enumerate(np.diff(rows.order.counts_before, axis=0)):
-        after = rows.order.counts_before[stage + 1]
-        for place, name in enumerate(rows.order.names):
-            if counts[place]:
-                size = rows.sources[name].packing.num_rows
-                drawn = int(counts[place])
-                line = {
-                    "stage": config.stages[stage].name,
-                    "source": name,
-                    "rows": drawn,
-                    "tokens": drawn * config.data.context_tokens,
-                    "share": drawn / int(counts.sum()),
-                    "epochs": int(after[place]) / size,
-                }
-                result.append(line)
+def mixture_of(rows: TokenRows, course: Course) -> list[dict[str, Any]]:
+    """Return what each span draws of each source: rows, tokens, share, and epochs so far.
+
+    A span is a stage, or a part of one that has rows of another length. Epochs count how often the
+    source's rows of that length have been read since the run began.
+    """
+    order, result = rows.order, []
+    for number, counts in enumerate(np.diff(order.counts_before, axis=0)):
+        after, span = order.counts_before[number + 1], course.spans[number]
+        for place in np.flatnonzero(counts).tolist():
+            name, row_tokens = order.streams[place]
+            drawn = int(counts[place])
+            line = {
+                "stage": span.stage.name,
+                "context_tokens": row_tokens,
+                "source": name,
+                "rows": drawn,
+                "tokens": drawn * row_tokens,
+                "share": drawn / int(counts.sum()),
+                "epochs": int(after[place]) / rows.sources[name].packings[row_tokens].num_rows,
+            }
+            result.append(line)
     return result
 
 
 def print_mixture(mixture: list[dict[str, Any]]) -> None:
-    """Print what `mixture_of` gives; epochs are those since the run began."""
+    """Print what `mixture_of` gives."""
+    header = ("stage", "context", "source", "rows", "tokens", "share", "epochs by its end")
     rows = [
         (
             line["stage"],
+            f"{line['context_tokens']:,}",
             line["source"],
             f"{line['rows']:,}",
             f"{line['tokens']:,}",
@@ -96,16 +103,16 @@ def print_mixture(mixture: list[dict[str, Any]]) -> None:
         )
         for line in mixture
     ]
-    print(text_table([("stage", "source", "rows", "tokens", "share", "epochs by its end"), *rows]))
+    print(text_table([header, *rows]))
 
 
 def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
     """Draw tokens of each source by stage, and how often each source has been read by then."""
     from matplotlib.figure import Figure
 
-    stages = list(dict.fromkeys(line["stage"] for line in mixture))
-    sources = list(dict.fromkeys(line["source"] for line in mixture))
-    of = {(line["stage"], line["source"]): line for line in mixture}
+    of = {(f"{m['stage']}\n{m['context_tokens']:,} tokens", m["source"]): m for m in mixture}
+    stages = list(dict.fromkeys(stage for stage, _ in of))
+    sources = list(dict.fromkeys(source for _, source in of))
     figure = Figure(figsize=(9, 0.5 * len(stages) + 2.2), layout="constrained")
     tokens, epochs = figure.subplots(1, 2, sharey=True)
     left = np.zeros(len(stages))

@@ -5,27 +5,28 @@ import math
 from train.config import StageConfig
 
 
-def learning_rate(stage: StageConfig, step: int, num_steps: int) -> float:
-    """Return the learning rate of step `step` (from 0) of a stage of `num_steps`."""
+def learning_rate(stage: StageConfig, step: int) -> float:
+    """Return the learning rate of step `step` (from 0) of a stage."""
     if step < stage.warmup_steps:
         return stage.learning_rate * (step + 1) / stage.warmup_steps
     return stage.final_learning_rate + (
         stage.learning_rate - stage.final_learning_rate
-    ) * _share_left(stage, step, num_steps)
+    ) * _share_left(stage, step)
 
 
-def fns_weight(stage: StageConfig, step: int, num_steps: int) -> float:
+def fns_weight(stage: StageConfig, step: int) -> float:
     """Return the weight of FNS in the loss at step `step` (from 0): 0 is CE, 1 is FNS."""
     if stage.objective != "blend":
         return 1.0 if stage.objective == "fns" else 0.0
     first, last = stage.fns_weight
-    return first + (last - first) * step / max(num_steps - 1, 1)
+    return first + (last - first) * step / max(stage.num_steps - 1, 1)
 
 
-def _share_left(stage: StageConfig, step: int, num_steps: int) -> float:
+def _share_left(stage: StageConfig, step: int) -> float:
     """Return the share of the way from the final rate to the peak: 1 at first, 0 past the end."""
     if stage.schedule == "constant":
         return 1.0
+    num_steps = stage.num_steps
     first = num_steps - stage.decay_steps if stage.schedule == "wsd" else stage.warmup_steps
     if step < first:
         return 1.0

@@ -23,8 +23,16 @@ from carbon.losses import LossSums
 from carbon.model import save_model
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
-from train.data import Batch, check_batch, microbatches, open_rows
-from train.network import TrainedNetwork, build_network, build_optimizer, llama_config
+from train.course import Course
+from train.data import Batch, batches, check_batches, open_rows
+from train.network import (
+    TrainedNetwork,
+    build_network,
+    build_optimizer,
+    flops_a_token,
+    llama_config,
+    set_rope_theta,
+)
 from train.ranks import Ranks
 from train.schedule import fns_weight, learning_rate
 
@@ -43,42 +51,50 @@ class Trainer:
         Raises:
             UserError: the configuration, the corpus and the processes do not fit.
         """
-        check_batch(config, ranks)
         self.config = config
+        self.course = Course(config)
         self.ranks = ranks
-        self.rows = open_rows(config)
+        check_batches(self.course, ranks.world_size)
+        self.rows = open_rows(config, self.course)
         self.network = build_network(config, ranks)
         self.optimizer = build_optimizer(config, self.network)
         self.checkpoints = Checkpoints(config, self.rows, ranks)
         self._folder = Path(config.output)
-        self._flops_a_token = _flops_a_token(self.network, config)
 
     def run(self, resume: bool, accept_data_change: bool = False) -> None:
         """Train to the end of the last stage, then export."""
         step = self._start(resume, accept_data_change)
-        total = self.config.total_steps
+        total = self.course.total_steps
         with self._metrics_log(step) as write, self._progress(total, step) as advance:
-            while step < total:
-                write(self.step(step))
+            for metrics in self.steps(step):
+                write(metrics)
                 step += 1
                 advance(1)
                 if step % self.config.checkpoint.every_steps == 0 or step == total:
                     self.checkpoints.save(step, self.network, self.optimizer)
         self.export(self._folder / "export")
 
-    def step(self, step: int) -> Metrics:
-        """Take optimizer step `step` (from 0) and return its metrics.
+    def steps(self, first_step: int) -> Iterator[Metrics]:
+        """Take one optimizer step after the other, from `first_step` on, and return its metrics.
 
         Raises:
             FloatingPointError: the gradient is not finite; nothing was updated.
         """
-        start = time.perf_counter()
-        stage, step_in_stage = self.config.stage_at(step)
-        num_steps = self.config.stage_steps(stage)
-        rate = learning_rate(stage, step_in_stage, num_steps)
-        batches = microbatches(self.rows, step, self.config, self.ranks)
-        weight = fns_weight(stage, step_in_stage, num_steps)
-        sums = accumulate(self.network, batches, weight)
+        read = batches(self.rows, self.config, self.course, self.ranks, first_step)
+        for step in range(first_step, self.course.total_steps):
+            start = time.perf_counter()
+            metrics = self._step(step, next(read))
+            span = self.course.at(step)
+            speed = span.stage.batch_tokens / (time.perf_counter() - start)
+            mfu = self._mfu(speed, span.context_tokens)
+            yield metrics | {"tokens_per_second": speed, "mfu": mfu}
+
+    def _step(self, step: int, microbatches: list[Batch]) -> Metrics:
+        span = self.course.at(step)
+        stage, step_in_stage = span.stage, span.step_in_stage + step - span.first_step
+        rate = learning_rate(stage, step_in_stage)
+        set_rope_theta(self.network.llama, stage.rope_theta)
+        sums = accumulate(self.network, microbatches, fns_weight(stage, step_in_stage))
         norm = mean_gradient(self.network, float(sums.num_tokens), self.config.optimizer.clip_norm)
         if not math.isfinite(norm):
             raise FloatingPointError(
@@ -89,10 +105,9 @@ class Trainer:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad()
-        speed = self.config.batch_tokens / (time.perf_counter() - start)
         return {
             "step": step + 1,
-            "tokens": (step + 1) * self.config.batch_tokens,
+            "tokens": span.tokens_by(step + 1),
             "stage": stage.name,
             "objective": stage.objective,
             "loss": float(sums.nats_per_token),
@@ -100,8 +115,6 @@ class Trainer:
             "marginal_nats_per_base": float(sums.marginal_nats_per_base),
             "learning_rate": rate,
             "gradient_norm": norm,
-            "tokens_per_second": speed,
-            "mfu": self._mfu(speed),
         }
 
     def export(self, folder: Path) -> None:
@@ -130,7 +143,7 @@ class Trainer:
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")
-            say(f"training from step {step} to {self.config.total_steps}")
+            say(f"training from step {step} to {self.course.total_steps}")
         return step
 
     @contextmanager
@@ -151,7 +164,7 @@ class Trainer:
             return progress("training", total, done)
         return nullcontext(lambda n: None)
 
-    def _mfu(self, tokens_per_second: float) -> float | None:
+    def _mfu(self, tokens_per_second: float, context_tokens: int) -> float | None:
         """Return the share of the GPUs' peak that is used; None where the peak is not known."""
         if self.ranks.device.type != "cuda":
             return None
@@ -159,7 +172,8 @@ class Trainer:
         peak = next((flops for part, flops in _PEAK_FLOPS.items() if part in name), None)
         if peak is None:
             return None
-        return tokens_per_second * self._flops_a_token / (peak * self.ranks.world_size)
+        flops = flops_a_token(llama_config(self.config), context_tokens)
+        return tokens_per_second * flops / (peak * self.ranks.world_size)
 
 
 def accumulate(network: TrainedNetwork, batches: list[Batch], fns_weight: float) -> LossSums:
@@ -189,15 +203,3 @@ def mean_gradient(network: TrainedNetwork, count: float, clip_norm: float) -> fl
         gradient.mul_(dist.get_world_size() / max(count, 1))
     norm: Any = torch.nn.utils.clip_grad_norm_(network.parameters(), clip_norm)
     return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
-
-
-def _flops_a_token(network: TrainedNetwork, config: TrainConfig) -> float:
-    """Return operations of forward and backward a token: 6 a weight, 12 l d t for attention.
-
-    The count of Chowdhery and others (PaLM, appendix B), with half of the attention since it is
-    causal, and only the rows of the head that are used.
-    """
-    llama = network.llama.config
-    layers: int = sum(p.numel() for p in network.llama.model.layers.parameters())
-    attention: int = 6 * llama.num_hidden_layers * llama.hidden_size * config.data.context_tokens
-    return float(6 * (layers + 4096 * llama.hidden_size) + attention)

@@ -1,8 +1,16 @@
 """What a corpus is on disk, and the order in which a run reads it."""
 
-from carbon.corpus.order import SHARE_UNITS, Blend, Sample, SampleOrder, StageRows, permuted
+from carbon.corpus.order import SHARE_UNITS, Blend, Sample, SampleOrder, SpanRows, Stream, permuted
 from carbon.corpus.packing import Packing, open_packing, pack
-from carbon.corpus.rows import PackedSource, Piece, Reading, Row, TokenRows
+from carbon.corpus.rows import (
+    PackedSource,
+    Piece,
+    Reading,
+    Row,
+    TokenRows,
+    open_packed,
+    ordered_rows,
+)
 from carbon.corpus.schema import SCHEMA, Split, read_manifest, read_source, source_files
 from carbon.corpus.store import Store, open_store
 from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
@@ -20,12 +28,15 @@ __all__ = [
     "Row",
     "Sample",
     "SampleOrder",
+    "SpanRows",
     "Split",
-    "StageRows",
     "Store",
+    "Stream",
     "TokenRows",
+    "open_packed",
     "open_packing",
     "open_store",
+    "ordered_rows",
     "pack",
     "permuted",
     "read_manifest",

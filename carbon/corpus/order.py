@@ -4,8 +4,8 @@ The blend gives every prefix of the run each source's share to within one row. I
 just-in-time schedule of Steiner and Yeomans (1993): the n-th row of a source with share w may stand
 from place floor(n / w) on and must stand by place ceil((n + 1) / w) - 1; serving the earliest
 deadline first always fits. Shares are multiples of 1/10,000, so the schedule repeats and one period
-is all that is kept. Inside a source, rows come in an order permuted anew for each epoch by a keyed
-Feistel network. What is random about a row is a hash of its number.
+is all that is kept. Inside a source, rows of one length come in an order permuted anew for each
+epoch by a keyed Feistel network. What is random about a row is a hash of its number.
 
 Everything takes arrays of sample numbers, of any size and in any order, and costs the same wherever
 they lie.
@@ -13,7 +13,7 @@ they lie.
 
 import hashlib
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
@@ -116,32 +116,38 @@ def _key(*parts: object) -> np.uint64:
     return np.uint64(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
 
 
+Stream = tuple[str, int]
+"""A source and a row length: one packing, which has its own counter and permutations."""
+
+
 @dataclass(frozen=True, slots=True)
-class StageRows:
-    """What the order needs to know of a stage: how many rows, from which mixture."""
+class SpanRows:
+    """What the order needs to know of a stretch of the run: a stage, or a part of one."""
 
     num_rows: int
     mixture: Mapping[str, float]
+    row_tokens: int
 
 
 class Sample(NamedTuple):
-    """Sample number i: its stage, its source, and the row of that source's packing.
+    """Sample number i: its span, its source, and the row of that source's packing into a length.
 
     `noise` is 64 random bits of its own, for its form, frame and strand.
     """
 
-    stage: int
+    span: int
     source: str
+    row_tokens: int
     row: int
     epoch: int
     noise: int
 
 
 class Samples(NamedTuple):
-    """The same of n samples: (n,) int64, `noise` uint64; a source is a place in `names`."""
+    """The same of n samples: (n,) int64, `noise` uint64; a stream is a place in `streams`."""
 
-    stage: Int64s
-    source: Int64s
+    span: Int64s
+    stream: Int64s
     row: Int64s
     epoch: Int64s
     noise: UInt64s
@@ -151,58 +157,58 @@ class SampleOrder:
     """The whole run's order of rows; knows nothing but its arguments.
 
     Attributes:
-        names: of the sources.
-        stage_starts: the first sample of each stage, and the end of the run.
-        counts_before: (sources,) rows of each source drawn before each stage, and in the whole run.
+        streams: sources with the lengths of their rows.
+        span_starts: the first sample of each span, and the end of the run.
+        counts_before: (streams,) rows of each drawn before each span, and in the whole run.
     """
 
     def __init__(
-        self, seed: int, stages: tuple[StageRows, ...], rows_of_source: Mapping[str, int]
+        self, seed: int, spans: Sequence[SpanRows], rows_of_stream: Mapping[Stream, int]
     ) -> None:
-        """Lay the stages end to end; per-source counters go on across them."""
-        self.names = tuple(rows_of_source)
-        self._sizes = list(rows_of_source.values())
-        self._source_keys = [_key(seed, name) for name in self.names]
+        """Lay the spans end to end; the counters of the streams go on across them."""
+        self.streams = tuple(rows_of_stream)
+        self._sizes = list(rows_of_stream.values())
+        self._stream_keys = [_key(seed, *stream) for stream in self.streams]
         self._row_key = _key(seed, "row")
-        self._blends = [Blend(stage.mixture) for stage in stages]
-        places = {name: i for i, name in enumerate(self.names)}
-        self._places = [np.array([places[name] for name in b.names]) for b in self._blends]
-        self.stage_starts = [0]
-        self.counts_before = [np.zeros(len(self.names), dtype=np.int64)]
-        for stage, blend in zip(stages, self._blends, strict=True):
-            used = [blend.count(name, stage.num_rows) for name in self.names]
-            self.counts_before.append(self.counts_before[-1] + np.array(used, dtype=np.int64))
-            self.stage_starts.append(self.stage_starts[-1] + stage.num_rows)
+        self._blends = [Blend(span.mixture) for span in spans]
+        places = {stream: i for i, stream in enumerate(self.streams)}
+        self._places = [
+            np.array([places[name, span.row_tokens] for name in blend.names])
+            for blend, span in zip(self._blends, spans, strict=True)
+        ]
+        self.span_starts = [0]
+        self.counts_before = [np.zeros(len(self.streams), dtype=np.int64)]
+        for span, blend, at in zip(spans, self._blends, self._places, strict=True):
+            drawn = self.counts_before[-1].copy()
+            drawn[at] += [blend.count(name, span.num_rows) for name in blend.names]
+            self.counts_before.append(drawn)
+            self.span_starts.append(self.span_starts[-1] + span.num_rows)
 
     def __len__(self) -> int:
         """Return the rows of the whole run."""
-        return self.stage_starts[-1]
-
-    def stage_of(self, i: int) -> int:
-        """Return the number of the stage that sample `i` belongs to."""
-        return int(np.searchsorted(self.stage_starts, i, side="right")) - 1
+        return self.span_starts[-1]
 
     def __getitem__(self, i: int) -> Sample:
         """Return sample `i`."""
-        stage, source, row, epoch, noise = (int(one[0]) for one in self.lookup(np.array([i])))
-        return Sample(stage, self.names[source], row, epoch, noise)
+        span, stream, row, epoch, noise = (int(one[0]) for one in self.lookup(np.array([i])))
+        return Sample(span, *self.streams[stream], row, epoch, noise)
 
     def lookup(self, numbers: Int64s) -> Samples:
         """Return the samples of these numbers, each of the run, in any order."""
-        stages = np.searchsorted(self.stage_starts, numbers, side="right") - 1
-        sources, drawn = np.empty_like(numbers), np.empty_like(numbers)
-        for stage in np.unique(stages).tolist():
-            mine = stages == stage
-            blend, offsets = self._blends[stage], numbers[mine] - self.stage_starts[stage]
+        spans = np.searchsorted(self.span_starts, numbers, side="right") - 1
+        streams, drawn = np.empty_like(numbers), np.empty_like(numbers)
+        for span in np.unique(spans).tolist():
+            mine = spans == span
+            blend, offsets = self._blends[span], numbers[mine] - self.span_starts[span]
             of_blend = blend.sources(offsets)
-            sources[mine] = self._places[stage][of_blend]
-            before = self.counts_before[stage][sources[mine]]
+            streams[mine] = self._places[span][of_blend]
+            before = self.counts_before[span][streams[mine]]
             drawn[mine] = before + blend.counts(of_blend, offsets)
         rows, epochs = np.empty_like(numbers), np.empty_like(numbers)
-        for source in np.unique(sources).tolist():
-            mine = sources == source
-            epochs[mine], places = np.divmod(drawn[mine], self._sizes[source])
-            keys = mix(self._source_keys[source] ^ mix(epochs[mine].astype(np.uint64)))
-            rows[mine] = permuted(places, self._sizes[source], keys)
+        for stream in np.unique(streams).tolist():
+            mine = streams == stream
+            epochs[mine], places = np.divmod(drawn[mine], self._sizes[stream])
+            keys = mix(self._stream_keys[stream] ^ mix(epochs[mine].astype(np.uint64)))
+            rows[mine] = permuted(places, self._sizes[stream], keys)
         noise = mix(self._row_key ^ mix(numbers.astype(np.uint64)))
-        return Samples(stages, sources, rows, epochs, noise)
+        return Samples(spans, streams, rows, epochs, noise)

@@ -44,6 +44,12 @@ class Packing(NamedTuple):
         """Number of rows."""
         return len(self.row_start) - 1
 
+    def tokens_of_row(self, row: int) -> int:
+        """Return the tokens that a row's pieces have room for; the rest is padding."""
+        first, last = self.row_start[row : row + 2].tolist()
+        kmers = int(self.num_kmers[first:last].sum())
+        return kmers + MAX_PREFIX_TOKENS * int(last - first)
+
 
 def open_packing(store: Store, row_tokens: int) -> Packing:
     """Return the packing of a store into rows of a length, mapped from disk, made if not there.

@@ -1,13 +1,13 @@
 """Rows of tokens: from sample number to what the trainer feeds the network."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.corpus.order import Sample, SampleOrder
+from carbon.corpus.order import Sample, SampleOrder, SpanRows
 from carbon.corpus.packing import Packing, open_packing
 from carbon.corpus.store import Store, mapped_store
 from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
@@ -40,11 +40,16 @@ class Row(NamedTuple):
 
 
 class PackedSource(NamedTuple):
-    """A source's records and their packing; DNA may be read on both strands."""
+    """A source's records and their packings by row length; DNA may be read on both strands."""
 
     store: Store
-    packing: Packing
+    packings: Mapping[int, Packing]
     flip_strands: bool
+
+
+def open_packed(store: Store, lengths_tokens: Iterable[int], flip_strands: bool) -> PackedSource:
+    """Return a source packed into rows of some lengths, each made if it is not on disk."""
+    return PackedSource(store, {n: open_packing(store, n) for n in lengths_tokens}, flip_strands)
 
 
 class Piece(NamedTuple):
@@ -75,13 +80,10 @@ class Reading(NamedTuple):
 class TokenRows:
     """A map-style dataset: `rows[i]` is sample `i` of the run, whoever asks and whenever."""
 
-    def __init__(
-        self, order: SampleOrder, sources: Mapping[str, PackedSource], row_tokens: int
-    ) -> None:
+    def __init__(self, order: SampleOrder, sources: Mapping[str, PackedSource]) -> None:
         """Combine an order with the sources it names."""
         self.order = order
         self.sources = sources
-        self._row_tokens = row_tokens
 
     def __len__(self) -> int:
         """Return the rows of the whole run."""
@@ -89,13 +91,16 @@ class TokenRows:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to the workers of a `DataLoader` as folders to map, and not as what lies in them."""
-        folders = {name: (s.store.folder, s.flip_strands) for name, s in self.sources.items()}
-        return _reopened, (self.order, folders, self._row_tokens)
+        sources = {
+            name: (source.store.folder, tuple(source.packings), source.flip_strands)
+            for name, source in self.sources.items()
+        }
+        return _reopened, (self.order, sources)
 
     def __getitem__(self, i: int) -> Row:
         """Tokenize sample `i`."""
         sample = self.order[i]
-        return _lay_out(self.pieces(sample), self._row_tokens)
+        return _lay_out(self.pieces(sample), sample.row_tokens)
 
     def reading(self, sample: Sample) -> Reading:
         """Return what is random about a sample."""
@@ -106,7 +111,7 @@ class TokenRows:
     def pieces(self, sample: Sample) -> list[Piece]:
         """Return the pieces of a sample's row, in order."""
         source, reading = self.sources[sample.source], self.reading(sample)
-        store, packing = source.store, source.packing
+        store, packing = source.store, source.packings[sample.row_tokens]
         first, last = packing.row_start[sample.row : sample.row + 2].tolist()
         result = []
         for record, start, num_kmers in zip(
@@ -124,14 +129,28 @@ class TokenRows:
         return result
 
 
-def _reopened(
-    order: SampleOrder, folders: Mapping[str, tuple[Path, bool]], row_tokens: int
+def ordered_rows(
+    seed: int, spans: Sequence[SpanRows], sources: Mapping[str, PackedSource]
 ) -> TokenRows:
-    sources = {}
-    for name, (folder, flip_strands) in folders.items():
-        store = mapped_store(folder)
-        sources[name] = PackedSource(store, open_packing(store, row_tokens), flip_strands)
-    return TokenRows(order, sources, row_tokens)
+    """Return the rows of a run: its spans, each with sources packed into rows of its length."""
+    rows_of_stream = {
+        (name, row_tokens): packing.num_rows
+        for name, source in sources.items()
+        for row_tokens, packing in source.packings.items()
+    }
+    return TokenRows(SampleOrder(seed, spans, rows_of_stream), sources)
+
+
+def _reopened(
+    order: SampleOrder, sources: Mapping[str, tuple[Path, tuple[int, ...], bool]]
+) -> TokenRows:
+    return TokenRows(
+        order,
+        {
+            name: open_packed(mapped_store(folder), lengths_tokens, flip_strands)
+            for name, (folder, lengths_tokens, flip_strands) in sources.items()
+        },
+    )
 
 
 def _prefix(species: int, gene: int, reading: Reading) -> tuple[int, ...]:

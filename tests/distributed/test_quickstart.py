@@ -14,9 +14,10 @@ import pytest
 from carbon.genome import read_sequences
 
 ROOT = Path(__file__).parents[2]
+SHORT = ["--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128"]
 SMALL = [
-    "--genome-bp", "150000", "--variants", "60", "--sites", "40",
-    "--set", "data.context_tokens=128", "--set", "stages.0.tokens=30000",
+    *SHORT, "--genome-bp", "150000", "--variants", "60", "--sites", "40",
+    "--set", "stages.0.tokens=30000",
     "--set", "stages.1.tokens=20000", "--set", "checkpoint.every_steps=10",
 ]  # fmt: skip
 PROMISED = (
@@ -77,7 +78,7 @@ def test_your_own_genome(small, tmp_path):
         text = (small / "quickstart" / "genome" / name).read_bytes()
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
     words = ["--genome", "genome.fa.gz", "--annotation", "genes.gff3.gz", "--minutes", "0.4"]
-    more = ["--variants", "40", "--sites", "20", "--set", "data.context_tokens=128"]
+    more = ["--variants", "40", "--sites", "20", *SHORT]
     done = quickstart(tmp_path, *words, *more, "--output", "mine", "--holdout", "chr2")
     assert done.returncode == 0, done.stderr
     assert "tokens a second" in done.stderr and "held out: chr2:" in done.stderr

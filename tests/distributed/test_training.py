@@ -16,12 +16,14 @@ from carbon.inference import load
 from data_pipeline.__main__ import main as data_pipeline
 from tests.helpers.ranks import run_ranks
 from train.config import CheckpointConfig, TrainConfig
-from train.data import microbatches, open_rows
+from train.course import Course
+from train.data import batches, open_rows
 from train.network import llama_config
 from train.schedule import learning_rate
 
 RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
 BATCH_TOKENS = 8 * 64
+CONTEXTS = (64, 128)  # of the two stages
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +43,15 @@ def corpus(tmp_path_factory) -> Path:
 
 
 def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
-    """Two steps of CE and two of FNS over batches of 8 rows of 64 tokens."""
+    """Two steps of CE over 8 rows of 64 tokens, and two of FNS over 4 of 128 with another theta."""
     return load_config(
         TrainConfig,
         RECIPE,
         [
-            f"data.corpus={corpus}", f"output={output}", "data.context_tokens=64",
-            "data.batch_rows=8", "data.microbatch_rows=3", "checkpoint.every_steps=2",
+            f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
+            *(f"stages.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),
+            *(f"stages.{i}.batch_rows={BATCH_TOKENS // n}" for i, n in enumerate(CONTEXTS)),
+            "stages.1.rope_theta=5e6", "checkpoint.every_steps=2",
             "checkpoint.keep=5", "stages.0.warmup_steps=0",
             f"stages.0.tokens={2 * BATCH_TOKENS}", f"stages.1.tokens={2 * BATCH_TOKENS}", *more,
         ],
@@ -65,7 +69,7 @@ def take_steps(ranks, config: TrainConfig, num_steps: int):
     from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
-    metrics = [trainer.step(step) for step in range(num_steps)]
+    metrics = list(itertools.islice(trainer.steps(0), num_steps))
     return metrics, full_weights(trainer)
 
 
@@ -89,7 +93,9 @@ def plain_loop(config: TrainConfig, num_steps: int):
     class OneRank:
         rank, world_size, device = 0, 1, torch.device("cpu")
 
-    rows = open_rows(config)
+    course = Course(config)
+    rows = open_rows(config, course)
+    read = batches(rows, config, course, OneRank, 0)
     torch.manual_seed(config.seed)
     network = LlamaForCausalLM(llama_config(config)).double()
     decayed = [p for p in network.parameters() if p.ndim >= 2]
@@ -98,9 +104,13 @@ def plain_loop(config: TrainConfig, num_steps: int):
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
     metrics = []
     for step in range(num_steps):
-        stage, within = config.stage_at(step)
+        span = course.at(step)
+        stage = span.stage
+        rotary = network.model.rotary_emb
+        head_width = 2 * len(rotary.inv_freq)
+        rotary.inv_freq = stage.rope_theta ** -(torch.arange(0, head_width, 2) / head_width)
         losses = []
-        for batch in microbatches(rows, step, config, OneRank):
+        for batch in next(read):
             for row in range(len(batch.input_ids)):
                 losses += row_losses(network, batch, row, stage.objective, NATIVE)
         loss = torch.stack(losses).mean()
@@ -108,7 +118,7 @@ def plain_loop(config: TrainConfig, num_steps: int):
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(stage, within, config.stage_steps(stage))
+            group["lr"] = learning_rate(stage, step - span.first_step)
         optimizer.step()
         metrics.append((loss.item(), norm.item()))
     return metrics, {name: p.detach().numpy() for name, p in network.named_parameters()}
@@ -117,8 +127,9 @@ def plain_loop(config: TrainConfig, num_steps: int):
 def row_losses(network, batch, row, objective, vocabulary):
     """Return the loss of every trained token, each piece of the row read on its own."""
     digits = torch.arange(4096)[:, None] // 4 ** torch.arange(5, -1, -1) % 4
-    starts = [*(batch.position_ids[row] == 0).nonzero()[:, 0].tolist(), 64]
-    known = batch.known.view(-1, 64, 6)[row]
+    length = batch.input_ids.shape[1]
+    starts = [*(batch.position_ids[row] == 0).nonzero()[:, 0].tolist(), length]
+    known = batch.known.view(-1, length, 6)[row]
     losses = []
     for a, b in itertools.pairwise(starts):
         logits = network(batch.input_ids[row : row + 1, a:b]).logits[0, :, vocabulary.kmer_rows]
@@ -140,7 +151,7 @@ def plain(corpus, tmp_path_factory):
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_any_number_of_processes_equals_the_plain_loop(world_size, corpus, plain, tmp_path):
-    """Loss, gradient norm and weights after four steps, across the switch from CE to FNS."""
+    """Loss, gradient norm and weights after four steps, across a switch of all that can switch."""
     results = run_ranks(world_size, take_steps, make_config(corpus, tmp_path / "r"), 4)
     expected_metrics, expected_weights = plain
     for metrics, weights in results:

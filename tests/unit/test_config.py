@@ -8,6 +8,7 @@ from carbon.config import check, from_table, load_config, to_toml, with_override
 from carbon.errors import ConfigError
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
+from train.course import Course
 
 RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
 
@@ -101,7 +102,31 @@ def test_files_that_are_no_toml(tmp_path):
 def test_the_shipped_recipe_resolves():
     config = load_config(TrainConfig, RECIPE)
     assert [stage.objective for stage in config.stages] == ["ce", "fns"]
-    assert config.stage_at(config.stage_steps(config.stages[0]))[0].name == "fns"
+    assert Course(config).at(config.stages[0].num_steps).stage.name == "fns"
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "recipes"
+
+
+@pytest.mark.parametrize("name", [path.name for path in sorted(RECIPE.parent.glob("*.toml"))])
+def test_shipped_recipes_are_as_they_were(name):
+    """A default that changes, changes recipes: then `tests/golden/recipes` is to change knowingly,
+    by writing `to_toml` of the recipe there."""
+    assert to_toml(load_config(TrainConfig, RECIPE.parent / name)) == (GOLDEN / name).read_text()
+
+
+def test_the_published_recipe():
+    """Steps by hand: 256 rows of 8,192 are 2,097,152 tokens, as are 64 of 32,768."""
+    course = Course(load_config(TrainConfig, RECIPE.parent / "carbon_3b.toml"))
+    starts = [(span.first_step, span.context_tokens, span.batch_rows) for span in course.spans]
+    assert starts == [
+        (0, 8192, 256),
+        (47_684, 8192, 256),
+        (381_471, 8192, 256),
+        (476_839, 32768, 64),
+    ]
+    assert course.total_steps == 500_681
+    assert course.at(47_683).stage.objective == "ce" and course.at(47_684).stage.objective == "fns"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +134,7 @@ def test_the_shipped_recipe_resolves():
     [
         ("stages.0.mixture.mrna=0.5", "mixture sums to 1.25, not 1"),
         ("stages.0.mixture={a=0.00005,b=0.99995}", "multiple of 1/10000"),
-        ("data.batch_rows=0", "batch_rows = 0"),
+        ("stages.0.batch_rows=0", "batch_rows = 0"),
         ("model.preset=huge", "expected one of 'tiny', 'mini'"),
         ("stages=[]", "at least one"),
         ("optimizer.beta1=2.0", "beta1 = 2.0"),

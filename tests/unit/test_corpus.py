@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from carbon.corpus import (
     Blend,
-    PackedSource,
     SampleOrder,
-    StageRows,
-    TokenRows,
+    SpanRows,
+    open_packed,
     open_packing,
     open_store,
+    ordered_rows,
     pack,
     permuted,
     read_manifest,
@@ -91,20 +91,20 @@ def walked(n, size, key):
 @given(st.lists(st.integers(0, 299), min_size=1, max_size=50), st.integers(0, 99))
 def test_samples_are_the_same_in_any_company(numbers, seed):
     mixtures = ({"a": 0.6, "b": 0.4}, {"b": 0.3, "c": 0.7})
-    stages = tuple(StageRows(150, mixture) for mixture in mixtures)
-    order = SampleOrder(seed, stages, {"a": 7, "b": 30, "c": 1000})
+    spans = [SpanRows(150, mixture, 8) for mixture in mixtures]
+    order = SampleOrder(seed, spans, {("a", 8): 7, ("b", 8): 30, ("c", 8): 1000})
     found = order.lookup(np.array(numbers))
     for at, i in enumerate(numbers):
         one = order[i]
         assert one == (
-            int(found.stage[at]), order.names[found.source[at]], int(found.row[at]),
+            int(found.span[at]), *order.streams[found.stream[at]], int(found.row[at]),
             int(found.epoch[at]), int(found.noise[at]),
         )  # fmt: skip
 
 
 @given(st.integers(0, 50), st.integers(1, 80))
 def test_every_epoch_reads_every_row_once(seed, size):
-    order = SampleOrder(seed, (StageRows(3 * size, {"a": 1.0}),), {"a": size})
+    order = SampleOrder(seed, [SpanRows(3 * size, {"a": 1.0}, 8)], {("a", 8): size})
     found = order.lookup(np.arange(3 * size))
     for epoch in range(3):
         rows = found.row[found.epoch == epoch].tolist()
@@ -112,12 +112,30 @@ def test_every_epoch_reads_every_row_once(seed, size):
 
 
 def test_a_stage_that_is_added_changes_no_row_before_it():
-    first = StageRows(400, {"a": 0.5, "b": 0.5})
-    sizes = {"a": 60, "b": 90}
-    short = SampleOrder(1, (first,), sizes)
-    longer = SampleOrder(1, (first, StageRows(100, {"b": 0.5, "new": 0.5})), sizes | {"new": 10})
-    for one, other in zip(short.lookup(np.arange(400)), longer.lookup(np.arange(400)), strict=True):
-        assert one.tolist() == other.tolist()
+    """Be it of a new source, or of rows of another length."""
+    first = SpanRows(400, {"a": 0.5, "b": 0.5}, 8)
+    sizes = {("a", 8): 60, ("b", 8): 90}
+    short = SampleOrder(1, [first], sizes)
+    for added, size in (
+        (SpanRows(100, {"b": 0.5, "new": 0.5}, 8), {("new", 8): 10}),
+        (SpanRows(100, {"a": 0.5, "b": 0.5}, 16), {("a", 16): 30, ("b", 16): 45}),
+    ):
+        longer = SampleOrder(1, [first, added], sizes | size)
+        numbers = np.arange(400)
+        for one, other in zip(short.lookup(numbers), longer.lookup(numbers), strict=True):
+            assert one.tolist() == other.tolist()
+
+
+def test_each_length_of_rows_has_a_counter_of_its_own():
+    """And a source that returns to a length goes on where it was."""
+    spans = [SpanRows(n, {"a": 1.0}, tokens) for n, tokens in ((30, 8), (20, 16), (30, 8))]
+    order = SampleOrder(0, spans, {("a", 8): 50, ("a", 16): 20})
+    found = order.lookup(np.arange(80))
+    short = found.stream == order.streams.index(("a", 8))
+    assert short.tolist() == [True] * 30 + [False] * 20 + [True] * 30
+    assert found.epoch[short].tolist() == [0] * 50 + [1] * 10
+    assert sorted(found.row[short][:50].tolist()) == list(range(50))
+    assert sorted(found.row[~short].tolist()) == list(range(20))
 
 
 def test_permutations_differ_by_key_and_mix():
@@ -164,7 +182,7 @@ def open_table(table, row_tokens, flip=False, folder=None):
     folder = folder or Path(tempfile.mkdtemp())
     pq.write_table(table, folder / "train-0.parquet", row_group_size=3)
     store = open_store({str(folder / "train-0.parquet"): None}, folder / "cache", "source")
-    return PackedSource(store, open_packing(store, row_tokens), flip)
+    return open_packed(store, [row_tokens], flip)
 
 
 @cache
@@ -172,12 +190,16 @@ def source_of(name, row_tokens):
     return open_table(RECORDS, row_tokens, name == "dna")
 
 
+def packing_of(source):
+    (packing,) = source.packings.values()
+    return packing
+
+
 def make_rows(mixtures=({"dna": 0.75, "rna": 0.25},), num_rows=60, seed=0, row_tokens=40):
     records = RECORDS
     sources = {name: source_of(name, row_tokens) for name in ("dna", "rna")}
-    rows_of_source = {name: s.packing.num_rows for name, s in sources.items()}
-    order = SampleOrder(seed, tuple(StageRows(num_rows, m) for m in mixtures), rows_of_source)
-    return order, TokenRows(order, sources, row_tokens), records
+    rows = ordered_rows(seed, [SpanRows(num_rows, m, row_tokens) for m in mixtures], sources)
+    return rows.order, rows, records
 
 
 def test_an_epoch_reads_every_row_once():
@@ -206,7 +228,7 @@ def test_counters_go_on_across_stages_and_later_stages_change_nothing():
         sample = both[i]
         rows = 1 + max(both[j].row for j in range(60) if both[j].source == sample.source)
         drawn[sample.source] += 1
-        assert sample.stage == i // 30
+        assert sample.span == i // 30
         assert sample.epoch <= drawn[sample.source] // max(rows - 1, 1)
     per_source = Counter((both[i].source, both[i].epoch, both[i].row) for i in range(60))
     assert set(per_source.values()) == {1}
@@ -290,18 +312,18 @@ def test_a_row_is_its_records_and_nothing_else(records, row_tokens, flip, seed):
         zip(("sequence", "gene_type", "species_type"), zip(*records, strict=True), strict=True)
     )
     source = open_table(pa.table({k: list(v) for k, v in columns.items()}), row_tokens, flip)
-    count = source.packing.num_rows
-    order = SampleOrder(seed, (StageRows(2 * count, {"s": 1.0}),), {"s": count})
-    rows = TokenRows(order, {"s": source}, row_tokens)
+    packing = packing_of(source)
+    count = packing.num_rows
+    rows = ordered_rows(seed, [SpanRows(2 * count, {"s": 1.0}, row_tokens)], {"s": source})
     for i in range(2 * count):
-        sample = order[i]
+        sample = rows.order[i]
         reading = rows.reading(sample)
         assert flip or not reading.reverse
         ids, targets, known, positions = [], [], [], []
-        for piece in range(*source.packing.row_start[sample.row : sample.row + 2]):
-            bases, gene, species = records[source.packing.record[piece]]
-            start = source.packing.start[piece] + reading.frame
-            bases = bases[start : start + 6 * source.packing.num_kmers[piece]]
+        for piece in range(*packing.row_start[sample.row : sample.row + 2]):
+            bases, gene, species = records[packing.record[piece]]
+            start = packing.start[piece] + reading.frame
+            bases = bases[start : start + 6 * packing.num_kmers[piece]]
             bases = reverse_complement(bases) if reading.reverse else bases
             tags = {"fng": "<fungi_species>", "mam": "<mammalian_species>", None: None}[species]
             drawn = [tags] if reading.with_species and tags else []
@@ -327,7 +349,7 @@ def test_packing_by_blocks_covers_every_base_once(lengths_bp, row_tokens):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing_module, "_RECORDS_A_BLOCK", 7)
         source = open_table(table, row_tokens)
-    packing = source.packing
+    packing = packing_of(source)
     covered = [np.zeros(n, dtype=int) for n in lengths_bp]
     for row in range(packing.num_rows):
         pieces = range(*packing.row_start[row : row + 2])
@@ -367,7 +389,7 @@ class TestStore:
         )
         assert other.key == key
         packing = open_packing(other, 40)
-        assert packing.record.tolist() == one.packing.record.tolist()
+        assert packing.record.tolist() == packing_of(one).record.tolist()
 
     def test_parquet_that_is_not_local(self, tmp_path):
         """`memory://` stands in for any store that fsspec opens."""
@@ -415,7 +437,7 @@ class TestStore:
                 open_table(RECORDS, 40, folder=tmp_path)
             shutil.rmtree(path.parent)
         again = open_table(RECORDS, 40, folder=tmp_path)
-        assert again.packing.num_rows == source.packing.num_rows
+        assert packing_of(again).num_rows == packing_of(source).num_rows
 
     def test_what_is_held_out_is_never_trained_on_for_want_of_a_manifest(self, tmp_path):
         (tmp_path / "dna").mkdir()

@@ -10,6 +10,7 @@ from carbon.genome import Interval, Reference, reverse_complement
 from data_pipeline.__main__ import main as data_pipeline
 from train.__main__ import main
 from train.config import TrainConfig
+from train.course import Course
 from train.data import open_rows
 from train.preview import mixture_of
 
@@ -20,14 +21,14 @@ seed = 3
 preset = "tiny"
 [data]
 corpus = "{folder}/corpus"
-context_tokens = 128
-batch_rows = 8
-microbatch_rows = 4
+microbatch_tokens = 512
 [[stages]]
 name = "first"
 objective = "ce"
 tokens = 40_000
 mixture = {{ eukaryote = 0.75, mrna = 0.25 }}
+context_tokens = 128
+batch_rows = 8
 learning_rate = 1e-3
 schedule = "constant"
 [[stages]]
@@ -35,6 +36,9 @@ name = "second"
 objective = "fns"
 tokens = 20_000
 mixture = {{ eukaryote = 0.5, mrna = 0.25, promoter = 0.25 }}
+context_tokens = 256
+batch_rows = 4
+length_warmup = [{{ context_tokens = 64, steps = 5 }}]
 learning_rate = 1e-3
 schedule = "constant"
 """
@@ -59,7 +63,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(folder):
-    return open_rows(load_config(TrainConfig, folder / "run.toml"))
+    config = load_config(TrainConfig, folder / "run.toml")
+    return open_rows(config, Course(config))
 
 
 def test_every_piece_is_its_place_in_the_assembly(folder, rows):
@@ -105,35 +110,43 @@ def test_what_is_printed(folder, rows, capsys):
         assert sample.source in line and letters[:12] in line and letters[-12:] in line
         record = read_source(folder / "corpus", sample.source, "train").to_pylist()[piece.record]
         assert f"{record['record_id']}:{record['start'] + 1}-{record['end']}" in line
-    assert second.splitlines()[1].split()[:2] == ["first", "eukaryote"]
+    assert second.splitlines()[1].split()[:3] == ["first", "128", "eukaryote"]
     assert picture.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_realised_mixture(folder, rows):
     """Counted sample by sample."""
-    mixture = mixture_of(rows, load_config(TrainConfig, folder / "run.toml"))
-    counted = {}
+    course = Course(load_config(TrainConfig, folder / "run.toml"))
+    spans = [(s.stage.name, s.context_tokens) for s in course.spans]
+    assert spans == [("first", 128), ("second", 64), ("second", 256)]
+    counted, read = {}, {}
     for i in range(len(rows)):
         sample = rows.order[i]
-        name = ("first", "second")[sample.stage]
-        counted[name, sample.source] = counted.get((name, sample.source), 0) + 1
-    assert {(line["stage"], line["source"]): line["rows"] for line in mixture} == counted
+        assert len(rows[i].input_ids) == sample.row_tokens == spans[sample.span][1]
+        counted[*spans[sample.span], sample.source] = (
+            counted.get((*spans[sample.span], sample.source), 0) + 1
+        )
+        stream = (sample.source, sample.row_tokens)
+        read[stream] = read.get(stream, 0) + 1
+    mixture = mixture_of(rows, course)
+    found = {(m["stage"], m["context_tokens"], m["source"]): m["rows"] for m in mixture}
+    assert found == counted
     for line in mixture:
-        until = [k for k in counted if k[1] == line["source"] and k[0] <= line["stage"]]
-        size = rows.sources[line["source"]].packing.num_rows
-        assert line["epochs"] == sum(counted[k] for k in until) / size
-        assert line["tokens"] == line["rows"] * 128
+        name, row_tokens = line["source"], line["context_tokens"]
+        size = rows.sources[name].packings[row_tokens].num_rows
+        assert line["epochs"] == read[name, row_tokens] / size  # no length comes twice here
+        assert line["tokens"] == line["rows"] * row_tokens
     json.dumps(mixture)
 
 
-def test_renaming_the_corpus_changes_no_row(folder, tmp_path):
+def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path):
     text = (folder / "run.toml").read_text()
     (folder / "corpus").rename(folder / "moved")
     try:
         (tmp_path / "run.toml").write_text(text.replace("/corpus", "/moved"))
-        moved = open_rows(load_config(TrainConfig, tmp_path / "run.toml"))
+        config = load_config(TrainConfig, tmp_path / "run.toml")
+        moved = open_rows(config, Course(config))
         again = [moved[i].input_ids.tolist() for i in range(20)]
     finally:
         (folder / "moved").rename(folder / "corpus")
-    here = open_rows(load_config(TrainConfig, folder / "run.toml"))
-    assert again == [here[i].input_ids.tolist() for i in range(20)]
+    assert again == [rows[i].input_ids.tolist() for i in range(20)]

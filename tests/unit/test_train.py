@@ -5,8 +5,9 @@ import pytest
 
 from carbon.errors import ConfigError
 from train.__main__ import main
-from train.config import StageConfig
-from train.data import check_batch
+from train.config import ShortRows, StageConfig
+from train.course import Course
+from train.data import check_batches
 from train.schedule import fns_weight, learning_rate
 
 
@@ -14,8 +15,10 @@ def stage(**changes) -> StageConfig:
     settings = {
         "name": "s",
         "objective": "ce",
-        "tokens": 1,
+        "tokens": 16,
         "mixture": {"a": 1.0},
+        "context_tokens": 16,
+        "batch_rows": 1,
         "learning_rate": 1.0,
         "schedule": "constant",
     }
@@ -23,7 +26,8 @@ def stage(**changes) -> StageConfig:
 
 
 def rates(num_steps, **changes):
-    return [learning_rate(stage(**changes), step, num_steps) for step in range(num_steps)]
+    it = stage(tokens=16 * num_steps, **changes)
+    return [learning_rate(it, step) for step in range(num_steps)]
 
 
 def test_schedules():
@@ -40,12 +44,10 @@ def test_schedules():
 
 
 def test_the_weight_of_fns():
-    assert [fns_weight(stage(objective=o), 3, 9) for o in ("ce", "fns")] == [0.0, 1.0]
-    ramp = stage(objective="blend", fns_weight=(0.2, 1.0))
-    assert [fns_weight(ramp, step, 5) for step in range(5)] == pytest.approx(
-        [0.2, 0.4, 0.6, 0.8, 1.0]
-    )
-    assert fns_weight(stage(objective="blend", fns_weight=(0.9, 0.9)), 0, 1) == 0.9
+    assert [fns_weight(stage(objective=o, tokens=9 * 16), 3) for o in ("ce", "fns")] == [0.0, 1.0]
+    ramp = stage(objective="blend", fns_weight=(0.2, 1.0), tokens=5 * 16)
+    assert [fns_weight(ramp, step) for step in range(5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert fns_weight(stage(objective="blend", fns_weight=(0.9, 0.9)), 0) == 0.9
 
 
 @pytest.mark.parametrize(
@@ -56,11 +58,49 @@ def test_a_blend_and_nothing_else_has_two_weights(objective, weights):
         stage(objective=objective, fns_weight=weights)
 
 
+def course_of(*stages) -> Course:
+    return Course(SimpleNamespace(stages=stages))
+
+
 def test_processes_share_a_batch_evenly():
-    config = SimpleNamespace(data=SimpleNamespace(batch_rows=6))
-    check_batch(config, SimpleNamespace(world_size=3))
-    with pytest.raises(ValueError, match="no multiple of the 4 processes"):
-        check_batch(config, SimpleNamespace(world_size=4))
+    fine, odd = stage(batch_rows=6), stage(name="odd", batch_rows=9)
+    check_batches(course_of(fine, odd), 3)
+    message = r"stages\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
+    with pytest.raises(ConfigError, match=message):
+        check_batches(course_of(fine, odd), 2)
+
+
+def test_a_course_has_no_gap_and_no_overlap():
+    short = (ShortRows(context_tokens=16, steps=2), ShortRows(context_tokens=32, steps=1))
+    warm = stage(name="warm", context_tokens=64, batch_rows=3, tokens=5 * 192, length_warmup=short)
+    course = course_of(stage(batch_rows=4, tokens=65), warm, stage(tokens=16))
+    assert [(s.number, s.context_tokens, s.batch_rows, s.num_steps) for s in course.spans] == [
+        (0, 16, 4, 2), (1, 16, 12, 2), (1, 32, 6, 1), (1, 64, 3, 2), (2, 16, 1, 1)
+    ]  # fmt: skip
+    assert [s.step_in_stage for s in course.spans] == [0, 0, 2, 3, 0]
+    rows = [row for step in range(course.total_steps) for row in course.at(step).rows_of_step(step)]
+    assert rows == list(range(sum(r.num_rows for r in course.rows)))
+    read = 0
+    for step in range(course.total_steps):
+        span = course.at(step)
+        assert span.tokens_by(step) == read
+        assert span.batch_rows * span.context_tokens == span.stage.batch_tokens
+        read += span.stage.batch_tokens
+    assert read == course.total_tokens
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([(48, 1)], "48 tokens: give a divisor of context_tokens = 64"),
+        ([(64, 1)], "64 tokens: give a divisor"),
+        ([(32, 2), (16, 3)], "takes 5 steps and the whole stage has 5"),
+    ],
+)
+def test_a_length_warmup_must_fit(parts, message):
+    short = tuple(ShortRows(context_tokens=n, steps=steps) for n, steps in parts)
+    with pytest.raises(ConfigError, match=message):
+        stage(context_tokens=64, tokens=5 * 64, length_warmup=short)
 
 
 @pytest.mark.parametrize(
