@@ -1,6 +1,7 @@
 """Data order, loader, and a corpus too large to read. Used by `bench/run.py corpus`."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -129,16 +130,34 @@ def write_large_source(folder: Path, num_records: int) -> None:
         sink.truncate(bases * blocks)
     info = {"format": 1, "records": blocks * _BLOCK, "bases": bases * blocks, "files": []}
     (store / "store.json").write_text(json.dumps(info))
+    for path in store.rglob("*.bin"):
+        _forget(path)
     info = {"format": 1, "pieces": len(block.record) * blocks, "rows": block.num_rows * blocks}
     (packed / "packing.json").write_text(json.dumps(info))
 
 
 def open_large_source(folder: str) -> None:
-    """Start as a run does, up to its first batch of 256 rows, drawn from the whole source."""
-    source = open_packed(mapped_store(Path(folder) / "large-0123456789abcdef"), [ROW_TOKENS], True)
-    rows = ordered_rows(0, [SpanRows(10**9, _LARGE_MIXTURE, ROW_TOKENS)], {"large": source})
+    """Start as a run does, up to its first row."""
+    _large_rows(folder)[0]
+
+
+def read_large_batch(folder: str) -> None:
+    """Read a batch of 256 rows, drawn from the whole source."""
+    rows = _large_rows(folder)
     tokens = sum(int((rows[i].position_ids > 0).sum()) for i in range(256))
     assert tokens > 256 * ROW_TOKENS * 0.9
+
+
+def _large_rows(folder: str) -> TokenRows:
+    source = open_packed(mapped_store(Path(folder) / "large-0123456789abcdef"), [ROW_TOKENS], True)
+    return ordered_rows(0, [SpanRows(10**9, _LARGE_MIXTURE, ROW_TOKENS)], {"large": source})
+
+
+def _forget(path: Path) -> None:
+    """Let the system drop what it keeps of a file in memory."""
+    with path.open("rb+") as sink:
+        os.fsync(sink.fileno())
+        os.posix_fadvise(sink.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _append(path: Path, values: Any) -> None:

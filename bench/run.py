@@ -318,7 +318,8 @@ def corpus(quick: bool) -> list[Measure]:
     records = 10**7 if quick else 10**9
     with tempfile.TemporaryDirectory(dir=os.environ.get("CARBON_BENCH_FOLDER")) as folder:
         trials.write_large_source(Path(folder), records)
-        took, peak = _in_own_process(f"open_large_source({folder!r})", "order")
+        took, _ = _in_own_process(f"open_large_source({folder!r})", "order")
+        batch, peak = _in_own_process(f"read_large_batch({folder!r})", "order")
     return [
         Measure("lookups", lookups, "1/s", 1e6, lookups >= 1e6),
         Measure("row_10^9_against_row_0", far, "times", 1.5, far <= 1.5),
@@ -327,6 +328,7 @@ def corpus(quick: bool) -> list[Measure]:
         Measure("loader_against_datasets", ours / usual, "times"),
         Measure("wasted_tokens", wasted, "%", 2, wasted <= 2),
         Measure(f"{records:.0e}_records:start", took, "s", 5, took <= 5),
+        Measure(f"{records:.0e}_records:256_rows", batch, "s"),
         Measure(f"{records:.0e}_records:memory", peak / 2**20, "MiB", 500, peak <= 500 * 2**20),
     ]
 

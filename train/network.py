@@ -104,7 +104,7 @@ def flops_a_token(llama: LlamaConfig, context_tokens: int) -> int:
     causal, and only the rows of the head that are used.
     """
     width = int(llama.hidden_size)
-    kv_width = width // llama.num_attention_heads * int(llama.num_key_value_heads or 0)
+    kv_width = width // int(llama.num_attention_heads) * int(llama.num_key_value_heads or 0)
     layer = 2 * width * (width + kv_width) + 3 * width * llama.intermediate_size
     weights = llama.num_hidden_layers * layer + NUM_KMERS * width
-    return 6 * (weights + llama.num_hidden_layers * width * context_tokens)
+    return int(6 * (weights + llama.num_hidden_layers * width * context_tokens))

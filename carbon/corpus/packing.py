@@ -11,8 +11,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from carbon.console import progress
+from carbon.corpus.files import mapped
 from carbon.corpus.store import Store
-from carbon.errors import CorpusError
 from carbon.files import atomic_folder
 from carbon.tokenizer import K
 
@@ -64,13 +64,9 @@ def open_packing(store: Store, row_tokens: int) -> Packing:
                 _make(store, row_tokens, made)
     info = json.loads((folder / "packing.json").read_text(encoding="utf-8"))
     counts = {name: info["pieces"] for name in Packing._fields} | {"row_start": info["rows"] + 1}
-    return Packing(*(_mapped(folder / f"{name}.bin", counts[name]) for name in Packing._fields))
-
-
-def _mapped(path: Path, count: int) -> Int64s:
-    if not path.is_file() or path.stat().st_size != 8 * count:
-        raise CorpusError(f"{path}: is not whole; remove its folder, it will be made again")
-    return np.memmap(path, dtype=np.int64, mode="r") if count else np.zeros(0, dtype=np.int64)
+    return Packing(
+        *(mapped(folder / f"{name}.bin", np.int64, counts[name]) for name in Packing._fields)
+    )
 
 
 def _make(store: Store, row_tokens: int, folder: Path) -> None:

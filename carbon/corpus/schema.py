@@ -17,10 +17,10 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from carbon.corpus.files import exists, listed, opened
 from carbon.errors import CorpusError
 
 Split = Literal["train", "test"]
@@ -55,15 +55,15 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
         CorpusError: there is no corpus, or its manifest is not whole.
     """
     path = f"{corpus}/manifest.json"
-    try:
-        with fsspec.open(path, "r", encoding="utf-8") as source:
-            manifest: dict[str, Any] = json.load(source)
-    except FileNotFoundError:
+    if not exists(path):
         raise CorpusError(
             f"{corpus}: is no corpus, it has no manifest.json; make one with "
             "`python -m data_pipeline build`"
-        ) from None
-    except json.JSONDecodeError as error:
+        )
+    try:
+        with opened(path) as source:
+            manifest: dict[str, Any] = json.load(source)
+    except ValueError as error:
         raise CorpusError(f"{path}: is not valid JSON ({error}); build the corpus again") from None
     for key in ("held_out", "outputs", "sources"):
         if key not in manifest:
@@ -80,12 +80,10 @@ def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str
     Raises:
         CorpusError: there is no such source, or the manifest is not whole.
     """
-    system, root = fsspec.core.url_to_fs(str(corpus))
-    if split == "train" and not system.exists(f"{root}/manifest.json"):
-        found = sorted(system.glob(f"{root}/{source}/*.parquet"))
+    if split == "train" and not exists(f"{corpus}/manifest.json"):
         files: dict[str, str | None] = {
-            system.unstrip_protocol(path): None
-            for path in found
+            path: None
+            for path in listed(f"{corpus}/{source}", "*.parquet")
             if not path.rpartition("/")[2].startswith("test-")
         }
     else:

@@ -16,9 +16,8 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +26,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from carbon.console import progress
+from carbon.corpus.files import mapped, opened
 from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
 from carbon.errors import CorpusError
 from carbon.files import atomic_folder
@@ -68,7 +68,7 @@ class Store:
     def describe(self, record: int) -> dict[str, Any]:
         """Return what the Parquet file says of a record but its bases; slow, for people to read."""
         for path in json.loads((self.folder / "store.json").read_text(encoding="utf-8"))["files"]:
-            with _opened(path) as source:
+            with opened(path) as source:
                 parquet = pq.ParquetFile(source)
                 if record >= parquet.metadata.num_rows:
                     record -= parquet.metadata.num_rows
@@ -124,25 +124,18 @@ def mapped_store(folder: Path) -> Store:
     return Store(
         folder,
         folder.name.rpartition("-")[2],
-        _mapped(folder / "bases.bin", np.uint8, info["bases"]),
-        _mapped(folder / "ends.bin", np.int64, records),
-        _mapped(folder / "species.bin", np.int8, records),
-        _mapped(folder / "genes.bin", np.int8, records),
+        mapped(folder / "bases.bin", np.uint8, info["bases"], scattered=True),
+        mapped(folder / "ends.bin", np.int64, records),
+        mapped(folder / "species.bin", np.int8, records),
+        mapped(folder / "genes.bin", np.int8, records),
     )
-
-
-def _mapped(path: Path, dtype: Any, count: int) -> NDArray[Any]:
-    size = path.stat().st_size if path.is_file() else -1
-    if size != count * np.dtype(dtype).itemsize:
-        raise CorpusError(f"{path}: is not whole; remove its folder, it will be made again")
-    return np.memmap(path, dtype=dtype, mode="r") if count else np.zeros(0, dtype=dtype)
 
 
 def _key_of(files: list[str]) -> str:
     """Hash the footers: of Parquet these hold counts, offsets and statistics of every column."""
     sums = hashlib.sha256(f"carbon store {_FORMAT}".encode())
     for path in files:
-        with _opened(path) as source:
+        with opened(path) as source:
             size = source.seek(0, os.SEEK_END)
             source.seek(max(0, size - 8))
             tail = source.read(8)
@@ -152,15 +145,6 @@ def _key_of(files: list[str]) -> str:
             source.seek(max(0, size - footer))
             sums.update(f"{size} ".encode() + source.read(footer))
     return sums.hexdigest()[:16]
-
-
-def _opened(path: str) -> IO[bytes]:
-    try:
-        source: IO[bytes] = fsspec.open(path, "rb").open()
-    except (FileNotFoundError, OSError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise CorpusError(f"{path}: cannot be opened: {reason.splitlines()[0].lower()}") from None
-    return source
 
 
 def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
@@ -191,7 +175,7 @@ def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
 def _check_sum(path: str, expected: str | None) -> None:
     if expected is None:
         return
-    with _opened(path) as source:
+    with opened(path) as source:
         found = hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
     if found != expected:
         raise CorpusError(
@@ -202,7 +186,7 @@ def _check_sum(path: str, expected: str | None) -> None:
 
 def _batches(path: str) -> Iterator[pa.RecordBatch]:
     try:
-        with _opened(path) as source:
+        with opened(path) as source:
             parquet = pq.ParquetFile(source)
             names = parquet.schema_arrow.names
             sequence = next((name for name in ("sequence", "text") if name in names), None)

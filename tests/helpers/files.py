@@ -1,7 +1,14 @@
-"""Small genomes written by hand."""
+"""Small genomes written by hand, and a folder behind HTTP."""
 
+import functools
 import gzip
+import http.server
+import io
 import random
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -76,3 +83,40 @@ def place_gene(strand: str = "+") -> tuple[str, str, str]:
         stop, first = (first[0], first[0] + 2), (first[0] + 3, first[1])
     gtf += line("CDS", first, ids) + line("CDS", last, ids) + line("stop_codon", stop, ids)
     return bases, gff3, gtf
+
+
+class _Ranges(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder, and parts of files as RFC 9110 section 14 says."""
+
+    def send_head(self):
+        path, asked = Path(self.translate_path(self.path)), self.headers.get("Range")
+        if asked is None or not path.is_file():
+            return super().send_head()
+        data = path.read_bytes()
+        first, last = re.fullmatch(r"bytes=(\d+)-(\d*)", asked).groups()
+        part = data[int(first) : int(last or len(data)) + 1]
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(part)))
+        end = int(first) + len(part) - 1
+        self.send_header("Content-Range", f"bytes {first}-{end}/{len(data)}")
+        self.end_headers()
+        return io.BytesIO(part)
+
+    def end_headers(self):
+        self.send_header("Accept-Ranges", "bytes")
+        super().end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder over HTTP on this machine and give its address."""
+    handler = functools.partial(_Ranges, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()

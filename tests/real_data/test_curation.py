@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carbon.corpus import read_manifest, read_source
+from carbon.corpus import open_packing, open_store, read_manifest, read_source, source_files
 from carbon.errors import GenomeError
 from carbon.files import sha256_of_file
 from carbon.genome import (
@@ -207,3 +207,32 @@ def test_everything_in_one_corpus(real_data, tmp_path):
     given = sum(1 for _ in read_sequences(real_data / "transcripts/human_chr22_refseq.fa.gz"))
     files = [each for each in manifest["inputs"] if "human_chr22" in each["title"]]
     assert given == 918 and len(files) == 1
+
+
+def test_packing_wastes_little(real_data, tmp_path):
+    """Under 2 % with every sample bare, or no row more than the tokens need at the very least."""
+    mammal = {"species_type": "mam", "holdout": "[]", "incomplete_cds": "drop"}
+    part = {
+        "annotation": real_data / "human_chr21/ensembl.gff3.gz",
+        "contig_names": '{"21" = "21:24985581-26000306"}',
+        "annotation_offset_bp": 24_985_580,
+    }
+    human = [
+        *of(real_data, HUMAN9, 0, **mammal),
+        *of(real_data, [CHR21], 1, **mammal, **part),
+        f"files.0.path={real_data}/transcripts/human_chr22_refseq.fa.gz",
+        "files.0.source=mrna",
+        "files.0.species_type=mam",
+    ]
+    assert build(tmp_path / "human", *human) == 0
+    assert build(tmp_path / "yeast", *of(real_data, YEAST, species_type="fng")) == 0
+    for corpus in ("yeast", "human"):
+        for source in ("eukaryote", "mrna"):
+            files = source_files(tmp_path / corpus, source, "train")
+            store = open_store(files, tmp_path / "cache", source)
+            for row_tokens in (256, 1024, 8192):
+                packing = open_packing(store, row_tokens)
+                tokens = packing.num_kmers.sum() + len(packing.record)  # `<dna>` opens a piece
+                wasted = 1 - tokens / (packing.num_rows * row_tokens)
+                fewest = -(-tokens // row_tokens)
+                assert wasted < 0.02 or packing.num_rows == fewest, (corpus, source, row_tokens)

@@ -1,5 +1,6 @@
 import hashlib
 import itertools
+import json
 import pickle
 import shutil
 import tempfile
@@ -33,7 +34,7 @@ from carbon.corpus import packing as packing_module
 from carbon.errors import CorpusError
 from carbon.genome import reverse_complement
 from carbon.tokenizer import NATIVE, Kmers, decode_kmers, encode
-from tests.helpers.files import random_bases
+from tests.helpers.files import random_bases, served
 
 shares = st.lists(st.integers(1, 60), min_size=1, max_size=5).map(
     lambda parts: {
@@ -402,6 +403,26 @@ class TestStore:
         remote = open_store(files, tmp_path / "far", "source")
         assert remote.key == local.store.key
         assert np.array_equal(remote.bases, local.store.bases)
+
+    def test_a_corpus_behind_http(self, tmp_path):
+        """A server that gives ranges, as those of stores do; with a manifest and without one."""
+        (tmp_path / "web" / "dna").mkdir(parents=True)
+        local = open_table(RECORDS, 40, folder=tmp_path)
+        data = (tmp_path / "train-0.parquet").read_bytes()
+        (tmp_path / "web" / "dna" / "train-0.parquet").write_bytes(data)
+        with served(tmp_path / "web") as url:
+            (path,) = source_files(url, "dna", "train")
+            assert path == f"{url}/dna/train-0.parquet"
+            bare = open_store({path: None}, tmp_path / "one", "source")
+            outputs = {"dna/train-0.parquet": hashlib.sha256(data).hexdigest()}
+            manifest = {"outputs": outputs, "held_out": [], "sources": {}}
+            (tmp_path / "web" / "manifest.json").write_text(json.dumps(manifest))
+            checked = open_store(source_files(url, "dna", "train"), tmp_path / "two", "source")
+            for store in (bare, checked):
+                assert store.key == local.store.key
+                assert np.array_equal(store.bases, local.store.bases)
+            with pytest.raises(CorpusError, match=r"none\.parquet: cannot be opened"):
+                open_store({f"{url}/none.parquet": None}, tmp_path / "two", "source")
 
     def test_what_is_missing_torn_or_swapped_is_named(self, tmp_path):
         pq.write_table(RECORDS, tmp_path / "a.parquet")

@@ -2,12 +2,15 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from carbon.config import load_config
 from carbon.corpus import read_source
 from carbon.genome import Interval, Reference, reverse_complement
 from data_pipeline.__main__ import main as data_pipeline
+from tests.helpers.files import random_bases
 from train.__main__ import main
 from train.config import TrainConfig
 from train.course import Course
@@ -150,3 +153,34 @@ def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path):
     finally:
         (folder / "moved").rename(folder / "corpus")
     assert again == [rows[i].input_ids.tolist() for i in range(20)]
+
+
+def test_the_released_layout(folder, tmp_path, capsys):
+    """Columns and names as the released corpus has them, no manifest."""
+    letters = {name: random_bases(30_000, i) for i, name in enumerate(("dna", "rna"))}
+    columns = {"sequence": [letters["dna"]], "gene_type": ["<cds>"], "species_type": ["<fng>"]}
+    more = {"strand": ["<->"], "record_id": ["NC_1.1"], "start": [5], "end": [30_005]}
+    for name, table in (
+        ("eukaryote_generator", columns | more),
+        ("mrna_evo2", {"text": [letters["rna"]]}),
+    ):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(table), tmp_path / name / "train-00000-of-00001.parquet")
+    mixture = "mixture={eukaryote_generator=0.75,mrna_evo2=0.25}"
+    changes = [f"data.corpus={tmp_path}", f"stages.0.{mixture}", f"stages.1.{mixture}"]
+    words = ["preview", "--config", f"{folder}/run.toml", "--first", "300"]
+    assert main([*words, *(w for c in changes for w in ("--set", c))]) == 0
+    lines = capsys.readouterr().out.split("\n\n")[0].splitlines()[1:]
+    assert {"eukaryote_generator", "mrna_evo2"} == {line.split()[3] for line in lines}
+    config = load_config(TrainConfig, folder / "run.toml", changes)
+    rows = open_rows(config, Course(config))
+    strands = set()
+    for i in range(len(rows)):
+        sample = rows.order[i]
+        for piece in rows.pieces(sample):
+            found = piece.letters.tobytes().decode()
+            forward = letters["dna" if "euk" in sample.source else "rna"]
+            reverse = rows.reading(sample).reverse
+            assert found in (reverse_complement(forward) if reverse else forward)
+            strands.add((sample.source, reverse))
+    assert ("mrna_evo2", True) not in strands and ("eukaryote_generator", True) in strands
