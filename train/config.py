@@ -109,6 +109,9 @@ class StageConfig:
     """Where a falling schedule ends."""
     rope_theta: float = 500_000.0
     """Base of the rotary embedding's wavelengths; larger for longer contexts."""
+    until: Literal["tokens", "gradient_norm", "precision_gap"] = "tokens"
+    """What ends the stage: its tokens; or before them a persistent rise of the gradient's norm, or
+    a widening gap between sequence recovery in fp32 and in bf16, as the probes see it."""
     length_warmup: tuple[ShortRows, ...] = ()
     """The stage's first steps read shorter rows."""
     fns_weight: tuple[float, ...] = ()
@@ -171,10 +174,117 @@ class CheckpointConfig:
     every_steps: int = 1000
     keep: int = 2
     """Newest checkpoints to keep."""
+    milestone_steps: int = 0
+    """Checkpoints at multiples of this are kept for good; 0 keeps none."""
+    background: bool = True
+    """Write while the run goes on; the state is copied to memory first."""
 
     def __post_init__(self) -> None:
         check(self.every_steps >= 1, f"every_steps = {self.every_steps}: give 1 or more")
         check(self.keep >= 1, f"keep = {self.keep}: give 1 or more")
+        check(
+            self.milestone_steps >= 0 and self.milestone_steps % self.every_steps == 0,
+            f"milestone_steps = {self.milestone_steps}: give a multiple of every_steps = "
+            f"{self.every_steps}, or 0",
+        )
+
+
+Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "zbv"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParallelConfig:
+    """How the processes share the work; none of it changes what is computed, but for rounding."""
+
+    pipeline: int = 1
+    """Processes that the layers are divided over."""
+    replicate: int = 1
+    """Copies of the sharded network; of the processes beside pipeline and replicate, each holds a
+    shard."""
+    schedule: Schedule = "1f1b"
+    """The order of forward and backward in a pipeline."""
+    stages_a_rank: int = 2
+    """Pieces of the network that a process of an interleaved pipeline holds; `zbv` has two, `gpipe`
+    and `1f1b` one."""
+    reshard_after_forward: bool = True
+    """Free gathered weights between forward and backward; a pipeline keeps them."""
+
+    def __post_init__(self) -> None:
+        for name in ("pipeline", "replicate"):
+            value = getattr(self, name)
+            check(value >= 1, f"{name} = {value}: give 1 or more")
+        check(self.stages_a_rank >= 2, f"stages_a_rank = {self.stages_a_rank}: give 2 or more")
+
+    @property
+    def pieces_a_rank(self) -> int:
+        """Pieces of the network that a process holds."""
+        if self.pipeline == 1 or self.schedule in ("gpipe", "1f1b"):
+            return 1
+        return 2 if self.schedule == "zbv" else self.stages_a_rank
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComputeConfig:
+    """How a process computes."""
+
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of products and activations; weights, sums of gradients and the optimizer are fp32. `auto` is
+    bf16 on a GPU and fp32 without one."""
+    activation_checkpointing: Literal["none", "selective", "full"] = "none"
+    """What is computed anew in backward: nothing, all but the results of matrix products and of
+    attention, or all of a layer."""
+    compile: bool = False
+    """`torch.compile` of each layer."""
+    profile_steps: tuple[int, ...] = ()
+    """First and last step that the profiler traces, into `profile/` of the run folder."""
+
+    def __post_init__(self) -> None:
+        steps = self.profile_steps
+        check(
+            not steps or (len(steps) == 2 and 1 <= steps[0] <= steps[1]),
+            f"profile_steps = {list(steps)}: give the first step and the last",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GuardConfig:
+    """What happens at a step whose loss or gradient is not finite, or jumps."""
+
+    policy: Literal["skip", "rollback", "stop"] = "skip"
+    """Leave the step out; go back to the last checkpoint and leave out all steps since; or stop."""
+    spike_factor: float = 0.0
+    """A step is bad as well if its loss or its gradient's norm is more than this many times the
+    median of the steps before it; 0 looks at finiteness alone."""
+    window_steps: int = 100
+    """Steps that the median is taken over."""
+    most_bad_steps: int = 20
+    """The run stops at one more."""
+
+    def __post_init__(self) -> None:
+        check(
+            self.spike_factor == 0 or self.spike_factor > 1,
+            f"spike_factor = {self.spike_factor}: give more than 1, or 0",
+        )
+        check(self.window_steps >= 2, f"window_steps = {self.window_steps}: give 2 or more")
+        check(self.most_bad_steps >= 0, f"most_bad_steps = {self.most_bad_steps}: give 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbeConfig:
+    """What is measured on held-out records while the run goes on."""
+
+    every_steps: int = 0
+    """0 measures nothing."""
+    rows: int = 32
+    """Held-out rows, the same each time, for nats per base."""
+    sites: int = 64
+    """Places where 30 bases are continued, for sequence recovery in the run's precision and, on a
+    CPU, in bf16."""
+
+    def __post_init__(self) -> None:
+        check(self.every_steps >= 0, f"every_steps = {self.every_steps}: give 0 or more")
+        check(self.rows >= 1, f"rows = {self.rows}: give 1 or more")
+        check(self.sites >= 1, f"sites = {self.sites}: give 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,7 +298,13 @@ class TrainConfig:
     data: DataConfig
     stages: tuple[StageConfig, ...]
     optimizer: OptimizerConfig = OptimizerConfig()
+    parallel: ParallelConfig = ParallelConfig()
+    compute: ComputeConfig = ComputeConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    guard: GuardConfig = GuardConfig()
+    probe: ProbeConfig = ProbeConfig()
+    tracker: Literal["none", "tensorboard", "trackio"] = "none"
+    """Where metrics go beside `metrics.jsonl`."""
 
     def __post_init__(self) -> None:
         check(bool(self.stages), "stages: a run needs at least one [[stages]]")
