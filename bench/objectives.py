@@ -28,12 +28,13 @@ from carbon.console import natural, run_command, say
 from carbon.corpus import read_source
 from carbon.files import atomic_file
 from carbon.inference import Carbon
+from carbon.inference.held_out import TARGET_BP, choose_sites
 from carbon.losses import log_likelihoods
 from carbon.model import kmer_logits
 from carbon.tokenizer import K, encode
-from eval.recovery import TARGET_BP, choose_sites
-from train.config import TrainConfig
+from train.config import ParallelConfig, TrainConfig
 from train.ranks import Ranks, joined_ranks
+from train.state import RunState
 from train.trainer import Trainer
 
 CE: dict[str, Any] = {"objective": "ce"}
@@ -86,7 +87,7 @@ def _run(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     output: Path = arguments.output
     output.mkdir(parents=True, exist_ok=True)
-    with joined_ranks() as ranks:
+    with joined_ranks(ParallelConfig()) as ranks:
         for seed in arguments.simulated:
             name = f"simulated_{seed}"
             genome = output / name / "genome"
@@ -180,14 +181,16 @@ def _train(
     trainer = Trainer(config, ranks)
     steps = config.stages[0].num_steps
     done = max((n for n in range(1, 5) if json.dumps(quarters[:n]) in trunks), default=0)
+    (network,) = trainer.parts
     if done:
-        network, optimizer = trunks[json.dumps(quarters[:done])]
-        trainer.network.load_state_dict(network)
-        trainer.optimizer.load_state_dict(copy.deepcopy(optimizer))
-    taken = trainer.steps(done * steps)
+        before = trunks[json.dumps(quarters[:done])]
+        network.load_state_dict(before[0])
+        trainer.optimizer.load_state_dict(copy.deepcopy(before[1]))
+        trainer.state = RunState(step=done * steps, updates=done * steps)
+    taken = trainer.steps()
     for quarter in range(done, 4):
         deque(itertools.islice(taken, steps), maxlen=0)
-        state = (trainer.network.state_dict(), trainer.optimizer.state_dict())
+        state = (network.state_dict(), trainer.optimizer.state_dict())
         trunks[json.dumps(quarters[: quarter + 1])] = copy.deepcopy(state)
     trainer.export(folder)
 

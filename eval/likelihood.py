@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from carbon.console import track
 from carbon.errors import CorpusError
 from carbon.inference import Carbon, base_log_likelihoods
+from carbon.inference.held_out import choose_records
 from eval.markov import MAX_ORDER, Markov
 from eval.uncertainty import ratio
 
@@ -21,7 +22,7 @@ def heldout_likelihood(
     Every model is measured on the same bases: those with six known bases before them. Intervals
     come from drawing whole records.
     """
-    chosen = _some_records(test, most_bp, seed)
+    chosen = choose_records(test, most_bp, seed)
     markov = [Markov(order, train) for order in range(MAX_ORDER + 1)]
     rows = []
     for record in track(chosen, "held-out likelihood"):
@@ -43,14 +44,3 @@ def heldout_likelihood(
         "ahead_of_order_6": ratio(ahead, bases)._asdict(),
         "seed": seed,
     }
-
-
-def _some_records(records: Sequence[str], most_bp: int, seed: int) -> list[str]:
-    chosen: list[str] = []
-    left_bp = most_bp
-    for number in np.random.default_rng(seed).permutation(len(records)):
-        if left_bp <= 0:
-            break
-        chosen.append(records[number][:left_bp])
-        left_bp -= len(records[number])
-    return chosen

@@ -101,7 +101,7 @@ def _train(config: TrainConfig, resume: bool, accept_data_change: bool) -> None:
     from train.trainer import Trainer
 
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
-    with joined_ranks() as ranks:
+    with joined_ranks(config.parallel) as ranks:
         Trainer(config, ranks).run(resume, accept_data_change)
 
 

@@ -1,57 +1,61 @@
-"""Checkpoints: whole or absent, independent of the number of processes, without pickle.
+"""Checkpoints: whole or absent, independent of how processes share the work, without pickle.
 
 checkpoints/step-00000100/
   shard-*.safetensors   model and optimizer, written by all processes (DCP)
-  state.json            step, settings and content of the data, sha256 of every shard
+  state.json            where the run stands, settings, content of the data, sha256 of every shard
 """
 
 import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import (
     HuggingFaceStorageReader,
     HuggingFaceStorageWriter,
 )
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.tensor import DTensor
 
 from carbon.console import say
 from carbon.corpus import TokenRows
 from carbon.errors import ModelError
 from carbon.files import sha256_of_file
-from train.config import CheckpointConfig, TrainConfig
-from train.network import TrainedNetwork
+from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
+from train.network import LlamaPart, stock_name
+from train.parallel import named_parameters
 from train.ranks import Ranks
+from train.state import RunState
 
-_FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
     """Return all that decides a run's numbers, flat: settings, and the content of each source.
 
-    Where the run writes, when it saves, where its corpus lies and who reads it, decides nothing.
+    How processes share the work changes numbers by rounding only. Where the run writes, when it
+    saves and measures, where its corpus lies and who reads it, decides nothing.
     """
     fixed = dataclasses.replace(
         config,
         output="",
+        tracker="none",
         data=dataclasses.replace(config.data, corpus="", cache="", workers=0),
         checkpoint=CheckpointConfig(),
+        parallel=ParallelConfig(),
+        compute=ComputeConfig(dtype=config.compute.dtype),
     )
+    if all(stage.until != "precision_gap" for stage in config.stages):
+        fixed = dataclasses.replace(fixed, probe=ProbeConfig())
     content = {name: source.store.key for name, source in sorted(rows.sources.items())}
     table = dataclasses.asdict(fixed) | {"content": content}
     flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, ""))))
@@ -76,71 +80,130 @@ def _is_of_data(name: str) -> bool:
 
 
 class Checkpoints:
-    """The checkpoints of one run folder."""
+    """The checkpoints of one run folder, and the tensors that they hold."""
 
-    def __init__(self, config: TrainConfig, rows: TokenRows, ranks: Ranks) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        rows: TokenRows,
+        ranks: Ranks,
+        parts: list[LlamaPart],
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
         """Look after `output/checkpoints`."""
         self._folder = Path(config.output) / "checkpoints"
         self._settings = settings_of(config, rows)
-        self._keep = config.checkpoint.keep
+        self._config = config.checkpoint
         self._ranks = ranks
+        self._parts = parts
+        self._optimizer = optimizer
+        self._writing: threading.Thread | None = None
+        self._error: BaseException | None = None
 
-    def save(self, step: int, network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> None:
-        """Write the state after `step` steps; it takes its name when all of it is on disk.
+    def save(self, state: RunState) -> None:
+        """Copy the state to memory and write it; it takes its name when all of it is on disk.
+
+        With `checkpoint.background` writing goes on after this returns; its errors are raised by
+        the next `save` or `finish`.
 
         Raises:
             OSError: it could not be written, for a full disk mostly; earlier ones are untouched.
         """
-        final = self._folder / f"step-{step:08d}"
+        self.finish()
+        table = {"state": state.to_table(), "settings": self._settings}
+        tensors = {
+            name: _copied(t, self._ranks) for name, t in self._tensors(for_save=True).items()
+        }
+        self._writing = threading.Thread(target=self._write, args=(tensors, table), daemon=True)
+        self._writing.start()
+        if not self._config.background:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until what is being written is on disk.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._writing is None:
+            return
+        self._writing.join()
+        self._writing = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _write(self, tensors: dict[str, Tensor], table: dict[str, Any]) -> None:
+        final = self._folder / f"step-{table['state']['step']:08d}"
         temporary = self._folder / f".{final.name}.partial"
-        if self._ranks.is_first:
-            shutil.rmtree(temporary, ignore_errors=True)
-            temporary.mkdir(parents=True)
-        dist.barrier()
-        writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
         try:
-            save(_tensors(network, optimizer), storage_writer=writer)
-        except CheckpointException as error:
+            self._on_first(lambda: _made_anew(temporary))
+            writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
+            save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
+            sums = self._together({p.name: sha256_of_file(p) for p in self._mine(temporary)})
+            self._on_first(lambda: self._complete(temporary, final, table | {"sha256": sums}))
+        except BaseException as error:  # handed to the thread that trains
             shutil.rmtree(temporary, ignore_errors=True)
-            raise _first_cause(error, temporary) from None
+            self._error = _first_cause(error, temporary)
+
+    def _complete(self, temporary: Path, final: Path, table: dict[str, Any]) -> None:
+        (temporary / "state.json").write_text(json.dumps(table, indent=1) + "\n")
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(temporary, final)
+        # A later one is torn, or the run would have gone on from it: it does not count.
+        every = self._config.milestone_steps
+        until_now = [
+            path
+            for path in self._all()
+            if path.name <= final.name and not (every and int(path.name[5:]) % every == 0)
+        ]
+        for old in until_now[: -self._config.keep]:
+            shutil.rmtree(old)
+
+    def _on_first(self, work: Callable[[], None]) -> None:
+        """Do something on the first process; if it fails, it has failed on all."""
+        error: list[OSError | None] = [None]
         if self._ranks.is_first:
-            _write_state(temporary, {"step": step, "settings": self._settings})
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(temporary, final)
-            # A later one is torn, or the run would have gone on from it: it does not count.
-            until_now = [path for path in self._all() if path.name <= final.name]
-            for old in until_now[: -self._keep]:
-                shutil.rmtree(old)
-        dist.barrier()
+            try:
+                work()
+            except OSError as raised:
+                error = [raised]
+        dist.broadcast_object_list(error, src=0, group=self._ranks.quiet_group)
+        if error[0] is not None:
+            raise error[0]
+
+    def _mine(self, folder: Path) -> list[Path]:
+        """Return this process's share of a folder's shards, for what takes long."""
+        return sorted(folder.glob("*.safetensors"))[self._ranks.rank :: self._ranks.world_size]
+
+    def _together(self, mine: dict[str, Any]) -> dict[str, Any]:
+        found: list[Any] = [None] * self._ranks.world_size
+        dist.all_gather_object(found, mine, group=self._ranks.quiet_group)
+        return dict(sorted(item for part in found for item in part.items()))
 
     def exist(self) -> bool:
         """Tell whether the run has any checkpoint."""
         return bool(self._all())
 
-    def load_newest(
-        self,
-        network: TrainedNetwork,
-        optimizer: torch.optim.Optimizer,
-        *,
-        accept_data_change: bool = False,
-    ) -> int:
-        """Load the newest whole checkpoint and return its step, 0 if there is none.
+    def load_newest(self, *, accept_data_change: bool = False) -> RunState | None:
+        """Load the newest whole checkpoint and return where it stands, None if there is none.
 
         Raises:
             ModelError: it belongs to another configuration, be it only to other data, unless that
                 is accepted.
         """
-        found: list[Any] = [self._newest_whole() if self._ranks.is_first else None]
-        dist.broadcast_object_list(found, src=0)
-        if found[0] is None:
-            return 0
-        path, state = found[0]
-        self._check_settings(path, state["settings"], accept_data_change)
-        _ensure_state(optimizer)
-        tensors = _tensors(network, optimizer)
-        load(tensors, storage_reader=HuggingFaceStorageReader(str(path)))
-        _put_back(tensors, network, optimizer)
-        return int(state["step"])
+        self.finish()
+        found = self._newest_whole()
+        if found is None:
+            return None
+        path, table = found
+        self._check_settings(path, table["settings"], accept_data_change)
+        state = RunState.from_table(table["state"])
+        _ensure_state(self._optimizer, state.updates)
+        reader = HuggingFaceStorageReader(str(path))
+        load(self._tensors(), storage_reader=reader, process_group=self._ranks.quiet_group)
+        self._copy_to_other_end()
+        return state
 
     def _check_settings(self, path: Path, before: dict[str, Any], accept: bool) -> None:
         names = sorted(before.keys() | self._settings.keys())
@@ -159,67 +222,94 @@ class Checkpoints:
         return sorted(self._folder.glob("step-*"))
 
     def _newest_whole(self) -> tuple[Path, dict[str, Any]] | None:
-        for path in reversed(self._all()):
-            try:
-                return path, _verified_state(path)
-            except (OSError, ValueError, KeyError) as error:
-                say(f"{path}: is not whole ({error}); trying the one before")
+        names: list[Any] = [self._all()]
+        dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
+        for path in reversed(names[0]):
+            wrong, table = self._verified(path)
+            if not wrong:
+                return path, table
+            if self._ranks.is_first:
+                say(f"{path}: is not whole ({wrong}); trying the one before")
         return None
 
+    def _verified(self, path: Path) -> tuple[str, dict[str, Any]]:
+        """Return what is wrong with a checkpoint, nothing mostly, and its state.json."""
+        table: dict[str, Any] = {}
+        wrong = ""
+        try:
+            table = json.loads((path / "state.json").read_text())
+            missing = [name for name in table["sha256"] if not (path / name).is_file()]
+            wrong = f"{missing[0]} is missing" if missing else ""
+            for shard in self._mine(path):
+                if sha256_of_file(shard) != table["sha256"].get(shard.name):
+                    wrong = f"{shard.name} differs from its checksum"
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            wrong = str(error) or type(error).__name__
+        found = self._together({str(self._ranks.rank): wrong})
+        return next((text for text in found.values() if text), ""), table
 
-def _first_cause(error: CheckpointException, path: Path) -> BaseException:
+    def _tensors(self, *, for_save: bool = False) -> dict[str, Tensor]:
+        """Return weights and moments by their names in a checkpoint; tied weights stand once.
+
+        The copy at the other end of a pipeline goes by the name of the embedding, and is not saved.
+        """
+        tensors: dict[str, Tensor] = {}
+        for name, parameter in named_parameters(self._parts).items():
+            stock = stock_name(name, self._parts[0].config)
+            if stock != name and (for_save or f"model.{stock}" in tensors):
+                continue
+            tensors[f"model.{stock}"] = parameter.detach()
+            for moment in _MOMENTS:
+                values = self._optimizer.state.get(parameter, {})
+                zeros = None if values else torch.zeros_like(parameter)
+                tensors[f"optimizer.{stock}.{moment}"] = values.get(moment, zeros)
+        return tensors
+
+    @torch.no_grad()
+    def _copy_to_other_end(self) -> None:
+        """Where both ends of tied embeddings are in this process, one was loaded: copy it."""
+        named = named_parameters(self._parts)
+        first, last = (named.get(f"{n}.weight") for n in ("model.embed_tokens", "lm_head"))
+        if first is None or last is None or not self._parts[0].config.tie_word_embeddings:
+            return
+        last.copy_(first)
+        for moment in _MOMENTS:
+            self._optimizer.state[last][moment].copy_(self._optimizer.state[first][moment])
+
+
+def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
+    """Return a copy in the memory of the CPU, sharded as the tensor is."""
+    if not isinstance(tensor, DTensor):
+        return tensor.to("cpu", copy=True)
+    return DTensor.from_local(
+        tensor.to_local().to("cpu", copy=True),
+        ranks.data_mesh_on_cpu,
+        tensor.placements,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )
+
+
+def _made_anew(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def _first_cause(error: BaseException, path: Path) -> BaseException:
     """Return what went wrong on the first process that failed, an OSError with its path."""
-    cause, _ = next(iter(error.failures.values()))
-    if isinstance(cause, OSError):
-        return OSError(cause.errno, cause.strerror, str(path))
-    return cause
+    if isinstance(error, CheckpointException):
+        error, _ = next(iter(error.failures.values()))
+    if isinstance(error, OSError):
+        return OSError(error.errno, error.strerror, str(path))
+    return error
 
 
-def _write_state(folder: Path, state: dict[str, Any]) -> None:
-    shards = sorted(folder.glob("*.safetensors"))
-    state["sha256"] = {shard.name: sha256_of_file(shard) for shard in shards}
-    (folder / "state.json").write_text(json.dumps(state, indent=1) + "\n")
-
-
-def _verified_state(folder: Path) -> dict[str, Any]:
-    state: dict[str, Any] = json.loads((folder / "state.json").read_text())
-    for name, expected in state["sha256"].items():
-        if sha256_of_file(folder / name) != expected:
-            raise ValueError(f"{name} differs from its checksum")
-    return state
-
-
-def _tensors(network: TrainedNetwork, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return model and optimizer state as one flat table of tensors; tied ones stand once."""
-    model = get_model_state_dict(network)
-    if network.llama.config.tie_word_embeddings:
-        del model["llama.lm_head.weight"]
-    adam = get_optimizer_state_dict(network, optimizer, options=_FLAT)
-    tensors: dict[str, Any] = {f"model.{name}": value for name, value in model.items()}
-    tensors |= {f"optimizer.{k}": v for k, v in adam.items() if isinstance(v, torch.Tensor)}
-    return tensors
-
-
-def _ensure_state(optimizer: torch.optim.Optimizer) -> None:
-    """Let AdamW make its state, zero, so that there is something to load into."""
+def _ensure_state(optimizer: torch.optim.Optimizer, updates: int) -> None:
+    """Let AdamW make its state, so that there is something to load into."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            if parameter not in optimizer.state:
-                optimizer.state[parameter] = {
-                    "step": torch.tensor(0.0),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
-
-
-def _put_back(
-    tensors: dict[str, Any], network: TrainedNetwork, optimizer: torch.optim.Optimizer
-) -> None:
-    """Hand loaded tensors to the network and the optimizer, whose settings stay as they are."""
-    parts: dict[str, dict[str, Any]] = {"model": {}, "optimizer": {}}
-    for name, value in tensors.items():
-        part, _, key = name.partition(".")
-        parts[part][key] = value
-    set_model_state_dict(network, parts["model"], options=StateDictOptions(strict=False))
-    settings = get_optimizer_state_dict(network, optimizer, options=_FLAT)
-    set_optimizer_state_dict(network, optimizer, settings | parts["optimizer"], options=_FLAT)
+            optimizer.state[parameter] = {
+                "step": torch.tensor(float(updates)),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }

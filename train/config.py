@@ -208,9 +208,11 @@ class ParallelConfig:
     and `1f1b` one."""
     reshard_after_forward: bool = True
     """Free gathered weights between forward and backward; a pipeline keeps them."""
+    timeout_seconds: int = 600
+    """How long a process waits for another before it gives up, and with it the run."""
 
     def __post_init__(self) -> None:
-        for name in ("pipeline", "replicate"):
+        for name in ("pipeline", "replicate", "timeout_seconds"):
             value = getattr(self, name)
             check(value >= 1, f"{name} = {value}: give 1 or more")
         check(self.stages_a_rank >= 2, f"stages_a_rank = {self.stages_a_rank}: give 2 or more")
@@ -275,15 +277,14 @@ class ProbeConfig:
 
     every_steps: int = 0
     """0 measures nothing."""
-    rows: int = 32
-    """Held-out rows, the same each time, for nats per base."""
+    heldout_bp: int = 50_000
+    """Bases of held-out records, the same each time, for nats per base."""
     sites: int = 64
-    """Places where 30 bases are continued, for sequence recovery in the run's precision and, on a
-    CPU, in bf16."""
+    """Places where 30 bases are continued, for sequence recovery in fp32 and in bf16."""
 
     def __post_init__(self) -> None:
         check(self.every_steps >= 0, f"every_steps = {self.every_steps}: give 0 or more")
-        check(self.rows >= 1, f"rows = {self.rows}: give 1 or more")
+        check(self.heldout_bp >= 1, f"heldout_bp = {self.heldout_bp}: give 1 or more")
         check(self.sites >= 1, f"sites = {self.sites}: give 1 or more")
 
 
@@ -308,6 +309,22 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check(bool(self.stages), "stages: a run needs at least one [[stages]]")
+        names = [stage.name for stage in self.stages]
+        check(len(set(names)) == len(names), f"stages: two have one name, of {', '.join(names)}")
+        compute, parallel = self.compute, self.parallel
+        if parallel.pipeline > 1 and parallel.schedule in ("interleaved_zero_bubble", "zbv"):
+            # They take backward apart: first for inputs, later for weights.
+            check(
+                not compute.compile and compute.activation_checkpointing != "selective",
+                f"parallel.schedule = {parallel.schedule!r} goes backward through a layer twice, "
+                "which compute.compile and selective checkpointing do not allow; use "
+                "'interleaved_1f1b', or neither of the two",
+            )
+        for stage in self.stages:
+            check(
+                stage.until != "precision_gap" or self.probe.every_steps > 0,
+                f"stage {stage.name!r} ends on what probes see: set probe.every_steps",
+            )
 
     @property
     def longest_context_tokens(self) -> int:

@@ -2,6 +2,7 @@
 
 import bisect
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from carbon.corpus import SpanRows
@@ -44,9 +45,14 @@ class Span:
 class Course:
     """A run's spans, in order."""
 
-    def __init__(self, config: TrainConfig) -> None:
-        """Lay out the stages."""
-        self.spans = tuple(_spans(config.stages))
+    def __init__(self, config: TrainConfig, ended: Mapping[int, int] | None = None) -> None:
+        """Lay out the stages.
+
+        Args:
+            config: of the run.
+            ended: steps of the stages that a signal has ended, by their number.
+        """
+        self.spans = tuple(_spans(config.stages, ended or {}))
         self._first_steps = [span.first_step for span in self.spans]
         last = self.spans[-1]
         self.total_steps = last.first_step + last.num_steps
@@ -65,18 +71,21 @@ class Course:
         )
 
 
-def _spans(stages: tuple[StageConfig, ...]) -> list[Span]:
+def _spans(stages: tuple[StageConfig, ...], ended: Mapping[int, int]) -> list[Span]:
     spans: list[Span] = []
     step = row = token = 0
     for number, stage in enumerate(stages):
-        warmup = sum(part.steps for part in stage.length_warmup)
-        rest = ShortRows(context_tokens=stage.context_tokens, steps=stage.num_steps - warmup)
-        start = step
+        start, left = step, ended.get(number, stage.num_steps)
+        rest = ShortRows(context_tokens=stage.context_tokens, steps=left)
         for part in itertools.chain(stage.length_warmup, [rest]):
+            steps = min(part.steps, left)
+            left -= steps
+            if not steps:
+                continue
             rows = stage.batch_tokens // part.context_tokens
-            place = (stage, number, step, step - start, part.steps, row, token)
+            place = (stage, number, step, step - start, steps, row, token)
             spans.append(Span(*place, part.context_tokens, rows))
-            step += part.steps
-            row += part.steps * rows
-            token += part.steps * stage.batch_tokens
+            step += steps
+            row += steps * rows
+            token += steps * stage.batch_tokens
     return spans

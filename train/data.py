@@ -26,7 +26,7 @@ from train.ranks import Ranks
 
 
 class Batch(NamedTuple):
-    """B rows of T tokens on the device; `known` is (B * T, 6) bool."""
+    """B rows of T tokens, (B, T) each; `known` is uint8, six bits a token, all else int64."""
 
     input_ids: Tensor
     position_ids: Tensor
@@ -102,8 +102,8 @@ def portions(
     """Return, step by step from `first_step`, the rows this process reads, by microbatches."""
     for step in range(first_step, course.total_steps):
         span = course.at(step)
-        share = span.batch_rows // ranks.world_size
-        rows = span.rows_of_step(step)[ranks.rank * share : (ranks.rank + 1) * share]
+        share = span.batch_rows // ranks.num_readers
+        rows = span.rows_of_step(step)[ranks.reader * share : (ranks.reader + 1) * share]
         size = microbatch_rows(config, span.context_tokens)
         yield [rows[at : at + size] for at in range(0, len(rows), size)]
 
@@ -141,8 +141,4 @@ class _Flat:
 
 def collate(rows: list[Row]) -> Batch:
     """Stack rows of one length."""
-    input_ids, position_ids, targets, known = (
-        torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)
-    )
-    bits = torch.arange(6)
-    return Batch(input_ids, position_ids, targets, known.flatten()[:, None].int() >> bits & 1 == 1)
+    return Batch(*(torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)))

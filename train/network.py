@@ -1,50 +1,146 @@
-"""The network as it is trained: the stock Llama, its 4,096-row head, and FSDP2 around both."""
+"""The network as it is trained: consecutive parts of a stock Llama, the loss behind the last."""
 
+import hashlib
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from carbon.losses import LossSums, head_loss
 from carbon.model import PRESETS
 from carbon.tokenizer import NATIVE, NUM_KMERS
 from train.config import TrainConfig
-from train.ranks import Ranks
+
+# What selective checkpointing keeps: products and attention cost the most to compute anew.
+_KEPT = [
+    getattr(torch.ops.aten, name).default
+    for name in (
+        *("mm", "addmm", "bmm", "_scaled_dot_product_flash_attention_for_cpu"),
+        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
+        "_scaled_dot_product_cudnn_attention",
+    )
+]
+_CONTEXTS = {
+    "full": None,
+    "selective": partial(create_selective_checkpoint_contexts, _KEPT),
+}
 
 
-class TrainedNetwork(nn.Module):
-    """Goes from rows of tokens to the loss, so that FSDP sees one forward."""
+class LlamaPart(nn.Module):
+    """Consecutive layers of a Llama; the first part takes tokens, the last gives the loss.
 
-    def __init__(self, llama: LlamaForCausalLM) -> None:
-        """Wrap a stock network, which stays reachable as `llama`."""
+    Parameters have the names that they have in `LlamaForCausalLM`. Tied embeddings are one
+    parameter where both ends are in one part; else the last part has a copy, `lm_head.weight`.
+
+    Attributes:
+        sums: (6,) fp64, `LossSums` of the microbatches since they were last set to zero; of the
+            last part only.
+        fns_weight: of the loss.
+    """
+
+    sums: Tensor
+    rotary_emb: nn.Module
+
+    def __init__(
+        self, llama: LlamaForCausalLM, layers: range, activation_checkpointing: str
+    ) -> None:
+        """Take layers out of a stock network."""
         super().__init__()
-        self.llama = llama
+        self.config = llama.config
+        self.is_first = layers.start == 0
+        self.is_last = layers.stop == llama.config.num_hidden_layers
+        self.fns_weight = 0.0
+        self._checkpointing = activation_checkpointing
+        self.model: Any = nn.Module()
+        if self.is_first:
+            self.model.embed_tokens = llama.model.embed_tokens
+        self.model.layers = nn.ModuleDict({str(i): llama.model.layers[i] for i in layers})
+        if self.is_last:
+            self.model.norm = llama.model.norm
+            if not (self.is_first and llama.config.tie_word_embeddings):
+                self.lm_head = llama.lm_head
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        position_ids: Tensor,
-        targets: Tensor,
-        known: Tensor,
-        fns_weight: float,
-    ) -> LossSums:
-        """Return the loss of B rows of T tokens; `known` is (B * T, 6).
+    @property
+    def head(self) -> nn.Parameter:
+        """The rows that logits come from."""
+        name = "lm_head" if hasattr(self, "lm_head") else "model.embed_tokens"
+        return self.get_parameter(f"{name}.weight")
 
-        Positions that begin anew inside a row mark a new piece; attention stays inside a piece.
+    def layers(self) -> Iterator[nn.Module]:
+        """Return the decoder layers."""
+        return iter(self.model.layers.values())
+
+    def forward(self, x: Tensor, *, position_ids: Tensor, targets: Tensor, known: Tensor) -> Tensor:
+        """Return hidden states for the next part (B, T, D), of the last part the summed loss.
+
+        Args:
+            x: tokens (B, T) for the first part, hidden states (B, T, D) for the others.
+            position_ids: (B, T); those that begin anew inside a row mark a new piece, and attention
+                stays inside a piece.
+            targets: (B, T) the 6-mers that follow.
+            known: (B, T) uint8, their known bases.
         """
-        hidden = self.llama.model(
-            input_ids=input_ids, position_ids=position_ids, use_cache=False
-        ).last_hidden_state
-        return head_loss(
+        hidden = self.model.embed_tokens(x) if self.is_first else x
+        shared = attention_arguments(position_ids, self.config)
+        shared["position_embeddings"] = self.rotary_emb(hidden, position_ids)
+        for layer in self.layers():
+            hidden = self._through(layer, hidden, shared)
+        if not self.is_last:
+            return hidden
+        return self._loss(self.model.norm(hidden), targets, known)
+
+    def _through(self, layer: nn.Module, hidden: Tensor, shared: dict[str, Any]) -> Tensor:
+        if self._checkpointing == "none" or not torch.is_grad_enabled():
+            result: Tensor = layer(hidden, **shared)
+            return result
+        contexts: Any = _CONTEXTS[self._checkpointing]
+        more = {} if contexts is None else {"context_fn": contexts}
+        result = checkpoint(layer, hidden, use_reentrant=False, **more, **shared)
+        return result
+
+    def _loss(self, hidden: Tensor, targets: Tensor, known: Tensor) -> Tensor:
+        bits = torch.arange(6, device=known.device, dtype=torch.uint8)
+        sums: LossSums = head_loss(
             hidden.flatten(0, 1),
-            self.llama.lm_head.weight,
+            self.head,
             targets.flatten(),
-            known,
-            fns_weight,
+            (known.flatten()[:, None] >> bits & 1).bool(),
+            self.fns_weight,
             first_kmer=NATIVE.first_kmer,
         )
+        self.sums += torch.stack([part.detach().double() for part in sums])
+        return sums.loss.clone()  # one number of six: a view, which FSDP and schedules do not take
+
+    def set_rope_theta(self, theta: float, device: torch.device) -> None:
+        """Let the rotary embedding, and the configuration of an export, be those of a theta."""
+        rope: Any = self.config.rope_parameters
+        if hasattr(self, "rotary_emb") and rope["rope_theta"] == theta:
+            return
+        rope["rope_theta"] = theta
+        with device:
+            self.rotary_emb = LlamaRotaryEmbedding(self.config)
+
+
+def attention_arguments(position_ids: Tensor, config: LlamaConfig) -> dict[str, Any]:
+    """Return what tells a stock layer that attention stays inside the pieces of packed rows.
+
+    A mask (B, 1, T, T) for SDPA; where pieces begin for flash-attention, which reads the rows of a
+    batch one behind the other.
+    """
+    if config._attn_implementation == "flash_attention_2":
+        starts = (position_ids.flatten() == 0).nonzero()[:, 0]
+        ends = nn.functional.pad(starts, (0, 1), value=position_ids.numel()).int()
+        longest = int(ends.diff().max())
+        bounds = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
+        return bounds | {"max_length_q": longest, "max_length_k": longest}
+    piece = (position_ids == 0).cumsum(dim=1)
+    same = piece[:, :, None] == piece[:, None, :]
+    return {"attention_mask": same.tril()[:, None]}
 
 
 def llama_config(config: TrainConfig) -> LlamaConfig:
@@ -54,47 +150,26 @@ def llama_config(config: TrainConfig) -> LlamaConfig:
     return llama
 
 
-def set_rope_theta(llama: LlamaForCausalLM, theta: float) -> None:
-    """Let the rotary embedding, and the configuration that an export has, be those of a theta."""
-    rope: Any = llama.config.rope_parameters
-    if rope["rope_theta"] == theta:
-        return
-    rope["rope_theta"] = theta
-    rotary = llama.model.rotary_emb
-    device = rotary.inv_freq.device
-    llama.model.rotary_emb = type(rotary)(llama.config).to(device)
+def initial_weight(name: str, shape: torch.Size, llama: LlamaConfig, seed: int) -> Tensor:
+    """Return a parameter as it begins, fp32 on the CPU: a function of its name and the seed alone.
+
+    So a process makes its own layers only, and they are the same however the network is divided.
+    The distribution is that of `LlamaForCausalLM`.
+    """
+    if len(shape) == 1:
+        return torch.ones(shape)
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+    weight = torch.randn(shape, generator=generator) * llama.initializer_range
+    if name == "model.embed_tokens.weight":
+        weight[llama.pad_token_id] = 0
+    return weight
 
 
-def build_network(config: TrainConfig, ranks: Ranks) -> TrainedNetwork:
-    """Make the network with seeded weights, the same for any number of processes, and shard it."""
-    torch.manual_seed(config.seed)
-    with torch.device("cpu"):
-        network = TrainedNetwork(LlamaForCausalLM(llama_config(config)))
-    return shard(network.to(ranks.device), ranks)
-
-
-def shard(network: TrainedNetwork, ranks: Ranks) -> TrainedNetwork:
-    """Shard every decoder layer, then what is left; bf16 with fp32 master weights on a GPU."""
-    policy = MixedPrecisionPolicy()
-    if ranks.device.type == "cuda":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for layer in network.llama.model.layers:
-        fully_shard(layer, mesh=ranks.mesh, mp_policy=policy)
-    fully_shard(network, mesh=ranks.mesh, mp_policy=policy)
-    return network
-
-
-def build_optimizer(config: TrainConfig, network: TrainedNetwork) -> torch.optim.AdamW:
-    """Make AdamW with weight decay on matrices only."""
-    settings = config.optimizer
-    parameters = list(network.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(
-        groups, lr=0.0, betas=(settings.beta1, settings.beta2), eps=settings.epsilon
-    )
+def stock_name(name: str, llama: LlamaConfig) -> str:
+    """Return the name of a part's parameter in a checkpoint, where tied ones stand once."""
+    tied = llama.tie_word_embeddings and name == "lm_head.weight"
+    return "model.embed_tokens.weight" if tied else name
 
 
 def flops_a_token(llama: LlamaConfig, context_tokens: int) -> int:

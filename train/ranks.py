@@ -4,47 +4,120 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from carbon.errors import ConfigError
+from train.config import ParallelConfig
+
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """This process, its device and the mesh of all of them."""
+    """This process, its device, and the mesh of all: pipeline, replicate, shard.
+
+    Attributes:
+        quiet_group: for what goes on beside the training, on the CPU; its operations never wait
+            for those of the training.
+    """
 
     rank: int
     world_size: int
     device: torch.device
     mesh: DeviceMesh
+    cpu_mesh: DeviceMesh
+    quiet_group: dist.ProcessGroup
 
     @property
     def is_first(self) -> bool:
         """Whether this process speaks and writes for all."""
         return self.rank == 0
 
+    @property
+    def pipeline_size(self) -> int:
+        """Processes that the layers are divided over."""
+        return self.mesh.size(0)
+
+    @property
+    def pipeline_rank(self) -> int:
+        """This process's place among them."""
+        return self.mesh.get_local_rank("pipeline")
+
+    @property
+    def num_readers(self) -> int:
+        """Processes that read rows of their own; those of one pipeline read the same."""
+        return self.world_size // self.pipeline_size
+
+    @property
+    def reader(self) -> int:
+        """This process's place among them."""
+        return self.rank % self.num_readers
+
+    @property
+    def data_mesh(self) -> DeviceMesh:
+        """Processes that share this one's layers."""
+        return _of_data(self.mesh)
+
+    @property
+    def data_mesh_on_cpu(self) -> DeviceMesh:
+        """The same, for what is held in the memory of the CPU."""
+        return _of_data(self.cpu_mesh)
+
+    def agree(self, value: bool) -> bool:
+        """Return whether `value` is true of any process."""
+        found = torch.tensor(float(value), device=self.device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return bool(found)
+
 
 @contextmanager
-def joined_ranks() -> Iterator[Ranks]:
-    """Join the group that torchrun started; nccl with GPUs, gloo without."""
+def joined_ranks(parallel: ParallelConfig) -> Iterator[Ranks]:
+    """Join the group that torchrun started; nccl with GPUs, gloo without.
+
+    Raises:
+        ConfigError: the processes cannot be laid out as asked for.
+    """
     on_gpu = torch.cuda.is_available()
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    timeout = timedelta(seconds=parallel.timeout_seconds)
     if "RANK" not in os.environ:  # started without torchrun: a group of one
         store = HashStore()
-        dist.init_process_group("nccl" if on_gpu else "gloo", store=store, rank=0, world_size=1)
+        dist.init_process_group(
+            backend, store=store, rank=0, world_size=1, timeout=timeout
+        )
     else:
-        dist.init_process_group("nccl" if on_gpu else "gloo")
+        dist.init_process_group(backend, timeout=timeout)
+    device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     try:
-        yield ranks_of_group(torch.device("cuda", local_rank) if on_gpu else torch.device("cpu"))
+        yield ranks_of_group(device, parallel)
     finally:
         dist.destroy_process_group()
 
 
-def ranks_of_group(device: torch.device) -> Ranks:
+def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:
     """Describe this process in the default group, which exists."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    mesh = init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("shard",))
-    return Ranks(dist.get_rank(), dist.get_world_size(), device, mesh)
+    world_size = dist.get_world_size()
+    fixed = parallel.pipeline * parallel.replicate
+    if world_size % fixed:
+        raise ConfigError(
+            f"parallel: {world_size} processes are no multiple of pipeline x replicate = {fixed}; "
+            "change one of them"
+        )
+    shape = (parallel.pipeline, parallel.replicate, world_size // fixed)
+    names = ("pipeline", "replicate", "shard")
+    mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
+    on_gpu = device.type != "cpu"
+    cpu_mesh = init_device_mesh("cpu", shape, mesh_dim_names=names) if on_gpu else mesh
+    timeout = timedelta(seconds=parallel.timeout_seconds)
+    quiet_group = dist.new_group(backend="gloo", timeout=timeout)
+    return Ranks(dist.get_rank(), world_size, device, mesh, cpu_mesh, quiet_group)
+
+
+def _of_data(mesh: DeviceMesh) -> DeviceMesh:
+    return mesh["replicate", "shard"] if mesh.size(1) > 1 else mesh["shard"]

@@ -102,6 +102,10 @@ class TokenRows:
         sample = self.order[i]
         return _lay_out(self.pieces(sample), sample.row_tokens)
 
+    def reordered(self, seed: int, spans: Sequence[SpanRows]) -> "TokenRows":
+        """Return the rows of another course through the same sources."""
+        return ordered_rows(seed, spans, self.sources)
+
     def reading(self, sample: Sample) -> Reading:
         """Return what is random about a sample."""
         reverse = self.sources[sample.source].flip_strands and bool(sample.noise & 1)

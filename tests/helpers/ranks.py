@@ -9,17 +9,26 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from train.config import ParallelConfig
+
 LIMIT_SECONDS = 120
 
 
-def run_ranks(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+def run_ranks(
+    world_size: int,
+    function: Callable[..., Any],
+    *arguments: Any,
+    parallel: ParallelConfig | None = None,
+) -> list[Any]:
     """Call `function(ranks, *arguments)` on every rank; raise the first rank's traceback."""
+    parallel = parallel or ParallelConfig()
     context = mp.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         queue = context.Queue()
         processes = [
             context.Process(
-                target=_child, args=(rank, world_size, f"{folder}/s", queue, function, arguments)
+                target=_child,
+                args=(rank, world_size, f"{folder}/s", queue, function, arguments, parallel),
             )
             for rank in range(world_size)
         ]
@@ -39,7 +48,7 @@ def run_ranks(world_size: int, function: Callable[..., Any], *arguments: Any) ->
     return [results[rank] for rank in range(world_size)]
 
 
-def _child(rank, world_size, path, queue, function, arguments):
+def _child(rank, world_size, path, queue, function, arguments, parallel):
     from train.ranks import ranks_of_group
 
     torch.set_num_threads(1)
@@ -47,7 +56,7 @@ def _child(rank, world_size, path, queue, function, arguments):
         dist.init_process_group(
             "gloo", init_method=f"file://{path}", rank=rank, world_size=world_size
         )
-        value = function(ranks_of_group(torch.device("cpu")), *arguments)
+        value = function(ranks_of_group(torch.device("cpu"), parallel), *arguments)
         dist.destroy_process_group()
         queue.put((rank, value, None))
     except BaseException:

@@ -8,10 +8,11 @@ import pytest
 
 from carbon.errors import ConfigError, CorpusError, GenomeError
 from carbon.genome import Reference
+from carbon.inference.held_out import choose_sites
 from eval.__main__ import main
 from eval.likelihood import heldout_likelihood
 from eval.markov import Markov
-from eval.recovery import choose_sites, sequence_recovery
+from eval.recovery import sequence_recovery
 from eval.report import switch_step, write_report
 from eval.uncertainty import bootstrap, mean, ratio
 from eval.variants import read_scored, variant_auroc

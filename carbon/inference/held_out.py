@@ -1,0 +1,84 @@
+"""Two measures on held-out records, the same whoever asks: likelihood and sequence recovery.
+
+Sequence recovery: how many of the next 30 bases does a greedy continuation get right? The protocol
+is that of the Carbon technical report (section 6.2): up to 6,144 bp of context, five tokens, and
+the share of 30 bases.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.console import progress
+from carbon.inference.engine import Carbon
+
+TARGET_BP = 30
+MOST_PROMPT_BP = 6144
+LEAST_PROMPT_BP = 120
+_SITES_AT_ONCE = 64
+
+Site = tuple[str, str]
+"""A prompt, and the bases that follow it."""
+
+
+def choose_records(records: Sequence[str], most_bp: int, seed: int) -> list[str]:
+    """Draw records in random order up to so many bases; the last is cut."""
+    chosen: list[str] = []
+    left_bp = most_bp
+    for number in np.random.default_rng(seed).permutation(len(records)):
+        if left_bp <= 0:
+            break
+        chosen.append(records[number][:left_bp])
+        left_bp -= len(records[number])
+    return chosen
+
+
+def choose_sites(
+    records: Sequence[str], num_sites: int, most_prompt_bp: int, seed: int
+) -> list[Site]:
+    """Draw sites from records, in proportion to the places they offer.
+
+    A prompt is the record up to the site, cut on the left to whole steps of 120 bp, so that prompts
+    share a few lengths.
+    """
+    random = np.random.default_rng(seed)
+    places = np.array([max(0, len(r) - TARGET_BP - LEAST_PROMPT_BP + 1) for r in records])
+    ends = np.cumsum(places)
+    sites: list[Site] = []
+    total = int(ends[-1]) if len(ends) else 0
+    # Some more than are wanted, for those that fall on unknown bases.
+    for number in random.choice(total, min(total, 4 * num_sites), replace=False) if total else ():
+        which = int(np.searchsorted(ends, number, side="right"))
+        at = LEAST_PROMPT_BP + int(number - (ends[which] - places[which]))
+        prompt_bp = min(at, most_prompt_bp) // LEAST_PROMPT_BP * LEAST_PROMPT_BP
+        target = records[which][at : at + TARGET_BP].upper()
+        if set(target) <= set("ACGT"):
+            sites.append((records[which][at - prompt_bp : at].upper(), target))
+        if len(sites) == num_sites:
+            break
+    return sites
+
+
+def recovered_shares(
+    model: Carbon, sites: Sequence[Site], mode: Literal["token", "base"], seed: int
+) -> NDArray[np.float64]:
+    """Return the share of each site's bases that a greedy continuation gets right, (sites,)."""
+    shares: list[float] = []
+    by_length = sorted(range(len(sites)), key=lambda n: len(sites[n][0]))
+    with progress(f"sequence recovery ({mode})", len(sites)) as advance:
+        for at in range(0, len(sites), _SITES_AT_ONCE):
+            block = [sites[n] for n in by_length[at : at + _SITES_AT_ONCE]]
+            prompts = [prompt for prompt, _ in block]
+            texts = model.generate(prompts, TARGET_BP, temperature=0, seed=seed, mode=mode)
+            shares += [equal_share(t, target) for t, (_, target) in zip(texts, block, strict=True)]
+            advance(len(block))
+    result = np.empty(len(sites))
+    result[by_length] = shares
+    return result
+
+
+def equal_share(text: str, target: str) -> float:
+    """Return the share of places at which two texts of one length agree."""
+    return sum(a == b for a, b in zip(text, target, strict=True)) / len(target)

@@ -1,0 +1,53 @@
+"""Which steps are bad, and what ends a stage: functions of what all processes know alike."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from train.config import GuardConfig, StageConfig
+from train.state import RunState
+from train.watch import gap_widens, rises_persistently
+
+_HISTORY_STEPS = 2000  # kept for medians and signals
+
+
+def reason_against(
+    guard: GuardConfig, history: Sequence[Sequence[float]], loss: float, norm: float
+) -> str:
+    """Return why a step is not to change the weights, nothing if it may.
+
+    Args:
+        guard: what counts as a spike.
+        history: loss and gradient norm of the good steps before it, of the same stage.
+        loss: nats per token of the step.
+        norm: of its gradient, before clipping.
+    """
+    for name, value in (("loss", loss), ("gradient norm", norm)):
+        if not math.isfinite(value):
+            return f"the {name} is {value}"
+    recent = history[-guard.window_steps :]
+    if not guard.spike_factor or len(recent) < guard.window_steps:
+        return ""
+    for name, value, before in zip(
+        ("loss", "gradient norm"), (loss, norm), zip(*recent, strict=True), strict=True
+    ):
+        median = statistics.median(before)
+        if value > guard.spike_factor * median:
+            return f"the {name} is {value:.4g}, {value / median:.1f} times the median before it"
+    return ""
+
+
+def remember(state: RunState, loss: float, norm: float) -> None:
+    """Add a good step to what guard and signals look back on."""
+    state.history.append([loss, norm])
+    del state.history[:-_HISTORY_STEPS]
+
+
+def signal_to_end(stage: StageConfig, state: RunState) -> str:
+    """Return what says that the stage is to end before its tokens, nothing if it goes on."""
+    norms = [norm for _, norm in state.history]
+    if stage.until == "gradient_norm" and rises_persistently(norms):
+        return "the gradient norm rises persistently"
+    if stage.until == "precision_gap" and gap_widens(state.gaps):
+        return "the gap between sequence recovery in fp32 and in bf16 widens"
+    return ""

@@ -1,0 +1,89 @@
+"""Held-out measures in the middle of a run, as `eval` takes them of an exported model."""
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from carbon.console import say
+from carbon.corpus import read_source
+from carbon.errors import CorpusError
+from carbon.inference import Carbon, base_log_likelihoods
+from carbon.inference.held_out import (
+    MOST_PROMPT_BP,
+    TARGET_BP,
+    choose_records,
+    choose_sites,
+    recovered_shares,
+)
+from carbon.model import LoadedModel
+from carbon.tokenizer import NATIVE, K
+from train.config import TrainConfig
+
+
+class Probe:
+    """The held-out records of a run, the same bases and sites each time."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        """Read the test split of the sources that the stages name.
+
+        Raises:
+            CorpusError: there is none, or it has nothing to measure.
+        """
+        names = sorted({name for stage in config.stages for name in stage.mixture})
+        records: list[str] = []
+        for name in names:
+            try:
+                table = read_source(config.data.corpus, name, "test", ["sequence"])
+            except CorpusError as error:
+                say(f"probe: {error}")
+                continue
+            records += table["sequence"].to_pylist()
+        context_bp = (config.longest_context_tokens - 1) * K
+        prompt_bp = min(MOST_PROMPT_BP, context_bp - TARGET_BP)
+        self._records = choose_records(records, config.probe.heldout_bp, config.seed)
+        self._sites = choose_sites(records, config.probe.sites, prompt_bp, config.seed)
+        self._seed = config.seed
+        if not self._records or not self._sites:
+            raise CorpusError(
+                f"{config.data.corpus}: has nothing held out to probe; hold a contig out, or set "
+                "probe.every_steps=0"
+            )
+
+    def measure(self, network: LlamaForCausalLM) -> dict[str, float]:
+        """Return nats per base of the records, and sequence recovery in fp32 and in bf16."""
+        model = Carbon(LoadedModel(network, NATIVE))
+        nats = bases = 0.0
+        for likelihoods in base_log_likelihoods(model.model, self._records):
+            known = likelihoods[~torch.isnan(torch.from_numpy(likelihoods)).numpy()]
+            nats -= float(known.sum(dtype="float64"))
+            bases += len(known)
+        rough = Carbon(LoadedModel(copy.deepcopy(network).bfloat16(), NATIVE))
+        return {
+            "heldout_nats_per_base": nats / bases if bases else math.nan,
+            "recovery": self._recovery(model),
+            "recovery_bf16": self._recovery(rough),
+        }
+
+    def _recovery(self, model: Carbon) -> float:
+        return float(recovered_shares(model, self._sites, "token", self._seed).mean())
+
+
+def assembled(
+    llama: LlamaConfig, weights: Mapping[str, Tensor], device: torch.device
+) -> LlamaForCausalLM:
+    """Return a stock network with these weights."""
+    with torch.device("meta"):
+        network = LlamaForCausalLM(llama)
+    network.to_empty(device=device)
+    rotary: Any = network.model.rotary_emb
+    with device:
+        network.model.rotary_emb = type(rotary)(llama)
+    network.tie_weights()
+    network.load_state_dict(dict(weights), strict=not llama.tie_word_embeddings)
+    network.eval()  # type: ignore[no-untyped-call]
+    return network

@@ -1,0 +1,43 @@
+"""What a run has to remember beside its tensors; all else follows from its settings."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class RunState:
+    """Where a run stands.
+
+    There is no random state: rows follow from their numbers, weights from their names, and a
+    network without dropout draws nothing.
+
+    Attributes:
+        step: the next one, from 0; it says what is read next.
+        updates: how many steps have changed the weights.
+        skipped: first and last of the steps that were left out, for each time.
+        ended: steps of the stages that a signal has ended, by their number.
+        history: loss and gradient norm of the last good steps of the stage.
+        gaps: of sequence recovery between fp32 and bf16, one a probe of the stage.
+    """
+
+    step: int = 0
+    updates: int = 0
+    skipped: list[list[int]] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
+    history: list[list[float]] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_table(cls, table: dict[str, Any]) -> "RunState":
+        """Return what `to_table` gave."""
+        ended = {int(number): steps for number, steps in table["ended"].items()}
+        return cls(**(table | {"ended": ended}))
+
+    @property
+    def num_skipped(self) -> int:
+        """How many steps were left out."""
+        return sum(last - first + 1 for first, last in self.skipped)

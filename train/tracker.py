@@ -1,0 +1,169 @@
+"""Where metrics go beside `metrics.jsonl`: nowhere, TensorBoard or Trackio.
+
+Both write into the run folder and ask nothing of the network:
+
+    <run>/tensorboard/   tensorboard --logdir <run>/tensorboard
+    <run>/trackio/       TRACKIO_DIR=<run>/trackio trackio show
+
+Trackio reads its own environment variables: a `TRACKIO_DIR` that is set is left as it is, and who
+sets `TRACKIO_SPACE_ID` or `TRACKIO_SERVER_URL` sends what is logged there.
+"""
+
+import importlib
+import json
+import math
+import os
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from carbon.errors import ConfigError, UserError
+
+_FLUSH_SECONDS = 10
+
+
+class Tracker(ABC):
+    """Takes the numbers of each step.
+
+    After a resume or a rollback a step may come a second time. A step that is lower than the last
+    one begins anew: what was logged from it on is withdrawn or set apart, so that no curve runs
+    back over itself.
+    """
+
+    def __init__(self) -> None:
+        self._last_step: int | None = None
+
+    def log(self, step: int, values: Mapping[str, object]) -> None:
+        """Log the finite numbers among `values`; text, None and the step itself are left out."""
+        numbers = {
+            name: float(value)
+            for name, value in values.items()
+            if isinstance(value, int | float) and math.isfinite(value) and name != "step"
+        }
+        if not numbers:
+            return
+        if self._last_step is None or step < self._last_step:
+            self.close()
+            self._begin(step)
+        self._write(step, numbers)
+        self._last_step = step
+
+    def close(self) -> None:
+        """Write out what is left."""
+        if self._last_step is not None:
+            self._end()
+        self._last_step = None
+
+    @abstractmethod
+    def _begin(self, first_step: int) -> None:
+        """Open what steps from `first_step` on are written to."""
+
+    @abstractmethod
+    def _write(self, step: int, numbers: dict[str, float]) -> None: ...
+
+    @abstractmethod
+    def _end(self) -> None: ...
+
+
+class _NoTracker(Tracker):
+    def _begin(self, first_step: int) -> None:
+        pass
+
+    def _write(self, step: int, numbers: dict[str, float]) -> None:
+        pass
+
+    def _end(self) -> None:
+        pass
+
+
+class _TensorBoard(Tracker):
+    """A file of events each time; `purge_step` hides what earlier files have from there on."""
+
+    def __init__(self, run_folder: Path, config: dict[str, Any]) -> None:
+        super().__init__()
+        module = _imported("torch.utils.tensorboard", "tensorboard", "tensorboard")
+        self._writer_class = module.SummaryWriter
+        self._folder = run_folder / "tensorboard"
+        self._config = config
+
+    def _begin(self, first_step: int) -> None:
+        self._writer = self._writer_class(
+            str(self._folder), purge_step=first_step, flush_secs=_FLUSH_SECONDS
+        )
+        for name, value in self._config.items():
+            text = value if isinstance(value, str) else json.dumps(value, indent=1)
+            self._writer.add_text(name, f"```\n{text}\n```", first_step)
+
+    def _write(self, step: int, numbers: dict[str, float]) -> None:
+        for name, value in numbers.items():
+            self._writer.add_scalar(name, value, step)
+
+    def _end(self) -> None:
+        self._writer.close()
+
+
+class _Trackio(Tracker):
+    """A Trackio run each time, named by its first step, all in the group of the run folder.
+
+    Trackio never takes back what was logged, so steps that come twice stand in two of its runs.
+    """
+
+    def __init__(self, run_folder: Path, config: dict[str, Any]) -> None:
+        super().__init__()
+        # Trackio reads this when it is first imported, and not again in the same process.
+        os.environ.setdefault("TRACKIO_DIR", str((run_folder / "trackio").resolve()))
+        self._trackio = _imported("trackio", "trackio", "trackio")
+        self._name = run_folder.resolve().name
+        self._config = config
+
+    def _begin(self, first_step: int) -> None:
+        with redirect_stdout(sys.stderr):  # it talks, and stdout is for results
+            self._trackio.init(
+                project="carbon",
+                name=f"{self._name} from step {first_step}",
+                group=self._name,
+                config=self._config,
+                embed=False,
+                auto_log_gpu=False,
+                auto_log_cpu=False,
+            )
+
+    def _write(self, step: int, numbers: dict[str, float]) -> None:
+        self._trackio.log(numbers, step=step)
+
+    def _end(self) -> None:
+        with redirect_stdout(sys.stderr):
+            self._trackio.finish()
+
+
+def open_tracker(name: str, run_folder: Path, config: dict[str, Any]) -> Tracker:
+    """Return the tracker of that name; nothing is written before the first step is logged.
+
+    Args:
+        name: `none`, `tensorboard` or `trackio`.
+        run_folder: what is logged lies under it.
+        config: what the run is, as plain values; shown beside the curves.
+
+    Raises:
+        ConfigError: there is no such tracker.
+        UserError: its package is not installed.
+    """
+    if name == "none":
+        return _NoTracker()
+    if name == "tensorboard":
+        return _TensorBoard(run_folder, config)
+    if name == "trackio":
+        return _Trackio(run_folder, config)
+    raise ConfigError(f"tracker = '{name}': give none, tensorboard or trackio")
+
+
+def _imported(module: str, tracker: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise UserError(
+            f"tracker = '{tracker}': the package is not installed; `pip install {package}`"
+        ) from None
