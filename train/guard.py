@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from train.config import GuardConfig, StageConfig
 from train.state import RunState
-from train.watch import gap_widens, rises_persistently
-
-_HISTORY_STEPS = 2000  # kept for medians and signals
+from train.watch import WINDOW_STEPS, gap_widens, rises_persistently
 
 
 def reason_against(
@@ -37,17 +35,21 @@ def reason_against(
     return ""
 
 
-def remember(state: RunState, loss: float, norm: float) -> None:
-    """Add a good step to what guard and signals look back on."""
+def remember(
+    state: RunState, guard: GuardConfig, stage: StageConfig, loss: float, norm: float
+) -> None:
+    """Add a good step to what is looked back on: the guard's window, or for a signal all."""
     state.history.append([loss, norm])
-    del state.history[:-_HISTORY_STEPS]
+    if stage.until != "gradient_norm":
+        del state.history[: -guard.window_steps]
 
 
 def signal_to_end(stage: StageConfig, state: RunState) -> str:
     """Return what says that the stage is to end before its tokens, nothing if it goes on."""
-    norms = [norm for _, norm in state.history]
-    if stage.until == "gradient_norm" and rises_persistently(norms):
-        return "the gradient norm rises persistently"
+    if stage.until == "gradient_norm":
+        norms = [norm for _, norm in state.history[stage.warmup_steps :]]
+        if len(norms) % WINDOW_STEPS == 0 and rises_persistently(norms):
+            return "the gradient norm rises persistently"
     if stage.until == "precision_gap" and gap_widens(state.gaps):
         return "the gap between sequence recovery in fp32 and in bf16 widens"
     return ""

@@ -1,6 +1,8 @@
 """What a run says and writes down: progress, metrics, probes, events, trackers, the last page."""
 
+import itertools
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -131,11 +133,12 @@ class RunLog:
         from train.watch import staircase
 
         lines = _lines_of(self._folder / "metrics.jsonl")
-        losses = [line["nats_per_base"] for line in lines if "skipped" not in line]
-        boundaries = [span.first_step for span in self._course.spans[1:]]
+        losses = [math.nan if "skipped" in line else line["nats_per_base"] for line in lines]
+        stages = itertools.pairwise(line["stage"] for line in lines)
+        boundaries = [i for i, (before, after) in enumerate(stages, start=1) if before != after]
         for stair in staircase(losses, boundaries=boundaries):
             message = f"the loss falls by {stair.height_nats:.3f} nats per base in a stair"
-            self.event(stair.step, "staircase", message)
+            self.event(lines[stair.step]["step"], "staircase", message)
 
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from carbon.errors import ConfigError
 from train.config import ParallelConfig
@@ -86,9 +87,7 @@ def joined_ranks(parallel: ParallelConfig) -> Iterator[Ranks]:
     timeout = timedelta(seconds=parallel.timeout_seconds)
     if "RANK" not in os.environ:  # started without torchrun: a group of one
         store = HashStore()
-        dist.init_process_group(
-            backend, store=store, rank=0, world_size=1, timeout=timeout
-        )
+        dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
     else:
         dist.init_process_group(backend, timeout=timeout)
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
@@ -116,6 +115,9 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:
     cpu_mesh = init_device_mesh("cpu", shape, mesh_dim_names=names) if on_gpu else mesh
     timeout = timedelta(seconds=parallel.timeout_seconds)
     quiet_group = dist.new_group(backend="gloo", timeout=timeout)
+    # The groups of a mesh have torch's own timeout, half an hour, whatever the first group has.
+    for group in (*mesh.get_all_groups(), *cpu_mesh.get_all_groups(), None):
+        _set_pg_timeout(timeout, group)
     return Ranks(dist.get_rank(), world_size, device, mesh, cpu_mesh, quiet_group)
 
 

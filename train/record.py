@@ -19,6 +19,8 @@ from train.config import StageConfig, TrainConfig
 Line = dict[str, Any]
 Values = NDArray[np.float64]
 
+_LOSSES = ("loss", "nats_per_base", "marginal_nats_per_base")
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
@@ -46,7 +48,7 @@ def read_run(run: Path) -> RunRecord:
     return RunRecord(
         name=run.resolve().name,
         config=load_config(TrainConfig, run / "config.toml"),
-        steps=_without_retaken(_read_lines(run / "metrics.jsonl")),
+        steps=[_usable(line) for line in _without_retaken(_read_lines(run / "metrics.jsonl"))],
         probes=_without_retaken(_read_lines(run / "probes.jsonl")),
         events=_read_lines(run / "events.jsonl"),
     )
@@ -75,6 +77,11 @@ def _without_retaken(lines: list[Line]) -> list[Line]:
             kept.pop()
         kept.append(line)
     return kept
+
+
+def _usable(line: Line) -> Line:
+    """Take the losses out of a step that was skipped: a spike would hide all others."""
+    return line | dict.fromkeys(_LOSSES) if "skipped" in line else line
 
 
 def column(lines: Sequence[Line], name: str) -> Values:

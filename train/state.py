@@ -16,7 +16,7 @@ class RunState:
         updates: how many steps have changed the weights.
         skipped: first and last of the steps that were left out, for each time.
         ended: steps of the stages that a signal has ended, by their number.
-        history: loss and gradient norm of the last good steps of the stage.
+        history: loss and gradient norm of good steps of the stage, the last or all of them.
         gaps: of sequence recovery between fp32 and bf16, one a probe of the stage.
     """
 

@@ -200,7 +200,7 @@ def _probes(record: RunRecord) -> str:
             "Nats per base of held-out records.", _figure(record, heldout, "nats per base", lines)
         ),
         _picture(
-            "Sequence recovery: share of bases that a continuation of 30 gets right.",
+            "Sequence recovery: share of bases that the most likely continuation of 30 gets right.",
             _figure(record, recovery, "share of bases", lines),
         ),
         _picture(

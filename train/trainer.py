@@ -122,7 +122,7 @@ class Trainer:
                 group["lr"] = rate
             self.optimizer.step()
             state.updates += 1
-            remember(state, loss, norm)
+            remember(state, self.config.guard, stage, loss, norm)
             state.step += 1
             self._end_stage_on_signal(span, log)
         self.optimizer.zero_grad()

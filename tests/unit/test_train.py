@@ -1,3 +1,4 @@
+import json
 import math
 from types import SimpleNamespace
 
@@ -5,10 +6,12 @@ import pytest
 
 from carbon.errors import ConfigError
 from train.__main__ import main
-from train.config import ShortRows, StageConfig
+from train.config import GuardConfig, ShortRows, StageConfig
 from train.course import Course
 from train.data import check_batches
+from train.guard import reason_against, remember, signal_to_end
 from train.schedule import fns_weight, learning_rate
+from train.state import RunState
 
 
 def stage(**changes) -> StageConfig:
@@ -117,3 +120,45 @@ def test_mistakes_are_one_line(words, message, capsys):
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ")
     assert message.split(":")[0] in lines[0]
+
+
+class TestGuard:
+    def test_what_is_bad(self):
+        guard = GuardConfig(spike_factor=3.0, window_steps=4)
+        history = [[1.0, 0.5]] * 4
+        assert reason_against(guard, history, 1.2, 0.9) == ""
+        assert reason_against(guard, history, math.nan, 0.9) == "the loss is nan"
+        assert reason_against(guard, history, 1.0, math.inf) == "the gradient norm is inf"
+        assert "3.1 times the median" in reason_against(guard, history, 3.1, 0.5)
+        assert "gradient norm is 2, 4.0 times" in reason_against(guard, history, 1.0, 2.0)
+        assert reason_against(guard, history[:3], 99.0, 2.0) == ""  # nothing to compare with yet
+        assert reason_against(GuardConfig(), history, 99.0, 2.0) == ""
+
+    def test_what_is_remembered(self):
+        guard, state = GuardConfig(window_steps=3), RunState()
+        for i in range(5):
+            remember(state, guard, stage(), i, i)
+        assert state.history == [[2, 2], [3, 3], [4, 4]]
+        for i in range(5):
+            remember(state, guard, stage(until="gradient_norm"), i, i)
+        assert len(state.history) == 8
+        assert RunState.from_table(json.loads(json.dumps(state.to_table()))) == state
+
+    def test_signals_end_a_stage(self):
+        falling = [[1.0, 1.0 + 100 / (i + 10)] for i in range(1000)]
+        rising = [[1.0, 5.0]] * 600
+        of_norm = stage(until="gradient_norm", warmup_steps=200)
+        assert signal_to_end(of_norm, RunState(history=falling)) == ""
+        assert "gradient norm rises" in signal_to_end(of_norm, RunState(history=falling + rising))
+        assert signal_to_end(stage(), RunState(history=falling + rising)) == ""
+        gaps = [0.0, 0.001, 0.011, 0.02, 0.031, 0.04, 0.051]
+        of_gap = stage(until="precision_gap")
+        assert "fp32 and in bf16 widens" in signal_to_end(of_gap, RunState(gaps=gaps))
+        assert signal_to_end(of_gap, RunState(gaps=[0.001, -0.001] * 5)) == ""
+
+    def test_a_stage_that_a_signal_ended(self):
+        course = Course(SimpleNamespace(stages=(stage(tokens=160), stage(tokens=32))), {0: 4})
+        assert [(s.number, s.first_step, s.num_steps) for s in course.spans] == [
+            (0, 0, 4), (1, 4, 2)
+        ]  # fmt: skip
+        assert course.total_tokens == 96

@@ -1,0 +1,311 @@
+"""What befalls runs: bad numbers, killed and hanging processes, full disks, other layouts."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from carbon.config import to_toml
+from tests.helpers.ranks import run_ranks
+from tests.helpers.runs import make_config, make_corpus
+from train.config import GuardConfig, ParallelConfig
+
+ROOT = Path(__file__).parents[2]
+CLOCKED = ("tokens_per_second", "mfu")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def metrics_of(folder) -> list[dict]:
+    """Return a run's metrics without what a clock says."""
+    lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k not in CLOCKED} for line in lines]
+
+
+def weights_of(folder) -> bytes:
+    return (Path(folder) / "export" / "model.safetensors").read_bytes()
+
+
+def save_and_resume(ranks, layouts, config, first):
+    """Under the first layout train two steps and save; under each other one go on to the end."""
+    from train.ranks import ranks_of_group
+    from train.trainer import Trainer
+
+    def trainer_of(parallel, output):
+        one = dataclasses.replace(config, parallel=parallel, output=str(output))
+        return Trainer(one, ranks_of_group(ranks.device, parallel))
+
+    results = []
+    for name, parallel in layouts:
+        folder = Path(config.output) / name.replace(" ", "_")
+        if first:
+            trainer = trainer_of(parallel, folder)
+            list(itertools.islice(trainer.steps(), 2))
+            trainer.checkpoints.save(trainer.state)
+            trainer.checkpoints.finish()
+        else:
+            trainer = trainer_of(parallel, folder)
+            assert trainer.load() and trainer.state.step == 2
+        metrics = list(trainer.steps())
+        network = trainer.gathered()
+        weights = network and {n: p.detach().numpy() for n, p in network.named_parameters()}
+        results.append((name, [m["loss"] for m in metrics], weights))
+    return results
+
+
+SAVED_AT = ("2 x 1 x 2 interleaved", ParallelConfig(pipeline=2, schedule="interleaved_1f1b"))
+RESUMED_AT = {
+    1: [("one process", ParallelConfig())],
+    2: [("2 x 1 x 1 zbv", ParallelConfig(pipeline=2, schedule="zbv"))],
+    4: [
+        ("4 x 1 x 1 gpipe", ParallelConfig(pipeline=4, schedule="gpipe")),
+        ("1 x 2 x 2", ParallelConfig(replicate=2)),
+        ("1 x 1 x 4", ParallelConfig()),
+    ],
+}
+
+
+def test_a_checkpoint_goes_on_at_any_layout(corpus, tmp_path):
+    """Saved by a pipeline of two, each sharded over two, and resumed by six other layouts."""
+    config = make_config(corpus, tmp_path, "data.microbatch_tokens=64")
+    (saved, *_) = run_ranks(4, save_and_resume, [SAVED_AT], config, True)
+    _, losses, expected = saved[0]
+    source = tmp_path / SAVED_AT[0].replace(" ", "_") / "checkpoints"
+    assert [path.name for path in source.iterdir()] == ["step-00000002"]
+    for world_size, layouts in RESUMED_AT.items():
+        for name, _ in layouts:
+            shutil.copytree(source, tmp_path / name.replace(" ", "_") / "checkpoints")
+        found, *_ = run_ranks(world_size, save_and_resume, layouts, config, False)
+        for name, after, weights in found:
+            np.testing.assert_allclose(after, losses[-2:], rtol=2e-5, err_msg=name)
+            for tensor, value in expected.items():
+                assert (np.abs(weights[tensor] - value) > 1e-4).mean() < 2e-3, (name, tensor)
+
+
+def run_with_nan(ranks, config, policy_runs):
+    """Train under each policy; on the last rank alone the loss of step 3 is not a number."""
+    from train.trainer import Trainer
+
+    results = []
+    for name, guard in policy_runs:
+        one = dataclasses.replace(config, output=f"{config.output}/{name}", guard=guard)
+        trainer = Trainer(one, ranks)
+        if ranks.rank == ranks.world_size - 1:
+            spoil(trainer, at_step=2)
+        try:
+            trainer.run(resume=False)
+            results.append("done")
+        except FloatingPointError as error:
+            results.append(str(error))
+        trainer.checkpoints.finish()
+    return results
+
+
+def spoil(trainer, at_step):
+    run = trainer.pipeline._run_loop
+
+    def spoiled(batch):
+        run(batch)
+        if trainer.state.step == at_step:
+            next(iter(trainer.parts[0].parameters())).grad.mul_(float("nan"))
+
+    trainer.pipeline._run_loop = spoiled
+
+
+def test_a_gradient_that_is_no_number_on_one_rank(corpus, tmp_path):
+    """All ranks leave the step out, roll back, or stop, as the policy says; the rest goes on."""
+    config = make_config(corpus, tmp_path, "checkpoint.every_steps=1")
+    runs = [(name, GuardConfig(policy=name)) for name in ("skip", "rollback", "stop")]
+    runs.append(("patience", GuardConfig(policy="skip", most_bad_steps=0)))
+    results = run_ranks(2, run_with_nan, config, runs)
+    assert results[0] == results[1]
+    skipped, rolled, stopped, impatient = results[0]
+    assert (skipped, rolled) == ("done", "done")
+    assert "step 3: the gradient norm is nan" in stopped and "guard.policy" in stopped
+    assert "it is bad step number 1, and guard.most_bad_steps = 0" in impatient
+    for name in ("skip", "rollback"):
+        lines = metrics_of(tmp_path / name)
+        assert [line["step"] for line in lines] == [1, 2, 3, 4]
+        assert ["skipped" in line for line in lines] == [False, False, True, False]
+        assert np.isfinite(lines[3]["loss"])
+        events = (tmp_path / name / "events.jsonl").read_text()
+        assert f'"event": "{name}"' in events and "the gradient norm is nan" in events
+    # Here the last checkpoint is that of step 2, so both policies leave out step 3 alone.
+    assert metrics_of(tmp_path / "skip")[3] == metrics_of(tmp_path / "rollback")[3]
+    state = json.loads((tmp_path / "skip/checkpoints/step-00000004/state.json").read_text())
+    assert state["state"]["skipped"] == [[2, 2]] and state["state"]["updates"] == 3
+
+
+def start(config, *words, processes=1, **environment) -> subprocess.Popen:
+    path = Path(config.output).with_suffix(".toml")
+    path.write_text(to_toml(config))
+    command = [sys.executable, "-m", "train"]
+    if processes > 1:
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc-per-node", str(processes), "-m", "train"]
+    return subprocess.Popen(
+        [*command, "--config", str(path), "--resume", "auto", *words],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(condition, seconds=90):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+MANY_STEPS = ("stages.0.tokens=30720", "stages.1.tokens=30720")  # 60 each
+
+
+@pytest.fixture(scope="module")
+def undisturbed(corpus, tmp_path_factory):
+    config = make_config(corpus, tmp_path_factory.mktemp("whole") / "run", *MANY_STEPS)
+    process = start(config)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    return Path(config.output)
+
+
+def test_sigterm_saves_and_exits_with_0(corpus, undisturbed, tmp_path):
+    config = make_config(corpus, tmp_path / "run", *MANY_STEPS, "checkpoint.every_steps=1000")
+    metrics = Path(config.output) / "metrics.jsonl"
+    process = start(config)
+    wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 5)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and "SIGTERM: saved; go on with --resume auto" in errors
+    (saved,) = (Path(config.output) / "checkpoints").iterdir()
+    assert 5 < int(saved.name[5:]) < 120
+    process = start(config)
+    assert process.wait() == 0
+    assert metrics_of(config.output) == metrics_of(undisturbed)
+    assert weights_of(config.output) == weights_of(undisturbed)
+
+
+def test_killed_in_a_save_and_at_the_switch(corpus, undisturbed, tmp_path):
+    """The long form, twenty times at random, is `bench/faults.py`."""
+    config = make_config(corpus, tmp_path / "run", *MANY_STEPS)
+    output = Path(config.output)
+
+    def saving():
+        return any(output.glob("checkpoints/.step-*.partial"))
+
+    def at_the_switch():
+        path = output / "metrics.jsonl"
+        return path.exists() and len(path.read_text().splitlines()) >= 60
+
+    for moment in (saving, at_the_switch):
+        process = start(config)
+        wait_for(moment)
+        process.kill()
+        process.communicate()
+    process = start(config)
+    assert process.wait() == 0
+    assert metrics_of(output) == metrics_of(undisturbed)
+    assert weights_of(output) == weights_of(undisturbed)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, megabytes: int):
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("may not mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_is_one_error_and_nothing_is_lost(corpus, tmp_path):
+    """A checkpoint of tiny is 15 MB: one fits, and is kept whole when the next does not."""
+    with small_disk(tmp_path / "disk", 24):
+        config = make_config(corpus, tmp_path / "disk" / "run", *MANY_STEPS)
+        config_path = tmp_path / "run.toml"
+        config_path.write_text(to_toml(config))
+        process = subprocess.run(
+            [sys.executable, "-m", "train", "--config", str(config_path), "--resume", "auto"],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        assert process.returncode == 1, process.stderr
+        error = process.stderr.strip().splitlines()[-1]
+        assert error.startswith("error: ") and "no space left on device" in error.lower()
+        assert "Traceback" not in process.stderr
+        names = [path.name for path in (tmp_path / "disk/run/checkpoints").iterdir()]
+        assert names == ["step-00000002"]
+
+
+def hang(ranks, config):
+    """Let one rank sleep after the first step; say what the other meets."""
+    from train.trainer import Trainer
+
+    taken = Trainer(config, ranks).steps()
+    next(taken)
+    if ranks.rank == 1:
+        time.sleep(30)
+    began = time.monotonic()
+    with pytest.raises(RuntimeError) as error:
+        next(taken)
+    return time.monotonic() - began, str(error.value)
+
+
+def test_a_rank_that_hangs_is_not_waited_for(corpus, tmp_path):
+    """Longer than parallel.timeout_seconds; the error is that of what it was waited for."""
+    config = make_config(corpus, tmp_path / "run")
+    (waited, message), _ = run_ranks(2, hang, config, parallel=ParallelConfig(timeout_seconds=6))
+    assert waited < 20 and "imed out" in message
+
+
+def test_a_shard_that_vanishes(corpus, undisturbed, tmp_path):
+    """The checkpoint is passed over for the one before; without another, the run starts again."""
+    config = make_config(corpus, tmp_path / "run", *MANY_STEPS)
+    shutil.copytree(undisturbed, config.output)
+    newest = sorted((Path(config.output) / "checkpoints").iterdir())[-1]
+    next(newest.glob("*.safetensors")).unlink()
+    process = start(config)
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert f"{newest.name}: is not whole" in errors and "trying the one before" in errors
+    assert metrics_of(config.output) == metrics_of(undisturbed)
+    assert weights_of(config.output) == weights_of(undisturbed)
+
+
+def test_two_nodes(corpus, tmp_path):
+    """Two agents of one process each, which meet at an address, give what one agent of two does."""
+    outputs = {}
+    for name, nodes in (("one", 1), ("two", 2)):
+        config = make_config(corpus, tmp_path / name)
+        path = tmp_path / f"{name}.toml"
+        path.write_text(to_toml(config))
+        command = [
+            sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes),
+            "--nproc-per-node", str(2 // nodes), "--rdzv-backend", "c10d", "--rdzv-id", name,
+            "--rdzv-endpoint", "127.0.0.1:29619", "-m", "train", "--config", str(path),
+        ]  # fmt: skip
+        agents = [
+            subprocess.Popen(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
+            for _ in range(nodes)
+        ]
+        assert [agent.wait(timeout=150) for agent in agents] == [0] * nodes
+        outputs[name] = config.output
+    assert metrics_of(outputs["one"]) == metrics_of(outputs["two"])
+    assert weights_of(outputs["one"]) == weights_of(outputs["two"])

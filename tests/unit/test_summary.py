@@ -1,0 +1,430 @@
+"""The page about a run, and the card of its model."""
+
+import html
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon.corpus import read_manifest
+from carbon.errors import ConfigError
+from carbon.model import save_model
+from data_pipeline.__main__ import main as data_pipeline
+from tests.conftest import small_config
+from train.card import write_card
+from train.record import read_run
+from train.summary import loss_figure, write_summary
+
+RECIPE = """
+output = "run"
+seed = 3
+[model]
+preset = "tiny"
+[data]
+corpus = "corpus"
+microbatch_tokens = 512
+[[stages]]
+name = "{first}"
+objective = "ce"
+tokens = 40_960
+mixture = {{ eukaryote = 0.75, mrna = 0.25 }}
+context_tokens = 256
+batch_rows = 4
+learning_rate = 3e-3
+schedule = "wsd"
+warmup_steps = 4
+until = "gradient_norm"
+[[stages]]
+name = "second"
+objective = "blend"
+fns_weight = [0.5, 0.9]
+tokens = 20_480
+mixture = {{ eukaryote = 0.5, "mrna" = 0.5 }}
+context_tokens = 512
+batch_rows = 2
+length_warmup = [{{ context_tokens = 64, steps = 5 }}]
+learning_rate = 1e-3
+schedule = "linear"
+final_learning_rate = 1e-4
+"""  # 40 steps and 20
+
+
+def step_line(step, first="first", **changes):
+    return {
+        "step": step,
+        "tokens": 1024 * step,
+        "stage": first if step <= 40 else "second",
+        "objective": "ce" if step <= 40 else "blend",
+        "context_tokens": 256,
+        "loss": 8 - step / 100,
+        "nats_per_base": 1.4 - step / 1000,
+        "marginal_nats_per_base": 1.4 - step / 2000,
+        "learning_rate": 1e-3,
+        "gradient_norm": 1 + 1 / step,
+        "tokens_per_second": 2048.0,
+        "mfu": None,
+    } | changes
+
+
+def skipped_line(step):
+    nothing = dict.fromkeys(("loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"))
+    return step_line(step, skipped="the loss is nan", **nothing)
+
+
+def probe_line(step, **changes):
+    return {
+        "step": step,
+        "tokens": 1024 * step,
+        "heldout_nats_per_base": 1.41,
+        "heldout_marginal_nats_per_base": 1.42,
+        "recovery": 0.30 + step / 1000,
+        "recovery_bf16": 0.29 + step / 1000,
+    } | changes
+
+
+def write_run(folder, steps=(), probes=(), events=(), first="first"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(RECIPE.format(first=first))
+    for name, lines in (("metrics", steps), ("probes", probes), ("events", events)):
+        if lines:
+            text = "".join(f"{json.dumps(line)}\n" for line in lines)
+            (folder / f"{name}.jsonl").write_text(text)
+    return folder
+
+
+def whole_run(folder):
+    steps = [skipped_line(n) if n in (7, 55) else step_line(n) for n in range(1, 61)]
+    events = [
+        {"step": 0, "event": "start", "message": "from step 0"},
+        {"step": 7, "event": "skip", "message": "the loss is nan"},
+        *({"step": n, "event": "save", "message": f"saved {n}"} for n in (20, 40, 60)),
+        {"step": 30, "event": "rollback", "message": "back to step 20"},
+        {"step": 40, "event": "signal", "message": "the gap widens"},
+        {"step": 50, "event": "staircase", "message": "falls by 0.03"},
+    ]
+    return write_run(folder, steps, [probe_line(20), probe_line(60)], events)
+
+
+class Page(HTMLParser):
+    """Rows of all tables, text of all pictures; raises if a tag is not closed in its place."""
+
+    VOID = ("meta", "br", "link", "img", "input")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.rows, self.pictures, self.ids = [], [], [], []
+        self.feed(text)
+        assert self.open == ["html"] or self.open == []
+        self.table = {row[0]: row[1:] for row in reversed(self.rows)}  # the first of a name
+
+    def handle_starttag(self, tag, attributes):
+        self.ids += [value for name, value in attributes if name == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+        elif tag == "svg":
+            self.pictures.append([])
+
+    def handle_startendtag(self, tag, attributes):
+        self.ids += [value for name, value in attributes if name == "id"]
+
+    def handle_endtag(self, tag):
+        if tag != "html":
+            assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+        elif self.open[-1] == "text":
+            self.pictures[-1].append(data)
+
+
+def page_of(run) -> tuple[str, Page]:
+    text = write_summary(run).read_text(encoding="utf-8")
+    return text, Page(text)
+
+
+class TestSummary:
+    def test_what_a_whole_run_says(self, tmp_path):
+        _, page = page_of(whole_run(tmp_path / "run"))
+        totals = {
+            "steps": ["60 of 60 planned"],
+            "steps skipped": ["2"],
+            "tokens": ["61,440"],
+            "time of computing": ["30.0 seconds"],  # 61,440 / 2,048
+            "tokens a second, mean": ["2,048"],
+            "nats per base of training rows, chain": ["1.3400 at step 60"],
+            "held-out nats per base, marginals": ["1.4200 at step 60"],
+            "sequence recovery in bf16": ["0.3500 at step 60"],
+        }
+        assert {name: page.table[name] for name in totals} == totals
+        recipe = {
+            "stage": ["first", "second"],
+            "objective": ["ce", "blend"],
+            "weight of FNS": ["-", "0.5 to 0.9"],
+            "steps taken": ["40", "20"],
+            "mixture": ["eukaryote 0.75, mrna 0.25", "eukaryote 0.5, mrna 0.5"],
+            "shorter rows first": ["-", "5 steps of 64"],
+            "learning rate": ["0.003", "0.001 to 0.0001"],
+            "schedule": ["wsd, 4 steps of warm-up", "linear"],
+            "ends early by": ["gradient norm", "-"],
+        }
+        assert {name: page.table[name] for name in recipe} == recipe
+        assert ["steps", "40", "20"] in page.rows and ["tokens", "40,960", "20,480"] in page.rows
+        assert page.rows[-5:] == [
+            ["0", "start", "from step 0"],
+            ["7", "skip", "the loss is nan"],
+            ["30", "rollback", "back to step 20"],
+            ["40", "signal", "the gap widens"],
+            ["50", "staircase", "falls by 0.03"],
+        ]
+
+    def test_pictures(self, tmp_path):
+        _, page = page_of(whole_run(tmp_path / "run"))
+        units = ["nats per base", "rate", "norm", "tokens / s"]
+        units += ["nats per base", "share of bases", "share of bases"]
+        assert len(page.pictures) == len(units)
+        for words, unit in zip(page.pictures, units, strict=True):
+            assert {unit, "step", "second"} <= set(words)
+        assert {"chain", "marginals"} <= set(page.pictures[0]) & set(page.pictures[4])
+        assert {"fp32", "bf16"} <= set(page.pictures[5])
+
+    def test_one_file_that_asks_for_nothing(self, tmp_path):
+        text, page = page_of(whole_run(tmp_path / "run"))
+        for word in ("http", "src=", "<link", "<script", "@import", "<image", "xmlns"):
+            assert word not in text
+        assert set(re.findall(r"url\((.)", text)) == {"#"}
+        named = set(re.findall(r"url\(#([^)]*)\)", text)) | set(
+            re.findall(r'href="#([^"]*)"', text)
+        )
+        assert named <= set(page.ids)
+        assert "var(--blue)" in text and "#0072b2" not in text
+
+    def test_equal_input_gives_equal_bytes(self, tmp_path):
+        pages = [write_summary(whole_run(tmp_path / n / "run")).read_bytes() for n in "ab"]
+        assert pages[0] == pages[1]
+        write_summary(tmp_path / "a" / "run")
+        assert (tmp_path / "a" / "run" / "summary.html").read_bytes() == pages[0]
+        assert not list((tmp_path / "a" / "run").glob(".*"))
+
+    def test_a_run_that_has_only_begun(self, tmp_path):
+        text, page = page_of(write_run(tmp_path / "none"))
+        assert "No step has been taken yet; 60 are planned." in text
+        assert page.pictures == [] and "0 events" in text
+        text, page = page_of(write_run(tmp_path / "one", [step_line(1)]))
+        assert page.table["steps"] == ["1 of 60 planned"]
+        assert page.table["time of computing"] == ["0.5 seconds"]
+        assert len(page.pictures) == 4 and page.table["steps taken"] == ["1", "0"]
+        text, page = page_of(write_run(tmp_path / "bad", [skipped_line(1)]))
+        assert page.table["steps skipped"] == ["1"]
+        assert len(page.pictures) == 2  # rate and throughput
+
+    def test_a_line_that_is_being_written(self, tmp_path):
+        run = write_run(tmp_path / "run", [step_line(1), step_line(2)])
+        with (run / "metrics.jsonl").open("a") as sink:
+            sink.write('{"step": 3, "tok')
+        assert ["steps", "2 of 60 planned"] in page_of(run)[1].rows
+        (run / "metrics.jsonl").write_text('{"st\n{"step": 2}\n')
+        with pytest.raises(ConfigError, match=r"metrics\.jsonl line 1: is not valid JSON"):
+            write_summary(run)
+        (run / "config.toml").unlink()
+        with pytest.raises(ConfigError, match=r"config\.toml: no such file"):
+            write_summary(run)
+
+    def test_steps_that_were_taken_back_do_not_count(self, tmp_path):
+        lines = [step_line(n, nats_per_base=9.0) for n in range(1, 31)]
+        lines += [step_line(n) for n in range(21, 26)]
+        record = read_run(write_run(tmp_path / "run", lines))
+        assert [line["step"] for line in record.steps] == list(range(1, 26))
+        assert [line["nats_per_base"] == 9.0 for line in record.steps] == [True] * 20 + [False] * 5
+        _, page = page_of(tmp_path / "run")
+        assert page.table["time of computing"] == ["12.5 seconds"]
+
+    def test_the_loss_of_a_skipped_step_is_not_drawn(self, tmp_path):
+        steps = [step_line(n) for n in range(1, 21)]
+        for line in (steps[9], steps[19]):
+            line |= {"skipped": "the loss is 50", "nats_per_base": 50.0, "gradient_norm": 900.0}
+        run = write_run(tmp_path / "run", steps)
+        axes = loss_figure(read_run(run)).axes[0]
+        assert np.nanmax(axes.lines[0].get_ydata()) < 1.4
+        assert list(axes.lines[-1].get_xdata()) == [10, 20]  # the crosses
+        text, page = page_of(run)
+        assert page.table["nats per base of training rows, chain"] == ["1.3810 at step 19"]
+        assert "crosses are steps that were skipped" in text
+
+    def test_a_precision_that_was_not_measured(self, tmp_path):
+        probes = [probe_line(n, recovery_bf16=None) for n in (10, 20)]
+        for probe in probes:
+            del probe["heldout_marginal_nats_per_base"]
+        steps = [step_line(n, mfu=0.4) for n in range(1, 21)]
+        _, page = page_of(write_run(tmp_path / "run", steps, probes))
+        assert len(page.pictures) == 5 + 2  # MFU, and no gap
+        assert page.table["share of peak FLOP/s (MFU), mean"] == ["40.0 %"]
+        assert "sequence recovery in bf16" not in page.table
+        assert "held-out nats per base, marginals" not in page.table
+
+    def test_a_long_run_is_thinned_by_means(self, tmp_path):
+        losses = 1 + np.random.default_rng(0).random(9000)
+        steps = [step_line(n, nats_per_base=x) for n, x in enumerate(losses, start=1)]
+        steps[10]["nats_per_base"] = losses[10] = math.nan  # as json writes it
+        run = write_run(tmp_path / "run", steps)
+        curve = loss_figure(read_run(run)).axes[0].lines[0]
+        parts = [*np.array_split(losses[:40], 2), *np.array_split(losses[40:], 299)]  # of 30
+        assert np.asarray(curve.get_ydata()) == pytest.approx([np.nanmean(part) for part in parts])
+        assert curve.get_xdata()[:2] == pytest.approx([10.5, 30.5])
+        text, page = page_of(run)
+        assert "the mean of about 30 steps" in text and len(page.pictures) == 4
+        assert len(text) < 200_000
+
+    def test_no_mean_reaches_over_a_boundary(self, tmp_path):
+        steps = [step_line(n, nats_per_base=1.0 + (n > 4001)) for n in range(1, 9001)]
+        for line in steps:
+            line["stage"] = "first" if line["step"] <= 4001 else "second"
+        record = read_run(write_run(tmp_path / "run", steps))
+        assert record.boundaries == [40, 4001]  # the objective changes at the one, the name at both
+        values = np.asarray(loss_figure(record).axes[0].lines[0].get_ydata())
+        assert set(values.tolist()) == {1.0, 2.0}
+
+    def test_many_events(self, tmp_path):
+        events = [{"step": n, "event": "skip", "message": f"bad {n}"} for n in range(1, 501)]
+        text, page = page_of(write_run(tmp_path / "run", [step_line(1)], events=events))
+        assert page.rows[-1] == ["500", "skip", "bad 500"] and page.rows[-200][0] == "301"
+        assert ["300", "skip", "bad 300"] not in page.rows
+        assert "500 events" in text and "The last 200" in text
+
+    def test_markup_in_names(self, tmp_path):
+        first = "<b>x</b>&$a$"
+        steps = [step_line(n, first) for n in range(1, 51)]
+        events = [{"step": 1, "event": "<i>", "message": "<script>alert(1)</script>"}]
+        run = write_run(tmp_path / "<img src=x>", steps, events=events, first=first)
+        text, page = page_of(run)
+        assert page.table["stage"] == [first, "second"]
+        assert page.rows[-1] == ["1", "<i>", "<script>alert(1)</script>"]
+        assert "<script" not in text and "<img" not in text and "<b>" not in text
+        assert html.escape("<img src=x>") in text
+        assert all(first[:14] in words for words in page.pictures)
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("card")
+    words = ["simulate", "--output", f"{folder}/genome", "--genome-bp", "90000", "--seed", "2"]
+    assert data_pipeline(words) == 0
+    settings = [
+        f"output={folder}/corpus",
+        f"assemblies.0.genome={folder}/genome/genome.fa",
+        f"assemblies.0.annotation={folder}/genome/genes.gff3",
+        "assemblies.0.organism=Simulata <vulgaris>",
+        "assemblies.0.licence=CC0|1.0",
+        'assemblies.0.sources=["eukaryote", "mrna", "promoter"]',
+    ]
+    assert data_pipeline(["build", *(w for s in settings for w in ("--set", s))]) == 0
+    return read_manifest(folder / "corpus")
+
+
+@pytest.fixture
+def export(tmp_path):
+    torch.manual_seed(0)
+    save_model(LlamaForCausalLM(small_config()), tmp_path / "export")
+    return tmp_path / "export"
+
+
+def card_rows(text):
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+    return [[html.unescape(re.sub(r"\\(.)", r"\1", cell.strip())) for cell in row] for row in cells]
+
+
+class TestCard:
+    def test_what_it_says(self, tmp_path, export, manifest):
+        write_card(
+            whole_run(tmp_path / "my run"), export, corpus_manifest=manifest, parameters=1_234_567
+        )
+        text = (export / "README.md").read_text()
+        assert "# my run\n" in text and "1,234,567 parameters" in text
+        assert "61,440 tokens, in 60 of 60 planned steps" in text
+        assert "2 steps were skipped" in text
+        assert "512 tokens, 3,066 bases beside `<dna>`" in text
+        rows = card_rows(text)
+        assert ["stage", "first", "second"] in rows and ["steps taken", "40", "20"] in rows
+        for source, splits in manifest["sources"].items():
+            counts = [f"{splits[s][k]:,}" for s in ("train", "test") for k in ("records", "bases")]
+            read = "none" if source == "promoter" else "first, second"
+            assert [source, *counts, read] in rows
+        (region,) = manifest["held_out"]
+        assert f"Held out of the assemblies: {region}." in text
+        sha = manifest["inputs"][0]["files"][0]["sha256"][:12]
+        assert ["Simulata <vulgaris>", "", "CC0|1.0", "genome.fa", sha] in rows
+        assert str(tmp_path.parent) not in text and manifest["recipe"]["output"] not in text
+        assert ["held-out nats per base, chain", "1.4100", "60"] in rows
+        assert ["nats per base of training rows, marginals", "1.3700", "60"] in rows
+        assert "not clinical advice" in text.replace("\n", " ")
+        assert "(curves.png)" in text
+        assert (export / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+    def test_the_hub_reads_its_head(self, tmp_path, export):
+        from huggingface_hub import ModelCard
+
+        write_card(whole_run(tmp_path / "run"), export, corpus_manifest=None)
+        data = ModelCard.load(export / "README.md").data.to_dict()
+        assert data["library_name"] == "transformers"
+        assert (data["license"], data["license_name"]) == ("other", "unknown")
+        assert data["pipeline_tag"] == "text-generation" and "dna" in data["tags"]
+
+    def test_its_code_runs(self, tmp_path, export, monkeypatch, capsys):
+        write_card(whole_run(tmp_path / "run"), export, corpus_manifest=None)
+        codes = re.findall(r"```python\n(.*?)```", (export / "README.md").read_text(), re.DOTALL)
+        assert len(codes) == 2
+        monkeypatch.chdir(export)
+        names: dict = {}
+        torch.manual_seed(1)
+        for code in codes:
+            exec(code, names)
+        assert names["kmer_logits"].shape == (1, 3, 4096)
+        printed = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"<dna>ATGGCCAAGTAA[ACGT]{60}", printed[0])
+        assert float(printed[1]) == pytest.approx(names["score"].nats_per_base)
+        assert re.fullmatch(r"\['[ACGT]{60}'\]", printed[2])
+        # The logits of the one give the score of the other.
+        log_p = names["kmer_logits"][0, :2].log_softmax(dim=1)
+        ids = names["inputs"]["input_ids"][0, 1:] - 128
+        nats = -log_p.detach()[torch.arange(2), ids].sum()
+        assert float(nats) / 12 == pytest.approx(names["score"].nats_per_base, abs=1e-5)
+
+    def test_parameters_are_counted_in_the_weights(self, tmp_path, export):
+        write_card(whole_run(tmp_path / "run"), export, corpus_manifest=None)
+        count = sum(p.numel() for p in LlamaForCausalLM(small_config()).parameters())
+        assert f"{count:,} parameters" in (export / "README.md").read_text()
+
+    def test_a_run_without_a_step_claims_nothing(self, tmp_path, export):
+        write_card(write_run(tmp_path / "run"), export, corpus_manifest=None, parameters=5)
+        text = (export / "README.md").read_text()
+        assert "on 0 tokens, in 0 of 60 planned steps" in text
+        assert "Sources: eukaryote, mrna. The corpus came without a manifest" in text
+        assert "None: the run wrote down no step and no probe." in text
+        assert "Nothing was measured on held-out records during training." in text
+        assert "curves.png" not in text and not (export / "curves.png").exists()
+
+    def test_equal_input_gives_equal_bytes(self, tmp_path, export, manifest):
+        found = []
+        for name in "ab":
+            run = whole_run(tmp_path / name / "run")
+            write_card(run, export, corpus_manifest=manifest)
+            found.append([(export / n).read_bytes() for n in ("README.md", "curves.png")])
+        assert found[0] == found[1]
+
+    def test_markup_in_names(self, tmp_path, export):
+        steps = [step_line(1, "a|b <b>")]
+        run = write_run(tmp_path / "[x](y) <script>", steps, first="a|b <b>")
+        write_card(run, export, corpus_manifest=None, parameters=5)
+        text = (export / "README.md").read_text()
+        assert ["stage", "a|b <b>", "second"] in card_rows(text)
+        assert "<script>" not in text and "<b>" not in text and "\\[x\\](y)" in text

@@ -1,0 +1,100 @@
+"""Where metrics go beside metrics.jsonl, read back with what reads it."""
+
+import json
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carbon.errors import ConfigError, UserError
+from train.tracker import open_tracker
+
+ROOT = Path(__file__).parents[2]
+
+
+def log_and_resume(name, folder):
+    """Six steps; steps 4 to 6 a second time after a resume; step 5 anew after a rollback."""
+    config = {"model": {"preset": "tiny"}, "note": "seed = 3\n"}
+    for steps, shift in ((range(1, 7), 0), (range(4, 7), 100)):
+        tracker = open_tracker(name, folder, config)
+        for step in steps:
+            line = {"step": step, "loss": step + shift, "mfu": None, "objective": "ce"}
+            tracker.log(step, line | {"norm": math.nan, "tokens": 16 * step})
+        tracker.log(steps[-1], {"recovery": 0.25})
+        if shift:
+            tracker.log(5, {"loss": 1000.0})
+        tracker.close()
+        tracker.close()
+
+
+def test_none_writes_nothing(tmp_path):
+    log_and_resume("none", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensorboard_shows_each_step_once(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log_and_resume("tensorboard", tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert set(events.Tags()["scalars"]) == {"loss", "tokens", "recovery"}
+    found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in ("loss", "tokens")}
+    assert found["loss"] == [(1, 1), (2, 2), (3, 3), (4, 104), (5, 1000)]
+    assert found["tokens"] == [(1, 16), (2, 32), (3, 48), (4, 64)]
+    (text,) = events.Tensors("note/text_summary")[0].tensor_proto.string_val
+    assert text.decode() == "```\nseed = 3\n\n```"
+
+
+def test_trackio_writes_into_the_run_folder_alone(tmp_path):
+    """In another process: Trackio reads its folder once, when it is imported."""
+    pytest.importorskip("trackio")
+    code = (
+        "import sys; from pathlib import Path\n"
+        f"sys.path.insert(0, {str(ROOT)!r})\n"
+        "from tests.unit.test_tracker import log_and_resume\n"
+        "log_and_resume('trackio', Path('run'))\n"
+    )
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("TRACKIO_", "HF_"))}
+    environment = kept | {"HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert {path.name for path in tmp_path.iterdir()} <= {"run", "home"}
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["trackio"]
+    (path,) = (tmp_path / "run" / "trackio").glob("*.db")
+    with sqlite3.connect(path) as database:
+        query = "SELECT run_name, step, metrics FROM metrics ORDER BY id"
+        rows = database.execute(query).fetchall()
+        (config,) = database.execute("SELECT config FROM configs").fetchone()
+    losses = [(name, step, json.loads(text).get("loss")) for name, step, text in rows]
+    first, second, third = "run from step 1", "run from step 4", "run from step 5"
+    assert losses == [
+        *((first, step, step) for step in range(1, 7)), (first, 6, None),
+        *((second, step, 100 + step) for step in range(4, 7)), (second, 6, None),
+        (third, 5, 1000),
+    ]  # fmt: skip
+    assert json.loads(rows[0][2]) == {"loss": 1, "tokens": 16}
+    assert json.loads(config)["model"] == {"preset": "tiny"}
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "trackio"])
+def test_a_missing_package_is_named(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", "unchanged")
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+    with pytest.raises(UserError, match=f"`pip install {name}`"):
+        open_tracker(name, tmp_path, {})
+    assert os.environ["TRACKIO_DIR"] == "unchanged"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_name(tmp_path):
+    with pytest.raises(ConfigError, match="tracker = 'wandb': give none, tensorboard or trackio"):
+        open_tracker("wandb", tmp_path, {})

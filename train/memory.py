@@ -1,0 +1,271 @@
+"""What one process of a run holds in memory, counted from the shapes.
+
+The formulas, their sources, and what is left out are in docs/plan.md.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carbon.tokenizer import NUM_KMERS
+from train.config import ParallelConfig
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
+
+_FP32_BYTES = 4
+_CHUNK_TOKENS = 512  # whose logits exist at once on a CPU; see carbon.losses.fused
+TWO_BACKWARDS = ("interleaved_zero_bubble", "zbv")  # one for inputs, a later one for weights
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of one process, each item at its largest.
+
+    Attributes:
+        weights: the shard, fp32.
+        moments: the optimizer's two, fp32.
+        gathered: whole weights, in the dtype that computes.
+        whole_gradients: those that are not yet reduced to shards.
+        activations: what backward needs of all microbatches in flight.
+        layer: what the backward of one layer takes beside that.
+        logits: of a chunk of tokens, and the gradient of the head.
+        transfers: where a pipeline's messages are received.
+        gradients: the shard, fp32, whole once activations are gone.
+        update: temporaries of the optimizer's step.
+    """
+
+    weights: int
+    moments: int
+    gathered: int
+    whole_gradients: int
+    activations: int
+    layer: int
+    logits: int
+    transfers: int
+    gradients: int
+    update: int
+
+    @property
+    def peak(self) -> int:
+        """Most at any time: as the last backward begins, or at the optimizer's step."""
+        computing = self.gathered + self.whole_gradients + self.activations
+        computing += max(self.layer, self.logits)
+        updating = self.gradients + self.update
+        return self.weights + self.moments + self.transfers + max(computing, updating)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Widths of a Llama in elements, and counts of its parts."""
+
+    hidden: int
+    query: int
+    key: int
+    mlp: int
+    num_heads: int
+    num_layers: int
+    vocabulary: int
+    is_tied: bool
+
+    @staticmethod
+    def of(llama: "LlamaConfig") -> "Sizes":
+        """Return those of a configuration."""
+        num_heads, hidden = int(llama.num_attention_heads), int(llama.hidden_size)
+        head = int(llama.head_dim or hidden // num_heads)
+        return Sizes(
+            hidden=hidden,
+            query=num_heads * head,
+            key=int(llama.num_key_value_heads or num_heads) * head,
+            mlp=int(llama.intermediate_size),
+            num_heads=num_heads,
+            num_layers=int(llama.num_hidden_layers),
+            vocabulary=int(llama.vocab_size),
+            is_tied=bool(llama.tie_word_embeddings),
+        )
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of a layer: four matrices of attention, three of the MLP, two norms."""
+        return self.hidden * (2 * self.query + 2 * self.key + 3 * self.mlp + 2)
+
+    def end_parameters(self, is_first: bool, is_last: bool) -> int:
+        """Return those of a piece beside its layers: embedding, or norm and head, or all."""
+        has_head = is_last and not (is_first and self.is_tied)
+        return self.hidden * (self.vocabulary * (is_first + has_head) + is_last)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process: its place, its pieces of the network, and how it computes.
+
+    Attributes:
+        rank: of its pipeline.
+        pieces: the layers of each piece that it holds.
+        shard: processes that a weight is divided over.
+        dtype_bytes: of what computes.
+        has_mask: whether attention reads a mask of all pairs of positions.
+    """
+
+    sizes: Sizes
+    parallel: ParallelConfig
+    rank: int
+    pieces: tuple[range, ...]
+    shard: int
+    checkpointing: str
+    dtype_bytes: int
+    on_gpu: bool
+    has_mask: bool
+
+    @property
+    def num_layers(self) -> int:
+        """Layers that it holds."""
+        return sum(map(len, self.pieces))
+
+    @property
+    def num_firsts(self) -> int:
+        """How many of its pieces are the first of all: one or none."""
+        return sum(piece.start == 0 for piece in self.pieces)
+
+    @property
+    def num_lasts(self) -> int:
+        """How many of its pieces are the last of all: one or none."""
+        return sum(piece.stop == self.sizes.num_layers for piece in self.pieces)
+
+    @property
+    def end_parameters(self) -> int:
+        """Parameters beside those of layers."""
+        last = self.sizes.num_layers
+        return sum(self.sizes.end_parameters(p.start == 0, p.stop == last) for p in self.pieces)
+
+    @property
+    def num_parameters(self) -> int:
+        """Parameters before sharding."""
+        return self.num_layers * self.sizes.layer_parameters + self.end_parameters
+
+
+def memory_of(
+    process: Process, context_tokens: int, microbatch_rows: int, num_microbatches: int
+) -> Memory:
+    """Return what a process holds while it reads rows of a length."""
+    sizes, tokens = process.sizes, microbatch_rows * context_tokens
+    layer, kept = _layer_bytes_a_token(process, context_tokens)
+    shard = _FP32_BYTES * -(-process.num_parameters // process.shard)
+    backward = process.dtype_bytes * (sizes.hidden + sizes.mlp)  # gradients beside activations
+    largest = sizes.hidden * max(sizes.mlp, sizes.vocabulary * (process.end_parameters > 0))
+    return Memory(
+        weights=shard,
+        moments=2 * shard,
+        gathered=_gathered_bytes(process),
+        whole_gradients=_whole_gradient_bytes(process, num_microbatches),
+        activations=_activation_bytes(process, kept, context_tokens, tokens, num_microbatches),
+        layer=tokens * (layer - kept + backward),
+        logits=_logit_bytes(process, tokens),
+        transfers=_transfer_bytes(process, tokens) * num_microbatches,
+        gradients=shard,
+        update=2 * _FP32_BYTES * -(-largest // process.shard),
+    )
+
+
+def _gathered_bytes(process: Process) -> int:
+    """Return what FSDP2 copies weights to; it does so for a shard that is whole as well."""
+    a_layer = process.sizes.layer_parameters
+    ahead = a_layer * (process.shard > 1)  # the next layer's, on its way
+    if process.parallel.pipeline > 1 or not process.parallel.reshard_after_forward:
+        return process.dtype_bytes * (process.num_parameters + ahead)
+    return process.dtype_bytes * (process.end_parameters + a_layer + ahead)
+
+
+def _whole_gradient_bytes(process: Process, num_microbatches: int) -> int:
+    """Return gradients before they are reduced: sums are fp32, and kept until the last microbatch.
+
+    A layer's are there twice while they are reduced.
+    """
+    a_layer = (process.dtype_bytes + _FP32_BYTES) * process.sizes.layer_parameters
+    waiting = process.num_parameters if num_microbatches > 1 else process.end_parameters
+    return a_layer + _FP32_BYTES * waiting
+
+
+def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, int]:
+    """Return what autograd keeps of a stock layer, and what of that until backward, per token."""
+    sizes, width = process.sizes, process.dtype_bytes
+    # Of a norm: its input in fp32, and the output before and after the weight.
+    norms = 2 * sizes.hidden * (_FP32_BYTES + 2 * width)
+    # With a mask, keys and values are repeated for each head of queries, and each layer makes the
+    # mask into numbers to add.
+    keys = sizes.query if process.has_mask else sizes.key
+    row_sums = _FP32_BYTES * sizes.num_heads
+    attention = width * (2 * sizes.query + 2 * keys + process.has_mask * context_tokens) + row_sums
+    layer = norms + attention + width * 4 * sizes.mlp
+    products = 2 * sizes.query + 2 * sizes.key + 2 * sizes.hidden + 2 * sizes.mlp
+    kept = {
+        "none": layer,
+        "selective": width * (products + sizes.hidden) + row_sums,
+        "full": width * sizes.hidden,
+    }
+    return layer, kept[process.checkpointing]
+
+
+def _activation_bytes(
+    process: Process, kept: int, context_tokens: int, tokens: int, num_microbatches: int
+) -> int:
+    """Return what all microbatches in flight keep; a rank's pieces count as their mean."""
+    sizes, width = process.sizes, process.dtype_bytes
+    num_pieces = len(process.pieces)
+    rotary = 2 * width * sizes.query // sizes.num_heads
+    of_last = sizes.hidden * (_FP32_BYTES + 2 * width)  # its norm's, and the gradient of states
+    outputs = width * sizes.hidden * (num_pieces - process.num_lasts)
+    of_pieces = process.num_layers * kept + num_pieces * rotary + process.num_lasts * of_last
+    masks = process.has_mask * context_tokens * num_pieces  # a byte a pair
+    if process.checkpointing == "none":  # alive during forward only
+        in_flight_bytes, once = of_pieces + outputs, masks // num_pieces
+    else:
+        in_flight_bytes, once = of_pieces + outputs + masks, 0
+    flying = in_flight(process.parallel, process.rank, num_microbatches)
+    waiting = _waiting(process.parallel, process.rank, num_microbatches)
+    of_weights = sizes.query + 2 * sizes.key + 4 * sizes.hidden + 2 * sizes.mlp
+    held = waiting * process.num_layers * width * of_weights
+    return tokens * ((flying * in_flight_bytes + held) // num_pieces + once)
+
+
+def in_flight(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int:
+    """Return the most microbatches, times pieces, whose activations a pipeline rank holds."""
+    ranks, pieces, most = parallel.pipeline, parallel.pieces_a_rank, num_microbatches
+    if ranks == 1:
+        return 1
+    if parallel.schedule == "gpipe":
+        return most
+    if parallel.schedule == "1f1b":
+        return min(most, ranks - rank)
+    if parallel.schedule == "zbv":
+        return min(2 * most, 2 * ranks, most + rank + 1)
+    of_round = most // max(1, most // ranks)
+    ahead = 2 * (ranks - rank) - 1 if parallel.schedule == "interleaved_1f1b" else ranks
+    return min(pieces * most, (pieces - 1) * of_round + ahead)
+
+
+def _waiting(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int:
+    """Return the most that have had their backward for inputs and not the one for weights."""
+    if parallel.pipeline == 1 or parallel.schedule not in TWO_BACKWARDS:
+        return 0
+    most = 2 * rank + 1 if parallel.schedule == "zbv" else rank + 1
+    return min(most, parallel.pieces_a_rank * num_microbatches)
+
+
+def _transfer_bytes(process: Process, tokens: int) -> int:
+    """Return, for a microbatch, what states are received into, and gradients of states."""
+    if process.parallel.pipeline == 1:
+        return 0
+    edges = 2 * len(process.pieces) - process.num_firsts - process.num_lasts
+    return tokens * process.dtype_bytes * process.sizes.hidden * edges
+
+
+def _logit_bytes(process: Process, tokens: int) -> int:
+    """Return what the fused head takes: logits of a chunk, states and gradients of its weights."""
+    if not process.num_lasts:
+        return 0
+    hidden, width = process.sizes.hidden, process.dtype_bytes
+    # A kernel on a GPU overwrites logits with their gradient; without it there are four in fp32.
+    chunk, a_logit = (8 * _CHUNK_TOKENS, width) if process.on_gpu else (_CHUNK_TOKENS, 16)
+    of_weights = hidden * (_FP32_BYTES + width)
+    of_chunk = min(tokens, chunk) * a_logit
+    return int(NUM_KMERS) * (of_chunk + of_weights) + tokens * hidden * width
