@@ -99,8 +99,7 @@ def wasted_share(rows: TokenRows) -> float:
     used = []
     for source in rows.sources.values():
         for row_tokens, packing in source.packings.items():
-            tokens = packing.num_kmers.sum() + len(packing.record)
-            used.append(float(tokens / (packing.num_rows * row_tokens)))
+            used.append(packing.num_tokens / (packing.num_rows * row_tokens))
     return 1 - min(used)
 
 
@@ -132,7 +131,8 @@ def write_large_source(folder: Path, num_records: int) -> None:
     (store / "store.json").write_text(json.dumps(info))
     for path in store.rglob("*.bin"):
         _forget(path)
-    info = {"format": 1, "pieces": len(block.record) * blocks, "rows": block.num_rows * blocks}
+    info = {"pieces": len(block.record) * blocks, "rows": block.num_rows * blocks}
+    info["tokens"] = block.num_tokens * blocks
     (packed / "packing.json").write_text(json.dumps(info))
 
 

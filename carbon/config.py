@@ -65,6 +65,8 @@ def _parse_value(text: str) -> Any:
 def _put(node: Any, keys: list[str], value: Any, override: str) -> None:
     for key, following in itertools.pairwise(keys):
         node = _child(node, key, [] if following == "0" else {}, override)
+    if not isinstance(node, dict | list):
+        raise ConfigError(f"--set {override}: '{keys[-2]}' is a value, not a table")
     if isinstance(node, list):
         _child(node, keys[-1], value, override)
         node[int(keys[-1])] = value
@@ -75,7 +77,7 @@ def _put(node: Any, keys: list[str], value: Any, override: str) -> None:
 def _child(node: Any, key: str, new: Any, override: str) -> Any:
     """Return what stands under a key, which is `new` if nothing does; an array grows by one."""
     if isinstance(node, list):
-        if not key.isdigit() or int(key) > len(node):
+        if not key.isdecimal() or int(key) > len(node):
             raise ConfigError(f"--set {override}: '{key}' is not one of 0 to {len(node)}")
         if int(key) == len(node):
             node.append(new)

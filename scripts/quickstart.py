@@ -206,7 +206,17 @@ class Quickstart:
         total = sum(stage.tokens for stage in config.stages)
         tokens = [int(speed * seconds * stage.tokens / total) for stage in config.stages]
         say(f"{speed:,.0f} tokens a second: {sum(tokens):,} tokens in the time there is")
-        return {f"stages.{number}.tokens": count for number, count in enumerate(tokens)}
+        return self._shortened(config, tokens)
+
+    @staticmethod
+    def _shortened(config: TrainConfig, tokens: list[int]) -> dict[str, Any]:
+        """Return settings of stages of so many tokens; a warm-up takes a quarter of one at most."""
+        settings = {}
+        for number, (stage, count) in enumerate(zip(config.stages, tokens, strict=True)):
+            steps = -(-count // stage.batch_tokens)
+            settings[f"stages.{number}.tokens"] = count
+            settings[f"stages.{number}.warmup_steps"] = min(stage.warmup_steps, steps // 4)
+        return settings
 
     def _config(self, settings: dict[str, Any]) -> TrainConfig:
         ours = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
@@ -215,8 +225,8 @@ class Quickstart:
     def _tokens_per_second(self, config: TrainConfig) -> float:
         with tempfile.TemporaryDirectory() as folder:
             settings = self._training_settings() | {"output": f"{folder}/run"}
-            for number, stage in enumerate(config.stages):
-                settings[f"stages.{number}.tokens"] = TIMED_STEPS // 2 * stage.batch_tokens
+            tokens = [TIMED_STEPS // 2 * stage.batch_tokens for stage in config.stages]
+            settings |= self._shortened(config, tokens)
             if code := self._torchrun(settings):
                 raise UserError(f"the timed run ended with code {code}; see above")
             metrics = _read_metrics(Path(folder) / "run")

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import sys
+from pathlib import Path
 
 from carbon.config import load_config, to_toml
 from carbon.console import natural, run_command
@@ -86,6 +87,8 @@ def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
     from train.data import open_rows
     from train.preview import draw_mixture, mixture_of, print_mixture, print_rows
 
+    if arguments.plot and Path(arguments.plot).suffix not in (".png", ".svg", ".pdf"):
+        raise UserError(f"--plot {arguments.plot}: give a name that ends in .png, .svg or .pdf")
     course = Course(config)
     rows = open_rows(config, course)
     print_rows(rows, course, arguments.first, arguments.rows)

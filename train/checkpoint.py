@@ -49,7 +49,7 @@ def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
         config,
         output="",
         tracker="none",
-        data=dataclasses.replace(config.data, corpus="", cache="", workers=0),
+        data=dataclasses.replace(config.data, corpus="", cache="", workers=0, microbatch_tokens=1),
         checkpoint=CheckpointConfig(),
         parallel=ParallelConfig(),
         compute=ComputeConfig(dtype=config.compute.dtype),

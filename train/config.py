@@ -1,5 +1,6 @@
 """What a training run is: one TOML file, read into these values."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -126,21 +127,42 @@ class StageConfig:
         )
         check(self.tokens >= 1, f"tokens = {self.tokens}: give 1 or more")
         _check_context(self.context_tokens)
-        check(self.batch_rows >= 1, f"batch_rows = {self.batch_rows}: give 1 or more")
+        check(1 <= self.batch_rows < 2**31, f"batch_rows = {self.batch_rows}: give 1 to 2^31 - 1")
         check(self.rope_theta > 1, f"rope_theta = {self.rope_theta}: give more than 1")
         self._check_length_warmup()
+        check(self.tokens < 2**62, f"tokens = {self.tokens}: give less than 2^62")
         total = sum(self.mixture.values())
-        check(abs(total - 1) < 1e-9, f"mixture sums to {total:g}, not 1")
+        check(abs(total - 1) < 1e-9, f"mixture sums to {total!r}, not 1")
         for source, share in self.mixture.items():
             units = share * SHARE_UNITS
             check(
                 share > 0 and abs(units - round(units)) < 1e-6,
                 f"mixture.{source} = {share}: give a positive multiple of 1/{SHARE_UNITS}",
             )
-        check(self.learning_rate > 0, f"learning_rate = {self.learning_rate}: give more than 0")
-        for name in ("warmup_steps", "decay_steps", "final_learning_rate"):
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        check(
+            0 < self.learning_rate < math.inf,
+            f"learning_rate = {self.learning_rate}: give more than 0",
+        )
+        for name in ("warmup_steps", "decay_steps"):
             value = getattr(self, name)
             check(value >= 0, f"{name} = {value}: give 0 or more")
+        check(
+            0 <= self.final_learning_rate <= self.learning_rate,
+            f"final_learning_rate = {self.final_learning_rate}: give 0 to learning_rate = "
+            f"{self.learning_rate}",
+        )
+        check(
+            self.decay_steps == 0 or self.schedule == "wsd",
+            f"decay_steps = {self.decay_steps}: only the schedule 'wsd' has them",
+        )
+        check(
+            self.warmup_steps + self.decay_steps <= self.num_steps,
+            f"warmup_steps + decay_steps = {self.warmup_steps + self.decay_steps}, and the whole "
+            f"stage has {self.num_steps} steps",
+        )
 
     def _check_length_warmup(self) -> None:
         for part in self.length_warmup:
@@ -333,4 +355,4 @@ class TrainConfig:
 
 
 def _check_context(tokens: int) -> None:
-    check(tokens >= 16, f"context_tokens = {tokens}: give 16 or more")
+    check(16 <= tokens < 2**31, f"context_tokens = {tokens}: give 16 to 2^31 - 1")

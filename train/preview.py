@@ -31,7 +31,7 @@ def print_rows(rows: TokenRows, course: Course, first: int, count: int) -> None:
         piece = pieces[0]
         told = rows.sources[sample.source].store.describe(piece.record)
         tags = " ".join(names[token] for token in piece.prefix[:-1])
-        letters = piece.letters.tobytes().decode()
+        letters = piece.letters.tobytes().decode("ascii", "replace")
         if len(letters) > 2 * _SHOWN_BP:
             letters = f"{letters[:_SHOWN_BP]}...{letters[-_SHOWN_BP:]}"
         line = (
@@ -52,37 +52,42 @@ def print_rows(rows: TokenRows, course: Course, first: int, count: int) -> None:
 
 
 def _place(told: dict[str, Any]) -> str:
-    if not told.get("record_id"):
+    if not told.get("record_id") or not isinstance(told.get("start"), int):
         return "-"
     return f"{told['record_id']}:{told['start'] + 1}-{told['end']}"
 
 
 def _strand(told: dict[str, Any], reverse: bool) -> str:
     """Return the strand that is read: that of the record, or the one across."""
-    own = told.get("strand") or "+"
+    own = (told.get("strand") or "+").strip("<>")  # the released corpus writes `<+>`
     return own if not reverse else {"+": "-", "-": "+"}.get(own, own)
 
 
 def mixture_of(rows: TokenRows, course: Course) -> list[dict[str, Any]]:
-    """Return what each span draws of each source: rows, tokens, share, and epochs so far.
+    """Return what each span draws of each source of its mixture, also where that is nothing.
 
-    A span is a stage, or a part of one that has rows of another length. Epochs count how often the
-    source's rows of that length have been read since the run began.
+    A span is a stage, or a part of one that has rows of another length. Tokens are those of bare
+    samples, without padding, in the mean; epochs count how often the source's rows of that length
+    have been read since the run began.
     """
     order, result = rows.order, []
     for number, counts in enumerate(np.diff(order.counts_before, axis=0)):
         after, span = order.counts_before[number + 1], course.spans[number]
-        for place in np.flatnonzero(counts).tolist():
-            name, row_tokens = order.streams[place]
-            drawn = int(counts[place])
+        for name, share in span.stage.mixture.items():
+            place = order.streams.index((name, span.context_tokens))
+            packing = rows.sources[name].packings[span.context_tokens]
+            filled = packing.num_tokens / packing.num_rows
             line = {
+                "span": number,
                 "stage": span.stage.name,
-                "context_tokens": row_tokens,
+                "context_tokens": span.context_tokens,
                 "source": name,
-                "rows": drawn,
-                "tokens": drawn * row_tokens,
-                "share": drawn / int(counts.sum()),
-                "epochs": int(after[place]) / rows.sources[name].packings[row_tokens].num_rows,
+                "rows": int(counts[place]),
+                "share": int(counts[place]) / int(counts.sum()),
+                "wanted": share,
+                "tokens": round(int(counts[place]) * filled),
+                "padding": 1 - filled / span.context_tokens,
+                "epochs": int(after[place]) / packing.num_rows,
             }
             result.append(line)
     return result
@@ -90,15 +95,20 @@ def mixture_of(rows: TokenRows, course: Course) -> list[dict[str, Any]]:
 
 def print_mixture(mixture: list[dict[str, Any]]) -> None:
     """Print what `mixture_of` gives."""
-    header = ("stage", "context", "source", "rows", "tokens", "share", "epochs by its end")
+    header = (
+        *("stage", "context", "source", "rows", "share of rows", "wanted"),
+        *("tokens", "padding", "epochs by its end"),
+    )
     rows = [
         (
             line["stage"],
             f"{line['context_tokens']:,}",
             line["source"],
             f"{line['rows']:,}",
-            f"{line['tokens']:,}",
             f"{100 * line['share']:.2f} %",
+            f"{100 * line['wanted']:.2f} %",
+            f"{line['tokens']:,}",
+            f"{100 * line['padding']:.1f} %",
             f"{line['epochs']:.2f}",
         )
         for line in mixture
@@ -107,25 +117,27 @@ def print_mixture(mixture: list[dict[str, Any]]) -> None:
 
 
 def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
-    """Draw tokens of each source by stage, and how often each source has been read by then."""
+    """Draw tokens of each source by span, and how often each source has been read by then."""
     from matplotlib.figure import Figure
 
-    of = {(f"{m['stage']}\n{m['context_tokens']:,} tokens", m["source"]): m for m in mixture}
-    stages = list(dict.fromkeys(stage for stage, _ in of))
-    sources = list(dict.fromkeys(source for _, source in of))
-    figure = Figure(figsize=(9, 0.5 * len(stages) + 2.2), layout="constrained")
+    of = {(m["span"], m["source"]): m for m in mixture}
+    spans = {m["span"]: f"{m['stage']}\n{m['context_tokens']:,} tokens" for m in mixture}
+    sources = list(dict.fromkeys(m["source"] for m in mixture))
+    figure = Figure(figsize=(9, 0.5 * len(spans) + 2.2), layout="constrained")
     tokens, epochs = figure.subplots(1, 2, sharey=True)
-    left = np.zeros(len(stages))
+    places = np.arange(len(spans))
+    left = np.zeros(len(spans))
     for i, source in enumerate(sources):
         color = _COLORS[i % len(_COLORS)]
-        drawn = [of.get((stage, source), {}).get("tokens", 0) for stage in stages]
-        tokens.barh(stages, drawn, left=left, color=color, label=source)
+        drawn = [of.get((span, source), {}).get("tokens", 0) for span in spans]
+        tokens.barh(places, drawn, left=left, color=color, label=source)
         left += drawn
-        read = [of.get((stage, source), {}).get("epochs", np.nan) for stage in stages]
-        epochs.plot(read, stages, "o", color=color)
+        read = [of.get((span, source), {}).get("epochs", np.nan) for span in spans]
+        epochs.plot(read, places, "o", color=color)
+    tokens.set_yticks(places, list(spans.values()))
     tokens.set_xlabel("tokens drawn")
     tokens.invert_yaxis()
-    epochs.set_xlabel("times each source has been read by the end of the stage")
+    epochs.set_xlabel("times each source has been read by then")
     epochs.set_xlim(left=0)
     figure.legend(*tokens.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     figure.savefig(path)

@@ -6,6 +6,7 @@ from typing import IO, Any
 
 import fsspec
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from carbon.errors import CorpusError
@@ -24,20 +25,42 @@ def opened(path: str) -> IO[bytes]:
     return source
 
 
-def exists(path: str) -> bool:
-    """Tell whether a path or URL is there."""
-    system, inner = _system_of(path)
-    return bool(system.exists(inner))
+def content_if_there(path: str) -> bytes | None:
+    """Return what is in a path or URL, None if there is no such file.
 
-
-def listed(folder: str, pattern: str) -> list[str]:
-    """Return the files of a folder, a path or URL, whose names fit a pattern, in order."""
-    system, inner = _system_of(folder)
+    Raises:
+        CorpusError: it may be there, but it cannot be read.
+    """
     try:
-        found = sorted(system.glob(f"{inner}/{pattern}"))
+        with fsspec.open(path, "rb").open() as source:
+            content: bytes = source.read()
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        raise CorpusError(f"{path}: cannot be opened: {_reason(error)}") from None
+    return content
+
+
+def listed(folder: str, ending: str) -> list[str]:
+    """Return the files of a folder, a path or URL, that end so, in order.
+
+    Raises:
+        CorpusError: it cannot be listed.
+    """
+    try:
+        system, inner = fsspec.core.url_to_fs(folder)
+        names = system.ls(inner, detail=False)
     except FileNotFoundError:
         return []
-    return [system.unstrip_protocol(path) for path in found]
+    except Exception as error:
+        raise CorpusError(f"{folder}: cannot be listed: {_reason(error)}") from None
+    return [system.unstrip_protocol(name) for name in sorted(names) if name.endswith(ending)]
+
+
+def parquet(path: str) -> pq.ParquetFile:
+    """Open a Parquet file; one on disk by its name, as pyarrow's threads outlive Python's files."""
+    inner = path.removeprefix("file://")
+    return pq.ParquetFile(opened(path) if "://" in inner else inner)
 
 
 def mapped(path: Path, dtype: Any, count: int, *, scattered: bool = False) -> NDArray[Any]:
@@ -62,14 +85,6 @@ def mapped(path: Path, dtype: Any, count: int, *, scattered: bool = False) -> ND
     if scattered and hasattr(pages, "madvise"):
         pages.madvise(mmap.MADV_RANDOM)
     return np.frombuffer(pages, dtype=dtype)
-
-
-def _system_of(path: str) -> tuple[Any, str]:
-    try:
-        system, inner = fsspec.core.url_to_fs(path)
-    except (ImportError, ValueError) as error:
-        raise CorpusError(f"{path}: cannot be opened: {_reason(error)}") from None
-    return system, inner
 
 
 def _reason(error: Exception) -> str:

@@ -32,8 +32,8 @@ class Blend:
     """A mixture's order of sources, with random access."""
 
     def __init__(self, shares: Mapping[str, float]) -> None:
-        """Take shares that sum to one, each a multiple of 1/10,000."""
-        units = {name: round(share * SHARE_UNITS) for name, share in shares.items()}
+        """Take shares that sum to one, each a multiple of 1/10,000, in any order."""
+        units = {name: round(shares[name] * SHARE_UNITS) for name in sorted(shares)}
         common = gcd(*units.values())
         counts = [count // common for count in units.values()]
         self.names = tuple(units)
@@ -178,18 +178,30 @@ class SampleOrder:
         ]
         self.span_starts = [0]
         self.counts_before = [np.zeros(len(self.streams), dtype=np.int64)]
-        for span, blend, at in zip(spans, self._blends, self._places, strict=True):
+        self._blend_starts = _blend_starts(spans)
+        for number, span in enumerate(spans):
             drawn = self.counts_before[-1].copy()
-            drawn[at] += [blend.count(name, span.num_rows) for name in blend.names]
+            drawn[self._places[number]] += self._drawn(number, span.num_rows)
             self.counts_before.append(drawn)
             self.span_starts.append(self.span_starts[-1] + span.num_rows)
+
+    def _drawn(self, span: int, num_rows: int) -> list[int]:
+        """Return how many of a span's first rows come from each source of its blend."""
+        blend, start = self._blends[span], self._blend_starts[span]
+        return [blend.count(n, start + num_rows) - blend.count(n, start) for n in blend.names]
 
     def __len__(self) -> int:
         """Return the rows of the whole run."""
         return self.span_starts[-1]
 
     def __getitem__(self, i: int) -> Sample:
-        """Return sample `i`."""
+        """Return sample `i`.
+
+        Raises:
+            IndexError: the run has no such sample.
+        """
+        if not 0 <= i < len(self):
+            raise IndexError(f"sample {i} of {len(self)}")
         span, stream, row, epoch, noise = (int(one[0]) for one in self.lookup(np.array([i])))
         return Sample(span, *self.streams[stream], row, epoch, noise)
 
@@ -199,10 +211,13 @@ class SampleOrder:
         streams, drawn = np.empty_like(numbers), np.empty_like(numbers)
         for span in np.unique(spans).tolist():
             mine = spans == span
-            blend, offsets = self._blends[span], numbers[mine] - self.span_starts[span]
+            blend, start = self._blends[span], self._blend_starts[span]
+            offsets = numbers[mine] - self.span_starts[span] + start
             of_blend = blend.sources(offsets)
             streams[mine] = self._places[span][of_blend]
-            before = self.counts_before[span][streams[mine]]
+            before = self.counts_before[span][streams[mine]] - blend.counts(
+                of_blend, np.full_like(offsets, start)
+            )
             drawn[mine] = before + blend.counts(of_blend, offsets)
         rows, epochs = np.empty_like(numbers), np.empty_like(numbers)
         for stream in np.unique(streams).tolist():
@@ -212,3 +227,16 @@ class SampleOrder:
             rows[mine] = permuted(places, self._sizes[stream], keys)
         noise = mix(self._row_key ^ mix(numbers.astype(np.uint64)))
         return Samples(spans, streams, rows, epochs, noise)
+
+
+def _blend_starts(spans: Sequence[SpanRows]) -> list[int]:
+    """Return where each span begins in its blend: where the one before ended, if that had the same.
+
+    So parts of a stage have its shares together, however short each is.
+    """
+    starts: list[int] = []
+    for number, span in enumerate(spans):
+        before = spans[number - 1] if number else None
+        goes_on = before is not None and before.mixture == span.mixture
+        starts.append(starts[-1] + before.num_rows if before is not None and goes_on else 0)
+    return starts

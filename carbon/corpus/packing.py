@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from carbon.console import progress
 from carbon.corpus.files import mapped
-from carbon.corpus.store import Store
-from carbon.files import atomic_folder
+from carbon.corpus.store import Store, made_whole
 from carbon.tokenizer import K
 
 Int64s = NDArray[np.int64]
 
 # A piece opens with `<dna>` and, in three of the four forms of a sample, one or two tags.
 MAX_PREFIX_TOKENS = 3
-_FORMAT = 1
+_FORMAT = 2
+_ARRAYS = ("record", "start", "num_kmers", "row_start")
 _RECORDS_A_BLOCK = 65_536  # packed together; what is in memory at once
 
 
@@ -32,12 +31,14 @@ class Packing(NamedTuple):
         start: (pieces,) its first base in that record.
         num_kmers: (pieces,) the 6-mers it has room for.
         row_start: (rows + 1,) row r holds pieces `row_start[r]` to `row_start[r + 1]`.
+        num_tokens: of all rows, if no piece has a tag: 6-mers and a `<dna>` a piece.
     """
 
     record: Int64s
     start: Int64s
     num_kmers: Int64s
     row_start: Int64s
+    num_tokens: int
 
     @property
     def num_rows(self) -> int:
@@ -58,36 +59,34 @@ def open_packing(store: Store, row_tokens: int) -> Packing:
     rows there are depends on the store and the length alone.
     """
     folder = store.folder / f"rows-{row_tokens}"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "packing.json").is_file():
-            with atomic_folder(folder) as made:
-                _make(store, row_tokens, made)
+    made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made))
     info = json.loads((folder / "packing.json").read_text(encoding="utf-8"))
-    counts = {name: info["pieces"] for name in Packing._fields} | {"row_start": info["rows"] + 1}
-    return Packing(
-        *(mapped(folder / f"{name}.bin", np.int64, counts[name]) for name in Packing._fields)
-    )
+    counts = dict.fromkeys(_ARRAYS, info["pieces"]) | {"row_start": info["rows"] + 1}
+    arrays = {name: mapped(folder / f"{name}.bin", np.int64, counts[name]) for name in _ARRAYS}
+    return Packing(**arrays, num_tokens=info["tokens"])
 
 
 def _make(store: Store, row_tokens: int, folder: Path) -> None:
-    sinks = {name: (folder / f"{name}.bin").open("wb") for name in Packing._fields}
-    np.zeros(1, dtype=np.int64).tofile(sinks["row_start"])
-    num_pieces = num_rows = 0
+    sinks = {name: (folder / f"{name}.bin").open("wb") for name in _ARRAYS}
+    sinks["row_start"].write(np.zeros(1, dtype=np.int64).data)
+    num_pieces = num_rows = num_tokens = 0
     title = f"packing {store.folder.name} into {row_tokens}"
     with progress(title, store.num_records) as advance:
         for first in range(0, store.num_records, _RECORDS_A_BLOCK):
             last = min(first + _RECORDS_A_BLOCK, store.num_records)
             block = pack(store.lengths_bp(first, last), row_tokens)
-            (block.record + first).tofile(sinks["record"])
-            block.start.tofile(sinks["start"])
-            block.num_kmers.tofile(sinks["num_kmers"])
-            (block.row_start[1:] + num_pieces).tofile(sinks["row_start"])
+            sinks["record"].write((block.record + first).data)
+            sinks["start"].write(block.start.data)
+            sinks["num_kmers"].write(block.num_kmers.data)
+            sinks["row_start"].write((block.row_start[1:] + num_pieces).data)
             num_pieces += len(block.record)
             num_rows += block.num_rows
+            num_tokens += block.num_tokens
             advance(last - first)
     for sink in sinks.values():
         sink.close()
     info: dict[str, Any] = {"format": _FORMAT, "pieces": num_pieces, "rows": num_rows}
+    info["tokens"] = num_tokens
     (folder / "packing.json").write_text(json.dumps(info, indent=1) + "\n")
 
 
@@ -126,7 +125,10 @@ def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
             rows_with[left].append(row)
     order = np.lexsort((np.arange(len(record)), row_of))
     row_start = np.searchsorted(row_of[order], np.arange(num_rows + 1))
-    return Packing(record[order], start[order], num_kmers[order], row_start.astype(np.int64))
+    tokens = int(num_kmers.sum()) + len(record)
+    return Packing(
+        record[order], start[order], num_kmers[order], row_start.astype(np.int64), tokens
+    )
 
 
 def _cut(lengths_bp: Int64s, piece_kmers: int) -> tuple[Int64s, Int64s, Int64s]:

@@ -20,10 +20,12 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from carbon.corpus.files import exists, listed, opened
+from carbon.corpus.files import content_if_there, listed
 from carbon.errors import CorpusError
 
 Split = Literal["train", "test"]
+
+_HELD_OUT_NAMES = ("test", "valid", "dev", "eval", "heldout", "held_out")
 
 SCHEMA = pa.schema(
     [
@@ -54,19 +56,26 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
     Raises:
         CorpusError: there is no corpus, or its manifest is not whole.
     """
-    path = f"{corpus}/manifest.json"
-    if not exists(path):
+    manifest = _manifest_if_there(corpus)
+    if manifest is None:
         raise CorpusError(
             f"{corpus}: is no corpus, it has no manifest.json; make one with "
             "`python -m data_pipeline build`"
         )
+    return manifest
+
+
+def _manifest_if_there(corpus: str | Path) -> dict[str, Any] | None:
+    path = f"{corpus}/manifest.json"
+    content = content_if_there(path)
+    if content is None:
+        return None
     try:
-        with opened(path) as source:
-            manifest: dict[str, Any] = json.load(source)
+        manifest: dict[str, Any] = json.loads(content)
     except ValueError as error:
         raise CorpusError(f"{path}: is not valid JSON ({error}); build the corpus again") from None
-    for key in ("held_out", "outputs", "sources"):
-        if key not in manifest:
+    for key, kind in (("held_out", list), ("outputs", dict), ("sources", dict)):
+        if not isinstance(manifest, dict) or not isinstance(manifest.get(key), kind):
             raise CorpusError(f"{path}: has no '{key}'; build the corpus again")
     return manifest
 
@@ -74,25 +83,31 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
 def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str | None]:
     """Return the files of a source and split, in order, each with the sha256 of the manifest.
 
-    Where there is no manifest, as in the released layout, all Parquet of the source's folder but
-    `test-*` is there to train on, without sums.
+    Where there is no manifest, as in the released layout, all Parquet of the source's folder is
+    there to train on, without sums, but what is named as held out is.
 
     Raises:
         CorpusError: there is no such source, or the manifest is not whole.
     """
-    if split == "train" and not exists(f"{corpus}/manifest.json"):
+    root = str(corpus).rstrip("/")
+    manifest = _manifest_if_there(root)
+    if manifest is None and split == "train":
         files: dict[str, str | None] = {
             path: None
-            for path in listed(f"{corpus}/{source}", "*.parquet")
-            if not path.rpartition("/")[2].startswith("test-")
+            for path in listed(f"{root}/{source}", ".parquet")
+            if not path.rpartition("/")[2].startswith(_HELD_OUT_NAMES)
         }
     else:
-        outputs = read_manifest(corpus)["outputs"]
+        outputs = read_manifest(root)["outputs"]
         prefix = f"{source}/{split}-"
         names = sorted(name for name in outputs if name.startswith(prefix))
-        files = {f"{corpus}/{name}": outputs[name] for name in names}
+        files = {f"{root}/{name}": str(outputs[name]) for name in names}
     if not files:
-        raise CorpusError(f"{corpus}: has no {split} files of a source '{source}'")
+        known = ", ".join(sorted(manifest["sources"])) if manifest else "folders of Parquet"
+        raise CorpusError(
+            f"{corpus}: has no {split} files of a source '{source}'; it has {known}; is that the "
+            "name in the mixture, and data.corpus the right folder?"
+        )
     return files
 
 

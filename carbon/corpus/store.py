@@ -10,26 +10,28 @@ again by what is in them. However many records there are, opening one costs no m
     store.json    counts, and the files it was made from
 """
 
+import contextlib
+import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from filelock import FileLock
 from numpy.typing import NDArray
 
 from carbon.console import progress
-from carbon.corpus.files import mapped, opened
+from carbon.corpus.files import mapped, opened, parquet
 from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
 from carbon.errors import CorpusError
-from carbon.files import atomic_folder
+from carbon.files import atomic_file, atomic_folder, sha256_of_file
 
 _FORMAT = 1
 _ROWS_A_BATCH = 1024
@@ -41,6 +43,7 @@ class Store:
 
     Attributes:
         folder: where it lies.
+        files: the Parquet it was made from, where that lies now; none in a worker process.
         key: 16 hexadecimal digits that tell its content.
         bases: (bases,) uint8 letters, in the case of the file.
         ends: (records,) int64.
@@ -49,6 +52,7 @@ class Store:
     """
 
     folder: Path
+    files: tuple[str, ...]
     key: str
     bases: NDArray[np.uint8]
     ends: NDArray[np.int64]
@@ -67,17 +71,16 @@ class Store:
 
     def describe(self, record: int) -> dict[str, Any]:
         """Return what the Parquet file says of a record but its bases; slow, for people to read."""
-        for path in json.loads((self.folder / "store.json").read_text(encoding="utf-8"))["files"]:
-            with opened(path) as source:
-                parquet = pq.ParquetFile(source)
-                if record >= parquet.metadata.num_rows:
-                    record -= parquet.metadata.num_rows
+        for path in self.files:
+            with parquet(path) as source:
+                if record >= source.metadata.num_rows:
+                    record -= source.metadata.num_rows
                     continue
-                names = set(parquet.schema_arrow.names) - {"sequence", "text", "segments"}
-                for group in range(parquet.num_row_groups):
-                    size = parquet.metadata.row_group(group).num_rows
+                names = set(source.schema_arrow.names) - {"sequence", "text", "segments"}
+                for group in range(source.num_row_groups):
+                    size = source.metadata.row_group(group).num_rows
                     if record < size:
-                        table = parquet.read_row_group(group, columns=sorted(names))
+                        table = source.read_row_group(group, columns=sorted(names))
                         return dict(table.slice(record, 1).to_pylist()[0])
                     record -= size
         return {}
@@ -103,17 +106,41 @@ def open_store(files: Mapping[str, str | None], cache: str | Path, title: str) -
         CorpusError: a file is missing or torn, is not the one that the sum is of, or has no column
             of sequences.
     """
-    key = _key_of(list(files))
-    folder = Path(cache) / f"{title}-{key}"
     Path(cache).mkdir(parents=True, exist_ok=True)
+    folder = Path(cache) / f"{title}-{_key_of(files, Path(cache))}"
+    made_whole(folder, "store.json", lambda made: _make(files, made, title))
+    return mapped_store(folder, tuple(files))
+
+
+def made_whole(folder: Path, marker: str, make: Callable[[Path], None]) -> None:
+    """Make a folder that is to hold a JSON file, written last, unless it is there whole.
+
+    Several processes may ask at once: one makes it, the others wait. What a process that was killed
+    has left is removed.
+    """
+    if _is_whole(folder / marker):
+        return
     with FileLock(f"{folder}.lock"):
-        if not (folder / "store.json").is_file():
-            with atomic_folder(folder) as made:
-                _make(files, made, title)
-    return mapped_store(folder)
+        if _is_whole(folder / marker):
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        for left in folder.parent.glob(f".*.{glob.escape(folder.name)}"):
+            shutil.rmtree(left)
+        with atomic_folder(folder) as made:
+            try:
+                make(made)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror or str(error), str(folder)) from None
 
 
-def mapped_store(folder: Path) -> Store:
+def _is_whole(marker: Path) -> bool:
+    try:
+        return isinstance(json.loads(marker.read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def mapped_store(folder: Path, files: tuple[str, ...] = ()) -> Store:
     """Return the store that lies in a folder.
 
     Raises:
@@ -123,6 +150,7 @@ def mapped_store(folder: Path) -> Store:
     records = info["records"]
     return Store(
         folder,
+        files,
         folder.name.rpartition("-")[2],
         mapped(folder / "bases.bin", np.uint8, info["bases"], scattered=True),
         mapped(folder / "ends.bin", np.int64, records),
@@ -131,20 +159,51 @@ def mapped_store(folder: Path) -> Store:
     )
 
 
-def _key_of(files: list[str]) -> str:
-    """Hash the footers: of Parquet these hold counts, offsets and statistics of every column."""
+def _key_of(files: Mapping[str, str | None], cache: Path) -> str:
+    """Hash what is in the files: the sums of those on this machine, else those of the manifest.
+
+    Of files that have neither, only the footers are read: of Parquet these hold counts, offsets and
+    the least and greatest value of every column.
+    """
     sums = hashlib.sha256(f"carbon store {_FORMAT}".encode())
-    for path in files:
-        with opened(path) as source:
-            size = source.seek(0, os.SEEK_END)
-            source.seek(max(0, size - 8))
-            tail = source.read(8)
-            if tail[4:] != b"PAR1":
-                raise CorpusError(f"{path}: is not whole Parquet; build or fetch it again")
-            footer = int.from_bytes(tail[:4], "little") + 8
-            source.seek(max(0, size - footer))
-            sums.update(f"{size} ".encode() + source.read(footer))
+    for path, known in files.items():
+        local = Path(path.removeprefix("file://"))
+        if local.is_file():
+            found = _remembered_sum(local, cache)
+            _compare_sums(path, found, known)
+            sums.update(found.encode())
+        else:
+            sums.update(known.encode() if known else _footer(path))
     return sums.hexdigest()[:16]
+
+
+def _remembered_sum(path: Path, cache: Path) -> str:
+    """Return the sha256 of a file, taken again only when its size or its time has changed."""
+    status = path.stat()
+    name = hashlib.sha256(f"{path.resolve()}".encode()).hexdigest()[:16]
+    note = cache / f"sum-{name}.json"
+    stamp = [str(path.resolve()), status.st_size, status.st_mtime_ns]
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        remembered = json.loads(note.read_text(encoding="utf-8"))
+        if remembered["of"] == stamp:
+            return str(remembered["sha256"])
+    _footer(str(path))  # what is no Parquet is said before it is read whole
+    found = sha256_of_file(path)
+    with contextlib.suppress(OSError), atomic_file(note) as temporary:
+        temporary.write_text(json.dumps({"of": stamp, "sha256": found}), encoding="utf-8")
+    return found
+
+
+def _footer(path: str) -> bytes:
+    with opened(path) as source:
+        size = source.seek(0, os.SEEK_END)
+        source.seek(max(0, size - 8))
+        tail = source.read(8)
+        if tail[4:] != b"PAR1":
+            raise CorpusError(f"{path}: is not whole Parquet; build or fetch it again")
+        length = int.from_bytes(tail[:4], "little") + 8
+        source.seek(max(0, size - length))
+        return f"{size} ".encode() + source.read(length)
 
 
 def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
@@ -152,19 +211,18 @@ def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
     names = ("bases", "ends", "species", "genes")
     sinks = {name: (folder / f"{name}.bin").open("wb") for name in names}
     with progress(f"preparing {title}: files", len(files)) as advance:
-        for path, expected in files.items():
-            _check_sum(path, expected)
-            for batch in _batches(path):
-                sequences = pc.cast(batch.column(0), pa.large_binary())
-                offsets = np.frombuffer(sequences.buffers()[1], dtype=np.int64)
-                offsets = offsets[sequences.offset : sequences.offset + len(sequences) + 1]
-                letters = np.frombuffer(sequences.buffers()[2] or b"", dtype=np.uint8)
-                letters[offsets[0] : offsets[-1]].tofile(sinks["bases"])
-                (offsets[1:] - offsets[0] + end).tofile(sinks["ends"])
-                _codes(batch, "species_type", SPECIES_TAG_OF).tofile(sinks["species"])
-                _codes(batch, "gene_type", GENE_TAG_OF).tofile(sinks["genes"])
+        for path, known in files.items():
+            _check_remote_sum(path, known)
+            for columns in _batches(path):
+                offsets = np.frombuffer(columns.letters.buffers()[1], dtype=np.int64)
+                offsets = offsets[columns.letters.offset :][: len(columns.letters) + 1]
+                letters = np.frombuffer(columns.letters.buffers()[2] or b"", dtype=np.uint8)
+                sinks["bases"].write(letters[offsets[0] : offsets[-1]].data)
+                sinks["ends"].write((offsets[1:] - offsets[0] + end).data)
+                sinks["species"].write(columns.species.data)
+                sinks["genes"].write(columns.genes.data)
                 end += int(offsets[-1] - offsets[0])
-                records += len(sequences)
+                records += len(columns.letters)
             advance(1)
     for sink in sinks.values():
         sink.close()
@@ -172,41 +230,60 @@ def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
     (folder / "store.json").write_text(json.dumps(info, indent=1) + "\n")
 
 
-def _check_sum(path: str, expected: str | None) -> None:
-    if expected is None:
-        return
-    with opened(path) as source:
-        found = hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
-    if found != expected:
+def _check_remote_sum(path: str, known: str | None) -> None:
+    if known is not None and not Path(path.removeprefix("file://")).is_file():
+        with opened(path) as source:
+            found = hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
+        _compare_sums(path, found, known)
+
+
+def _compare_sums(path: str, found: str, known: str | None) -> None:
+    if known is not None and found != known:
         raise CorpusError(
             f"{path}: is not the file that the manifest names (its sha256 is {found[:12]}..., not "
-            f"{expected[:12]}...); is it of another build? Build or fetch the corpus again"
+            f"{known[:12]}...); is it of another build? Build or fetch the corpus again"
         )
 
 
-def _batches(path: str) -> Iterator[pa.RecordBatch]:
+class _Columns(NamedTuple):
+    letters: pa.LargeBinaryArray
+    species: NDArray[np.int8]
+    genes: NDArray[np.int8]
+
+
+def _batches(path: str) -> Iterator[_Columns]:
     try:
-        with opened(path) as source:
-            parquet = pq.ParquetFile(source)
-            names = parquet.schema_arrow.names
+        with parquet(path) as source:
+            names = source.schema_arrow.names
             sequence = next((name for name in ("sequence", "text") if name in names), None)
             if sequence is None:
                 raise CorpusError(f"{path}: has no column 'sequence' or 'text'; is it a corpus?")
             columns = [sequence, *(n for n in ("species_type", "gene_type") if n in names)]
-            for batch in parquet.iter_batches(_ROWS_A_BATCH, columns=columns):
+            for batch in source.iter_batches(_ROWS_A_BATCH, columns=columns):
                 if batch.column(sequence).null_count:
                     raise CorpusError(f"{path}: a record has no sequence; build it again")
-                yield batch.select(columns)
+                letters = _as_text(batch.column(sequence)).cast(pa.large_binary())
+                species = _codes(batch, "species_type", SPECIES_TAG_OF)
+                yield _Columns(letters, species, _codes(batch, "gene_type", GENE_TAG_OF))
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise CorpusError(f"{path}: cannot be read ({reason}); build or fetch it again") from None
+
+
+def _as_text(column: pa.Array) -> pa.Array:
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    kind = column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        column = column.cast(pa.large_binary())  # binary and views; of numbers it is an error
+    return column.cast(pa.large_string())
 
 
 def _codes(batch: pa.RecordBatch, name: str, tags: dict[str, str]) -> NDArray[np.int8]:
     """Return types as places in a table of tags; the released corpus writes them as `<cds>`."""
     if name not in batch.schema.names:
         return np.full(batch.num_rows, -1, dtype=np.int8)
-    bare = pc.utf8_trim(pc.cast(batch.column(name), pa.string()), "<>")
-    codes = pc.fill_null(pc.index_in(bare, pa.array(list(tags))), -1)
+    bare = pc.utf8_trim(_as_text(batch.column(name)), "<>")
+    codes = pc.fill_null(pc.index_in(bare, pa.array(list(tags), pa.large_string())), -1)
     found: NDArray[np.int8] = codes.to_numpy(zero_copy_only=False).astype(np.int8)
     return found

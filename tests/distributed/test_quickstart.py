@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SHORT = ["--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128"]
 SMALL = [
     *SHORT, "--genome-bp", "150000", "--variants", "60", "--sites", "40",
-    "--set", "stages.0.tokens=30000",
+    "--set", "stages.0.tokens=30000", "--set", "stages.0.warmup_steps=5",
     "--set", "stages.1.tokens=20000", "--set", "checkpoint.every_steps=10",
 ]  # fmt: skip
 PROMISED = (
@@ -175,6 +175,7 @@ def test_the_commands_of_the_training_page(small, tmp_path):
         shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
     recipes = ROOT / "train" / "recipes"
     short = f"{recipes}/tiny.toml --set stages.0.tokens=8192 --set stages.1.tokens=8192"
+    short += " --set stages.0.warmup_steps=1"
     block = block.replace("train/recipes/tiny.toml", short)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

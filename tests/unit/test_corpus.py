@@ -31,10 +31,13 @@ from carbon.corpus import (
     source_files,
 )
 from carbon.corpus import packing as packing_module
+from carbon.corpus import store as store_module
 from carbon.errors import CorpusError
 from carbon.genome import reverse_complement
 from carbon.tokenizer import NATIVE, Kmers, decode_kmers, encode
 from tests.helpers.files import random_bases, served
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 shares = st.lists(st.integers(1, 60), min_size=1, max_size=5).map(
     lambda parts: {
@@ -137,6 +140,51 @@ def test_each_length_of_rows_has_a_counter_of_its_own():
     assert found.epoch[short].tolist() == [0] * 50 + [1] * 10
     assert sorted(found.row[short][:50].tolist()) == list(range(50))
     assert sorted(found.row[~short].tolist()) == list(range(20))
+
+
+def test_parts_of_a_stage_have_its_shares_together():
+    """Twenty spans too short for a share of a tenth; and the order of names says nothing."""
+    for mixture in ({"a": 0.9, "b": 0.1}, {"b": 0.1, "a": 0.9}):
+        sizes = {("a", 8): 50, ("b", 8): 20}
+        parts = SampleOrder(0, [SpanRows(8, mixture, 8)] * 20, sizes)
+        whole = SampleOrder(0, [SpanRows(160, mixture, 8)], sizes)
+        for one, other in zip(parts[159][1:], whole[159][1:], strict=True):
+            assert one == other
+        found = parts.lookup(np.arange(160))
+        assert (found.stream == 1).sum() == 16
+        assert found.row.tolist() == whole.lookup(np.arange(160)).row.tolist()
+    first, second = (Blend(m).names for m in ({"b": 0.5, "a": 0.5}, {"a": 0.5, "b": 0.5}))
+    assert first == second
+
+
+def test_the_order_is_what_it_was():
+    """Runs go on for weeks: an order that changes changes what has been read already."""
+    spans = [SpanRows(40, {"dna": 0.75, "rna": 0.25}, 64), SpanRows(20, {"rna": 1.0}, 128)]
+    order = SampleOrder(7, spans, {("dna", 64): 11, ("rna", 64): 5, ("rna", 128): 3})
+    found = "".join(f"{' '.join(map(str, order[i]))}\n" for i in range(60))
+    assert found == (GOLDEN / "order.txt").read_text()
+
+
+def test_what_is_random_about_a_row_is_fair():
+    _, rows, _ = make_rows(({"dna": 1.0},), num_rows=6000)
+    readings = [rows.reading(rows.order[i]) for i in range(6000)]
+    drawn = {name: Counter(getattr(r, name) for r in readings) for name in readings[0]._fields}
+    # Of 6,000 a count with chance p has a standard deviation of at most 39; five of them are 200.
+    for frame in range(6):
+        assert abs(drawn["frame"][frame] - 1000) < 200
+    assert abs(drawn["reverse"][True] - 3000) < 200
+    for name in ("with_species", "with_gene"):
+        assert abs(drawn[name][True] - 2000) < 200
+    bare = sum(not (r.with_species or r.with_gene) for r in readings)
+    assert abs(bare - 3000) < 200
+    by_row = Counter((rows.order[i].row, r.reverse) for i, r in enumerate(readings))
+    assert all(by_row[row, False] and by_row[row, True] for row, _ in by_row)
+
+
+def test_epochs_have_orders_of_their_own():
+    order = SampleOrder(0, [SpanRows(300, {"a": 1.0}, 8)], {("a", 8): 100})
+    found = order.lookup(np.arange(300)).row.reshape(3, 100)
+    assert not (found[0] == found[1]).all() and not (found[1] == found[2]).all()
 
 
 def test_permutations_differ_by_key_and_mix():
@@ -401,8 +449,8 @@ class TestStore:
         files = source_files("memory://bucket", "source", "train")
         assert list(files) == ["memory:///bucket/source/part-0.parquet"]
         remote = open_store(files, tmp_path / "far", "source")
-        assert remote.key == local.store.key
         assert np.array_equal(remote.bases, local.store.bases)
+        assert remote.key == open_store(files, tmp_path / "far", "source").key
 
     def test_a_corpus_behind_http(self, tmp_path):
         """A server that gives ranges, as those of stores do; with a manifest and without one."""
@@ -419,8 +467,9 @@ class TestStore:
             (tmp_path / "web" / "manifest.json").write_text(json.dumps(manifest))
             checked = open_store(source_files(url, "dna", "train"), tmp_path / "two", "source")
             for store in (bare, checked):
-                assert store.key == local.store.key
                 assert np.array_equal(store.bases, local.store.bases)
+            here = {str(tmp_path / "train-0.parquet"): hashlib.sha256(data).hexdigest()}
+            assert checked.key == open_store(here, tmp_path / "one", "source").key
             with pytest.raises(CorpusError, match=r"none\.parquet: cannot be opened"):
                 open_store({f"{url}/none.parquet": None}, tmp_path / "two", "source")
 
@@ -446,6 +495,66 @@ class TestStore:
             assert name in str(error.value) and "\n" not in str(error.value)
         assert sum(path.is_dir() for path in (tmp_path / "c").iterdir()) == 1  # nothing half-made
 
+    def test_it_is_known_by_what_is_in_it(self, tmp_path):
+        """A base in the middle, which no footer tells; with sums of a manifest and without."""
+        path = tmp_path / "a.parquet"
+
+        def written(middle):
+            table = pa.table({"sequence": ["A" * 60, middle * 60, "T" * 60]})
+            pq.write_table(table, path, compression="none")
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+
+        first = written("C")
+        assert open_store({str(path): None}, tmp_path / "c", "s").letters(1, 0, 2)[0] == ord("C")
+        assert open_store({str(path): first}, tmp_path / "d", "s").letters(1, 0, 2)[0] == ord("C")
+        second = written("G")
+        assert open_store({str(path): None}, tmp_path / "c", "s").letters(1, 0, 2)[0] == ord("G")
+        assert open_store({str(path): second}, tmp_path / "d", "s").letters(1, 0, 2)[0] == ord("G")
+        with pytest.raises(CorpusError, match="is not the file that the manifest names"):
+            open_store({str(path): "0" * 64}, tmp_path / "c", "s")
+
+    @pytest.mark.parametrize("kind", ["dictionary", "binary", "large_string"])
+    def test_other_kinds_of_text(self, tmp_path, kind):
+        column = RECORDS["sequence"].combine_chunks()
+        column = column.dictionary_encode() if kind == "dictionary" else column.cast(kind)
+        source = open_table(RECORDS.set_column(0, "sequence", column), 40, folder=tmp_path)
+        assert source.store.letters(1, 0, 999).tobytes().decode() == RECORDS["sequence"][1].as_py()
+
+    @pytest.mark.parametrize(
+        "table",
+        [
+            {"sequence": [1, 2]},
+            {"sequence": [["A"], ["C"]]},
+            {"sequence": ["A"], "gene_type": [["cds"]]},
+            {"sequence": ["A"], "gene_type": pa.array([b"\xff"])},
+        ],
+    )
+    def test_columns_of_other_kinds_are_named(self, tmp_path, table):
+        pq.write_table(pa.table(table), tmp_path / "a.parquet")
+        with pytest.raises(CorpusError, match=r"a\.parquet: cannot be read \("):
+            open_store({str(tmp_path / "a.parquet"): None}, tmp_path / "c", "s")
+
+    def test_what_a_crash_leaves_is_made_again(self, tmp_path):
+        source = open_table(RECORDS, 40, folder=tmp_path)
+        for marker in ("store.json", "rows-40/packing.json"):
+            (source.store.folder / marker).write_text("")
+            left = source.store.folder.with_name(f".77.{source.store.folder.name}")
+            left.mkdir()
+            again = open_table(RECORDS, 40, folder=tmp_path)
+            assert np.array_equal(again.store.bases, source.store.bases)
+            assert packing_of(again).num_rows == packing_of(source).num_rows
+            assert marker != "store.json" or not left.exists()
+
+    def test_a_full_disk_names_the_folder(self, tmp_path, monkeypatch):
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(store_module, "_make", full)
+        with pytest.raises(OSError, match="No space left") as error:
+            open_table(RECORDS, 40, folder=tmp_path)
+        assert str(tmp_path) in error.value.filename
+        assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+
     def test_a_cut_file_of_the_store_is_named(self, tmp_path):
         for name in ("ends.bin", "rows-40/start.bin"):
             source = open_table(RECORDS, 40, folder=tmp_path)
@@ -462,13 +571,22 @@ class TestStore:
 
     def test_what_is_held_out_is_never_trained_on_for_want_of_a_manifest(self, tmp_path):
         (tmp_path / "dna").mkdir()
-        for name in ("part-0", "test-0"):
+        for name in ("part-0", "test-0", "test", "validation-00000-of-00001", "dev"):
             pq.write_table(RECORDS, tmp_path / "dna" / f"{name}.parquet")
         (path,) = source_files(tmp_path, "dna", "train")
         assert path.endswith("dna/part-0.parquet")
         (tmp_path / "manifest.json").write_text("{torn")
         with pytest.raises(CorpusError, match="not valid JSON"):
             source_files(tmp_path, "dna", "train")
+        for broken in ("5", '{"outputs": [], "held_out": [], "sources": {}}'):
+            (tmp_path / "manifest.json").write_text(broken)
+            with pytest.raises(CorpusError, match="has no '"):
+                source_files(tmp_path, "dna", "train")
+
+    def test_a_folder_with_letters_of_a_pattern(self, tmp_path):
+        (tmp_path / "c[1]" / "dna").mkdir(parents=True)
+        pq.write_table(RECORDS, tmp_path / "c[1]" / "dna" / "a.parquet")
+        assert len(source_files(f"{tmp_path}/c[1]/", "dna", "train")) == 1
 
     def test_a_source_that_is_not_there(self, tmp_path):
         with pytest.raises(CorpusError, match="has no train files of a source 'dna'"):

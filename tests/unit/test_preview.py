@@ -1,10 +1,13 @@
 """What `python -m train preview` prints, and rows traced back to the assembly they come from."""
 
+import itertools
 import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from carbon.config import load_config
 from carbon.corpus import read_source
@@ -14,7 +17,7 @@ from tests.helpers.files import random_bases
 from train.__main__ import main
 from train.config import TrainConfig
 from train.course import Course
-from train.data import open_rows
+from train.data import batches, open_rows
 from train.preview import mixture_of
 
 RECIPE = """
@@ -138,11 +141,38 @@ def test_the_realised_mixture(folder, rows):
         name, row_tokens = line["source"], line["context_tokens"]
         size = rows.sources[name].packings[row_tokens].num_rows
         assert line["epochs"] == read[name, row_tokens] / size  # no length comes twice here
-        assert line["tokens"] == line["rows"] * row_tokens
+        packing = rows.sources[name].packings[row_tokens]
+        filled = (packing.num_kmers.sum() + len(packing.record)) / (size * row_tokens)
+        assert line["padding"] == pytest.approx(1 - filled)
+        assert line["tokens"] == round(line["rows"] * row_tokens * filled)
     json.dumps(mixture)
 
 
-def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path):
+@pytest.mark.parametrize(("readers", "workers"), [(1, 0), (2, 0), (4, 0), (2, 2)])
+def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
+    folder, rows, readers, workers
+):
+    """Batch k is what the course says, in parts or whole, from whatever step one begins."""
+    words = [f"data.workers={workers}"]
+    config = load_config(TrainConfig, folder / "run.toml", words)
+    course = Course(config)
+    steps = range(course.total_steps)
+    expected = {
+        k: [rows[i].input_ids.tolist() for i in course.at(k).rows_of_step(k)] for k in steps
+    }
+    for first in (0, 1, 39, 41, 44, 45, 58) if not workers else (43,):
+        of_readers = []
+        for reader in range(readers):
+            one = SimpleNamespace(reader=reader, num_readers=readers, device=torch.device("cpu"))
+            read = batches(rows, config, course, one, first)
+            taken = itertools.islice(read, 4)
+            of_readers.append([torch.cat([b.input_ids for b in step]).tolist() for step in taken])
+        for number, parts in enumerate(zip(*of_readers, strict=True)):
+            found = [row for part in parts for row in part]
+            assert found == expected[first + number], (first, number)
+
+
+def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path, capsys):
     text = (folder / "run.toml").read_text()
     (folder / "corpus").rename(folder / "moved")
     try:
@@ -150,6 +180,9 @@ def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path):
         config = load_config(TrainConfig, tmp_path / "run.toml")
         moved = open_rows(config, Course(config))
         again = [moved[i].input_ids.tolist() for i in range(20)]
+        words = ["preview", "--config", f"{tmp_path}/run.toml", "--rows", "3"]
+        assert main(words) == 0
+        assert "chr" in capsys.readouterr().out
     finally:
         (folder / "moved").rename(folder / "corpus")
     assert again == [rows[i].input_ids.tolist() for i in range(20)]
@@ -172,6 +205,8 @@ def test_the_released_layout(folder, tmp_path, capsys):
     assert main([*words, *(w for c in changes for w in ("--set", c))]) == 0
     lines = capsys.readouterr().out.split("\n\n")[0].splitlines()[1:]
     assert {"eukaryote_generator", "mrna_evo2"} == {line.split()[3] for line in lines}
+    dna = [line.split() for line in lines if "eukaryote_generator" in line]
+    assert {line[7] for line in dna} == {"+", "-"}
     config = load_config(TrainConfig, folder / "run.toml", changes)
     rows = open_rows(config, Course(config))
     strands = set()

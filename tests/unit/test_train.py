@@ -93,6 +93,27 @@ def test_a_course_has_no_gap_and_no_overlap():
 
 
 @pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"schedule": "wsd", "warmup_steps": 5, "decay_steps": 8},
+            "= 13, and the whole stage has 10",
+        ),
+        ({"warmup_steps": 100}, "= 100, and the whole"),
+        ({"decay_steps": 2}, "only the schedule 'wsd'"),
+        ({"final_learning_rate": 2.0}, "give 0 to learning_rate = 1.0"),
+        ({"learning_rate": math.inf}, "learning_rate = inf"),
+        ({"tokens": 10**22}, "less than 2^62"),
+        ({"mixture": {"a": 0.7, "b": 0.2999999}}, "0.9999998999999999, not 1"),
+    ],
+)
+def test_schedules_and_numbers_must_fit(changes, message):
+    with pytest.raises(ConfigError) as error:
+        stage(**({"tokens": 160} | changes))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("parts", "message"),
     [
         ([(48, 1)], "48 tokens: give a divisor of context_tokens = 64"),
@@ -147,7 +168,7 @@ class TestGuard:
     def test_signals_end_a_stage(self):
         falling = [[1.0, 1.0 + 100 / (i + 10)] for i in range(1000)]
         rising = [[1.0, 5.0]] * 600
-        of_norm = stage(until="gradient_norm", warmup_steps=200)
+        of_norm = stage(until="gradient_norm", warmup_steps=200, tokens=16 * 2000)
         assert signal_to_end(of_norm, RunState(history=falling)) == ""
         assert "gradient norm rises" in signal_to_end(of_norm, RunState(history=falling + rising))
         assert signal_to_end(stage(), RunState(history=falling + rising)) == ""
