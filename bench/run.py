@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
@@ -333,6 +334,38 @@ def corpus(quick: bool) -> list[Measure]:
     ]
 
 
+def train(quick: bool) -> list[Measure]:
+    """A step beside `transformers.Trainer`, a save, and the idle share of every schedule."""
+    import training as trials
+
+    from train.config import ParallelConfig, Schedule
+    from train.planner import idle_share
+
+    steps = 5 if quick else 20
+    schedules = [ParallelConfig(pipeline=2, schedule=name) for name in get_args(Schedule)]
+    with tempfile.TemporaryDirectory() as folder:
+        config = trials.config_of(Path(folder))
+        ours, usual = trials.our_speed(config, steps), trials.usual_speed(config, steps)
+        visible, whole = trials.save_seconds(config)
+        mini = trials.config_of(Path(folder) / "mini", "model.preset=mini")
+        shares = trials.idle_shares(mini, schedules, 3 if quick else 8)
+    measures = [
+        Measure("tokens_per_second", ours, "tok/s"),
+        Measure("transformers_trainer", usual, "tok/s"),
+        Measure("against_transformers_trainer", ours / usual, "times", 1.5, ours >= 1.5 * usual),
+        Measure("save:visible", 1000 * visible, "ms"),
+        Measure("save:whole", 1000 * whole, "ms"),
+    ]
+    count = trials.BATCH_ROWS // trials.MICROBATCH_ROWS
+    for schedule, share in zip(schedules, shares, strict=True):
+        expected = idle_share(schedule, count)
+        holds = abs(share - expected) <= 0.1 * expected
+        measures.append(
+            Measure(f"idle:{schedule.schedule}", 100 * share, "%", 100 * expected, holds)
+        )
+    return measures
+
+
 def _ratio(name: str, value: float, target: float | None) -> Measure:
     return Measure(name, value, "times", target, None if target is None else value <= target)
 
@@ -342,6 +375,7 @@ BENCHES = {
     "losses": losses,
     "data_pipeline": data_pipeline,
     "corpus": corpus,
+    "train": train,
 }
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from carbon.console import track
 from carbon.errors import CorpusError
 from carbon.inference import Carbon, base_log_likelihoods
-from carbon.inference.held_out import choose_records
+from carbon.inference.held_out import choose_records, measured_bases
 from eval.markov import MAX_ORDER, Markov
 from eval.uncertainty import ratio
 
@@ -27,7 +27,7 @@ def heldout_likelihood(
     rows = []
     for record in track(chosen, "held-out likelihood"):
         tables = [m.log_likelihoods(record) for m in markov]
-        counted = ~np.isnan(tables[MAX_ORDER])
+        counted = measured_bases(record)
         (network,) = base_log_likelihoods(model.model, [record])
         likelihoods: list[NDArray[Any]] = [network, *tables]
         sums = [-values[counted].sum(dtype=np.float64) for values in likelihoods]

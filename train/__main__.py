@@ -1,6 +1,7 @@
 """Train a model: `torchrun --nproc-per-node N -m train --config FILE`."""
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
@@ -19,13 +20,26 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "command",
         nargs="?",
-        choices=("run", "preview"),
+        choices=("run", "preview", "export", "summary"),
         default="run",
-        help="train, or print what would be read",
+        help="train; print what would be read; write a model folder of the newest checkpoint; "
+        "write the page about the run",
     )
     parser.add_argument("--config", required=True, help="TOML file of the run")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     parser.add_argument("--dry-run", action="store_true", help="check all, print the plan, stop")
+    parser.add_argument(
+        "--world-size",
+        type=natural,
+        default=os.environ.get("WORLD_SIZE", "1"),
+        help="dry run: processes to plan for, else those of this launch",
+    )
+    parser.add_argument(
+        "--peak-tflops", type=float, help="dry run: peak of a GPU, to say how long it takes"
+    )
+    parser.add_argument(
+        "--mfu", type=float, default=0.4, help="dry run: share of the peak that is reached"
+    )
     parser.add_argument(
         "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
     )
@@ -37,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rows", type=natural, default=20, help="rows that preview prints")
     parser.add_argument("--first", type=natural, default=0, help="the first of them")
     parser.add_argument("--plot", metavar="PNG", help="preview: draw the mixture")
+    parser.add_argument("--output", metavar="DIR", help="export: a folder that is not there yet")
     arguments = parser.parse_args(argv)
     return run_command(lambda: _run(arguments))
 
@@ -47,8 +62,12 @@ def _run(arguments: argparse.Namespace) -> int:
         config = load_config(TrainConfig, arguments.config, arguments.overrides)
         if arguments.command == "preview":
             _preview(config, arguments)
+        elif arguments.command == "export":
+            _export(config, arguments)
+        elif arguments.command == "summary":
+            _summarize(config)
         elif arguments.dry_run:
-            _print_plan(config)
+            _print_plan(config, arguments)
         else:
             _train(config, arguments.resume == "auto", arguments.accept_data_change)
     except (UserError, FloatingPointError, OSError):
@@ -58,28 +77,37 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_plan(config: TrainConfig) -> None:
+def _print_plan(config: TrainConfig, arguments: argparse.Namespace) -> None:
     """Print the resolved configuration as TOML and what follows from it as comments."""
     import torch
-    from transformers import LlamaForCausalLM
+    from transformers.utils.import_utils import is_flash_attn_2_available
 
     from train.course import Course
     from train.data import open_rows
-    from train.network import llama_config
+    from train.planner import plan_of, print_plan
 
     course = Course(config)
+    peak = arguments.peak_tflops
+    plan = plan_of(
+        config,
+        course,
+        arguments.world_size,
+        peak_flops=peak and 1e12 * peak,
+        mfu=arguments.mfu,
+        on_gpu=peak is not None or torch.cuda.is_available(),
+        flash_attention=torch.cuda.is_available() and is_flash_attn_2_available(),
+    )
     rows = open_rows(config, course)
-    with torch.device("meta"):
-        parameters = sum(p.numel() for p in LlamaForCausalLM(llama_config(config)).parameters())
     sys.stdout.write(to_toml(config))
-    plan = {
-        "parameters": parameters,
-        "state_bytes": 16 * parameters,  # fp32 weights, gradients and two moments
+    summary = {
+        "parameters": plan.num_parameters,
+        "peak_bytes": plan.peak_bytes,
         "steps": course.total_steps,
         "tokens": course.total_tokens,
         "rows": len(rows),
     }
-    sys.stdout.write(f"\n# plan: {json.dumps(plan)}\n")
+    sys.stdout.write(f"\n# plan: {json.dumps(summary)}\n#\n")
+    print_plan(plan)
 
 
 def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
@@ -99,13 +127,43 @@ def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
         draw_mixture(mixture, arguments.plot)
 
 
-def _train(config: TrainConfig, resume: bool, accept_data_change: bool) -> None:
+def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
+    """Load the newest checkpoint into one process and write it as a model folder."""
+    from train.config import ParallelConfig
     from train.ranks import joined_ranks
     from train.trainer import Trainer
 
+    if not arguments.output:
+        raise UserError("export: give --output, a folder that is not there yet")
+    if Path(arguments.output).exists():
+        raise UserError(f"{arguments.output}: exists already; name another output")
+    single = dataclasses.replace(config, parallel=ParallelConfig())
+    with joined_ranks(single.parallel) as ranks:
+        trainer = Trainer(single, ranks)
+        if not trainer.load():
+            raise UserError(f"{config.output}: has no whole checkpoint to export")
+        trainer.export(Path(arguments.output))
+
+
+def _summarize(config: TrainConfig) -> None:
+    from train.summary import write_summary
+
+    print(write_summary(Path(config.output)))
+
+
+def _train(config: TrainConfig, resume: bool, accept_data_change: bool) -> None:
+    from torch.distributed.elastic.multiprocessing.errors import record
+
+    from train.ranks import joined_ranks
+    from train.trainer import Trainer
+
+    @record  # torchrun shows the traceback of the process that failed first
+    def run() -> None:
+        with joined_ranks(config.parallel) as ranks:
+            Trainer(config, ranks).run(resume, accept_data_change)
+
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
-    with joined_ranks(config.parallel) as ranks:
-        Trainer(config, ranks).run(resume, accept_data_change)
+    run()
 
 
 if __name__ == "__main__":

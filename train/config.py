@@ -299,6 +299,8 @@ class ProbeConfig:
 
     every_steps: int = 0
     """0 measures nothing."""
+    source: str = "eukaryote"
+    """Source that the records are of."""
     heldout_bp: int = 50_000
     """Bases of held-out records, the same each time, for nats per base."""
     sites: int = 64

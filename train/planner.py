@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from carbon.config import check
 from carbon.console import TableRow, text_table
 from carbon.errors import ConfigError
 from carbon.tokenizer import NUM_KMERS
@@ -124,6 +125,8 @@ def plan_of(
     from train.data import check_batches
     from train.network import llama_config
 
+    check(peak_flops is None or peak_flops > 0, f"peak_flops = {peak_flops}: give more than 0")
+    check(0 < mfu <= 1, f"mfu = {mfu}: give more than 0, and 1 at most")
     llama = llama_config(config)
     layout = layout_of(config, llama, world_size)
     check_batches(course, layout.readers)
@@ -322,15 +325,19 @@ def idle_share(parallel: ParallelConfig, num_microbatches: int) -> float:
     """Return the share of a step that a process of a pipeline waits.
 
     Pieces take as long as one another, backward for inputs and backward for weights as long as
-    forward, and transfers no time. With fewer microbatches than ranks (zbv: than twice as many)
-    the zero-bubble schedules wait longer than that.
+    forward, and transfers no time. All ranks end a step together, with the gradient's norm.
     """
     ranks, pieces = parallel.pipeline, parallel.pieces_a_rank
-    waiting, working = ranks - 1, pieces * num_microbatches
+    missing = max(0, ranks - num_microbatches)
+    waiting, working = ranks - 1, pieces * num_microbatches  # in times of a piece, both ways
     if parallel.schedule == "interleaved_1f1b":
-        waiting += (pieces - 1) * max(0, ranks - num_microbatches)
-    if parallel.schedule in TWO_BACKWARDS:  # the unit is a third: one forward
-        working *= 3
+        waiting += (pieces - 1) * missing
+    elif parallel.schedule in TWO_BACKWARDS and ranks > 1:
+        working *= 3  # in times of a piece's forward
+        if parallel.schedule == "zbv":
+            waiting = max(waiting, 4 * ranks - 2 * num_microbatches - 2)
+        else:
+            waiting += pieces * missing + (pieces - 1) * max(0, ranks - 2 * num_microbatches)
     return waiting / (waiting + working)
 
 

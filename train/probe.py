@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.console import say
 from carbon.corpus import read_source
 from carbon.errors import CorpusError
 from carbon.inference import Carbon, base_log_likelihoods
@@ -18,6 +17,7 @@ from carbon.inference.held_out import (
     TARGET_BP,
     choose_records,
     choose_sites,
+    measured_bases,
     recovered_shares,
 )
 from carbon.model import LoadedModel
@@ -29,20 +29,13 @@ class Probe:
     """The held-out records of a run, the same bases and sites each time."""
 
     def __init__(self, config: TrainConfig) -> None:
-        """Read the test split of the sources that the stages name.
+        """Read the test split of a source.
 
         Raises:
             CorpusError: there is none, or it has nothing to measure.
         """
-        names = sorted({name for stage in config.stages for name in stage.mixture})
-        records: list[str] = []
-        for name in names:
-            try:
-                table = read_source(config.data.corpus, name, "test", ["sequence"])
-            except CorpusError as error:
-                say(f"probe: {error}")
-                continue
-            records += table["sequence"].to_pylist()
+        table = read_source(config.data.corpus, config.probe.source, "test", ["sequence"])
+        records: list[str] = table["sequence"].to_pylist()
         context_bp = (config.longest_context_tokens - 1) * K
         prompt_bp = min(MOST_PROMPT_BP, context_bp - TARGET_BP)
         self._records = choose_records(records, config.probe.heldout_bp, config.seed)
@@ -58,10 +51,11 @@ class Probe:
         """Return nats per base of the records, and sequence recovery in fp32 and in bf16."""
         model = Carbon(LoadedModel(network, NATIVE))
         nats = bases = 0.0
-        for likelihoods in base_log_likelihoods(model.model, self._records):
-            known = likelihoods[~torch.isnan(torch.from_numpy(likelihoods)).numpy()]
-            nats -= float(known.sum(dtype="float64"))
-            bases += len(known)
+        for record in self._records:
+            (likelihoods,) = base_log_likelihoods(model.model, [record])
+            measured = measured_bases(record)
+            nats -= float(likelihoods[measured].sum(dtype="float64"))
+            bases += int(measured.sum())
         rough = Carbon(LoadedModel(copy.deepcopy(network).bfloat16(), NATIVE))
         return {
             "heldout_nats_per_base": nats / bases if bases else math.nan,

@@ -17,7 +17,9 @@ from carbon.inference.engine import Carbon
 TARGET_BP = 30
 MOST_PROMPT_BP = 6144
 LEAST_PROMPT_BP = 120
+MARKOV_ORDER = 6
 _SITES_AT_ONCE = 64
+_KNOWN = np.frombuffer(b"ACGTacgt", dtype=np.uint8)
 
 Site = tuple[str, str]
 """A prompt, and the bases that follow it."""
@@ -33,6 +35,17 @@ def choose_records(records: Sequence[str], most_bp: int, seed: int) -> list[str]
         chosen.append(records[number][:left_bp])
         left_bp -= len(records[number])
     return chosen
+
+
+def measured_bases(record: str) -> NDArray[np.bool_]:
+    """Tell which bases likelihoods are compared on: known ones with six known before, (bases,).
+
+    Markov models up to order 6 have something to say about these, as networks have about all.
+    """
+    known = np.isin(np.frombuffer(record.encode("ascii"), dtype=np.uint8), _KNOWN)
+    runs = np.convolve(known, np.ones(MARKOV_ORDER + 1, dtype=int))[: len(known)]
+    found: NDArray[np.bool_] = runs == MARKOV_ORDER + 1
+    return found
 
 
 def choose_sites(

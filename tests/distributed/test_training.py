@@ -12,8 +12,10 @@ import pytest
 from carbon.config import load_config
 from carbon.errors import ModelError, UserError
 from carbon.inference import load
+from eval.__main__ import main as evaluate
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus
+from train.__main__ import main
 from train.config import CheckpointConfig, TrainConfig
 
 
@@ -60,6 +62,65 @@ def finished(corpus, tmp_path_factory):
     config = make_config(corpus, tmp_path_factory.mktemp("finished") / "run")
     weights, *_ = run_ranks(2, run_to_the_end, config, False)
     return config, weights
+
+
+def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys):
+    config, weights = finished
+    words = ["--config", f"{config.output}/config.toml"]
+    assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 0
+    exported = dict(load(tmp_path / "model").model.network.named_parameters())
+    for name, value in weights.items():
+        assert np.array_equal(exported[name].detach().numpy(), value), name
+    assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["summary", *words]) == 0
+    assert "summary.html" in capsys.readouterr().out
+
+
+def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_path):
+    probe = ["probe.every_steps=2", "probe.heldout_bp=2000", "probe.sites=8"]
+    config = make_config(corpus, tmp_path / "run", *probe)
+    weights, _ = run_ranks(2, run_to_the_end, config, False)
+    for name, value in finished[1].items():
+        assert np.array_equal(weights[name], value), name
+    lines = (tmp_path / "run" / "probes.jsonl").read_text().splitlines()
+    probes = [json.loads(line) for line in lines]
+    assert [probe["step"] for probe in probes] == [2, 4]
+    words = ["--model", f"{tmp_path}/run/export", "--corpus", str(corpus), "--sites", "8"]
+    words += ["--tasks", "sequence_recovery,heldout_likelihood", "--most-bp", "2000"]
+    assert evaluate(["run", *words, "--output", str(tmp_path / "results")]) == 0
+    results = json.loads((tmp_path / "results" / "results.json").read_text())
+    assert probes[1]["recovery"] == results["sequence_recovery"]["value"]
+    assert probes[1]["heldout_nats_per_base"] == results["heldout_likelihood"]["value"]
+
+
+def run_with_a_signal(ranks, config: TrainConfig):
+    """Train; the first stage ends on a signal after its first step."""
+    import train.trainer
+    from train.trainer import Trainer
+
+    def signal(stage, state):
+        return "told so" if stage.name == "ce" and state.step == 1 else ""
+
+    train.trainer.signal_to_end = signal
+    trainer = Trainer(config, ranks)
+    trainer.run(resume=True)
+    return full_weights(trainer)
+
+
+def test_a_stage_that_a_signal_ends(corpus, tmp_path):
+    """One step of the first stage is left out, and a resumed run knows."""
+    config = make_config(corpus, tmp_path / "run")
+    weights, _ = run_ranks(2, run_with_a_signal, config)
+    folder = tmp_path / "run"
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["objective"] for line in lines] == ["ce", "fns", "fns"]
+    assert [line["tokens"] for line in lines] == [n * BATCH_TOKENS for n in (1, 2, 3)]
+    assert "told so: 'ce' ends" in (folder / "events.jsonl").read_text()
+    shutil.rmtree(folder / "checkpoints" / "step-00000003")
+    again, _ = run_ranks(2, run_to_the_end, config, True)
+    for name, value in weights.items():
+        assert np.array_equal(again[name], value), name
 
 
 def copy_of(finished, tmp_path, *, up_to_step: int) -> TrainConfig:
