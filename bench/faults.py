@@ -26,7 +26,7 @@ from tests.helpers.runs import make_config, make_corpus
 from train.config import TrainConfig
 
 CLOCKED = ("tokens_per_second", "mfu")
-STEPS = 400
+STEPS = 1000
 
 
 def main() -> int:
@@ -111,7 +111,7 @@ def _any_time(draw: random.Random) -> Callable[[float], bool]:
 
     def moment(seconds: float) -> bool:
         if seconds < 0.1 or not limits:
-            limits[:] = [draw.uniform(2, 25)]
+            limits[:] = [draw.uniform(2, 15)]
         return seconds > limits[0]
 
     return moment

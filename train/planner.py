@@ -371,8 +371,12 @@ def _rank_table(plan: Plan) -> list[str]:
 
 
 def _span_table(plan: Plan) -> list[str]:
-    head = "stage, context, batch rows, a reader's, at once, times, steps, tokens, idle %, EFLOP"
-    rows: list[TableRow] = [(*head.split(", "), "hours", "device-hours")]
+    rows: list[TableRow] = [
+        (
+            *("stage", "context", "batch rows", "rows a reader", "microbatch", "microbatches"),
+            *("steps", "tokens", "FLOP", "idle %", "hours", "device-hours"),
+        )
+    ]
     for span in plan.spans:
         hours: TableRow = ("", "")
         if span.seconds is not None:
@@ -381,7 +385,7 @@ def _span_table(plan: Plan) -> list[str]:
             (
                 *(span.stage, span.context_tokens, span.batch_rows, span.reader_rows),
                 *(span.microbatch_rows, span.num_microbatches, span.num_steps, span.num_tokens),
-                *(100 * span.idle_share, span.flops / 1e18, *hours),
+                *(f"{span.flops:.3g}", 100 * span.idle_share, *hours),
             )
         )
     return text_table(rows).splitlines()
