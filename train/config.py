@@ -337,11 +337,13 @@ class TrainConfig:
         check(len(set(names)) == len(names), f"stages: two have one name, of {', '.join(names)}")
         compute, parallel = self.compute, self.parallel
         if parallel.pipeline > 1 and parallel.schedule in ("interleaved_zero_bubble", "zbv"):
-            # They take backward apart: first for inputs, later for weights.
+            # They take backward apart, first for inputs, later for weights, a group of them at a
+            # time: compiled layers and selective checkpointing do not allow that, and with full
+            # checkpointing each layer would be computed anew ten times.
             check(
-                not compute.compile and compute.activation_checkpointing != "selective",
-                f"parallel.schedule = {parallel.schedule!r} goes backward through a layer twice, "
-                "which compute.compile and selective checkpointing do not allow; use "
+                not compute.compile and compute.activation_checkpointing == "none",
+                f"parallel.schedule = {parallel.schedule!r} takes backward apart, which goes "
+                "neither with compute.compile nor with activation checkpointing; use "
                 "'interleaved_1f1b', or neither of the two",
             )
         for stage in self.stages:

@@ -21,8 +21,6 @@ from train.memory import TWO_BACKWARDS, Memory, Process, Sizes, memory_of
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
-_WEIGHTS_OF_A_LAYER = 9
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -134,20 +132,7 @@ def plan_of(
     dtype = config.compute.dtype
     if dtype == "auto":
         dtype = "bfloat16" if on_gpu else "float32"
-    processes = [
-        Process(
-            Sizes.of(llama),
-            config.parallel,
-            rank,
-            tuple(layout.pieces[i] for i in pieces),
-            layout.shard,
-            config.compute.activation_checkpointing,
-            4 if dtype == "float32" else 2,
-            on_gpu,
-            not flash_attention,
-        )
-        for rank, pieces in enumerate(layout.of_rank)
-    ]
+    processes = _processes(config, llama, layout, dtype, on_gpu, flash_attention)
     flops_a_second = None if peak_flops is None else peak_flops * mfu * world_size
     copies = sum(process.num_parameters for process in processes)
     tied_twice = layout.pipeline > 1 and llama.tie_word_embeddings
@@ -161,6 +146,31 @@ def plan_of(
             _plan_of_span(config, llama, span, processes, flops_a_second) for span in course.spans
         ),
     )
+
+
+def _processes(
+    config: TrainConfig,
+    llama: "LlamaConfig",
+    layout: Layout,
+    dtype: str,
+    on_gpu: bool,
+    flash_attention: bool,
+) -> list[Process]:
+    """Return a process of each pipeline rank."""
+    return [
+        Process(
+            Sizes.of(llama),
+            config.parallel,
+            rank,
+            tuple(layout.pieces[i] for i in pieces),
+            layout.shard,
+            config.compute.activation_checkpointing,
+            4 if dtype == "float32" else 2,
+            on_gpu,
+            not flash_attention,
+        )
+        for rank, pieces in enumerate(layout.of_rank)
+    ]
 
 
 def _plan_of_span(
@@ -179,7 +189,8 @@ def _plan_of_span(
     idle = idle_share(config.parallel, num_microbatches)
     num_tokens = span.num_steps * span.stage.batch_tokens
     forward = flops_a_token(llama, span.context_tokens) // 3
-    flops = num_tokens * forward * (3 + _forwards_again(config))
+    again = config.compute.activation_checkpointing == "full"
+    flops = num_tokens * forward * (3 + again)
     return SpanPlan(
         stage=span.stage.name,
         context_tokens=span.context_tokens,
@@ -219,16 +230,6 @@ def _num_microbatches(parallel: ParallelConfig, span: Span, readers: int, at_onc
             "batch_rows or the number of processes"
         )
     return count
-
-
-def _forwards_again(config: TrainConfig) -> int:
-    """Return how often backward computes a layer anew."""
-    if config.compute.activation_checkpointing != "full":
-        return 0
-    parallel = config.parallel
-    # The second of two backwards computes the layer once more for each weight.
-    twice = parallel.pipeline > 1 and parallel.schedule in TWO_BACKWARDS
-    return 1 + _WEIGHTS_OF_A_LAYER * twice
 
 
 def layout_of(config: TrainConfig, llama: "LlamaConfig", world_size: int) -> Layout:

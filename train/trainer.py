@@ -21,12 +21,13 @@ from carbon.model import save_model
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.course import Course, Span
-from train.data import Batch, batches, check_batches, open_rows
+from train.data import Batch, batches, open_rows
 from train.guard import reason_against, remember, signal_to_end
 from train.log import Metrics, RunLog
 from train.network import flops_a_token, llama_config, stock_name
 from train.parallel import build_optimizer, build_parts, named_parameters
 from train.pipeline import Pipeline, finish_gradients
+from train.planner import plan_of
 from train.probe import Probe, assembled
 from train.profile import StepProfiler
 from train.ranks import Ranks
@@ -49,7 +50,7 @@ class Trainer:
         self.config = config
         self.ranks = ranks
         self.course = Course(config)
-        check_batches(self.course, ranks.num_readers)
+        plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
         self.rows = open_rows(config, self.course)
         self.parts = build_parts(config, ranks)
         self.pipeline = Pipeline(config, ranks, self.parts)

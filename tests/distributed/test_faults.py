@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -149,17 +150,15 @@ def test_a_gradient_that_is_no_number_on_one_rank(corpus, tmp_path):
     assert state["state"]["skipped"] == [[2, 2]] and state["state"]["updates"] == 3
 
 
-def start(config, *words, processes=1, **environment) -> subprocess.Popen:
+def start(config, launch=()) -> subprocess.Popen:
+    """Start a run, which goes on if it can; with words for `torchrun`, under that."""
     path = Path(config.output).with_suffix(".toml")
     path.write_text(to_toml(config))
-    command = [sys.executable, "-m", "train"]
-    if processes > 1:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        command += ["--nproc-per-node", str(processes), "-m", "train"]
+    launcher = ["-m", "torch.distributed.run", "--standalone", *launch] if launch else []
     return subprocess.Popen(
-        [*command, "--config", str(path), "--resume", "auto", *words],
+        [sys.executable, *launcher, "-m", "train", "--config", str(path), "--resume", "auto"],
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -202,26 +201,34 @@ def test_sigterm_saves_and_exits_with_0(corpus, undisturbed, tmp_path):
 
 
 def test_killed_in_a_save_and_at_the_switch(corpus, undisturbed, tmp_path):
-    """The long form, twenty times at random, is `bench/faults.py`."""
+    """The launcher takes the run up again. The long form, twenty times, is `bench/faults.py`."""
     config = make_config(corpus, tmp_path / "run", *MANY_STEPS)
     output = Path(config.output)
+    launcher = start(config, launch=("--nproc-per-node", "1", "--max-restarts", "2"))
 
     def saving():
         return any(output.glob("checkpoints/.step-*.partial"))
 
     def at_the_switch():
-        path = output / "metrics.jsonl"
-        return path.exists() and len(path.read_text().splitlines()) >= 60
+        return len((output / "metrics.jsonl").read_text().splitlines()) >= 60
 
+    killed = set()
     for moment in (saving, at_the_switch):
-        process = start(config)
-        wait_for(moment)
-        process.kill()
-        process.communicate()
-    process = start(config)
-    assert process.wait() == 0
+        wait_for(lambda moment=moment: new_workers(launcher, killed) and moment())
+        (worker,) = new_workers(launcher, killed)
+        killed.add(worker)
+        os.kill(worker, signal.SIGKILL)
+    _, errors = launcher.communicate(timeout=120)
+    assert launcher.returncode == 0, errors
     assert metrics_of(output) == metrics_of(undisturbed)
     assert weights_of(output) == weights_of(undisturbed)
+    starts = (output / "events.jsonl").read_text()
+    assert starts.count('"event": "resume"') >= 1
+
+
+def new_workers(launcher, killed):
+    found = subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True)
+    return {int(pid) for pid in found.stdout.split()} - killed
 
 
 @contextlib.contextmanager
@@ -261,7 +268,7 @@ def hang(ranks, config):
     taken = Trainer(config, ranks).steps()
     next(taken)
     if ranks.rank == 1:
-        time.sleep(30)
+        time.sleep(14)
     began = time.monotonic()
     with pytest.raises(RuntimeError) as error:
         next(taken)
@@ -290,22 +297,28 @@ def test_a_shard_that_vanishes(corpus, undisturbed, tmp_path):
 
 
 def test_two_nodes(corpus, tmp_path):
-    """Two agents of one process each, which meet at an address, give what one agent of two does."""
-    outputs = {}
-    for name, nodes in (("one", 1), ("two", 2)):
-        config = make_config(corpus, tmp_path / name)
-        path = tmp_path / f"{name}.toml"
-        path.write_text(to_toml(config))
-        command = [
-            sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes),
-            "--nproc-per-node", str(2 // nodes), "--rdzv-backend", "c10d", "--rdzv-id", name,
-            "--rdzv-endpoint", "127.0.0.1:29619", "-m", "train", "--config", str(path),
-        ]  # fmt: skip
-        agents = [
-            subprocess.Popen(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
-            for _ in range(nodes)
-        ]
-        assert [agent.wait(timeout=150) for agent in agents] == [0] * nodes
-        outputs[name] = config.output
-    assert metrics_of(outputs["one"]) == metrics_of(outputs["two"])
-    assert weights_of(outputs["one"]) == weights_of(outputs["two"])
+    """Two agents of one process each, which meet at an address, give what two processes do."""
+    config = make_config(corpus, tmp_path / "two")
+    path = tmp_path / "two.toml"
+    path.write_text(to_toml(config))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
+        "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint", f"127.0.0.1:{port}",
+        "-m", "train", "--config", str(path),
+    ]  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    agents = [subprocess.Popen(command, cwd=ROOT, env=environment) for _ in range(2)]
+    assert [agent.wait(timeout=150) for agent in agents] == [0, 0]
+    one = make_config(corpus, tmp_path / "one")
+    run_ranks(2, run_whole, one)
+    assert metrics_of(config.output) == metrics_of(one.output)
+    assert weights_of(config.output) == weights_of(one.output)
+
+
+def run_whole(ranks, config):
+    from train.trainer import Trainer
+
+    Trainer(config, ranks).run(resume=False)

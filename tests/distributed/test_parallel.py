@@ -136,7 +136,7 @@ def layouts_of(world_size):
 CHECKPOINTED = [
     (f"{kind} {schedule}", ParallelConfig(pipeline=2, schedule=schedule),
      ComputeConfig(activation_checkpointing=kind))
-    for kind, schedule in (("selective", "1f1b"), ("full", "1f1b"), ("full", "zbv"))
+    for kind, schedule in (("selective", "1f1b"), ("full", "interleaved_1f1b"))
 ]  # fmt: skip
 
 

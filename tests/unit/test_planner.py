@@ -1,0 +1,394 @@
+"""What the planner counts, against transformers, autograd, torch's schedules and brute force."""
+
+import contextlib
+import dataclasses
+import io
+import itertools
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from carbon.config import load_config, to_toml
+from carbon.errors import ConfigError
+from carbon.model import PRESETS
+from train.config import ParallelConfig, TrainConfig
+from train.course import Course
+from train.memory import Memory, Process, Sizes, in_flight, memory_of
+from train.planner import Plan, balanced, idle_share, pieces_of, pieces_of_rank, plan_of, print_plan
+
+ROOT = Path(__file__).parents[2]
+SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved_1f1b": "Interleaved1F1B",
+    "interleaved_zero_bubble": "InterleavedZeroBubble",
+    "zbv": "ZBVZeroBubble",
+}
+
+
+def config_of(*settings: str) -> TrainConfig:
+    return load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml", settings)
+
+
+def plan(*settings: str, processes: int = 1, **more) -> Plan:
+    config = config_of(*settings)
+    return plan_of(config, Course(config), processes, **more)
+
+
+def pipeline(ranks: int, schedule: str = "1f1b", pieces: int = 2) -> ParallelConfig:
+    return ParallelConfig(pipeline=ranks, schedule=schedule, stages_a_rank=pieces)
+
+
+# Parameters
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("ranks", "schedule"), [(1, "1f1b"), (2, "1f1b"), (2, "zbv"), (4, "1f1b")])
+def test_parameters_are_those_of_transformers(preset, ranks, schedule):
+    microbatches = ["data.microbatch_tokens=256", f"model.preset={preset}"]
+    found = plan(
+        *microbatches, f"parallel.pipeline={ranks}", f"parallel.schedule={schedule}",
+        processes=ranks,
+    )  # fmt: skip
+    with torch.device("meta"):
+        llama = LlamaForCausalLM(PRESETS[preset]())
+    embedding = llama.model.embed_tokens.weight.numel()
+    copies = embedding if ranks > 1 and llama.config.tie_word_embeddings else 0
+    whole = sum(p.numel() for p in llama.parameters())
+    assert found.num_parameters == whole
+    assert sum(found.parameters_of_rank) == whole + copies
+    of_layer = [sum(p.numel() for p in layer.parameters()) for layer in llama.model.layers]
+    ends = {0: embedding, len(found.layout.pieces) - 1: embedding + llama.model.norm.weight.numel()}
+    for held, count in zip(found.layout.of_rank, found.parameters_of_rank, strict=True):
+        layers = sum(of_layer[i] for piece in held for i in found.layout.pieces[piece])
+        if ranks > 1:
+            assert count == layers + sum(ends.get(piece, 0) for piece in held)
+
+
+# Cutting
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9), st.integers(1, 9))
+def test_balanced_is_the_best_of_all_divisions(costs, parts):
+    parts = min(parts, len(costs))
+
+    def sums(cuts):
+        ends = [0, *cuts, len(costs)]
+        return [sum(costs[a:b]) for a, b in itertools.pairwise(ends)]
+
+    divisions = map(sums, itertools.combinations(range(1, len(costs)), parts - 1))
+    best = min((max(d), sum(cost**2 for cost in d)) for d in divisions)
+    ranges = balanced(costs, parts)
+    assert [i for part in ranges for i in part] == list(range(len(costs)))
+    found = [sum(costs[i] for i in part) for part in ranges]
+    assert (max(found), sum(cost**2 for cost in found)) == best
+
+
+def test_equal_costs_are_divided_evenly_the_longer_parts_first():
+    assert [len(part) for part in balanced([1.0] * 10, 4)] == [3, 3, 2, 2]
+    assert [len(part) for part in balanced([1, 1, 1, 5], 2)] == [3, 1]
+
+
+def test_the_ends_of_a_network_have_fewer_layers():
+    """30 layers by four: those with an embedding's look-up or a head beside them have seven."""
+    assert [len(piece) for piece in pieces_of(PRESETS["3b"](), 8192, 4)] == [7, 8, 8, 7]
+    # A layer of `tiny` costs 184,320 (by hand below) and 256 x 128 of attention; the head 524,288.
+    assert pieces_of(PRESETS["tiny"](), 256, 2) == [range(0, 3), range(3, 4)]
+
+
+def test_pieces_of_a_rank():
+    assert pieces_of_rank(pipeline(1, "zbv"), 0) == [0]
+    assert pieces_of_rank(pipeline(4), 2) == [2]
+    assert pieces_of_rank(pipeline(4, "interleaved_1f1b", 3), 2) == [2, 6, 10]
+    assert [pieces_of_rank(pipeline(3, "zbv"), r) for r in range(3)] == [[0, 5], [1, 4], [2, 3]]
+
+
+# Schedules: who does what when, then simulated
+
+
+def gpipe(rank: int, ranks: int, count: int) -> list[tuple[str, int, int]]:
+    return [(kind, rank, i) for kind in "FB" for i in range(count)]
+
+
+def one_f_one_b(rank: int, ranks: int, count: int) -> list[tuple[str, int, int]]:
+    ahead = min(ranks - rank, count)
+    actions = [("F", rank, i) for i in range(ahead)]
+    for i in range(count):
+        actions.append(("B", rank, i))
+        actions += [("F", rank, i + ahead)] * (i + ahead < count)
+    return actions
+
+
+def torchs(schedule: str, ranks: int, pieces: int, count: int) -> list[list[tuple[str, int, int]]]:
+    """Return the table that a schedule of torch runs by; its stages only say where they are."""
+    from torch.distributed.pipelining.schedules import get_schedule_class
+
+    indices = [0, 2 * ranks - 1] if schedule == "zbv" else range(0, ranks * pieces, ranks)
+    stages = [
+        SimpleNamespace(
+            group_size=ranks, group_rank=0, num_stages=ranks * pieces, stage_index=i,
+            is_last=i == ranks * pieces - 1, has_backward=True, submod=torch.nn.Identity(),
+        )
+        for i in indices
+    ]  # fmt: skip
+    table = get_schedule_class(SCHEDULES[schedule])(stages, count).pipeline_order
+    names = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
+    return [
+        [
+            (names[a.computation_type.name], a.stage_index, a.microbatch_index)
+            for a in table[rank]
+            if a is not None and a.computation_type.name in names
+        ]
+        for rank in range(ranks)
+    ]
+
+
+def simulated(table: list[list[tuple[str, int, int]]], num_pieces: int) -> tuple[float, list[int]]:
+    """Return the idle share, and the most (microbatch, piece) that each rank keeps at once.
+
+    Forward, backward for inputs and backward for weights take one unit each; an action begins when
+    its rank is free and what it needs is there.
+    """
+    takes = {"F": 1, "B": 2, "I": 1, "W": 1}
+    done: dict[tuple[str, int, int], int] = {}
+    free, at = [0] * len(table), [0] * len(table)
+    while any(at[rank] < len(actions) for rank, actions in enumerate(table)):
+        before = list(at)
+        for rank, actions in enumerate(table):
+            for kind, piece, i in actions[at[rank] :]:
+                if kind == "F":
+                    needs = [("F", piece - 1, i)] if piece else []
+                elif kind == "W":
+                    needs = [("I", piece, i)]
+                else:
+                    needs = [("I", piece + 1, i) if piece + 1 < num_pieces else ("F", piece, i)]
+                if not all(need in done for need in needs):
+                    break
+                free[rank] = max([free[rank], *(done[need] for need in needs)]) + takes[kind]
+                done["I" if kind == "B" else kind, piece, i] = free[rank]
+                at[rank] += 1
+        assert at != before, "the schedule waits for itself"
+    busy = sum(takes[kind] for actions in table for kind, _, _ in actions)
+    change = {"F": 1, "B": -1, "I": 0, "W": -1}
+    kept = [max(itertools.accumulate(change[kind] for kind, _, _ in a)) for a in table]
+    return 1 - busy / (max(free) * len(table)), kept
+
+
+@pytest.mark.parametrize("order", [gpipe, one_f_one_b])
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.parametrize("count", [8, 9, 32])
+def test_idle_time_of_simple_pipelines(order, ranks, count):
+    idle, kept = simulated([order(rank, ranks, count) for rank in range(ranks)], ranks)
+    parallel = pipeline(ranks, "gpipe" if order is gpipe else "1f1b")
+    assert idle_share(parallel, count) == pytest.approx(idle)
+    assert idle == pytest.approx((ranks - 1) / (count + ranks - 1))
+    assert [in_flight(parallel, rank, count) for rank in range(ranks)] == kept
+
+
+@pytest.mark.parametrize(
+    ("schedule", "ranks", "pieces", "count"),
+    [
+        (schedule, ranks, pieces, count)
+        for ranks in (2, 3, 4, 8)
+        for count in (1, 2, 3, 6, 8, 24)
+        for schedule, pieces in (
+            ("zbv", 2),
+            *itertools.product(("interleaved_1f1b", "interleaved_zero_bubble"), (2, 3)),
+        )
+        if schedule == "zbv" or count % max(1, count // ranks) == 0  # torch refuses the others
+    ],
+)
+def test_idle_time_of_torchs_schedules(schedule, ranks, pieces, count):
+    parallel = pipeline(ranks, schedule, pieces)
+    idle, kept = simulated(torchs(schedule, ranks, pieces, count), ranks * pieces)
+    assert idle_share(parallel, count) == pytest.approx(idle)
+    found = [in_flight(parallel, rank, count) for rank in range(ranks)]
+    if count >= ranks:
+        assert found == kept
+    assert all(f >= k for f, k in zip(found, kept, strict=True))
+
+
+def test_a_single_process_never_waits():
+    assert [idle_share(pipeline(1, schedule), 3) for schedule in SCHEDULES] == [0] * 5
+
+
+# Memory
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("preset", ["tiny", "mini"])
+def test_activations_are_what_autograd_keeps(preset, dtype):
+    """The bytes that the graph of a stock network holds on to, packed rows and a mask among them.
+
+    Left out on both sides: the head. Two pieces in a row of 64 make transformers use a mask.
+    """
+    config = PRESETS[preset]()
+    config._attn_implementation = "sdpa"
+    llama = LlamaForCausalLM(config).to(dtype)
+    own = {p.untyped_storage().data_ptr() for p in llama.parameters()}
+    found: dict[int, torch.UntypedStorage] = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage
+        return tensor
+
+    positions = torch.arange(64).remainder(32).repeat(2, 1)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        llama.model(torch.randint(128, 4224, (2, 64)), position_ids=positions, use_cache=False)
+    kept = sum(storage.nbytes() for storage in found.values())
+    process = make_process(preset, dtype_bytes=dtype.itemsize)
+    assert memory_of(process, 64, 2, 1).activations == pytest.approx(kept, rel=0.03)
+
+
+def make_process(preset: str = "tiny", **changes) -> Process:
+    sizes = Sizes.of(PRESETS[preset]())
+    process = Process(
+        sizes, ParallelConfig(), 0, (range(sizes.num_layers),), 1, "none", 4, False, True
+    )
+    return dataclasses.replace(process, **changes)
+
+
+def test_memory_by_hand():
+    """`tiny`, fp32, four shards, two microbatches of 4 rows of 256: see train/recipes/tiny.toml."""
+    (memory,) = plan("stages.0.batch_rows=32", processes=4).spans[0].memory
+    layer, ends = 184_320 + 2 * 128, 4224 * 128 + 128
+    parameters = 4 * layer + ends  # 1,279,104
+    tokens = 4 * 256
+    assert (memory.weights, memory.moments) == (parameters, 2 * parameters)  # 4 bytes by 4 shards
+    assert memory.gathered == 4 * (ends + 2 * layer)
+    assert memory.whole_gradients == 4 * (parameters + 2 * layer)
+    # Of a layer: two norms, x three; q, k and v for each head, result; four of the MLP; the mask.
+    of_layer = 4 * (2 * 3 * 128 + 4 * 128 + 4 * 352 + 256 + 4)
+    of_ends = 4 * (3 * 128 + 2 * 32) + 256  # norm and gradient of states; rotary; mask of bytes
+    assert memory.activations == tokens * (4 * of_layer + of_ends)
+    assert memory.layer == tokens * 4 * (128 + 352)
+    # Four fp32 buffers of 512 tokens; weights' gradient twice; states.
+    assert memory.logits == 4096 * (512 * 16 + 128 * 8) + tokens * 128 * 4
+    assert (memory.transfers, memory.gradients) == (0, parameters)
+    assert memory.update == 2 * 4224 * 128
+    computing = memory.gathered + memory.whole_gradients + memory.activations + memory.logits
+    assert memory.peak == 3 * parameters + computing
+
+
+def test_what_makes_memory_larger_or_smaller():
+    def peak(*settings: str, processes: int = 8, **more) -> Memory:
+        wide = ["model.preset=mini", "stages.0.batch_rows=64", "data.microbatch_tokens=512"]
+        found = plan(*wide, *settings, processes=processes, peak_flops=1e15, **more)
+        return found.spans[0].memory[0]
+
+    least = peak()
+    none, selective, full = (
+        peak(f"compute.activation_checkpointing={kind}") for kind in ("none", "selective", "full")
+    )
+    assert none.activations > 1.5 * selective.activations > 3 * full.activations
+    assert peak(processes=4).weights == pytest.approx(2 * least.weights, abs=16)
+    assert peak("parallel.replicate=2").weights == pytest.approx(2 * least.weights, abs=16)
+    assert peak("compute.dtype=float32").activations > 1.5 * least.activations
+    assert peak(flash_attention=True).activations < least.activations
+    assert peak("parallel.reshard_after_forward=false").gathered > 2 * least.gathered
+    assert peak("stages.0.batch_rows=8").whole_gradients < least.whole_gradients
+    # Of eight microbatches a gpipe keeps eight, and 1f1b as many as there are ranks.
+    gpipe, simple = (
+        peak("parallel.pipeline=4", f"parallel.schedule={kind}") for kind in ("gpipe", "1f1b")
+    )
+    assert gpipe.activations == pytest.approx(4 * simple.activations, rel=0.05)
+    assert peak("parallel.pipeline=4").transfers > 0 == least.transfers
+
+
+# Batches, operations, time
+
+
+def test_operations_and_time_by_hand():
+    """`tiny`: 128 wide, 4 layers of 64 wide keys and values and an MLP of 352."""
+    layer = 2 * 128 * (128 + 64) + 3 * 128 * 352  # 184,320
+    flops_a_token = 6 * (4 * layer + 4096 * 128 + 4 * 128 * 256)
+    assert flops_a_token == 8_355_840
+    steps = -(-1_600_000 // 4096)
+    found = plan(peak_flops=1e12, mfu=0.5, processes=2).spans[0]
+    assert (found.num_steps, found.num_tokens) == (steps, 4096 * steps)
+    assert found.flops == flops_a_token * 4096 * steps
+    assert found.seconds == pytest.approx(found.flops / (2 * 0.5e12))
+    again = plan("compute.activation_checkpointing=full").spans[0]
+    assert again.flops == found.flops * 4 / 3
+    assert again.seconds is None
+    waiting = plan(
+        "parallel.pipeline=2", "data.microbatch_tokens=1024", processes=2, peak_flops=1e12, mfu=0.5
+    ).spans[0]
+    assert waiting.idle_share == 1 / 5  # four microbatches through two ranks
+    assert waiting.seconds == pytest.approx(found.seconds * 5 / 4)
+
+
+def test_batches():
+    found = plan("data.microbatch_tokens=600", "stages.0.batch_rows=20", processes=4)
+    span = found.spans[0]  # 20 rows for four readers; two rows of 256 fit 600 tokens
+    assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (5, 2, 3)
+    span = plan(processes=16).spans[0]  # a row each, and room for four
+    assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (1, 1, 1)
+    small = "data.microbatch_tokens=256"
+    laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout
+    assert (laid.pipeline, laid.replicate, laid.shard, laid.readers) == (2, 2, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("processes", "settings", "message"),
+    [
+        (3, (), "batches of 16 rows of 256 tokens cannot be shared by 3 processes"),
+        (6, ("parallel.pipeline=4",), "6 processes are no multiple of .* = 4 x 1"),
+        (1, ("parallel.replicate=2",), "1 processes are no multiple of .* = 1 x 2"),
+        (0, (), "0 processes are no multiple"),
+        (8, ("parallel.pipeline=8",), "8 pieces of 4 layers"),
+        (4, ("parallel.pipeline=4", "parallel.schedule=zbv"), "8 pieces of 4 layers"),
+        (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),
+        (
+            2,
+            ("parallel.pipeline=2", "data.microbatch_tokens=768"),
+            "microbatches of 3 rows do not divide 16 rows of a reader",
+        ),
+        (
+            2,
+            (
+                *("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b"),
+                *("stages.0.batch_rows=7", "data.microbatch_tokens=256"),
+            ),
+            "7 microbatches are not divided by the schedule's 3 rounds",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(processes, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        plan(*settings, processes=processes)
+
+
+@pytest.mark.parametrize("wrong", [{"mfu": 40.0}, {"mfu": 0.0}, {"peak_flops": -1.0}])
+def test_a_device_that_cannot_be(wrong):
+    with pytest.raises(ConfigError, match="more than 0"):
+        plan(**wrong)
+
+
+# What is printed
+
+
+def test_a_plan_is_printed_as_comments(capsys):
+    config = config_of("data.microbatch_tokens=1024", "parallel.pipeline=2")
+    print_plan(plan_of(config, Course(config), 4, peak_flops=1e15))
+    printed = capsys.readouterr().out
+    assert tomllib.loads(to_toml(config) + printed) == tomllib.loads(to_toml(config))
+    assert "4 processes: pipeline 2 x replicate 1 x shard 2; bfloat16" in printed
+    assert "0 to 2" in printed and "1,279,104 parameters" in printed
+    assert "MiB of the fullest process" in printed
+
+
+def test_the_table_of_the_page_is_that_of_the_planner():
+    from bench.plan import main
+
+    with contextlib.redirect_stdout(io.StringIO()) as table:
+        main()
+    assert table.getvalue() in (ROOT / "docs" / "plan.md").read_text()
