@@ -129,7 +129,9 @@ def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
 
 def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
     """Load the newest checkpoint into one process and write it as a model folder."""
+    from train.card import write_card
     from train.config import ParallelConfig
+    from train.log import manifest_of
     from train.ranks import joined_ranks
     from train.trainer import Trainer
 
@@ -143,6 +145,7 @@ def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
         if not trainer.load():
             raise UserError(f"{config.output}: has no whole checkpoint to export")
         trainer.export(Path(arguments.output))
+    write_card(Path(config.output), Path(arguments.output), corpus_manifest=manifest_of(config))
 
 
 def _summarize(config: TrainConfig) -> None:

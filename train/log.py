@@ -70,6 +70,8 @@ class RunLog:
         """Write a step's metrics, and now and then a line for who is watching."""
         if not self._writes:
             return
+        # JSON has no word for what is not finite.
+        metrics = {k: None if _is_lost(v) else v for k, v in metrics.items()}
         self._write("metrics", metrics)
         numbers = {k: v for k, v in metrics.items() if isinstance(v, int | float)}
         self._tracker.log(metrics["step"], numbers)
@@ -121,11 +123,7 @@ class RunLog:
         from train.summary import write_summary
 
         self._note_staircase()
-        try:
-            manifest = read_manifest(self._config.data.corpus)
-        except CorpusError:
-            manifest = None  # the released layout has none
-        write_card(self._folder, export, corpus_manifest=manifest)
+        write_card(self._folder, export, corpus_manifest=manifest_of(self._config))
         say(f"summary: {write_summary(self._folder)}")
 
     def _note_staircase(self) -> None:
@@ -139,6 +137,18 @@ class RunLog:
         for stair in staircase(losses, boundaries=boundaries):
             message = f"the loss falls by {stair.height_nats:.3f} nats per base in a stair"
             self.event(lines[stair.step]["step"], "staircase", message)
+
+
+def _is_lost(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def manifest_of(config: TrainConfig) -> dict[str, Any] | None:
+    """Return the manifest of the run's corpus; the released layout has none."""
+    try:
+        return read_manifest(config.data.corpus)
+    except CorpusError:
+        return None
 
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:

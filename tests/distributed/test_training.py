@@ -71,6 +71,7 @@ def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys):
     exported = dict(load(tmp_path / "model").model.network.named_parameters())
     for name, value in weights.items():
         assert np.array_equal(exported[name].detach().numpy(), value), name
+    assert "load" in (tmp_path / "model" / "README.md").read_text()
     assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 2
     assert "exists already" in capsys.readouterr().err
     assert main(["summary", *words]) == 0

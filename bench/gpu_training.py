@@ -1,0 +1,174 @@
+"""Training steps on one GPU: `python bench/gpu_training.py [--output FOLDER] [--steps 10]`.
+
+For `tiny`, `500m` and `3b`: rows of 8,192 random tokens, bf16, layers compiled, activation
+checkpointing where it is needed. Tokens a second, MFU, peak memory and where the time goes, beside
+a plain loop over stock `transformers` with 24 masked sums and the same microbatches. Medians of
+steps after two that are not counted; what does not fit says so.
+"""
+
+import argparse
+import gc
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+from transformers import LlamaForCausalLM
+
+from carbon.config import from_table
+from carbon.tokenizer import NATIVE
+from train.config import ParallelConfig, TrainConfig
+from train.data import Batch
+from train.network import flops_a_token, llama_config
+from train.parallel import build_optimizer, build_parts
+from train.pipeline import Pipeline, finish_gradients
+from train.ranks import Ranks, joined_ranks
+
+ROW_TOKENS = 8192
+PEAK_FLOPS = 989e12  # dense bf16 of H100 SXM and H200 (NVIDIA data sheets)
+CASES = [("tiny", "none", 4), ("500m", "none", 2), ("500m", "selective", 4), ("3b", "full", 1)]
+
+
+def main() -> None:
+    """Measure, print and write `gpu_training.json`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--steps", type=int, default=10)
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("this bench needs a CUDA device")
+    rows: list[dict[str, Any]] = [
+        {"name": "machine", "value": torch.cuda.get_device_name(), "torch": torch.__version__}
+    ]
+    with joined_ranks(ParallelConfig()) as ranks:
+        for (preset, kept, count), kind in itertools.product(CASES, ("ours", "usual")):
+            config = config_of(preset, kept)
+            make = our_step if kind == "ours" else usual_step
+            name = f"{preset}_{kept}_{count}x{ROW_TOKENS}:{kind}"
+            rows.append({"name": name} | measured(make, config, ranks, count, arguments.steps))
+            print(json.dumps(rows[-1]), flush=True)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    (arguments.output / "gpu_training.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def config_of(preset: str, activation_checkpointing: str) -> TrainConfig:
+    """Return a run's settings; nothing of its data is read."""
+    stage = {
+        "name": "fns",
+        "objective": "fns",
+        "tokens": ROW_TOKENS,
+        "mixture": {"none": 1.0},
+        "context_tokens": ROW_TOKENS,
+        "batch_rows": 1,
+        "learning_rate": 1e-4,
+        "schedule": "constant",
+    }
+    compute = {"compile": True, "activation_checkpointing": activation_checkpointing}
+    table = {
+        "output": "none",
+        "seed": 0,
+        "model": {"preset": preset},
+        "data": {"corpus": "none", "microbatch_tokens": ROW_TOKENS},
+        "compute": compute,
+        "stages": [stage],
+    }
+    return from_table(TrainConfig, table, "bench/gpu_training.py")
+
+
+def batch_of(rows: int, device: torch.device) -> Batch:
+    """Return random rows, each of pieces of 2,048 tokens."""
+    kmers = torch.randint(4096, (rows, ROW_TOKENS), device=device)
+    positions = torch.arange(ROW_TOKENS, device=device) % 2048
+    known = torch.full((rows, ROW_TOKENS), 63, dtype=torch.uint8, device=device)
+    return Batch(kmers + NATIVE.first_kmer, positions.expand(rows, -1), kmers.roll(-1, 1), known)
+
+
+def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
+    """Return a step of the trainer."""
+    parts = build_parts(config, ranks)
+    pipeline, optimizer = Pipeline(config, ranks, parts), build_optimizer(config, parts)
+
+    def step() -> None:
+        sums = pipeline.forward_backward([batch], 1.0)
+        finish_gradients(parts, ranks, float(sums.num_tokens), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
+    """Return a step as one would write it: stock network in bf16, logits whole, 24 masked sums."""
+    network: Any = LlamaForCausalLM(llama_config(config))
+    network.to(ranks.device)
+    if config.compute.activation_checkpointing != "none":
+        network.gradient_checkpointing_enable()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    digits = torch.arange(4096, device=ranks.device)[:, None] // 4 ** torch.arange(
+        5, -1, -1, device=ranks.device
+    )
+    masks = [(digits[:, j] % 4 == b).float() for j in range(6) for b in range(4)]
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            logits = network(
+                input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False
+            ).logits
+        p = logits[..., NATIVE.kmer_rows].float().softmax(-1)
+        sums = torch.stack([(p * mask).sum(-1) for mask in masks], -1)
+        true = digits[batch.targets] % 4 + 4 * torch.arange(6, device=ranks.device)
+        loss = -sums.gather(-1, true).clamp(min=1e-30).log().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def measured(
+    make: Callable[..., Callable[[], None]],
+    config: TrainConfig,
+    ranks: Ranks,
+    rows: int,
+    steps: int,
+) -> dict[str, Any]:
+    """Return what a step takes; an error where it does not fit."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    try:
+        step = make(config, ranks, batch_of(rows, ranks.device))
+        times = [timed(step) for _ in range(steps + 2)][2:]
+        with profile(activities=[ProfilerActivity.CUDA]) as trace:
+            step()
+            torch.cuda.synchronize()
+    except torch.cuda.OutOfMemoryError:
+        return {"error": "out of memory"}
+    speed = rows * ROW_TOKENS / statistics.median(times)
+    flops = flops_a_token(llama_config(config), ROW_TOKENS)
+    spent = sorted(trace.key_averages(), key=lambda e: -e.self_device_time_total)[:12]
+    return {
+        "tokens_per_second": round(speed),
+        "mfu": round(speed * flops / PEAK_FLOPS, 4),
+        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+        "kernels_ms": {e.key[:60]: round(e.self_device_time_total / 1000, 2) for e in spent},
+    }
+
+
+def timed(step: Callable[[], None]) -> float:
+    """Return the seconds of one step."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()
