@@ -139,7 +139,7 @@ def idle_shares(config: TrainConfig, schedules: list[ParallelConfig], steps: int
     The share of the time from the first to the last action of a step, over both processes, in which
     a process computes nothing; the median over steps.
     """
-    results = run_ranks(2, _busy_times, config, schedules, steps)
+    results = run_ranks(2, _busy_times, config, schedules, steps, limit_seconds=1200)
     shares = []
     for of_schedule in zip(*results, strict=True):
         of_steps = []

@@ -31,7 +31,7 @@ class DataConfig:
     or in the user's cache where that cannot be written to."""
     workers: int = 0
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
-    a tenth of a microsecond a token."""
+    a fifth of a microsecond a token."""
     flip_strands: tuple[str, ...] = (
         "eukaryote",
         "eukaryote_concatenated",

@@ -36,8 +36,3 @@ class RunState:
         """Return what `to_table` gave."""
         ended = {int(number): steps for number, steps in table["ended"].items()}
         return cls(**(table | {"ended": ended}))
-
-    @property
-    def num_skipped(self) -> int:
-        """How many steps were left out."""
-        return sum(last - first + 1 for first, last in self.skipped)

@@ -73,10 +73,11 @@ class Trainer:
                     self.checkpoints.finish()
                     log.event(self.state.step, "stop", "SIGTERM: saved; go on with --resume auto")
                     return
-                if self._is_time_for(self.config.checkpoint.every_steps):
-                    self.checkpoints.save(self.state)
+                # Before the checkpoint, which holds what the probes have seen.
                 if self._probe and self._is_time_for(self.config.probe.every_steps):
                     self._measure(log)
+                if self._is_time_for(self.config.checkpoint.every_steps):
+                    self.checkpoints.save(self.state)
             self.checkpoints.finish()
             self.export(self._folder / "export")
             log.finish(self._folder / "export")
@@ -155,9 +156,11 @@ class Trainer:
             )
         first = bad
         if guard.policy == "rollback":
-            skipped = self.state.skipped
-            self.state = self.checkpoints.load_newest(accept_data_change=True) or self.state
-            first, self.state.skipped = self.state.step, skipped
+            before = self.state
+            self.state = self.checkpoints.load_newest(accept_data_change=True) or before
+            first = self.state.step
+            # What has been left out, and where stages have ended, stays so: rows go by it.
+            self.state.skipped, self.state.ended = before.skipped, before.ended
         self.state.skipped = [*self.state.skipped, [first, bad]]
         self.state.step = bad + 1
         done = f"left out {bad - first + 1} steps" if guard.policy == "rollback" else "left out"

@@ -19,6 +19,7 @@ def run_ranks(
     function: Callable[..., Any],
     *arguments: Any,
     parallel: ParallelConfig | None = None,
+    limit_seconds: float = LIMIT_SECONDS,
 ) -> list[Any]:
     """Call `function(ranks, *arguments)` on every rank; raise the first rank's traceback."""
     parallel = parallel or ParallelConfig()
@@ -38,7 +39,7 @@ def run_ranks(
         try:
             # What a child has put is read before the child is waited for, or both would wait.
             while len(results) < world_size:
-                rank, value, error = queue.get(timeout=LIMIT_SECONDS)
+                rank, value, error = queue.get(timeout=limit_seconds)
                 assert error is None, f"rank {rank} of {world_size}:\n{error}"
                 results[rank] = value
         finally:
