@@ -3,9 +3,9 @@
     python bench/faults.py OUTPUT [--kills 20] [--processes 2] [--seed 0]
 
 Each start goes on with `--resume auto` under torchrun, and a process of it, any rank, gets SIGKILL:
-at a random time, while a checkpoint is being written, or around the switch of the objective, in
-turn. At the end `metrics.jsonl` (but for what a clock says) and the exported weights are to be
-those of the run left alone, bit for bit.
+at random times and while a checkpoint is being written, in turn, and in the middle of the run some
+four times around the switch of the objective. At the end `metrics.jsonl` (but for what a clock
+says) and the exported weights are to be those of the run left alone, bit for bit.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from tests.helpers.runs import make_config, make_corpus
 from train.config import TrainConfig
 
 CLOCKED = ("tokens_per_second", "mfu")
-STEPS = 1000
+STEPS = 6000
 
 
 def main() -> int:
@@ -62,12 +62,12 @@ def _config(corpus: Path, output: Path) -> TrainConfig:
 
 def _kill_often(config: TrainConfig, arguments: argparse.Namespace) -> list[str]:
     draw = random.Random(arguments.seed)
-    kinds = {"time": _any_time(draw), "save": _saving(config), "switch": _at_the_switch(config)}
+    before = ["time", "save"] * (arguments.kills // 5)
+    after = ["time", "save"] * (arguments.kills // 5)
     moments: list[str] = []
-    while len(moments) < arguments.kills:
-        kind = list(kinds)[len(moments) % len(kinds)]
+    for kind in [*before, *["switch"] * (arguments.kills - len(before + after)), *after]:
         process = _start(config, arguments.processes)
-        ended = _wait(process, kinds[kind])
+        ended = _wait(process, _moment(kind, config, draw))
         if ended:
             say(f"the run has ended after {len(moments)} kills")
             return moments
@@ -105,26 +105,17 @@ def _wait(process: subprocess.Popen[str], moment: Callable[[float], bool]) -> bo
     return True
 
 
-def _any_time(draw: random.Random) -> Callable[[float], bool]:
-    """Between the start of the launcher and some way into the steps."""
-    limits: list[float] = []
-
-    def moment(seconds: float) -> bool:
-        if seconds < 0.1 or not limits:
-            limits[:] = [draw.uniform(2, 15)]
-        return seconds > limits[0]
-
-    return moment
-
-
-def _saving(config: TrainConfig) -> Callable[[float], bool]:
-    folder = Path(config.output) / "checkpoints"
-    return lambda _: any(folder.glob(".step-*.partial/*"))
-
-
-def _at_the_switch(config: TrainConfig) -> Callable[[float], bool]:
-    """When the steps around the switch are run, or any time later than the first step after it."""
-    return lambda _: len(_metrics(config)) >= STEPS // 2 - 2
+def _moment(kind: str, config: TrainConfig, draw: random.Random) -> Callable[[float], bool]:
+    """Return what tells, from the seconds since a start, whether the moment to kill has come."""
+    wait_seconds = draw.uniform(2, 14)
+    saved = Path(config.output) / "checkpoints"
+    switch_step = STEPS // 2 + draw.randint(-3, 3)
+    moments: dict[str, Callable[[float], bool]] = {
+        "time": lambda seconds: seconds > wait_seconds,
+        "save": lambda seconds: seconds > wait_seconds and any(saved.glob(".step-*.partial/*")),
+        "switch": lambda _: len(_metrics(config)) >= switch_step,
+    }
+    return moments[kind]
 
 
 def _ranks_of(launcher: int) -> list[int]:

@@ -28,7 +28,7 @@ def heldout_likelihood(
     for record in track(chosen, "held-out likelihood"):
         tables = [m.log_likelihoods(record) for m in markov]
         counted = measured_bases(record)
-        (network,) = base_log_likelihoods(model.model, [record])
+        (network,) = base_log_likelihoods(model.reader, [record])
         likelihoods: list[NDArray[Any]] = [network, *tables]
         sums = [-values[counted].sum(dtype=np.float64) for values in likelihoods]
         rows.append([*sums, counted.sum()])

@@ -52,7 +52,7 @@ class Probe:
         model = Carbon(LoadedModel(network, NATIVE))
         nats = bases = 0.0
         for record in self._records:
-            (likelihoods,) = base_log_likelihoods(model.model, [record])
+            (likelihoods,) = base_log_likelihoods(model.reader, [record])
             measured = measured_bases(record)
             nats -= float(likelihoods[measured].sum(dtype="float64"))
             bases += int(measured.sum())

@@ -5,12 +5,20 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
 from carbon.inference.generation import SamplingRule, generate
-from carbon.inference.scoring import SequenceScore, score_sequences
-from carbon.inference.variants import Strands, VariantScore, score_variants
+from carbon.inference.reader import Reader
+from carbon.inference.scoring import By, SequenceScore, Strands, score_sequences
+from carbon.inference.variants import (
+    Method,
+    ProtocolName,
+    VariantScore,
+    method_for,
+    score_variants,
+)
 from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 
@@ -22,75 +30,100 @@ class Carbon:
 
     Attributes:
         model: the network and its vocabulary.
+        reader: runs the network in batches that fit into memory.
         context_bp: bases that fit into one pass beside `<dna>`.
     """
 
     def __init__(self, model: LoadedModel) -> None:
         """Wrap a loaded model; most users call `carbon.load`."""
         self.model = model
-        self.context_bp = (model.network.config.max_position_embeddings - 1) * K
+        self.reader = Reader(model)
+        self.context_bp = (self.reader.context_tokens - 1) * K
 
     def score(
-        self, sequences: Iterable[str], *, tags: Sequence[str] = ()
+        self,
+        sequences: Iterable[str],
+        *,
+        by: By = "chain",
+        strands: Strands = "forward",
+        tags: Sequence[str] = (),
     ) -> Iterator[SequenceScore]:
-        """Yield the log-likelihood of each sequence, base by base through the chain.
+        """Yield the log-likelihood of each sequence, and of every base of it.
 
         Args:
             sequences: DNA of any length and case; a base that is not ACGT is not counted. What is
                 longer than the context is read in windows that overlap by half.
+            by: `chain` gives log p(base | all before it), whose sum is the likelihood of the
+                sequence; `marginals` gives the base's marginal inside its token.
+            strands: read the sequence, its reverse complement, or the mean of both.
             tags: metadata tags to condition on, such as `<fungi_species>`.
 
         Raises:
             UserError: the vocabulary has no such tag.
         """
         self.model.vocabulary.prefix(tuple(tags))
-        return score_sequences(self.model, sequences, tuple(tags))
+        return score_sequences(self.reader, sequences, by, strands, tuple(tags))
 
     def score_variants(
         self,
         reference: Reference,
         variants: Iterable[Variant],
         *,
+        protocol: ProtocolName = "centered",
         window_bp: int | None = None,
+        by: By = "chain",
         strands: Strands = "forward",
+        frames: Sequence[int] = (0,),
         tags: Sequence[str] = (),
     ) -> Iterator[VariantScore]:
         """Yield log-likelihood(ALT) - log-likelihood(REF) for each variant, in order.
 
-        Negative means that the model finds the variant less likely than the reference. The protocol
-        is `centered`: windows of `window_bp` with the variant in the middle, of the same length for
-        both alleles.
+        Negative means that the model finds the variant less likely than the reference.
 
         Args:
             reference: the sequence that the variants are of.
             variants: SNVs, MNVs, insertions and deletions; others get no delta but a reason.
-            window_bp: 8,192 or what the model's context holds, if not given.
+            protocol: `centered` compares windows with the variant in the middle, of the same length
+                for both alleles; `right_end` the alleles alone, behind a window that ends where
+                they begin.
+            window_bp: 8,192 for `centered`, 24,000 for `right_end`, or what the model's context
+                holds, if not given.
+            by: likelihoods by the `chain`, which is that of the sequence, or by `marginals`.
             strands: read the forward strand, the reverse strand, or the mean of both.
+            frames: bases to leave out at the window's start, which shifts the 6-mers; the mean
+                over them is given.
             tags: metadata tags to condition on.
 
         Raises:
             UserError: the window does not fit into the model's context.
             GenomeError: a REF does not stand in the reference where it should.
         """
-        window_bp = self.window_bp(window_bp, tags)
-        return score_variants(self.model, reference, variants, window_bp, strands, tuple(tags))
+        method = self.variant_method(
+            protocol=protocol,
+            window_bp=window_bp,
+            by=by,
+            strands=strands,
+            frames=frames,
+            tags=tags,
+        )
+        return score_variants(self.reader, reference, variants, method)
 
-    def window_bp(self, wanted_bp: int | None, tags: Sequence[str] = ()) -> int:
-        """Return the window that variants are scored in: the one wanted, or the default.
+    def variant_method(
+        self,
+        *,
+        protocol: ProtocolName = "centered",
+        window_bp: int | None = None,
+        by: By = "chain",
+        strands: Strands = "forward",
+        frames: Sequence[int] = (0,),
+        tags: Sequence[str] = (),
+    ) -> Method:
+        """Return how variants are scored, the window filled in and everything checked.
 
         Raises:
-            UserError: it does not fit into the context, or the vocabulary has no such tag.
+            UserError: a window or frame is not possible, or the vocabulary has no such tag.
         """
-        self.model.vocabulary.prefix(tuple(tags))
-        most_bp = self.context_bp - len(tags) * K
-        if wanted_bp is None:
-            return min(8192, most_bp)
-        if not 2 * K <= wanted_bp <= most_bp:
-            raise UserError(
-                f"a window of {wanted_bp} bp does not fit: give {2 * K} to {most_bp} bp for this "
-                "model"
-            )
-        return wanted_bp
+        return method_for(self.reader, protocol, window_bp, by, strands, frames, tuple(tags))
 
     def generate(
         self,
@@ -128,21 +161,30 @@ def load(
     *,
     device: str = "auto",
     dtype: Literal["float32", "bfloat16"] = "float32",
+    attention: str = "auto",
+    yarn: float | None = None,
 ) -> Carbon:
     """Load a model folder (or the Hub's model of that name) for scoring and generation.
 
     Args:
         source: the `export/` folder of a run, or any stock folder with one of the vocabularies.
-        device: `cpu`, `cuda`, or `auto` for a GPU where there is one.
+        device: `cpu`, `cuda`, `mps` (not tried), or `auto` for a CUDA GPU where there is one.
         dtype: of weights and activations; log-probabilities are always float32.
+        attention: `sdpa`, `flash_attention_2`, or `auto`: the latter where it is installed, the
+            device is a CUDA GPU and the dtype one it knows.
+        yarn: stretch the context by this factor with YaRN (Peng et al. 2023, arXiv 2309.00071); the
+            released models are stretched by 4.
 
     Raises:
         ModelError: the folder is absent, incomplete or of another kind.
-        UserError: the device is not there.
+        UserError: the device is not there, or the attention.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = load_model(source, DTYPES[dtype])
+    if attention == "auto":
+        has_flash = is_flash_attn_2_available() and dtype == "bfloat16" and device != "cpu"
+        attention = "flash_attention_2" if has_flash else "sdpa"
+    model = load_model(source, DTYPES[dtype], attention=attention, yarn=yarn)
     try:
         model.network.to(device)  # type: ignore[arg-type]
     except (RuntimeError, AssertionError) as error:

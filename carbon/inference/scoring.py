@@ -2,35 +2,45 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from carbon.losses import chain
-from carbon.model import LoadedModel, kmer_logits
-from carbon.tokenizer import Encoding, K, encode, known_bases
+from carbon.genome import reverse_complement
+from carbon.inference.reader import Measure, Passage, Reader, branch_of, stem_of
+from carbon.losses import chain, marginal
+from carbon.tokenizer import K
 
-_BATCH_TOKENS = 16_384  # of one forward pass
-_HEAD_TOKENS = 2_048  # of one product with the 4,096 rows
+Strands = Literal["forward", "reverse", "both"]
+By = Literal["chain", "marginals"]
+
+STRANDS_READ: dict[str, tuple[str, ...]] = {
+    "forward": ("+",),
+    "reverse": ("-",),
+    "both": ("+", "-"),
+}
+MEASURES: dict[str, Measure] = {"chain": chain, "marginals": marginal}
+
 _WINDOWS_AT_ONCE = 512  # batched by length together
 # What is in memory of a stream of sequences.
 _BLOCK_SEQUENCES, _BLOCK_BP = 256, 4_000_000
 
 
 class SequenceScore(NamedTuple):
-    """A sequence's score under the chain, which is the likelihood of the sequence itself.
+    """A sequence's score; by the chain it is the likelihood of the sequence itself.
 
     Attributes:
         length_bp: bases of the sequence.
         num_known_bases: those that are ACGT; only these are counted.
         log_likelihood: natural logarithm, summed in float64 over known bases.
+        bases: (length_bp,) float32, the part of every base, 0 where unknown.
     """
 
     length_bp: int
     num_known_bases: int
     log_likelihood: float
+    bases: NDArray[np.float32]
 
     @property
     def nats_per_base(self) -> float:
@@ -39,14 +49,15 @@ class SequenceScore(NamedTuple):
 
 
 def score_sequences(
-    model: LoadedModel, sequences: Iterable[str], tags: tuple[str, ...]
+    reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     """Yield the score of each sequence, in order."""
     for block in _blocks(sequences):
-        for sequence, steps in zip(block, base_log_likelihoods(model, block, tags), strict=True):
+        values = base_log_likelihoods(reader, block, tags, by=by, strands=strands)
+        for sequence, bases in zip(block, values, strict=True):
             num_known_bases = sum(map(sequence.upper().count, "ACGT"))
-            total = float(steps.sum(dtype=np.float64))
-            yield SequenceScore(len(sequence), num_known_bases, total)
+            total = float(bases.sum(dtype=np.float64))
+            yield SequenceScore(len(sequence), num_known_bases, total, bases)
 
 
 def _blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
@@ -64,14 +75,36 @@ def _blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
 
 
 def base_log_likelihoods(
-    model: LoadedModel, sequences: Sequence[str], tags: tuple[str, ...] = ()
+    reader: Reader,
+    sequences: Sequence[str],
+    tags: tuple[str, ...] = (),
+    *,
+    by: By = "chain",
+    strands: Strands = "forward",
 ) -> list[NDArray[np.float32]]:
-    """Return log p(base | all before it) of every base: one array of the sequence's length each.
+    """Return the log-likelihood of every base: one array of the sequence's length each.
 
-    Unknown bases get 0. A sequence that does not fit into the context is cut into windows that
-    overlap by half; a base takes its value from the first window it is in.
+    By the chain it is log p(base | all before it), by marginals log P_j(base) of its place in its
+    token. With `strands` `both` it is the mean of what the two strands say of the base. Unknown
+    bases get 0. A sequence that does not fit into the context is cut into windows that overlap by
+    half; a base takes its value from the first window it is in.
     """
-    context_bp = (model.network.config.max_position_embeddings - 1 - len(tags)) * K
+    read = STRANDS_READ[strands]
+    totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
+    for strand in read:
+        turned = sequences if strand == "+" else [reverse_complement(s) for s in sequences]
+        for total, values in zip(totals, _one_strand(reader, turned, tags, by), strict=True):
+            total += values if strand == "+" else values[::-1]
+    for total in totals:
+        total /= len(read)
+    return totals
+
+
+def _one_strand(
+    reader: Reader, sequences: Sequence[str], tags: tuple[str, ...], by: By
+) -> list[NDArray[np.float32]]:
+    stem = stem_of("", reader.vocabulary, tags)
+    context_bp = (reader.context_tokens - len(stem)) * K
     results = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
     jobs = (
         (number, start, scored_from)
@@ -79,12 +112,10 @@ def base_log_likelihoods(
         for start, scored_from in _windows(len(sequence), context_bp)
     )
     while group := list(islice(jobs, _WINDOWS_AT_ONCE)):
-        encodings = [
-            encode(sequences[number][start : start + context_bp], model.vocabulary, tags=tags)
-            for number, start, _ in group
-        ]
-        scored = kmer_log_likelihoods(model, encodings)
-        for (number, start, scored_from), steps in zip(group, scored, strict=True):
+        windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
+        passages = [Passage(stem, (branch_of(w, reader.vocabulary),)) for w in windows]
+        measured = reader.measure(passages, MEASURES[by])
+        for (number, start, scored_from), (steps,) in zip(group, measured, strict=True):
             values = steps.reshape(-1)[: len(sequences[number]) - start]
             results[number][scored_from : start + len(values)] = values[scored_from - start :]
     return results
@@ -97,57 +128,3 @@ def _windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:
     while start == 0 or scored_from < length_bp:
         yield start, scored_from
         start, scored_from = start + stride, start + context_bp
-
-
-def kmer_log_likelihoods(
-    model: LoadedModel, encodings: Sequence[Encoding]
-) -> list[NDArray[np.float32]]:
-    """Return the chain of every 6-mer of every encoding: arrays of shape (6-mers, 6), in nats.
-
-    Encodings are batched by length; a batch is padded on the right, which a causal network does
-    not see.
-    """
-    results: list[NDArray[np.float32]] = [np.zeros((0, K), np.float32)] * len(encodings)
-    for batch in _batches([len(encoding.ids) for encoding in encodings]):
-        for i, steps in zip(batch, _score_batch(model, [encodings[i] for i in batch]), strict=True):
-            results[i] = steps
-    return results
-
-
-def _batches(lengths: list[int]) -> Iterator[list[int]]:
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > _BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
-
-
-@torch.inference_mode()
-def _score_batch(model: LoadedModel, encodings: list[Encoding]) -> list[NDArray[np.float32]]:
-    network, vocabulary = model
-    longest = max(len(encoding.ids) for encoding in encodings)
-    ids = np.full((len(encodings), longest), vocabulary.pad, dtype=np.int64)
-    for row, encoding in zip(ids, encodings, strict=True):
-        row[: len(encoding.ids)] = encoding.ids
-    hidden = network.model(input_ids=torch.from_numpy(ids).to(network.device), use_cache=False)[0]
-    # The state before a 6-mer predicts it.
-    states = torch.cat(
-        [row[e.num_prefix - 1 : len(e.ids) - 1] for row, e in zip(hidden, encodings, strict=True)]
-    )
-    kmers = np.concatenate([e.kmers[e.num_prefix :] for e in encodings])
-    known = known_bases(np.concatenate([e.known[e.num_prefix :] for e in encodings]))
-    steps = torch.cat(
-        [
-            chain(
-                kmer_logits(network, states[at : at + _HEAD_TOKENS], vocabulary),
-                torch.from_numpy(kmers[at : at + _HEAD_TOKENS]).to(network.device),
-                torch.from_numpy(known[at : at + _HEAD_TOKENS]).to(network.device),
-            )
-            for at in range(0, max(len(states), 1), _HEAD_TOKENS)
-        ]
-    )
-    lengths = [len(e.ids) - e.num_prefix for e in encodings]
-    return np.split(steps.cpu().numpy(), np.cumsum(lengths)[:-1])

@@ -15,7 +15,8 @@ from carbon.errors import GenomeError, UserError
 from carbon.files import atomic_file
 from carbon.genome import Reference, VcfReader, VcfRow
 from carbon.inference.engine import Carbon
-from carbon.inference.variants import Strands, VariantScore
+from carbon.inference.scoring import Strands
+from carbon.inference.variants import VariantScore
 
 _ROWS_AT_ONCE = 512
 _COLUMNS = ("contig", "position", "id", "ref", "alt", "delta", "reason")
@@ -43,7 +44,7 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
         UserError: the output's ending or the window is not possible.
     """
     writer = writer_for(job.output)
-    window_bp = model.window_bp(job.window_bp, job.tags)
+    window_bp = model.variant_method(window_bp=job.window_bp, tags=job.tags).window_bp
     for given in (job.vcf, job.reference):
         if job.output.resolve() == given.resolve():
             raise UserError(f"{job.output}: is an input too; name another output")
@@ -149,7 +150,7 @@ def _number(value: float | None) -> str:
 
 def _table_rows(scored: Scored) -> Iterator[tuple[Any, ...]]:
     row, scores = scored
-    for variant, delta, reason in scores:
+    for variant, delta, reason, _, _ in scores:
         place = (variant.contig, variant.position + 1, row.columns[2])
         yield (*place, variant.ref, variant.alt, delta, reason)
 

@@ -1,18 +1,51 @@
-"""Zero-shot variant scoring, protocol `centered`."""
+"""Zero-shot variant scoring: how much less likely is ALT than REF?
+
+Both protocols read the bases before the variant and compare the same number of bases from the
+variant on, with ALT and with REF. What lies before is read once for REF and all ALTs of a place,
+which is exact: it is the same for all of them, and so are its own likelihoods.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
-from carbon.inference.scoring import base_log_likelihoods
-from carbon.model import LoadedModel
+from carbon.inference.reader import Passage, Reader, branch_of, stem_of
+from carbon.inference.scoring import MEASURES, STRANDS_READ, By, Strands
+from carbon.tokenizer import K
 
-Strands = Literal["forward", "reverse", "both"]
-_STRANDS_READ = {"forward": ("+",), "reverse": ("-",), "both": ("+", "-")}
-_VARIANTS_AT_ONCE = 128
+ProtocolName = Literal["centered", "right_end"]
+_VARIANTS_AT_ONCE = 512
+_DEFAULT_WINDOW_BP = {"centered": 8192, "right_end": 24_000}
+
+Place = tuple[str, int, int, str, int]
+"""Contig, start and end of REF, strand, frame: variants of one place share their stem."""
+
+
+class Method(NamedTuple):
+    """How variants are scored.
+
+    Attributes:
+        protocol: `centered` compares the second half of a window around the variant, `right_end`
+            the alleles alone, behind a window that ends where they begin.
+        window_bp: of the whole window; for `right_end` what is read before the variant.
+        by: likelihoods by the chain or by marginals.
+        strands: read the forward strand, the reverse strand, or the mean of both.
+        frames: how many bases at the window's start are left out, which shifts the 6-mers; the
+            score is the mean over the frames.
+        tags: metadata tags to condition on.
+    """
+
+    protocol: ProtocolName
+    window_bp: int
+    by: By
+    strands: Strands
+    frames: tuple[int, ...]
+    tags: tuple[str, ...]
 
 
 class VariantScore(NamedTuple):
@@ -20,92 +53,190 @@ class VariantScore(NamedTuple):
 
     Attributes:
         variant: as it was given.
-        delta: log-likelihood(ALT) - log-likelihood(REF) in nats; None where there is a reason.
+        delta: log-likelihood(ALT) - log-likelihood(REF) in nats, the mean of the strands that were
+            read; None where there is a reason.
         reason: why the variant has no score; None where it has one.
+        forward: the delta of the forward strand; None if it was not read.
+        reverse: the delta of the reverse strand; None if it was not read.
     """
 
     variant: Variant
     delta: float | None
     reason: str | None
+    forward: float | None = None
+    reverse: float | None = None
+
+
+def method_for(
+    reader: Reader,
+    protocol: ProtocolName,
+    window_bp: int | None,
+    by: By,
+    strands: Strands,
+    frames: Iterable[int],
+    tags: tuple[str, ...],
+) -> Method:
+    """Return a method whose window fits into the model's context.
+
+    Raises:
+        UserError: the window or a frame is not possible, or the vocabulary has no such tag.
+    """
+    frames = tuple(sorted(set(frames)))
+    if not frames or not set(frames) <= set(range(K)):
+        raise UserError(
+            f"frames {', '.join(map(str, frames)) or 'none'}: give some of 0 to {K - 1}"
+        )
+    most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags))) * K
+    if window_bp is None:
+        window_bp = min(_DEFAULT_WINDOW_BP[protocol], most_bp)
+    if not 2 * K <= window_bp <= most_bp:
+        raise UserError(
+            f"a window of {window_bp} bp does not fit: give {2 * K} to {most_bp} bp for this model"
+        )
+    return Method(protocol, window_bp, by, strands, frames, tags)
 
 
 def score_variants(
-    model: LoadedModel,
-    reference: Reference,
-    variants: Iterable[Variant],
-    window_bp: int,
-    strands: Strands,
-    tags: tuple[str, ...],
+    reader: Reader, reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
     """Yield scores in the order of the variants; a block of them is in memory at a time."""
     stream = iter(variants)
     while block := list(islice(stream, _VARIANTS_AT_ONCE)):
-        yield from _score_block(model, reference, block, window_bp, strands, tags)
+        yield from score_block(reader, reference, block, method)
 
 
-def _score_block(
-    model: LoadedModel,
-    reference: Reference,
-    block: list[Variant],
-    window_bp: int,
-    strands: Strands,
-    tags: tuple[str, ...],
+def score_block(
+    reader: Reader, reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[VariantScore]:
+    """Yield the scores of some variants; those that stand together share the most if near."""
     for variant in block:
         where = f"variant {variant.to_text()}"
         reference.check_ref(variant.contig, variant.position, variant.ref, where)
-    reasons = [why_no_score(variant, window_bp) for variant in block]
-    pairs = {
-        (i, strand): window_pair(reference, variant, window_bp, strand)
-        for i, (variant, reason) in enumerate(zip(block, reasons, strict=True))
-        if reason is None
-        for strand in _STRANDS_READ[strands]
-    }
-    # Alleles of one place share a reference window: every distinct window is read once.
-    windows = list(dict.fromkeys(window for pair in pairs.values() for window in pair))
-    steps = dict(zip(windows, base_log_likelihoods(model, windows, tags), strict=True))
-    for i, (variant, reason) in enumerate(zip(block, reasons, strict=True)):
+    most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(method.tags))) * K
+    reasons = [why_no_score(variant, method, most_bp) for variant in block]
+    scored = [variant for variant, reason in zip(block, reasons, strict=True) if reason is None]
+    deltas = _deltas(reader, reference, scored, method)
+    for variant, reason in zip(block, reasons, strict=True):
         if reason is not None:
             yield VariantScore(variant, None, reason)
-            continue
-        deltas = []
-        for strand in _STRANDS_READ[strands]:
-            ref, alt = pairs[i, strand]
-            deltas.append(float((steps[alt].astype(np.float64) - steps[ref]).sum()))
-        yield VariantScore(variant, sum(deltas) / len(deltas), None)
+        else:
+            by_strand = next(deltas)
+            mean = sum(by_strand.values()) / len(by_strand)
+            yield VariantScore(variant, mean, None, by_strand.get("+"), by_strand.get("-"))
 
 
-def why_no_score(variant: Variant, window_bp: int) -> str | None:
-    """Say why a variant cannot be scored in windows of this size, or None."""
+def why_no_score(variant: Variant, method: Method, context_bp: int) -> str | None:
+    """Say why a variant cannot be scored by this method, or None."""
     longest = max(len(variant.ref), len(variant.alt))
-    too_long = "allele_longer_than_half_window" if longest > window_bp // 2 else None
-    return variant.why_unscorable() or too_long
+    if reason := variant.why_unscorable():
+        return reason
+    if method.protocol == "centered" and longest > method.window_bp // 2:
+        return "allele_longer_than_half_window"
+    if method.protocol == "right_end" and method.window_bp + longest > context_bp + K:
+        return "allele_longer_than_context"
+    return None
 
 
-def window_pair(
-    reference: Reference, variant: Variant, window_bp: int, strand: str
-) -> tuple[str, str]:
-    """Return the REF and ALT windows along a strand, upper-case and of one length.
+class _Fork(NamedTuple):
+    """What is read at a place: bases before the variant, and the alleles with what follows.
 
-    Half a window is context before the variant; what follows fills the other half for the shorter
-    allele, so an indel shifts what is at the far end and not the length. For an SNV the reverse
-    windows are the reverse complements of the forward ones. Windows that reach past the edge of a
-    contig are cut there.
+    Both run in the direction of the strand.
     """
-    ref, alt = variant.ref.upper(), variant.alt.upper()
-    contig_bp = reference.contig_lengths_bp[variant.contig]
-    first, last = variant.position, variant.interval.end
-    forward = strand == "+"
-    there_bp = (first, contig_bp - last) if forward else (contig_bp - last, first)
-    wanted_bp = window_bp // 2 if forward else (window_bp - 1) // 2
-    shorter = min(len(ref), len(alt))
-    before_bp = min(wanted_bp, there_bp[0])
-    after_bp = min(window_bp - wanted_bp - shorter, there_bp[1])
-    length_bp = before_bp + shorter + after_bp
-    left_bp, right_bp = (before_bp, after_bp) if forward else (after_bp, before_bp)
-    left = reference.fetch(Interval(variant.contig, first - left_bp, first)).upper()
-    right = reference.fetch(Interval(variant.contig, last, last + right_bp)).upper()
-    whole = (left + ref + right, left + alt + right)
-    if not forward:
-        whole = (reverse_complement(whole[0]), reverse_complement(whole[1]))
-    return whole[0][:length_bp], whole[1][:length_bp]
+
+    left: str
+    rights: dict[str, str]  # by allele
+
+
+def _deltas(
+    reader: Reader, reference: Reference, variants: list[Variant], method: Method
+) -> Iterator[dict[str, float]]:
+    """Yield the delta by strand of each variant, the mean over frames."""
+    strands = STRANDS_READ[method.strands]
+    alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
+    for variant in variants:
+        for strand in strands:
+            for frame in method.frames:
+                place = _place(variant, strand, frame)
+                pair = variant.ref.upper(), variant.alt.upper()
+                alleles.setdefault(place, {}).update(dict.fromkeys(pair))
+    forks = {place: _fork(reference, place, some, method) for place, some in alleles.items()}
+    steps = _measured(reader, forks, method)
+    for variant in variants:
+        ref, alt = variant.ref.upper(), variant.alt.upper()
+        result = {}
+        for strand in strands:
+            deltas = []
+            for frame in method.frames:
+                at = steps[_place(variant, strand, frame)]
+                # Both are counted up to the same length, that of the shorter one at most.
+                counted = min(_counted_bp((ref, alt), strand, method), len(at[ref]), len(at[alt]))
+                difference = at[alt][:counted].astype(np.float64) - at[ref][:counted]
+                deltas.append(float(difference.sum()))
+            result[strand] = sum(deltas) / len(deltas)
+        yield result
+
+
+def _place(variant: Variant, strand: str, frame: int) -> Place:
+    return variant.contig, variant.position, variant.interval.end, strand, frame
+
+
+def _before_bp(strand: str, method: Method) -> int:
+    """Return the bases of the window before the variant.
+
+    An even window cannot have its middle in the middle of an SNV; on the reverse strand it is the
+    very same window.
+    """
+    if method.protocol == "right_end":
+        return method.window_bp
+    return method.window_bp // 2 if strand == "+" else (method.window_bp - 1) // 2
+
+
+def _counted_bp(alleles: Iterable[str], strand: str, method: Method) -> int:
+    """Return how many bases from the variant on are compared."""
+    if method.protocol == "right_end":
+        return max(map(len, alleles))
+    return method.window_bp - _before_bp(strand, method)
+
+
+def _fork(reference: Reference, place: Place, alleles: Iterable[str], method: Method) -> _Fork:
+    """Return what is read at a place; a window that reaches past a contig's edge is cut there."""
+    contig, first, last, strand, frame = place
+    counted_bp = _counted_bp(alleles, strand, method)
+    sides = Interval(contig, 0, first), Interval(contig, last, reference.contig_lengths_bp[contig])
+    before, after = sides if strand == "+" else sides[::-1]
+    before_bp = min(_before_bp(strand, method), before.length_bp)
+    if method.protocol == "right_end":
+        before_bp -= before_bp % K  # the variant begins a token
+    before_bp = max(before_bp - frame, 0)
+    after_bp = min(counted_bp - min(map(len, alleles)), after.length_bp)
+    if strand == "+":
+        left = reference.fetch(Interval(contig, first - before_bp, first))
+        rest = reference.fetch(Interval(contig, last, last + after_bp))
+        return _Fork(left, {allele: (allele + rest)[:counted_bp] for allele in alleles})
+    left = reverse_complement(reference.fetch(Interval(contig, last, last + before_bp)))
+    rest = reverse_complement(reference.fetch(Interval(contig, first - after_bp, first)))
+    turned = {allele: reverse_complement(allele) for allele in alleles}
+    return _Fork(left, {allele: (read + rest)[:counted_bp] for allele, read in turned.items()})
+
+
+def _measured(
+    reader: Reader, forks: dict[Place, _Fork], method: Method
+) -> dict[Place, dict[str, NDArray[np.float32]]]:
+    """Return the log-likelihood of every base from the variant on, by place and allele."""
+    vocabulary = reader.vocabulary
+    passages = []
+    for left, rights in forks.values():
+        # A token that begins before the variant and ends in it belongs to the branches.
+        whole_bp = len(left) // K * K
+        stem = stem_of(left[:whole_bp], vocabulary, method.tags)
+        branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights.values())
+        passages.append(Passage(stem, tuple(branches)))
+    measured = reader.measure(passages, MEASURES[method.by])
+    results = {}
+    for (place, (left, rights)), arrays in zip(forks.items(), measured, strict=True):
+        tail_bp = len(left) % K
+        results[place] = {
+            allele: steps.reshape(-1)[tail_bp : tail_bp + len(right)]
+            for (allele, right), steps in zip(rights.items(), arrays, strict=True)
+        }
+    return results

@@ -1,6 +1,6 @@
 """Objectives over 6-mers; each returns sums and counts, never a mean."""
 
-from carbon.losses.distributions import chain, marginals
+from carbon.losses.distributions import chain, chain_conditionals, marginal, marginals
 from carbon.losses.fused import head_loss
 from carbon.losses.nucleotide import (
     LogLikelihoods,
@@ -16,8 +16,10 @@ __all__ = [
     "LossSums",
     "Support",
     "chain",
+    "chain_conditionals",
     "head_loss",
     "log_likelihoods",
+    "marginal",
     "marginals",
     "next_kmers",
     "nucleotide_loss",

@@ -49,3 +49,47 @@ def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
         steps.append(torch.where(mask[:, j], narrowed - mass, 0.0))
         mass = narrowed
     return torch.stack(steps, dim=1).view(*kmers.shape, 6)
+
+
+def marginal(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
+    """Return log P_j(b_j) of the true bases, by the marginals; zero where unknown.
+
+    Args:
+        logits: (..., 4096), any float type.
+        kmers: (...) int64, the true 6-mers.
+        known: (..., 6) bool.
+
+    Returns:
+        (..., 6) fp32.
+    """
+    places = 4 ** torch.arange(5, -1, -1, device=kmers.device)
+    digits = kmers[..., None] // places % 4
+    chosen = marginals(logits).gather(-1, digits[..., None])[..., 0]
+    return torch.where(known, chosen, 0.0)
+
+
+def chain_conditionals(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
+    """Return log p(b | known bases before it) of every base b at every place of the 6-mer.
+
+    Where the true base is known, the entry of that base is what `chain` gives.
+
+    Args:
+        logits: (..., 4096), any float type.
+        kmers: (...) int64, the true 6-mers.
+        known: (..., 6) bool.
+
+    Returns:
+        (..., 6, 4) fp32, bases in the order ATCG.
+    """
+    flat, targets, mask = logits.reshape(-1, 4096), kmers.reshape(-1), known.reshape(-1, 6)
+    remaining = torch.log_softmax(flat.float(), dim=-1)
+    steps = []
+    for j in range(6):
+        remaining = remaining.view(len(flat), 4, remaining.shape[1] // 4)
+        steps.append(torch.log_softmax(remaining.logsumexp(dim=2), dim=1))
+        digit = (targets // 4 ** (5 - j)) % 4
+        chosen = remaining.gather(1, digit.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]
+        if not bool(mask[:, j].all()):
+            chosen = torch.where(mask[:, j, None], chosen, remaining.logsumexp(dim=1))
+        remaining = chosen
+    return torch.stack(steps, dim=1).view(*kmers.shape, 6, 4)

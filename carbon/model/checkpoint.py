@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from carbon.errors import ModelError
+from carbon.errors import ModelError, UserError
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, save_stock_tokenizer
 
 
@@ -21,13 +21,26 @@ class LoadedModel(NamedTuple):
     vocabulary: Vocabulary
 
 
-def load_model(source: str | Path, dtype: torch.dtype = torch.float32) -> LoadedModel:
+def load_model(
+    source: str | Path,
+    dtype: torch.dtype = torch.float32,
+    *,
+    attention: str = "sdpa",
+    yarn: float | None = None,
+) -> LoadedModel:
     """Load a local folder, or the Hub's model of that name, native or hybrid.
 
     Only safetensors are read and no remote code is run.
 
+    Args:
+        source: a folder, or `owner/name`.
+        dtype: of the weights.
+        attention: a name that transformers knows.
+        yarn: stretch the context by this factor.
+
     Raises:
         ModelError: the folder has no weights, its files are torn, or it is no Carbon model.
+        UserError: the attention or the factor is not possible.
     """
     if Path(source).is_dir():
         _check_folder(Path(source))
@@ -36,19 +49,57 @@ def load_model(source: str | Path, dtype: torch.dtype = torch.float32) -> Loaded
     try:
         config = LlamaConfig.from_pretrained(str(source))
         vocabulary = vocabulary_of(config, str(source))
+        if yarn is not None:
+            stretch(config, yarn)
         with _no_bars():
             loaded: Any = LlamaForCausalLM.from_pretrained(
-                str(source), dtype=dtype, use_safetensors=True, output_loading_info=True
+                str(source),
+                config=config,
+                dtype=dtype,
+                attn_implementation=attention,
+                use_safetensors=True,
+                output_loading_info=True,
             )
             network, found = loaded
-    except ModelError:
+    except UserError:
         raise
+    except (ImportError, ValueError) as error:
+        if attention not in str(error) and "attn_implementation" not in str(error):
+            raise ModelError(
+                f"{source}: the model cannot be loaded: {_first_line(error)}"
+            ) from None
+        raise UserError(f"attention '{attention}' cannot be used: {_first_line(error)}") from None
     except Exception as error:  # torn weights surface as errors of many libraries
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{source}: the model cannot be loaded: {reason}") from None
+        raise ModelError(f"{source}: the model cannot be loaded: {_first_line(error)}") from None
     if missing := sorted(found["missing_keys"]):
         raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
     return LoadedModel(network.eval(), vocabulary)
+
+
+def stretch(config: LlamaConfig, factor: float) -> None:
+    """Stretch the context of a config by a factor with YaRN (arXiv 2309.00071).
+
+    The context that the network was trained with stays the original one, so that a config that is
+    stretched already is stretched anew and not twice.
+
+    Raises:
+        UserError: the factor is below 1.
+    """
+    if not 1 <= factor <= 64:
+        raise UserError(f"YaRN factor {factor:g}: give 1 to 64")
+    rope: dict[str, Any] = dict(config.rope_parameters or {})
+    trained_tokens = rope.get("original_max_position_embeddings") or config.max_position_embeddings
+    config.max_position_embeddings = int(trained_tokens * factor)
+    config.rope_parameters = {
+        "rope_type": "yarn",
+        "rope_theta": rope["rope_theta"],
+        "factor": float(factor),
+        "original_max_position_embeddings": trained_tokens,
+    }
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 @contextmanager

@@ -1,0 +1,63 @@
+"""`carbon doctor`: what this machine has."""
+
+import argparse
+import json
+
+from carbon.__version__ import __version__
+from carbon.verbs.common import Verbs
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser("doctor", help="what this machine has, and whether Carbon runs on it")
+    verb.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the verb."""
+    import os
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    import torch
+
+    def installed(package: str) -> str | None:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return None
+
+    packages = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pysam")
+    optional = ("matplotlib", "scikit-learn", "flash-attn")
+    facts = {
+        "carbon": __version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "packages": {package: installed(package) for package in packages},
+        "optional": {package: installed(package) for package in optional},
+        "self_test": _self_test(),
+    }
+    print(json.dumps(facts, indent=1))
+    return 0 if facts["self_test"] == "ok" else 1
+
+
+def _self_test() -> str:
+    """Score and sample with a small random network: everything but the weights is exercised."""
+    import torch
+    from transformers import LlamaForCausalLM
+
+    from carbon.inference import Carbon
+    from carbon.model import PRESETS, LoadedModel
+    from carbon.tokenizer import NATIVE
+
+    try:
+        network = LlamaForCausalLM(PRESETS["tiny"]())
+        model = Carbon(LoadedModel(network.train(False), NATIVE))
+        (score,) = model.score(["ACGTN" * 20])
+        (text,) = model.generate(["ACGTA"], 20)
+        finite = torch.isfinite(torch.tensor(score.log_likelihood))
+        return "ok" if finite and len(text) == 20 else "wrong numbers"
+    except (RuntimeError, OSError, ImportError) as error:
+        return f"failed: {str(error).splitlines()[0]}"
