@@ -38,6 +38,9 @@ def read_scored(path: Path, reference: Reference, markov: Markov) -> LabelledSco
         deltas = info.get("CARBON_DELTA", "").split(",")
         for variant, delta in zip(row.variants, deltas, strict=False):
             if delta not in ("", "."):
+                reference.check_ref(
+                    variant.contig, variant.position, variant.ref, f"{path} record {number}"
+                )
                 baseline = _markov_delta(reference, markov, variant)
                 effect = info.get("EFFECT", "variant")
                 columns.append((info["LABEL"] == "1", effect, float(delta), baseline))

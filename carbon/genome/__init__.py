@@ -8,7 +8,7 @@ from carbon.genome.alphabet import (
     translate,
 )
 from carbon.genome.annotation import read_annotation
-from carbon.genome.fasta import Reference
+from carbon.genome.fasta import Reference, short
 from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, spliced
 from carbon.genome.interval import Interval, Strand, from_region
@@ -39,6 +39,7 @@ __all__ = [
     "read_pieces",
     "read_sequences",
     "reverse_complement",
+    "short",
     "spliced",
     "translate",
     "unpack_genbank",

@@ -79,10 +79,23 @@ class Reference:
         return first + self.fetch_circular(contig, 0, end - length_bp)
 
     def check_ref(self, contig: str, position: int, ref: str, where: str) -> None:
-        """Raise GenomeError, opening with `where`, unless REF stands at `position` (0-based).
+        """Raise GenomeError, opening with `where`, unless REF stands at `position` (0-based)."""
+        there = self.disagreement(contig, position, ref, where)
+        if there is not None:
+            raise GenomeError(
+                f"{where}: REF is {short(ref)} but {self.path} has {short(there)}; "
+                "is it the assembly that the variants were called on?"
+            )
+
+    def disagreement(self, contig: str, position: int, ref: str, where: str) -> str | None:
+        """Return the bases at `position` (0-based) if they are not those of REF, else None.
 
         Where the reference has an IUPAC code, any base that it stands for agrees: VCF 4.3 (section
         1.6.1) reduces such a REF to one base.
+
+        Raises:
+            GenomeError: there is no such contig, or REF ends past it; the message opens with
+                `where`.
         """
         length_bp = self.contig_lengths_bp.get(contig)
         if length_bp is None:
@@ -94,11 +107,7 @@ class Reference:
             )
         there = self.fetch(Interval(contig, position, position + len(ref))).upper()
         agree = (a == b or a in IUPAC_BASES[b] for a, b in zip(ref.upper(), there, strict=True))
-        if not all(agree):
-            raise GenomeError(
-                f"{where}: REF is {_short(ref)} but {self.path} has {_short(there)}; "
-                "is it the assembly that the variants were called on?"
-            )
+        return None if all(agree) else there
 
     def explain_missing(self, contigs: Iterable[str]) -> str:
         """Say which contigs are absent, and whether a `chr` prefix is all that is between."""
@@ -127,7 +136,8 @@ class Reference:
         self.close()
 
 
-def _short(bases: str) -> str:
+def short(bases: str) -> str:
+    """Write bases, the first of them if they are many."""
     return bases if len(bases) <= 12 else f"{bases[:12]}... ({len(bases)} bases)"
 
 

@@ -1,4 +1,4 @@
-"""A stream of named sequences from FASTA, for what needs no random access."""
+"""A stream of named sequences from FASTA or FASTQ, for what needs no random access."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,25 +6,57 @@ from pathlib import Path
 import pysam
 
 from carbon.errors import GenomeError
+from carbon.genome.alphabet import IUPAC_DNA
 from carbon.genome.fasta import check_fasta
+from carbon.genome.streams import BROKEN_GZIP, open_bytes
+
+_NO_LETTERS = str.maketrans("", "", IUPAC_DNA + IUPAC_DNA.lower() + "-")
 
 
 def read_sequences(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Return `(name, bases)` of a FASTA, plain, bgzip or gzip, one record in memory at a time.
+    """Return `(name, bases)` of FASTA or FASTQ, plain, bgzip or gzip, a record in memory at a time.
 
-    The whole file is checked before the first record is given.
+    A FASTA file is checked as a whole before the first record is given; FASTQ and what comes
+    through standard input (`-`) record by record.
 
     Raises:
-        GenomeError: the file is missing, empty, truncated or not DNA in FASTA.
+        GenomeError: the file is missing, empty, truncated or not DNA in one of the formats.
     """
     path = Path(path)
-    if not path.is_file():
-        raise GenomeError(f"{path}: no such file; give a FASTA")
-    check_fasta(path, shown_as=path)
+    is_stream = str(path) == "-"
+    if not (is_stream or path.is_file()):
+        raise GenomeError(f"{path}: no such file; give a FASTA or FASTQ, or - for standard input")
+    if not (is_stream or _is_fastq(path)):
+        check_fasta(path, shown_as=path)
     return _records(path)
 
 
+def _is_fastq(path: Path) -> bool:
+    try:
+        with open_bytes(path) as source:
+            return source.read(1) == b"@"
+    except BROKEN_GZIP:
+        return False  # said where the FASTA is checked
+
+
 def _records(path: Path) -> Iterator[tuple[str, str]]:
-    with pysam.FastxFile(str(path)) as records:
-        for record in records:
-            yield str(record.name), str(record.sequence or "")
+    shown_as = "standard input" if str(path) == "-" else str(path)
+    number = 0
+    try:
+        with pysam.FastxFile(str(path)) as records:
+            for number, record in enumerate(records, start=1):
+                bases = str(record.sequence or "")
+                if wrong := bases.translate(_NO_LETTERS):
+                    raise GenomeError(
+                        f"{shown_as} record {number} ({record.name}): {wrong[0]!r} is not a DNA "
+                        "letter (ACGT, N and IUPAC codes); is this a protein or a damaged file?"
+                    )
+                yield str(record.name), bases
+    except (OSError, ValueError) as error:
+        if isinstance(error, GenomeError):
+            raise
+        raise GenomeError(
+            f"{shown_as}: is broken after record {number} ({error}); fetch it again"
+        ) from None
+    if not number:
+        raise GenomeError(f"{shown_as}: has no sequence; give a FASTA or FASTQ")

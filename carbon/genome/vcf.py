@@ -1,7 +1,8 @@
 """VCF read record by record, checked against a reference, with every line kept as it stands.
 
-pysam parses and validates; the text of a line travels beside it, so that what is written out again
-differs from the input in what was added and in nothing else.
+pysam parses, and the rules of the specification stand in `vcf_header_rules` and
+`vcf_record_rules`; the text of a line travels beside, so that what is written out again differs
+from the input in what was added and in nothing else.
 """
 
 from collections.abc import Iterator
@@ -12,17 +13,28 @@ import pysam
 
 from carbon.errors import GenomeError
 from carbon.genome.fasta import Reference
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.streams import BROKEN_GZIP, open_bytes, open_text
 from carbon.genome.variant import Variant
+from carbon.genome.vcf_header_rules import Header, check_header
+from carbon.genome.vcf_record_rules import RecordRules
 
 _INFO = 7  # column of a VCF line, from 0
+_VCF = b"##fileformat=VCF"
+_LENIENT = " (`--lenient` reads it all the same)"
 
 
 class VcfRow(NamedTuple):
-    """One record: its columns as text, and a variant for each ALT."""
+    """One record.
+
+    Attributes:
+        columns: as text, as they stand.
+        variants: one for each ALT.
+        mismatch: what the reference has instead of REF; None where it has REF.
+    """
 
     columns: tuple[str, ...]
     variants: tuple[Variant, ...]
+    mismatch: str | None
 
     def with_info(self, added: str) -> str:
         """Return the line with more in its INFO column."""
@@ -38,66 +50,116 @@ class VcfReader:
         header: the header lines as they stand, `#CHROM` last.
     """
 
-    def __init__(self, path: str | Path, reference: Reference) -> None:
-        """Open the file.
+    def __init__(self, path: str | Path, reference: Reference, *, strict: bool = True) -> None:
+        """Open the file and check its header.
+
+        Args:
+            path: of the file.
+            reference: that the records are held against.
+            strict: hold the file against the specification too, and not only against what is
+                needed to read it. The records are held against it in the first full pass.
 
         Raises:
-            GenomeError: there is no such file or it is not a VCF.
+            GenomeError: there is no such file, it is not a VCF, or its header is malformed.
         """
         self.path = Path(path)
         self._reference = reference
         if not self.path.is_file():
-            raise GenomeError(f"{path}: no such file; give a VCF, plain or bgzip")
-        pysam.set_verbosity(0)
-        try:
-            with pysam.VariantFile(str(self.path)) as file:
-                is_vcf = file.format == "VCF"
-        except (ValueError, OSError):
-            is_vcf = False
-        if not is_vcf:
+            raise GenomeError(f"{path}: no such file; give a VCF, plain, gzip or bgzip")
+        is_readable = self._is_readable()
+        if not is_readable and not self._begins_as_vcf():
             raise GenomeError(
                 f"{path}: is not a VCF: it must begin with '##fileformat=VCF' and have a #CHROM "
                 "line (convert a BCF with `bcftools view`)"
             )
-        self.header = [line for line in self._lines() if line.startswith("#")]
+        lines = list(self._header_lines())
+        self.header = [line for _, line in lines]
+        # What the records have yet to be held against.
+        self._rules: Header | None = None
+        if strict or not is_readable:
+            try:
+                self._rules = check_header(lines)
+            except GenomeError as error:
+                hint = _LENIENT if is_readable else ""
+                raise GenomeError(f"{path} {error}{hint}") from None
+        if not is_readable:
+            raise GenomeError(f"{path}: the header cannot be read; fetch the file again")
 
     def __iter__(self) -> Iterator[VcfRow]:
         """Yield the records in order.
 
         Raises:
-            GenomeError: a record is malformed, out of order, on a contig that the reference does
-                not have, or its REF disagrees with the reference.
+            GenomeError: a record is malformed, out of order, or at a place that the reference does
+                not have. A REF that disagrees is for the caller to judge.
         """
         seen_contigs: set[str] = set()
         previous: tuple[str, int] | None = None
-        lines = (line for line in self._lines() if not line.startswith("#"))
-        with pysam.VariantFile(str(self.path)) as file:
+        rules = RecordRules(self._rules) if self._rules else None
+        lines = (line for _, line in self._lines() if not line.startswith("#"))
+        # From an open file pysam reads plain gzip too, which it does not by name.
+        with self.path.open("rb") as source, pysam.VariantFile(source) as file:
             for number, line in enumerate(lines, start=1):
-                record = self._parsed(file, number)
+                columns = tuple(line.split("\t"))
+                complaint = rules.complaint(columns) if rules else None
+                record = self._parsed(file, number, complaint)
                 where = f"{self.path} record {number} ({record.contig}:{record.pos})"
                 self._check_order(where, record, previous, seen_contigs)
-                self._reference.check_ref(record.contig, record.start, record.ref or "", where)
+                if complaint:
+                    raise GenomeError(f"{where}: {complaint}{_LENIENT}")
+                place = record.contig, record.start, record.ref or ""
+                mismatch = self._reference.disagreement(*place, where)
                 seen_contigs.add(record.contig)
                 previous = record.contig, record.pos
-                yield VcfRow(tuple(line.split("\t")), _variants(record))
+                yield VcfRow(columns, _variants(record), mismatch)
+        # What has been held against the rules once need not be in the next pass.
+        self._rules = None
 
-    def _lines(self) -> Iterator[str]:
+    def _is_readable(self) -> bool:
+        pysam.set_verbosity(0)
+        try:
+            with self.path.open("rb") as source, pysam.VariantFile(source) as file:
+                return bool(file.format == "VCF")
+        except (ValueError, OSError):
+            return False
+
+    def _begins_as_vcf(self) -> bool:
+        try:
+            with open_bytes(self.path) as source:
+                return source.read(len(_VCF)) == _VCF
+        except BROKEN_GZIP:
+            return False
+
+    def _header_lines(self) -> Iterator[tuple[int, str]]:
+        """Yield the lines up to `#CHROM`, or to what stands in its place."""
+        for number, line in self._lines():
+            yield number, line
+            if not line.startswith("##"):
+                return
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        """Yield the lines that are not empty, without their ends, and their numbers."""
+        line, number = "\n", 0
         try:
             with open_text(self.path) as lines:
-                for line in lines:
+                for number, line in enumerate(lines, start=1):
                     if text := line.rstrip("\r\n"):
-                        yield text
+                        yield number, text
         except (*BROKEN_GZIP, UnicodeDecodeError) as error:
             raise GenomeError(f"{self.path}: is broken ({error}); fetch it again") from None
+        if not line.endswith("\n") and self._rules and self._rules.version >= (4, 3):
+            raise GenomeError(
+                f"{self.path} line {number}: has no line end, so the file may be cut off; fetch "
+                f"it again, or add the line end{_LENIENT}"
+            )
 
-    def _parsed(self, file: pysam.VariantFile, number: int) -> pysam.VariantRecord:
+    def _parsed(
+        self, file: pysam.VariantFile, number: int, complaint: str | None
+    ) -> pysam.VariantRecord:
         try:
             return next(file)
         except (StopIteration, ValueError, OSError):
-            raise GenomeError(
-                f"{self.path} record {number}: cannot be read; is a column missing or malformed, "
-                "or the file cut off?"
-            ) from None
+            cut_off = "cannot be read; is a column missing or malformed, or the file cut off?"
+            raise GenomeError(f"{self.path} record {number}: {complaint or cut_off}") from None
 
     def _check_order(
         self,

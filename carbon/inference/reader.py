@@ -4,9 +4,10 @@ What is read is a passage: a stem and the branches that may follow it. The stem 
 its keys and values kept, and every branch goes on from it, which is exact in a causal network. A
 passage with one branch is one row of tokens.
 
-On one machine with one thread count the numbers of a row do not depend on what is read beside it:
-rows are padded on the right, where a causal network does not look, to whole steps of 32 tokens, so
-that every product and every block of the attention has the same shape as for the row alone.
+On one machine with one number of threads the numbers of a row do not depend on what is read beside
+it: all shapes are whole steps of 32 tokens, so that no product and no block of the attention ends
+elsewhere than it would for the row alone. Rows are padded on the right, where a causal network does
+not look; of a stem whole steps are shared and the rest is read with each branch.
 """
 
 import os
@@ -111,19 +112,21 @@ class Reader:
         self, passages: Sequence[Passage], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
         """Measure every token of every branch: for each passage a list of (tokens, ...) arrays."""
-        results: list[list[NDArray[np.float32]]] = [[] for _ in passages]
+        parts = [part for passage in passages for part in _parts(passage)]
+        measured: list[list[NDArray[np.float32]]] = [[] for _ in parts]
         alike: dict[int, list[int]] = defaultdict(list)
-        for number, passage in enumerate(passages):
-            self._check_length(len(passage.stem) + max(_longest(passage) - 1, 0))
-            alike[_stem_to_share(passage)].append(number)
-        for stem_tokens, numbers in alike.items():
-            run = self._measure_forks if stem_tokens else self._measure_rows
-            costs = {n: _held_tokens(passages[n]) for n in numbers}
-            read = partial(_chosen, run, passages, measure)
-            for batch, measured in self._in_batches(costs, read):
-                for n, arrays in zip(batch, measured, strict=True):
-                    results[n] = arrays
-        return results
+        for number, part in enumerate(parts):
+            self._check_length(len(part.stem) + max(_longest(part) - 1, 0))
+            alike[_shared_tokens(part)].append(number)
+        for shared_tokens, numbers in alike.items():
+            run = self._measure_forks if shared_tokens else self._measure_rows
+            costs = {n: _held_tokens(parts[n]) for n in numbers}
+            read = partial(_chosen, run, parts, measure)
+            for batch, arrays in self._in_batches(costs, read):
+                for n, array in zip(batch, arrays, strict=True):
+                    measured[n] = array
+        flat = iter([array for arrays in measured for array in arrays])
+        return [[next(flat) for _ in passage.branches] for passage in passages]
 
     def states(
         self, rows: Sequence[Int64s], layer: int | None = None
@@ -209,19 +212,22 @@ class Reader:
     def _measure_forks(
         self, passages: Sequence[Passage], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
-        """Measure passages with stems of one length: stems first, then all branches on top."""
-        stems = torch.from_numpy(np.stack([p.stem for p in passages])).to(self.device)
+        """Measure passages that share stems of one length: stems first, then branches on top."""
+        shared = _shared_tokens(passages[0])
+        stems = torch.from_numpy(np.stack([p.stem[:shared] for p in passages])).to(self.device)
         output: Any = self.network.model(input_ids=stems, use_cache=True)
         branches = [branch for passage in passages for branch in passage.branches]
         owner = [n for n, passage in enumerate(passages) for _ in passage.branches]
         cache = output.past_key_values
         cache.batch_select_indices(torch.tensor(owner, device=self.device))
-        ids = self._padded_ids([branch.ids[: max(len(branch.ids) - 1, 1)] for branch in branches])
-        hidden = self.network.model(input_ids=ids, past_key_values=cache, use_cache=True)
+        rest = [passages[n].stem[shared:] for n in owner]
+        rows = [np.concatenate([r, b.ids[:-1]]) for r, b in zip(rest, branches, strict=True)]
+        ids = self._padded_ids(rows)
+        hidden = self.network.model(input_ids=ids, past_key_values=cache, use_cache=True)[0]
         last = output[0][:, -1:]
         states = [
-            torch.cat([last[n], row[: max(len(branch.ids) - 1, 0)]])
-            for n, row, branch in zip(owner, hidden[0], branches, strict=True)
+            torch.cat([last[n], row])[len(r) : len(r) + len(branch.ids)]
+            for n, row, r, branch in zip(owner, hidden, rest, branches, strict=True)
         ]
         arrays = iter(self._measure_states(states, branches, measure))
         return [[next(arrays) for _ in passage.branches] for passage in passages]
@@ -233,7 +239,7 @@ class Reader:
         """Measure the tokens that states predict, in pieces that bound the logits in memory."""
         if not states:
             return []
-        flat = torch.cat([s[: len(t.ids)] for s, t in zip(states, targets, strict=True)])
+        flat = torch.cat(list(states))
         kmers = torch.from_numpy(np.concatenate([t.kmers for t in targets])).to(self.device)
         known = torch.from_numpy(known_bases(np.concatenate([t.known for t in targets])))
         known = known.to(self.device)
@@ -264,33 +270,46 @@ def _longest(passage: Passage) -> int:
     return max((len(branch.ids) for branch in passage.branches), default=0)
 
 
-def _stem_to_share(passage: Passage) -> int:
-    """Return the tokens of a stem that is read once for several branches, else 0.
+def _shared_tokens(passage: Passage) -> int:
+    """Return the tokens of a stem that are read once for several branches: whole steps.
 
-    Where branches are one token long, the state at the end of the stem predicts them all.
+    None where branches are one token long: the state at the end of the stem predicts them all.
     """
-    return len(passage.stem) if len(passage.branches) > 1 and _longest(passage) > 1 else 0
+    shares = len(passage.branches) > 1 and _longest(passage) > 1
+    return len(passage.stem) // _STEP_TOKENS * _STEP_TOKENS if shares else 0
+
+
+def _parts(passage: Passage) -> list[Passage]:
+    """Return what is read together: a passage, or one a branch where there is nothing to share."""
+    if len(passage.branches) < 2 or _longest(passage) < 2 or _shared_tokens(passage):
+        return [passage]
+    return [Passage(passage.stem, (branch,)) for branch in passage.branches]
 
 
 def _held_tokens(passage: Passage) -> int:
     """Return the tokens in memory: with several branches each has its copy of the stem."""
-    stem_tokens, rest_tokens = len(passage.stem), max(_longest(passage) - 1, 0)
-    if not _stem_to_share(passage):
-        return stem_tokens + rest_tokens
-    return stem_tokens + len(passage.branches) * (stem_tokens + _padded(rest_tokens))
+    tokens = len(passage.stem) + max(_longest(passage) - 1, 0)
+    if not _shared_tokens(passage):
+        return tokens
+    return len(passage.stem) + len(passage.branches) * _padded(tokens)
+
+
+def check_layer(network: Any, layer: int) -> None:
+    """Raise UserError unless the network has so many layers."""
+    num_layers = len(network.model.layers)
+    if not 0 <= layer <= num_layers:
+        raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to {num_layers}")
 
 
 def _states_behind(network: Any, ids: Tensor, layer: int) -> Tensor:
     """Return the states behind `layer` layers, without keeping those of any other."""
-    layers = network.model.layers
-    if not 0 <= layer <= len(layers):
-        raise UserError(f"layer {layer}: the model has {len(layers)}; give 0 to {len(layers)}")
+    check_layer(network, layer)
     kept: list[Tensor] = []
 
     def keep(module: Any, inputs: Any, output: Any) -> None:
         kept.append(output[0] if isinstance(output, tuple) else output)
 
-    watched = layers[layer - 1] if layer else network.model.embed_tokens
+    watched = network.model.layers[layer - 1] if layer else network.model.embed_tokens
     handle = watched.register_forward_hook(keep)
     try:
         network.model(input_ids=ids, use_cache=False)

@@ -52,7 +52,7 @@ def score_sequences(
     reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     """Yield the score of each sequence, in order."""
-    for block in _blocks(sequences):
+    for block in blocks(sequences):
         values = base_log_likelihoods(reader, block, tags, by=by, strands=strands)
         for sequence, bases in zip(block, values, strict=True):
             num_known_bases = sum(map(sequence.upper().count, "ACGT"))
@@ -60,7 +60,7 @@ def score_sequences(
             yield SequenceScore(len(sequence), num_known_bases, total, bases)
 
 
-def _blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
+def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
     """Cut a stream into blocks of a bounded number of sequences and of bases."""
     block: list[str] = []
     block_bp = 0
@@ -109,7 +109,7 @@ def _one_strand(
     jobs = (
         (number, start, scored_from)
         for number, sequence in enumerate(sequences)
-        for start, scored_from in _windows(len(sequence), context_bp)
+        for start, scored_from in overlapping_windows(len(sequence), context_bp)
     )
     while group := list(islice(jobs, _WINDOWS_AT_ONCE)):
         windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
@@ -121,7 +121,7 @@ def _one_strand(
     return results
 
 
-def _windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:
+def overlapping_windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:
     """Yield `(start, scored_from)` of windows that cover a sequence; starts keep the frame."""
     stride = context_bp // 2 // K * K
     start = scored_from = 0

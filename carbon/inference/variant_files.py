@@ -1,10 +1,9 @@
 """A VCF in; a scored VCF, TSV or Parquet out, record by record in flat memory."""
 
-import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,41 @@ import pysam
 
 from carbon.console import progress
 from carbon.errors import GenomeError, UserError
-from carbon.files import atomic_file
-from carbon.genome import Reference, VcfReader, VcfRow
+from carbon.files import atomic_file, sha256_of_file
+from carbon.genome import Interval, Reference, VcfReader, VcfRow, short
 from carbon.inference.engine import Carbon
-from carbon.inference.scoring import Strands
-from carbon.inference.variants import VariantScore
+from carbon.inference.journal import Journal
+from carbon.inference.variant_writers import Score, Scored, scored_header, variant_writer
+from carbon.inference.variants import Method
 
-_ROWS_AT_ONCE = 512
-_COLUMNS = ("contig", "position", "id", "ref", "alt", "delta", "reason")
-
-Scored = tuple[VcfRow, list[VariantScore]]
+_RECORDS_AT_ONCE = 128  # scored together, and kept together by the journal
+_MISMATCHES_SHOWN = 3
+_MISMATCHES_SHIFTED = 1000  # looked at for a shift of the positions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariantJob:
-    """What to score and how; `window_bp` None takes the model's default."""
+    """What to score and how.
 
+    Attributes:
+        model: its name, for the record.
+        reference: FASTA.
+        vcf: of this reference.
+        output: a .vcf, .vcf.gz, .tsv or .parquet.
+        method: arguments of `Carbon.variant_method`.
+        resume: go on with what an earlier run left.
+        skip_mismatches: pass over records whose REF is not in the reference.
+        strict: hold the VCF to its specification.
+    """
+
+    model: str
     reference: Path
     vcf: Path
     output: Path
-    window_bp: int | None
-    strands: Strands
-    tags: tuple[str, ...]
+    method: dict[str, Any] = field(default_factory=dict)
+    resume: bool = False
+    skip_mismatches: bool = False
+    strict: bool = True
 
 
 def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any]:
@@ -43,177 +55,136 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
         GenomeError: the VCF is malformed, unsorted or of another reference.
         UserError: the output's ending or the window is not possible.
     """
-    writer = writer_for(job.output)
-    window_bp = model.variant_method(window_bp=job.window_bp, tags=job.tags).window_bp
+    writer = variant_writer(job.output)
+    method = model.variant_method(**job.method)
     for given in (job.vcf, job.reference):
         if job.output.resolve() == given.resolve():
             raise UserError(f"{job.output}: is an input too; name another output")
-    settings = {
-        "protocol": "centered",
-        "window_bp": window_bp,
-        "strands": job.strands,
-        "frame": "window start",
-        "tags": list(job.tags),
-        "dtype": dtype,
-        "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
-    }
+    if not job.output.parent.is_dir():
+        raise UserError(f"{job.output}: the folder {job.output.parent} does not exist")
+    settings = _settings(job, method, dtype)
     counts = {"records": 0, "scored": 0, "not_scored": 0}
-    is_bgzip = job.output.name.endswith(".vcf.gz")
-    with Reference(job.reference) as reference, atomic_file(job.output) as temporary:
-        vcf = VcfReader(job.vcf, reference)
-        header = _scored_header(vcf, settings)
+    with Reference(job.reference) as reference:
+        vcf = VcfReader(job.vcf, reference, strict=job.strict)
+        scored_header(vcf, settings)
         # Read all of it once first: a bad last record costs seconds then, and not hours.
-        num_records = sum(1 for _ in vcf)
-        with (
-            writer(temporary, header, settings) as write,
-            progress("scoring variants", num_records) as advance,
-        ):
-            for row, scores in _scored(model, reference, vcf, job, window_bp):
-                write((row, scores))
-                counts["records"] += 1
-                counts["scored"] += sum(score.delta is not None for score in scores)
-                counts["not_scored"] += sum(score.delta is None for score in scores)
-                advance(1)
-        if is_bgzip:
-            pysam.tabix_index(str(temporary), preset="vcf", force=True)
-            os.replace(f"{temporary}.tbi", f"{job.output}.tbi")
+        num_records = _checked(vcf, reference, job)
+        journal = Journal(job.output, settings | _fingerprints(job), resume=job.resume)
+        done = min(journal.num_blocks * _RECORDS_AT_ONCE, num_records)
+        try:
+            with (
+                atomic_file(job.output) as temporary,
+                progress("scoring variants", num_records, done) as advance,
+            ):
+                with writer(temporary, vcf, settings) as write:
+                    for row, scores in _scored(model, reference, vcf, method, journal):
+                        write((row, scores))
+                        counts["records"] += 1
+                        counts["scored"] += sum(score.delta is not None for score in scores)
+                        counts["not_scored"] += sum(score.delta is None for score in scores)
+                        advance(counts["records"] > done)
+                if job.output.name.endswith(".vcf.gz"):
+                    pysam.tabix_index(str(temporary), preset="vcf", force=True)
+                    os.replace(f"{temporary}.tbi", f"{job.output}.tbi")
+        except BaseException:
+            journal.say_what_is_kept()
+            raise
+        journal.remove()
     return {"output": str(job.output), **counts, **settings}
 
 
-def _scored(
-    model: Carbon, reference: Reference, vcf: VcfReader, job: VariantJob, window_bp: int
-) -> Iterator[Scored]:
-    """Score records in blocks, so that alleles share batches, and hand them back in order."""
-    block: list[VcfRow] = []
-
-    def flush() -> Iterator[Scored]:
-        variants = [variant for row in block for variant in row.variants]
-        scores = model.score_variants(
-            reference, variants, window_bp=window_bp, strands=job.strands, tags=job.tags
-        )
-        for row in block:
-            yield row, [next(scores) for _ in row.variants]
-        block.clear()
-
-    for row in vcf:
-        block.append(row)
-        if len(block) == _ROWS_AT_ONCE:
-            yield from flush()
-    yield from flush()
+def _settings(job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
+    return {
+        "model": job.model,
+        **method._asdict(),
+        "dtype": dtype,
+        "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
+    }
 
 
-def _scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
-    """Return the header with what was added: our fields, and how the scores were made."""
-    *lines, columns = vcf.header
-    if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
-        raise GenomeError(f"{vcf.path}: has CARBON_DELTA already: is it scored? give the original")
-    text = "; ".join(f"{name} {value}" for name, value in settings.items() if name != "delta")
-    return [
-        *lines,
-        f'##INFO=<ID=CARBON_DELTA,Number=A,Type=Float,Description="{settings["delta"]} ({text})">',
-        '##INFO=<ID=CARBON_REASON,Number=A,Type=String,Description="Why there is no CARBON_DELTA">',
-        f"##carbon_variants={json.dumps(settings)}",
-        columns,
-    ]
+def _fingerprints(job: VariantJob) -> dict[str, Any]:
+    """Tell the inputs from others of the same name."""
+
+    def stamp(path: Path) -> list[int]:
+        return [path.stat().st_size, path.stat().st_mtime_ns]
+
+    weights = sorted(Path(job.model).glob("*.safetensors"))
+    return {
+        "VCF": sha256_of_file(job.vcf),
+        "reference": stamp(job.reference),
+        "weights": [stamp(path) for path in weights],
+        "skip_mismatches": job.skip_mismatches,
+    }
 
 
-@contextmanager
-def _vcf_writer(
-    path: Path, header: list[str], settings: dict[str, Any]
-) -> Iterator[Callable[[Scored], None]]:
-    with (
-        pysam.BGZFile(str(path), "w", index=None)
-        if path.suffix == ".gz"
-        else path.open("wb") as sink
-    ):
-        sink.write("".join(f"{line}\n" for line in header).encode())
-
-        def write(scored: Scored) -> None:
-            sink.write(_vcf_line(scored).encode())
-
-        yield write
-
-
-def _vcf_line(scored: Scored) -> str:
-    row, scores = scored
-    added = []
-    if any(score.delta is not None for score in scores):
-        added.append("CARBON_DELTA=" + ",".join(_number(score.delta) for score in scores))
-    if any(score.reason is not None for score in scores):
-        added.append("CARBON_REASON=" + ",".join(score.reason or "." for score in scores))
-    return row.with_info(";".join(added))
-
-
-def _number(value: float | None) -> str:
-    return "." if value is None else f"{value:.6g}"
-
-
-def _table_rows(scored: Scored) -> Iterator[tuple[Any, ...]]:
-    row, scores = scored
-    for variant, delta, reason, _, _ in scores:
-        place = (variant.contig, variant.position + 1, row.columns[2])
-        yield (*place, variant.ref, variant.alt, delta, reason)
-
-
-@contextmanager
-def _tsv_writer(
-    path: Path, header: list[str], settings: dict[str, Any]
-) -> Iterator[Callable[[Scored], None]]:
-    with path.open("w", encoding="utf-8") as sink:
-        sink.write(f"# {json.dumps(settings)}\n" + "\t".join(_COLUMNS) + "\n")
-
-        def write(scored: Scored) -> None:
-            for values in _table_rows(scored):
-                texts = (
-                    "." if v is None else f"{v:.6g}" if type(v) is float else v for v in values
-                )
-                sink.write("\t".join(map(str, texts)) + "\n")
-
-        yield write
-
-
-@contextmanager
-def _parquet_writer(
-    path: Path, header: list[str], settings: dict[str, Any]
-) -> Iterator[Callable[[Scored], None]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kinds = (pa.string(), pa.int64(), pa.string(), pa.string(), pa.string(), pa.float64())
-    fields = list(zip(_COLUMNS, (*kinds, pa.string()), strict=True))
-    schema = pa.schema(fields, metadata={"carbon_variants": json.dumps(settings)})
-    rows: list[tuple[Any, ...]] = []
-    with pq.ParquetWriter(path, schema) as sink:
-
-        def flush() -> None:
-            columns = zip(*rows, strict=True) if rows else [[]] * len(schema)
-            sink.write_table(pa.table(list(map(list, columns)), schema=schema))
-            rows.clear()
-
-        def write(scored: Scored) -> None:
-            rows.extend(_table_rows(scored))
-            if len(rows) >= 65_536:
-                flush()
-
-        yield write
-        flush()
-
-
-_WRITERS = {
-    ".vcf.gz": _vcf_writer,
-    ".vcf": _vcf_writer,
-    ".tsv": _tsv_writer,
-    ".parquet": _parquet_writer,
-}
-
-
-def writer_for(output: str | Path) -> Any:
-    """Return the writer that an output's ending asks for.
+def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
+    """Read all records and return how many there are.
 
     Raises:
-        GenomeError: the ending is none of .vcf, .vcf.gz, .tsv and .parquet.
+        GenomeError: REF alleles disagree with the reference, and that is not to be passed over.
     """
-    for ending, writer in _WRITERS.items():
-        if str(output).endswith(ending):
-            return writer
-    raise GenomeError(f"{output}: end the output with one of {', '.join(_WRITERS)}")
+    num_records = num_mismatches = 0
+    first: list[tuple[int, VcfRow]] = []
+    for number, row in enumerate(vcf, start=1):
+        num_records = number
+        if row.mismatch is not None:
+            num_mismatches += 1
+            if len(first) < _MISMATCHES_SHIFTED:
+                first.append((number, row))
+    if num_mismatches and not job.skip_mismatches:
+        shown = "; ".join(_described(number, row) for number, row in first[:_MISMATCHES_SHOWN])
+        shift = _shift(reference, [row for _, row in first])
+        raise GenomeError(
+            f"{job.vcf}: {num_mismatches:,} of {num_records:,} REF alleles are not what "
+            f"{job.reference} has: {shown}{shift}; is it the assembly that the variants were "
+            "called on? (--skip-mismatches scores the others)"
+        )
+    return num_records
+
+
+def _described(number: int, row: VcfRow) -> str:
+    contig, position, _, ref = row.columns[:4]
+    there = short(row.mismatch or "")
+    return f"record {number} ({contig}:{position}) says {short(ref)}, there is {there}"
+
+
+def _shift(reference: Reference, rows: list[VcfRow]) -> str:
+    """Say so if the positions are off by one: if nearly all REF stand one base beside."""
+    for step, way in ((1, "after"), (-1, "before")):
+        agree = 0
+        for row in rows:
+            contig, ref = row.columns[0], row.columns[3].upper()
+            start = int(row.columns[1]) - 1 + step
+            if start >= 0 and start + len(ref) <= reference.contig_lengths_bp[contig]:
+                there = reference.fetch(Interval(contig, start, start + len(ref)))
+                agree += there.upper() == ref
+        if agree > 0.9 * len(rows) and len(rows) > 2:
+            return f"; {agree:,} of them stand one base {way}: are the positions off by one?"
+    return ""
+
+
+def _scored(
+    model: Carbon, reference: Reference, vcf: VcfReader, method: Method, journal: Journal
+) -> Iterator[Scored]:
+    """Score records in blocks, so that alleles share batches, and hand them back in order."""
+    rows = iter(vcf)
+    earlier = journal.kept()
+    while block := list(islice(rows, _RECORDS_AT_ONCE)):
+        kept = next(earlier, None)
+        if kept is None:
+            kept = _score_block(model, reference, block, method)
+            journal.add(kept)
+        for row, scores in zip(block, kept, strict=True):
+            yield row, [Score(*score) for score in scores]
+
+
+def _score_block(
+    model: Carbon, reference: Reference, block: list[VcfRow], method: Method
+) -> list[list[Score]]:
+    variants = [variant for row in block if row.mismatch is None for variant in row.variants]
+    found = model.score_variants(reference, variants, **method._asdict())
+    passed_over = Score(None, "ref_mismatch", None, None)
+    return [
+        [passed_over if row.mismatch else Score(*next(found)[1:]) for _ in row.variants]
+        for row in block
+    ]

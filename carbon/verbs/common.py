@@ -34,3 +34,12 @@ def load(arguments: argparse.Namespace) -> "Carbon":
         attention=arguments.attention,
         yarn=arguments.yarn,
     )
+
+
+def frames(text: str) -> tuple[int, ...]:
+    """Read frames such as `0,2,4` or `all`, for `argparse`."""
+    if text == "all":
+        return (0, 1, 2, 3, 4, 5)
+    if not all(part in "012345" and len(part) == 1 for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of frames such as 0,2,4 or all")
+    return tuple(int(part) for part in text.split(","))

@@ -3,34 +3,71 @@
 import argparse
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 
 from carbon.verbs.common import Verbs, add_model, load
 
 
 def add_parser(verbs: Verbs) -> None:
     """Add the verb."""
-    verb = verbs.add_parser("score", help="log-likelihood of each sequence of a FASTA, as TSV")
+    verb = verbs.add_parser(
+        "score",
+        help="log-likelihood of each sequence of a FASTA or FASTQ",
+        description="Writes a row a sequence, or with --per-base a row a base (position from 1). "
+        "One record is in memory at a time.",
+    )
     add_model(verb)
-    verb.add_argument("fasta", help="plain, bgzip or gzip")
+    verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
+    verb.add_argument("--output", metavar="FILE", help="a .tsv, .json or .parquet; TSV to stdout")
+    verb.add_argument("--per-base", action="store_true", help="a row a base")
+    verb.add_argument("--by", choices=["chain", "marginals"], default="chain")
+    verb.add_argument("--strands", choices=["forward", "reverse", "both"], default="forward")
     verb.set_defaults(run=run)
+
+
+SEQUENCE_COLUMNS = {
+    "name": str,
+    "bases": int,
+    "known_bases": int,
+    "log_likelihood": float,
+    "nats_per_base": float,
+}
+BASE_COLUMNS = {"name": str, "position": int, "base": str, "log_likelihood": float}
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.console import track
-    from carbon.genome import read_sequences
+    from contextlib import nullcontext
 
-    records = read_sequences(arguments.fasta)
-    names: deque[str] = deque()  # of sequences that are read and not yet scored
+    from carbon.console import track
+    from carbon.files import atomic_file
+    from carbon.genome import read_sequences
+    from carbon.inference.tables import TABLE_WRITERS, chosen_by_ending
+
+    output = arguments.output
+    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    records = read_sequences(arguments.sequences)
+    waiting: deque[tuple[str, str]] = deque()  # what is read and not yet scored
 
     def sequences() -> Iterator[str]:
-        for name, sequence in records:
-            names.append(name)
-            yield sequence
+        for record in records:
+            waiting.append(record)
+            yield record[1]
 
-    model = load(arguments)
-    scores = model.score(sequences(), tags=arguments.tags)
-    print("name", "bases", "known_bases", "log_likelihood", "nats_per_base", sep="\t")
-    for score in track(scores, "sequences"):
-        numbers = f"{score.log_likelihood:.4f}\t{score.nats_per_base:.6f}"
-        print(names.popleft(), score.length_bp, score.num_known_bases, numbers, sep="\t")
+    method = {"by": arguments.by, "strands": arguments.strands, "tags": tuple(arguments.tags)}
+    settings = {"model": arguments.model, **method, "dtype": arguments.dtype, "unit": "nats"}
+    columns = BASE_COLUMNS if arguments.per_base else SEQUENCE_COLUMNS
+    scores = load(arguments).score(sequences(), **method)
+    with (
+        atomic_file(output) if output else nullcontext(Path("-")) as path,
+        writer(path, columns, settings) as write,
+    ):
+        for score in track(scores, "sequences"):
+            name, sequence = waiting.popleft()
+            if arguments.per_base:
+                for i, base in enumerate(sequence):
+                    value = float(score.bases[i]) if base in "ACGTacgt" else None
+                    write((name, i + 1, base, value))
+            else:
+                counts = (score.length_bp, score.num_known_bases)
+                write((name, *counts, score.log_likelihood, score.nats_per_base))

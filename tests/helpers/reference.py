@@ -1,7 +1,11 @@
 """Slow and obvious forms of what the library does fast."""
 
+import functools
 import itertools
 import math
+
+import numpy as np
+import torch
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 
@@ -60,3 +64,36 @@ def window_pair(
     if not forward:
         whole = (reverse_complement(whole[0]), reverse_complement(whole[1]))
     return whole[0][:length_bp], whole[1][:length_bp]
+
+
+HAS_BASE = {
+    (place, base): np.array([kmer[place] == base for kmer in KMERS])
+    for place in range(6)
+    for base in "ACGT"
+}
+
+
+@functools.lru_cache(maxsize=100_000)
+def stock_distribution(network, prefix: str) -> np.ndarray:
+    """Return p of the 4,096 6-mers after `<dna>` and whole 6-mers, by a whole stock forward."""
+    ids = [2, *(128 + INDEX[c] if set(c) <= set("ACGT") else 1 for c in chunks(prefix))]
+    with torch.inference_mode():
+        logits = network(torch.tensor([ids])).logits[0, -1, 128 : 128 + 4096].double()
+    return logits.softmax(0).numpy()
+
+
+def stock_log_likelihood(network, window: str, by: str) -> float:
+    """Sum over a window's known bases, token by token, each from a forward over all before it."""
+    total = 0.0
+    window = window.upper()
+    for at in range(0, len(window), 6):
+        p = stock_distribution(network, window[:at])
+        known = [(j, b) for j, b in enumerate(window[at : at + 6]) if b in "ACGT"]
+        if by == "chain":
+            agree = np.ones(4096, dtype=bool)
+            for j, base in known:
+                agree &= HAS_BASE[j, base]
+            total += math.log(p[agree].sum())
+        else:
+            total += sum(math.log(p[HAS_BASE[j, base]].sum()) for j, base in known)
+    return total

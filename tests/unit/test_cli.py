@@ -1,5 +1,10 @@
+import gzip
 import json
+import subprocess
+import sys
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from carbon.cli import main
@@ -20,12 +25,57 @@ def folder(tmp_path_factory, network):
 
 def test_score(folder, capsys):
     assert main(["score", "--model", str(folder / "model"), str(folder / "s.fa.gz")]) == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    settings, *lines = capsys.readouterr().out.splitlines()
+    assert json.loads(settings[2:])["by"] == "chain"
+    lines = [line.split("\t") for line in lines]
     assert lines[0] == ["name", "bases", "known_bases", "log_likelihood", "nats_per_base"]
     assert [line[:3] for line in lines[1:]] == [
         ["one", "100", "100"], ["two", "4", "0"], ["three", "5", "5"]
     ]  # fmt: skip
     assert float(lines[1][4]) == pytest.approx(-float(lines[1][3]) / 100, abs=1e-6)
+
+
+def test_scores_of_bases_in_files(folder, tmp_path, model):
+    arguments = ["score", "--model", str(folder / "model"), str(folder / "s.fa.gz"), "--per-base"]
+    arguments += ["--by", "marginals", "--strands", "both"]
+    for name in ("o.tsv", "o.json", "o.parquet"):
+        assert main([*arguments, "--output", str(tmp_path / name)]) == 0
+    table = pq.read_table(tmp_path / "o.parquet")
+    assert json.loads(table.schema.metadata[b"carbon"])["strands"] == "both"
+    rows = table.to_pylist()
+    assert json.loads((tmp_path / "o.json").read_text())["rows"] == rows
+    texts = [line.split("\t") for line in (tmp_path / "o.tsv").read_text().splitlines()[2:]]
+    assert [(t[0], int(t[1]), t[2]) for t in texts] == [
+        (r["name"], r["position"], r["base"]) for r in rows
+    ]
+    (expected,) = model.score([random_bases(100)], by="marginals", strands="both")
+    found = [row["log_likelihood"] for row in rows if row["name"] == "one"]
+    np.testing.assert_array_equal(np.float32(found), expected.bases)
+    assert [r["log_likelihood"] for r in rows if r["name"] == "two"] == [None] * 4
+
+
+def test_score_reads_fastq_and_standard_input(folder, tmp_path, capsys, monkeypatch):
+    model = str(folder / "model")
+    assert main(["score", "--model", model, str(folder / "s.fa.gz")]) == 0
+    expected = capsys.readouterr().out
+    with gzip.open(folder / "s.fa.gz", "rt") as source:
+        records = source.read().split(">")[1:]
+    sequences = {r.split()[0]: "".join(r.split()[1:]) for r in records}
+    reads = "".join(f"@{n} x\n{s}\n+\n{'I' * len(s)}\n" for n, s in sequences.items())
+    (tmp_path / "r.fq").write_text(reads)
+    assert main(["score", "--model", model, str(tmp_path / "r.fq")]) == 0
+    assert capsys.readouterr().out == expected
+    piped = subprocess.run(
+        [sys.executable, "-m", "carbon.cli", "score", "--model", model, "-"],
+        input=reads, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert piped.stdout == expected
+    (tmp_path / "cut.fq").write_text(reads[:-3])
+    assert main(["score", "--model", model, str(tmp_path / "cut.fq")]) == 2
+    assert "cut.fq: is broken after record 2" in capsys.readouterr().err
+    (tmp_path / "protein.fq").write_text("@p\nMKLV\n+\nIIII\n")
+    assert main(["score", "--model", model, str(tmp_path / "protein.fq")]) == 2
+    assert "record 1 (p): 'L' is not a DNA letter" in capsys.readouterr().err
 
 
 def test_generate(folder, capsys):

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbon.errors import GenomeError, ModelError, UserError
+from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import base_log_likelihoods, load
 from carbon.model import PRESETS, save_model
@@ -196,55 +196,6 @@ class TestVariants:
         before_bp = min(position, window_bp // 2 if strand == "+" else (window_bp - 1) // 2)
         assert ref[:before_bp] == other[:before_bp] == wholes[0][position - before_bp : position]
 
-    def test_delta_is_the_difference_of_likelihoods(self, model, reference):
-        variants = [
-            self.variant(reference, 250, 1, "A"),
-            self.variant(reference, 250, 1, "ACGT"),
-            self.variant(reference, 250, 4, "T"),
-            self.variant(reference, 2, 1, "T"),
-            self.variant(reference, 599, 1, "T"),
-        ]
-        forward = list(model.score_variants(reference, variants, window_bp=120))
-        both = list(model.score_variants(reference, variants, window_bp=120, strands="both"))
-        for variant, one, two in zip(variants, forward, both, strict=True):
-            deltas = []
-            for strand in "+-":
-                windows = window_pair(reference, variant, 120, strand)
-                ref, alt = (score.log_likelihood for score in model.score(windows))
-                deltas.append(alt - ref)
-            assert one.variant == variant and one.reason is None
-            assert one.delta == pytest.approx(deltas[0], abs=1e-3)
-            assert two.delta == pytest.approx(sum(deltas) / 2, abs=1e-3)
-
-    def test_order_and_company_do_not_matter(self, model, reference):
-        variants = [self.variant(reference, p, 1, "ACG") for p in range(100, 400, 2)]
-        together = [s.delta for s in model.score_variants(reference, variants, window_bp=60)]
-        back = [s.delta for s in model.score_variants(reference, variants[::-1], window_bp=60)]
-        np.testing.assert_allclose(together, back[::-1], atol=1e-4)
-
-    def test_what_cannot_be_scored_has_a_reason(self, model, reference):
-        variants = [
-            self.variant(reference, 5, 1, "<DEL>"),
-            self.variant(reference, 5, 1, "N"),
-            self.variant(reference, 100, 50, "A"),
-        ]
-        scores = list(model.score_variants(reference, variants, window_bp=60))
-        assert [s.reason for s in scores] == [
-            "symbolic_allele", "ambiguous_base", "allele_longer_than_half_window"
-        ]  # fmt: skip
-        assert all(s.delta is None for s in scores)
-
-    def test_a_ref_that_is_not_there_is_refused(self, model, reference):
-        base = reference.fetch(Interval("c", 100, 101))
-        wrong = "A" if base != "A" else "C"
-        for variant, message in (
-            (Variant("c", 100, wrong, base), f"c:101 {wrong}>{base}: REF is {wrong}"),
-            (Variant("chrc", 100, base, wrong), "'chr' prefix"),
-            (Variant("c", 600, "A", "C"), "ends past the contig's 600 bases"),
-        ):
-            with pytest.raises(GenomeError, match=message):
-                list(model.score_variants(reference, [variant]))
-
     @pytest.mark.parametrize("position", [0, 7, 58, 61, 300, 540, 599])
     @pytest.mark.parametrize("window_bp", [120, 121])
     def test_strands_read_the_same_window_of_an_snv(self, reference, position, window_bp):
@@ -252,10 +203,6 @@ class TestVariants:
         forward = window_pair(reference, variant, window_bp, "+")
         reverse = window_pair(reference, variant, window_bp, "-")
         assert tuple(map(reverse_complement, forward)) == reverse
-
-    def test_a_window_that_does_not_fit_is_refused(self, model, reference):
-        with pytest.raises(UserError, match="a window of 283 bp does not fit: give 12 to 282"):
-            model.score_variants(reference, [], window_bp=283)
 
 
 class TestGenerate:
@@ -330,9 +277,3 @@ class TestGenerate:
     def test_settings_that_make_no_sense(self, model, wrong):
         with pytest.raises(UserError, match="give"):
             model.generate([""], **({"length_bp": 6} | wrong))
-
-
-def test_the_window_default_is_what_the_context_holds(model, reference):
-    assert model.context_bp == 282
-    variant = Variant("c", 300, reference.fetch(Interval("c", 300, 301)).upper(), "N")
-    assert [s.reason for s in model.score_variants(reference, [variant])] == ["ambiguous_base"]

@@ -11,10 +11,12 @@ from carbon.losses import (
     LogLikelihoods,
     LossSums,
     chain,
+    chain_conditionals,
     log_likelihoods,
     marginals,
     nucleotide_loss,
 )
+from carbon.losses import marginal as marginal_of
 from carbon.tokenizer import encode, known_bases
 from tests.helpers.reference import KMERS, marginal, mass, softmax
 
@@ -70,6 +72,32 @@ def test_chain_against_brute_force(case):
                 expected = math.log(mass(p, pattern) / mass(p, before))
                 before = pattern
             assert found[token, place].item() == pytest.approx(expected, abs=1e-4)
+
+
+def test_conditionals_against_brute_force(case):
+    """Every base at every place, given the known bases before it."""
+    logits, kmers, known = case
+    found = chain_conditionals(logits, kmers, known)
+    for token in range(NUM_TOKENS):
+        p = softmax(logits[token].tolist())
+        before = "??????"
+        for place in range(6):
+            for number, base in enumerate("ATCG"):
+                pattern = before[:place] + base + before[place + 1 :]
+                expected = math.log(mass(p, pattern) / mass(p, before))
+                assert found[token, place, number].item() == pytest.approx(expected, abs=1e-4)
+            if known[token, place]:
+                before = before[:place] + KMERS[kmers[token]][place] + before[place + 1 :]
+
+
+def test_true_bases_of_conditionals_and_marginals(case):
+    logits, kmers, known = case
+    digits = kmers[:, None] // 4 ** torch.arange(5, -1, -1) % 4
+    conditionals = chain_conditionals(logits, kmers, known).gather(2, digits[..., None])[..., 0]
+    expected = torch.where(known, conditionals, 0.0)
+    torch.testing.assert_close(chain(logits, kmers, known), expected)
+    expected = torch.where(known, log_likelihoods(logits, kmers).bases, 0.0)
+    torch.testing.assert_close(marginal_of(logits, kmers, known), expected)
 
 
 def test_the_chain_multiplies_to_the_token(case):

@@ -8,6 +8,7 @@ import pytest
 from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.genome import Reference, VcfReader
+from carbon.inference.journal import Journal
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
@@ -110,7 +111,7 @@ def test_formats_agree(folder, tmp_path):
     ("records", "message"),
     [
         ([snv(50).replace("\t" + BASES[49] + "\t", "\t" + other(BASES[49]) + "\t", 1)],
-         "record 1 (c:50): REF is"),
+         "1 of 1 REF alleles are not what"),
         ([snv(60), snv(50)], "record 2 (c:50): comes after c:60, the file is not sorted"),
         ([snv(60), "d\t9\t.\tA\tC\t.\t.\t.", snv(70)], "record 3 (c:70): comes after d:9"),
         (["c\t600\t.\tA\tC\t.\t.\t."], "ends past the contig's 500 bases"),
@@ -163,3 +164,91 @@ def test_scoring_twice_is_refused(folder, tmp_path, capsys):
     assert score(folder, vcf, tmp_path / "b.vcf") == 0
     assert score(folder, tmp_path / "b.vcf", tmp_path / "c.vcf") == 2
     assert "has CARBON_DELTA already" in capsys.readouterr().err
+
+
+def many(path, number=400):
+    """More records than two blocks hold."""
+    return write_vcf(path, [snv(1 + i % 499) for i in sorted(range(number), key=lambda i: i % 499)])
+
+
+class Stopped(BaseException):
+    """Stands for a kill."""
+
+
+@pytest.mark.parametrize("ending", ["vcf.gz", "vcf", "tsv", "json", "parquet"])
+def test_a_stopped_run_goes_on_to_the_same_bytes(folder, tmp_path, capsys, monkeypatch, ending):
+    vcf = many(tmp_path / "in.vcf")
+    more = ("--window", "60", "--strands", "both", "--protocol", "right_end")
+    assert score(folder, vcf, tmp_path / f"whole.{ending}", *more) == 0
+    add, done = Journal.add, []
+
+    def add_two(self, block):
+        if len(done) == 2:
+            raise Stopped
+        done.append(block)
+        add(self, block)
+
+    monkeypatch.setattr(Journal, "add", add_two)
+    output = tmp_path / f"out.{ending}"
+    with pytest.raises(Stopped):
+        score(folder, vcf, output, *more)
+    assert "go on with --resume" in capsys.readouterr().err
+    journal = tmp_path / f".out.{ending}.progress"
+    assert journal.exists() and not output.exists()
+    monkeypatch.setattr(Journal, "add", add)
+    assert score(folder, vcf, output, *more) == 2
+    assert "an earlier run was stopped" in capsys.readouterr().err
+    assert score(folder, vcf, output, *more, "--by", "marginals", "--resume") == 2
+    assert "had another by" in capsys.readouterr().err
+    scored = []
+    monkeypatch.setattr(Journal, "add", lambda self, block: scored.append(len(block)))
+    with journal.open("ab") as sink:
+        sink.write(b"[[[0.1, null, 0.1, null]], [[")  # the line that was being written
+    assert score(folder, vcf, output, *more, "--resume") == 0
+    assert scored == [128, 16]  # of 400, two blocks of 128 were done
+    assert output.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
+    assert not journal.exists()
+
+
+def test_ref_alleles_of_another_build_are_counted(folder, tmp_path, capsys):
+    good = [snv(position) for position in range(100, 110)]
+    wrong = [
+        snv(p).replace(f"\t{BASES[p - 1]}\t", f"\t{'N' if p % 2 else 'GG'}\t") for p in (120, 122)
+    ]
+    vcf = write_vcf(tmp_path / "a.vcf", good + wrong)
+    assert score(folder, vcf, tmp_path / "o.vcf") == 2
+    message = capsys.readouterr().err
+    assert "2 of 12 REF alleles are not what" in message and "record 11 (c:120)" in message
+    assert "off by one" not in message and not (tmp_path / "o.vcf").exists()
+    assert score(folder, vcf, tmp_path / "o.vcf", "--window", "60", "--skip-mismatches") == 0
+    assert json.loads(capsys.readouterr().out)["scored"] == 10
+    lines = (tmp_path / "o.vcf").read_text().splitlines()
+    assert [line.split("\t")[7] for line in lines[-2:]] == ["CARBON_REASON=ref_mismatch"] * 2
+
+
+@pytest.mark.parametrize(("step", "way"), [(1, "before"), (-1, "after")])
+def test_positions_that_are_off_by_one_are_recognised(folder, tmp_path, capsys, step, way):
+    records = [snv(p).replace(f"c\t{p}\t", f"c\t{p + step}\t") for p in range(100, 160)]
+    vcf = write_vcf(tmp_path / "a.vcf", records)
+    assert score(folder, vcf, tmp_path / "o.vcf") == 2
+    assert f"stand one base {way}: are the positions off by one" in capsys.readouterr().err
+
+
+def test_strands_apart(folder, tmp_path):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50), snv(60)])
+    assert score(folder, vcf, tmp_path / "o.tsv", "--strands", "both", "--frames", "all") == 0
+    header, names, *rows = (tmp_path / "o.tsv").read_text().splitlines()
+    assert json.loads(header[2:])["frames"] == [0, 1, 2, 3, 4, 5]
+    assert names.split("\t")[5:] == ["delta", "forward", "reverse", "reason"]
+    for row in rows:
+        delta, forward, reverse = map(float, row.split("\t")[5:8])
+        assert delta == pytest.approx((forward + reverse) / 2, abs=1e-6)
+
+
+def test_lines_that_end_in_crlf(folder, tmp_path):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50), snv(60)])
+    crlf = tmp_path / "b.vcf"
+    crlf.write_bytes(vcf.read_bytes().replace(b"\n", b"\r\n"))
+    for name, given in (("1.tsv", vcf), ("2.tsv", crlf)):
+        assert score(folder, given, tmp_path / name) == 0
+    assert (tmp_path / "1.tsv").read_bytes() == (tmp_path / "2.tsv").read_bytes()

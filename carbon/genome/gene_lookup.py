@@ -1,0 +1,32 @@
+"""A gene by its name."""
+
+from difflib import get_close_matches
+
+from carbon.errors import GenomeError
+from carbon.genome.genes import Annotation, Gene
+
+_SHOWN = 5
+
+
+def find_gene(annotation: Annotation, name: str) -> Gene:
+    """Return the gene of this name or identifier.
+
+    Raises:
+        GenomeError: there is none, and which names are near; or there are several, and where.
+    """
+    found = [gene for gene in annotation.genes if gene.gene_id == name]
+    found = found or [gene for gene in annotation.genes if gene.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        places = [f"{gene.gene_id} at {gene.interval.to_region()}" for gene in found[:_SHOWN]]
+        raise GenomeError(
+            f"gene '{name}': {annotation.path} has {len(found)} of that name: {', '.join(places)}; "
+            "give an identifier, or a region"
+        )
+    known = {
+        text.casefold(): text for gene in annotation.genes for text in (gene.gene_id, gene.name)
+    }
+    near = [known[text] for text in get_close_matches(name.casefold(), known, _SHOWN)]
+    hint = f"near names: {', '.join(near)}" if near else "no name is near it; is it the assembly's?"
+    raise GenomeError(f"gene '{name}': is not in {annotation.path}; {hint}")

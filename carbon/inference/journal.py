@@ -1,0 +1,99 @@
+"""What a long job has done so far, so that one that was killed goes on where it stopped.
+
+A file of JSON lines beside the output: what is being done, then a line for each block of work. A
+block is on the disk before the next begins; a last line that is torn is cut off. The file goes when
+the output is whole.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from carbon.console import say
+from carbon.errors import UserError
+
+
+class Journal:
+    """The blocks of a job that are done.
+
+    Attributes:
+        path: `.NAME.progress` beside the output of that name.
+        num_blocks: how many are done, before and now.
+    """
+
+    def __init__(self, output: Path, job: dict[str, Any], *, resume: bool) -> None:
+        """Begin a journal, or go on with the one that an earlier run left.
+
+        Args:
+            output: what the job writes in the end.
+            job: everything that the blocks follow from.
+            resume: go on with what is there.
+
+        Raises:
+            UserError: there is a journal and no wish to resume, or it is of another job.
+        """
+        self.path = output.with_name(f".{output.name}.progress")
+        self.num_blocks = 0
+        self._job = json.loads(json.dumps(job))
+        if not (self.path.exists() and self._read(resume)):
+            self._append(self._job, "wb")
+
+    def kept(self) -> Iterator[Any]:
+        """Yield the blocks that an earlier run has left, in order."""
+        num_kept = self.num_blocks
+        with self.path.open("rb") as source:
+            source.readline()
+            for _ in range(num_kept):
+                yield json.loads(source.readline())
+
+    def add(self, block: Any) -> None:
+        """Keep a block that is done."""
+        self._append(block, "ab")
+        self.num_blocks += 1
+
+    def remove(self) -> None:
+        """Forget it all: the output is whole."""
+        self.path.unlink()
+
+    def say_what_is_kept(self) -> None:
+        """Tell how to go on, if there is anything to go on with."""
+        if self.num_blocks:
+            say(f"what is done is kept in {self.path}; go on with --resume")
+        else:
+            self.path.unlink(missing_ok=True)
+
+    def _read(self, resume: bool) -> bool:
+        """Count the blocks that are whole and cut off what is not; tell if the first line is."""
+        whole_bytes, num_lines = 0, 0
+        with self.path.open("rb") as source:
+            for line in source:
+                if not line.endswith(b"\n"):
+                    break
+                if not num_lines:
+                    self._check(json.loads(line), resume)
+                whole_bytes += len(line)
+                num_lines += 1
+        os.truncate(self.path, whole_bytes)
+        self.num_blocks = max(num_lines - 1, 0)
+        return num_lines > 0
+
+    def _check(self, there: Any, resume: bool) -> None:
+        if not resume:
+            raise UserError(
+                f"{self.path}: an earlier run was stopped; go on with --resume, or remove the file"
+            )
+        names = sorted(set(there) | set(self._job))
+        if other := [name for name in names if there.get(name) != self._job.get(name)]:
+            raise UserError(
+                f"{self.path}: the earlier run had another {', '.join(other)}; give the same, or "
+                "remove the file"
+            )
+
+    def _append(self, content: Any, mode: str) -> None:
+        line = json.dumps(content).encode() + b"\n"
+        with self.path.open(mode) as sink:
+            sink.write(line)
+            sink.flush()
+            os.fsync(sink.fileno())

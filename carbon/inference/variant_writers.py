@@ -1,0 +1,115 @@
+"""Scored variants as VCF, TSV, JSON or Parquet: the ending of the output says which."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pysam
+
+from carbon.errors import GenomeError
+from carbon.genome import VcfReader, VcfRow
+from carbon.inference.tables import TABLE_WRITERS, TableWriter, chosen_by_ending, text_of
+
+
+class Score(NamedTuple):
+    """What is written of one ALT; the fields are those of `VariantScore`."""
+
+    delta: float | None
+    reason: str | None
+    forward: float | None
+    reverse: float | None
+
+
+Scored = tuple[VcfRow, Sequence[Score]]
+Write = Callable[[Scored], None]
+VariantWriter = Callable[[Path, VcfReader, dict[str, Any]], AbstractContextManager[Write]]
+
+_MEANINGS = {
+    "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
+    "forward": "CARBON_DELTA of the forward strand",
+    "reverse": "CARBON_DELTA of the reverse strand",
+    "reason": "Why there is no CARBON_DELTA",
+}
+_PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
+
+
+def _fields(settings: dict[str, Any]) -> dict[str, type[str] | type[float]]:
+    """Return the fields to write: the strands apart only where there are two."""
+    strands = ["forward", "reverse"] if settings["strands"] == "both" else []
+    return {name: float for name in ["delta", *strands]} | {"reason": str}
+
+
+def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
+    """Return the header with what was added: our fields, and how the scores were made.
+
+    Raises:
+        GenomeError: it has such fields already.
+    """
+    *lines, columns = vcf.header
+    if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
+        raise GenomeError(f"{vcf.path}: has CARBON_DELTA already: is it scored? give the original")
+    made = "; ".join(f"{name} {value}" for name, value in settings.items() if name != "delta")
+    added = []
+    for name, kind in _fields(settings).items():
+        meaning = _MEANINGS[name] + (f" ({made})" if name == "delta" else "")
+        added.append(
+            f"##INFO=<ID=CARBON_{name.upper()},Number=A,"
+            f"Type={'Float' if kind is float else 'String'},"
+            f'Description="{meaning.replace(chr(34), chr(39))}">'
+        )
+    return [*lines, *added, f"##carbon_variants={json.dumps(settings)}", columns]
+
+
+@contextmanager
+def _vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write]:
+    opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
+    fields = _fields(settings)
+    with opened as sink:
+        sink.write("".join(f"{line}\n" for line in scored_header(vcf, settings)).encode())
+
+        def write(scored: Scored) -> None:
+            row, scores = scored
+            added = []
+            for name in fields:
+                values = [getattr(score, name) for score in scores]
+                if any(value is not None for value in values):
+                    added.append(f"CARBON_{name.upper()}={','.join(map(text_of, values))}")
+            sink.write(row.with_info(";".join(added)).encode())
+
+        yield write
+
+
+@contextmanager
+def _table(
+    writer: TableWriter, path: Path, vcf: VcfReader, settings: dict[str, Any]
+) -> Iterator[Write]:
+    """Write a row an ALT, with the 1-based position of the VCF."""
+    fields = _fields(settings)
+    with writer(path, _PLACE | fields, settings) as write_row:
+
+        def write(scored: Scored) -> None:
+            row, scores = scored
+            for variant, score in zip(row.variants, scores, strict=True):
+                place = (variant.contig, variant.position + 1, row.columns[2])
+                values = (getattr(score, name) for name in fields)
+                write_row((*place, variant.ref, variant.alt, *values))
+
+        yield write
+
+
+_WRITERS: Mapping[str, VariantWriter] = {".vcf.gz": _vcf, ".vcf": _vcf} | {
+    ending: partial(_table, writer) for ending, writer in TABLE_WRITERS.items()
+}
+
+
+def variant_writer(output: str | Path) -> VariantWriter:
+    """Return the writer that an output's ending asks for.
+
+    Raises:
+        UserError: the ending is none of .vcf, .vcf.gz, .tsv, .json and .parquet.
+    """
+    writer: VariantWriter = chosen_by_ending(output, _WRITERS)
+    return writer

@@ -1,0 +1,112 @@
+"""Scores of real variants against whole windows through stock transformers, in fp64 sums."""
+
+import math
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon.genome import Interval, Reference, Variant, VcfReader
+from carbon.inference import Carbon
+from carbon.model import PRESETS, LoadedModel
+from carbon.tokenizer import NATIVE, encode
+from tests.helpers.reference import HAS_BASE, chunks, window_pair
+
+CHR20 = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz", "variants_chr20/1000G_phase3.chr20_1M_2M.vcf.gz"
+
+
+@pytest.fixture(scope="module")
+def untrained():
+    torch.manual_seed(3)
+    config = PRESETS["tiny"]()
+    config.initializer_range = 0.1
+    return Carbon(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
+
+
+def stock_sum(network, window, by):
+    """Every token's distribution from one forward over the whole window, no cache."""
+    ids = torch.from_numpy(encode(window).ids)[None]
+    with torch.inference_mode():
+        logits = network(ids).logits[0, :, NATIVE.kmer_rows]
+    p = logits.double().softmax(dim=1).numpy()
+    total = 0.0
+    for row, chunk in zip(p, chunks(window), strict=False):
+        known = [(j, base) for j, base in enumerate(chunk) if base in "ACGT"]
+        if by == "chain":
+            agree = np.logical_and.reduce([HAS_BASE[place] for place in known] or [[True] * 4096])
+            total += math.log(row[agree].sum())
+        else:
+            total += sum(math.log(row[HAS_BASE[place]].sum()) for place in known)
+    return total
+
+
+def snvs(reference, contig, first, step, number):
+    """SNVs at regular places, the next base in the alphabet for each."""
+    found = []
+    for position in range(first, first + step * number, step):
+        ref = reference.fetch(Interval(contig, position, position + 1)).upper()
+        if ref in "ACGT":
+            found.append(Variant(contig, position, ref, "ACGT"["ACGT".index(ref) - 1]))
+    return found
+
+
+def chosen(folder, name):
+    """Open a reference and choose variants of it."""
+    if name == "chr20":
+        reference = Reference(folder / CHR20[0])
+        rows = list(islice(VcfReader(folder / CHR20[1], reference), 4000))
+        scorable = [r for r in rows if not any(v.why_unscorable() for v in r.variants)]
+        kinds = (
+            [r for r in scorable if len(r.variants) > 1],
+            [r for r in scorable if len(r.variants[0].ref) > len(r.variants[0].alt)],
+            [r for r in scorable if len(r.variants[0].ref) < len(r.variants[0].alt)],
+            scorable,
+        )
+        return reference, [v for kind in kinds for row in kind[:3] for v in row.variants]
+    if name == "yeast":
+        (path,) = (folder / "yeast").glob("*.fa*")
+        reference = Reference(path)
+        contig = next(iter(reference.contig_lengths_bp))
+        return reference, snvs(reference, contig, 3, 9973, 6)
+    (path,) = (folder / "human_chr21").glob("*.fa*")
+    reference = Reference(path)
+    contig, length_bp = next(iter(reference.contig_lengths_bp.items()))
+    return reference, snvs(reference, contig, length_bp - 500_000, 49_999, 6)
+
+
+@pytest.mark.parametrize("name", ["chr20", "chr21", "yeast"])
+@pytest.mark.parametrize("by", ["chain", "marginals"])
+def test_against_whole_windows(real_data, untrained, name, by):
+    reference, variants = chosen(real_data, name)
+    with reference:
+        options = {"window_bp": 1501, "by": by, "strands": "both"}
+        scores = list(untrained.score_variants(reference, variants, **options))
+        assert len(scores) >= 5
+        for variant, score in zip(variants, scores, strict=True):
+            for strand, found in (("+", score.forward), ("-", score.reverse)):
+                ref, alt = (
+                    stock_sum(untrained.model.network, window, by)
+                    for window in window_pair(reference, variant, 1501, strand)
+                )
+                assert found == pytest.approx(alt - ref, abs=1e-4)
+
+
+def test_right_end_against_the_published_form(real_data, untrained):
+    """24 kbp to the left, and the marginal of the first base of the next token."""
+    reference, variants = chosen(real_data, "chr21")
+    with reference:
+        scores = untrained.score_variants(reference, variants[:3], protocol="right_end")
+        for variant, score in zip(variants, scores, strict=False):
+            start = variant.position - 24_000
+            left = reference.fetch(Interval(variant.contig, start, variant.position))
+            ids = torch.from_numpy(encode(left).ids)[None]
+            assert ids.shape == (1, 4001)
+            with torch.inference_mode():
+                logits = untrained.model.network(ids, logits_to_keep=1).logits[0, -1]
+            p = logits[NATIVE.kmer_rows].double().softmax(dim=0).numpy()
+            expected = math.log(
+                p[HAS_BASE[0, variant.alt]].sum() / p[HAS_BASE[0, variant.ref]].sum()
+            )
+            assert score.delta == pytest.approx(expected, abs=1e-4)

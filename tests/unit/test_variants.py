@@ -1,0 +1,296 @@
+"""Variant scores against stock transformers: whole windows, no cache, explicit sums over 6-mers."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from carbon.errors import GenomeError, UserError
+from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.inference import Carbon, Passage, Reader, branch_of, stem_of
+from carbon.losses import chain
+from carbon.model import LoadedModel
+from carbon.tokenizer import NATIVE
+from tests.conftest import small_config
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import HAS_BASE, stock_distribution, stock_log_likelihood, window_pair
+
+BASES = random_bases(600, 9)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    path = tmp_path_factory.mktemp("ref") / "r.fa"
+    return Reference(write_fasta(path, {"c": BASES[:300] + BASES[300:].lower()}))
+
+
+def variant_at(position, ref_bp, alt):
+    return Variant("c", position, BASES[position : position + ref_bp], alt)
+
+
+def other(position, step=1):
+    return "ACGT"["ACGT".index(BASES[position]) - step]
+
+
+VARIANTS = [
+    variant_at(250, 1, other(250)),
+    variant_at(250, 1, other(250, 2)),
+    variant_at(250, 1, "ACGT"),
+    variant_at(250, 4, BASES[250]),
+    variant_at(251, 3, reverse_complement(BASES[251:254])),
+    variant_at(2, 1, other(2)),
+    variant_at(0, 1, other(0)),
+    variant_at(599, 1, other(599)),
+    variant_at(590, 1, other(590) + "GGTTAACC"),
+]
+
+
+def delta_of(network, pair, by):
+    ref, alt = (stock_log_likelihood(network, window, by) for window in pair)
+    return alt - ref
+
+
+def right_end_pair(bases, variant, window_bp, frame=0):
+    """The left context, cut to whole 6-mers, and as many bases of each allele as the longer has."""
+    left = bases[max(variant.position - window_bp, 0) : variant.position]
+    left = left[len(left) % 6 :][frame:]
+    longest = max(len(variant.ref), len(variant.alt))
+    rest = bases[variant.interval.end :]
+    rights = [(allele + rest)[:longest] for allele in (variant.ref, variant.alt)]
+    counted = min(map(len, rights))
+    return [(left, right[:counted]) for right in rights]
+
+
+@pytest.mark.parametrize("by", ["chain", "marginals"])
+@pytest.mark.parametrize("strand", ["+", "-"])
+def test_centered_is_the_difference_of_whole_windows(model, network, reference, by, strand):
+    strands = {"+": "forward", "-": "reverse"}[strand]
+    scores = model.score_variants(reference, VARIANTS, window_bp=120, by=by, strands=strands)
+    for variant, score in zip(VARIANTS, scores, strict=True):
+        pair = window_pair(reference, variant, 120, strand)
+        assert score.delta == pytest.approx(delta_of(network, pair, by), abs=1e-4)
+
+
+@pytest.mark.parametrize("by", ["chain", "marginals"])
+@pytest.mark.parametrize("frame", range(6))
+def test_right_end_one_variant_at_a_time(model, network, reference, by, frame):
+    options = {"protocol": "right_end", "window_bp": 120, "by": by, "frames": (frame,)}
+    scores = list(model.score_variants(reference, VARIANTS, strands="both", **options))
+    turned = reverse_complement(BASES)
+    for variant, score in zip(VARIANTS, scores, strict=True):
+        start = 600 - variant.interval.end
+        back = Variant("c", start, reverse_complement(variant.ref), reverse_complement(variant.alt))
+        for bases, v, found in ((BASES, variant, score.forward), (turned, back, score.reverse)):
+            (left, ref), (_, alt) = right_end_pair(bases, v, 120, frame)
+            expected = stock_log_likelihood(network, left + alt, by) - stock_log_likelihood(
+                network, left + ref, by
+            )
+            assert found == pytest.approx(expected, abs=1e-4)
+        assert score.delta == pytest.approx((score.forward + score.reverse) / 2)
+
+
+def test_right_end_of_an_snv_is_the_marginal_of_the_next_first_base(model, network, reference):
+    """The published form: log-ratio of two sums over the 6-mers that begin with a base."""
+    variant = VARIANTS[0]
+    p = stock_distribution(network, BASES[130:250])
+    first = {base: p[HAS_BASE[0, base]].sum() for base in "ACGT"}
+    expected = math.log(first[variant.alt] / first[variant.ref])
+    for by in ("chain", "marginals"):
+        options = {"protocol": "right_end", "window_bp": 120, "by": by}
+        (score,) = model.score_variants(reference, [variant], **options)
+        assert score.delta == pytest.approx(expected, abs=1e-5)
+
+
+def test_frames_are_averaged(model, reference):
+    for protocol in ("centered", "right_end"):
+        options = {"protocol": protocol, "window_bp": 120}
+        single = [
+            [s.delta for s in model.score_variants(reference, VARIANTS, frames=(f,), **options)]
+            for f in range(6)
+        ]
+        together = model.score_variants(reference, VARIANTS, frames=range(6), **options)
+        expected = np.mean(single, axis=0)
+        np.testing.assert_allclose([s.delta for s in together], expected, atol=1e-12)
+        assert np.ptp(single, axis=0).max() > 1e-3  # frames are not the same
+
+
+def test_a_shifted_frame_leaves_bases_out_at_the_window_s_start(model, network, reference):
+    variant = VARIANTS[0]
+    ref, alt = window_pair(reference, variant, 120, "+")
+    (score,) = model.score_variants(reference, [variant], window_bp=120, frames=(4,))
+    expected = delta_of(network, (ref[4:], alt[4:]), "chain")
+    assert score.delta == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+def test_the_other_strand_of_everything_swaps_the_strands(model, reference, tmp_path, protocol):
+    turned = Reference(write_fasta(tmp_path / "t.fa", {"c": reverse_complement(BASES)}))
+    snvs = [v for v in VARIANTS if len(v.ref) == len(v.alt)]
+    back = [
+        Variant("c", 600 - v.interval.end, reverse_complement(v.ref), reverse_complement(v.alt))
+        for v in snvs
+    ]
+    # 121 bases have a middle; of 120, the reverse window is chosen to be the same one.
+    options = {"protocol": protocol, "window_bp": 121, "strands": "both"}
+    here = list(model.score_variants(reference, snvs, **options))
+    there = list(model.score_variants(turned, back, **options))
+    for one, two in zip(here, there, strict=True):
+        assert one.forward == two.reverse and one.reverse == two.forward
+        assert one.delta == pytest.approx(two.delta, abs=1e-12)
+
+
+@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+@pytest.mark.parametrize("by", ["chain", "marginals"])
+def test_order_company_and_batches_change_no_byte(model, network, reference, protocol, by):
+    rng = random.Random(1)
+    variants = [
+        variant_at(p, rng.choice([1, 1, 2]), rng.choice(["A", "CG", "TTT"]))
+        for p in range(0, 590, 7)
+    ]
+    variants = [v for v in variants if v.ref != v.alt]
+    options = {"protocol": protocol, "window_bp": 96, "by": by, "strands": "both"}
+    expected = {s.variant: s for s in model.score_variants(reference, variants, **options)}
+    shuffled = rng.sample(variants, len(variants))
+    assert [expected[v] for v in shuffled] == list(
+        model.score_variants(reference, shuffled, **options)
+    )
+    small = Carbon(model.model)
+    small.reader.batch_tokens = 64
+    assert list(small.score_variants(reference, variants, **options)) == list(expected.values())
+    for variant in variants[::20]:
+        assert list(model.score_variants(reference, [variant], **options)) == [expected[variant]]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=5), st.integers(1, 40), st.data())
+@settings(max_examples=30)
+def test_branches_are_rows_of_their_own(model, lengths, num_kmers, data):
+    """What is measured after a shared stem is what is measured in one row each."""
+    vocabulary = model.model.vocabulary
+    stem_bp = data.draw(st.integers(0, 282 // 6 - num_kmers)) * 6
+    text = data.draw(st.text("ACGTN", min_size=stem_bp, max_size=stem_bp))
+    most_bp = 6 * num_kmers
+    branches = tuple(branch_of((BASES[n:] * 2)[: min(n + 1, most_bp)], vocabulary) for n in lengths)
+    stem = stem_of(text, vocabulary)
+    (together,) = model.reader.measure([Passage(stem, branches)], chain)
+    for branch, steps in zip(branches, together, strict=True):
+        ((alone,),) = model.reader.measure([Passage(stem, (branch,))], chain)
+        np.testing.assert_allclose(steps, alone, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def roomy():
+    """A network with a context of 128 tokens."""
+    torch.manual_seed(1)
+    network = LlamaForCausalLM(small_config(128)).eval()
+    return Carbon(LoadedModel(network, NATIVE))
+
+
+def test_what_stands_before_is_read_once(roomy, reference, monkeypatch):
+    """Three ALTs of a place: of `<dna>` and 40 6-mers before, 32 tokens are read once."""
+    read = []
+    forward = type(roomy.model.network.model).forward
+
+    def counting(self, input_ids, **more):
+        read.append(tuple(input_ids.shape))
+        return forward(self, input_ids=input_ids, **more)
+
+    monkeypatch.setattr(type(roomy.model.network.model), "forward", counting)
+    alts = [variant_at(300, 1, b) for b in "ACGT" if b != BASES[300]]
+    list(roomy.score_variants(reference, alts, window_bp=480))
+    # The other 9, and 40 from the variant on, the last of which is predicted only: 48.
+    assert read == [(1, 32), (4, 64)]
+    read.clear()
+    list(roomy.score_variants(reference, alts, window_bp=120, protocol="right_end"))
+    assert read == [(1, 32)]  # `<dna>` and 120 bp: the state at the end says it all
+
+
+@pytest.mark.parametrize("by", ["chain", "marginals"])
+def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference, by):
+    scores = list(roomy.score_variants(reference, VARIANTS, window_bp=420, by=by))
+    for variant, score in zip(VARIANTS, scores, strict=True):
+        pair = window_pair(reference, variant, 420, "+")
+        assert score.delta == pytest.approx(delta_of(roomy.model.network, pair, by), abs=1e-4)
+    backwards = list(roomy.score_variants(reference, VARIANTS[::-1], window_bp=420, by=by))
+    assert backwards[::-1] == scores
+    for variant, score in zip(VARIANTS, scores, strict=True):
+        assert list(roomy.score_variants(reference, [variant], window_bp=420, by=by)) == [score]
+
+
+def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkeypatch, capsys):
+    expected = [s.delta for s in model.score_variants(reference, VARIANTS, window_bp=120)]
+    forward = type(network.model).forward
+
+    def poor(self, input_ids, **more):
+        if len(input_ids) > 3:
+            raise torch.OutOfMemoryError("no more")
+        return forward(self, input_ids=input_ids, **more)
+
+    monkeypatch.setattr(type(network.model), "forward", poor)
+    mine = Carbon(model.model)
+    found = [s.delta for s in mine.score_variants(reference, VARIANTS[5:], window_bp=120)]
+    assert found == expected[5:]
+    many = list(mine.score([BASES[i : i + 90] for i in range(50)]))
+    assert len(many) == 50 and mine.reader.batch_tokens < Carbon(model.model).reader.batch_tokens
+    assert "out of memory" in capsys.readouterr().err
+    monkeypatch.setattr(
+        type(network.model), "forward", lambda self, **_: (_ for _ in ()).throw(RuntimeError("no"))
+    )
+    with pytest.raises(RuntimeError, match="no"):
+        list(mine.score(["ACGT"]))
+
+
+def test_batches_fill_a_share_of_memory(model, network):
+    tokens = Reader(model.model).batch_tokens
+    assert tokens == 16_384  # of a small network on a CPU: more is no faster
+    assert Reader(model.model, 100).batch_tokens == 100
+
+
+def test_reasons(model, reference):
+    variants = [
+        variant_at(5, 1, "<DEL>"), variant_at(5, 1, "N"), variant_at(100, 100, "A"),
+        Variant("c", 5, BASES[5], "*"), Variant("c", 5, BASES[5], f"{BASES[5]}[c:9["),
+    ]  # fmt: skip
+    scores = list(model.score_variants(reference, variants, window_bp=60))
+    assert [s.reason for s in scores] == [
+        "symbolic_allele", "ambiguous_base", "allele_longer_than_half_window",
+        "symbolic_allele", "symbolic_allele",
+    ]  # fmt: skip
+    assert all(s.delta is None for s in scores)
+    options = {"protocol": "right_end", "window_bp": 240}
+    fits, does_not = (variant_at(300, bp, "A") for bp in (48, 49))
+    scores = list(model.score_variants(reference, [fits, does_not], **options))
+    assert [s.reason for s in scores] == [None, "allele_longer_than_context"]
+
+
+def test_n_in_the_window_is_not_counted(model, network, tmp_path):
+    bases = BASES[:240] + "NNNN" + BASES[244:260] + "R" + BASES[261:]
+    reference = Reference(write_fasta(tmp_path / "n.fa", {"c": bases}))
+    variant = Variant("c", 250, bases[250], other(250))
+    pair = window_pair(reference, variant, 120, "+")
+    assert "N" in pair[0]
+    for by in ("chain", "marginals"):
+        (score,) = model.score_variants(reference, [variant], window_bp=120, by=by)
+        assert score.delta == pytest.approx(delta_of(network, pair, by), abs=1e-4)
+
+
+def test_what_does_not_fit_is_refused(model, reference):
+    with pytest.raises(UserError, match="a window of 283 bp does not fit: give 12 to 282"):
+        model.score_variants(reference, [], window_bp=283)
+    with pytest.raises(UserError, match="frames 6: give some of 0 to 5"):
+        model.score_variants(reference, [], frames=(6,))
+    with pytest.raises(UserError, match="tag '<x>' is not in the native vocabulary"):
+        model.score_variants(reference, [], tags=("<x>",))
+    wrong = Variant("c", 100, other(100), BASES[100])
+    with pytest.raises(GenomeError, match=f"c:101 {wrong.ref}>{wrong.alt}: REF is {wrong.ref}"):
+        list(model.score_variants(reference, [wrong]))
+    assert model.variant_method().window_bp == 282
+    assert model.variant_method(protocol="right_end", tags=("<fungi_species>",)).window_bp == 276
+
+
+def test_regions_of_the_file_are_those_of_the_reference(reference):
+    assert reference.fetch(Interval("c", 0, 600)).upper() == BASES
