@@ -15,7 +15,7 @@ from carbon.__version__ import __version__
 if TYPE_CHECKING:
     from carbon.errors import UserError
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
-    from carbon.inference import Carbon, SequenceScore, VariantScore, load
+    from carbon.inference import Carbon, ScanChunk, SequenceScore, VariantScore, join_chunks, load
     from carbon.tokenizer import decode, encode
     from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
 
@@ -27,8 +27,10 @@ _HOMES = {
     "read_annotation": "carbon.genome",
     "reverse_complement": "carbon.genome",
     "Carbon": "carbon.inference",
+    "ScanChunk": "carbon.inference",
     "SequenceScore": "carbon.inference",
     "VariantScore": "carbon.inference",
+    "join_chunks": "carbon.inference",
     "load": "carbon.inference",
     "HybridDNATokenizer": "carbon.tokenizer.pretrained",
     "NativeDNATokenizer": "carbon.tokenizer.pretrained",
@@ -42,6 +44,7 @@ __all__ = [
     "Interval",
     "NativeDNATokenizer",
     "Reference",
+    "ScanChunk",
     "SequenceScore",
     "UserError",
     "Variant",
@@ -49,6 +52,7 @@ __all__ = [
     "__version__",
     "decode",
     "encode",
+    "join_chunks",
     "load",
     "read_annotation",
     "reverse_complement",

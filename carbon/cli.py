@@ -4,9 +4,9 @@ import argparse
 
 from carbon.__version__ import __version__
 from carbon.console import run_command
-from carbon.verbs import doctor, generate, info, score, tokenize, variants
+from carbon.verbs import convert, doctor, embed, generate, info, scan, score, tokenize, variants
 
-VERBS = (tokenize, score, variants, generate, info, doctor)
+VERBS = (tokenize, score, variants, scan, generate, embed, convert, info, doctor)
 
 
 def main(argv: list[str] | None = None) -> int:

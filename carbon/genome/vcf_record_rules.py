@@ -1,11 +1,13 @@
 """The rules of VCF for records: every column by itself, and against the header.
 
 Source: the specifications of VCF 4.1 to 4.5 (samtools/hts-specs), section 1.6 and the tables of
-reserved keys. What repeats from record to record is judged once: FORMAT strings, keys, filters and
-whole sample columns are remembered, in memories of a fixed size.
+reserved keys. What repeats from record to record, contigs, filters, items of INFO, is judged once
+and remembered, in memories of a fixed size; all samples of a record are judged by one pattern.
+
+That a variant stands in two records is no fault: no version of the text forbids it, and collections
+of variants do it.
 """
 
-import itertools
 import math
 import re
 from collections import defaultdict
@@ -14,15 +16,17 @@ from functools import lru_cache
 
 from carbon.genome.vcf_header_rules import CONTIG, Field, Header, Version, key_pattern, shown
 
+_ALT_COLUMN, _INFO_COLUMN = 4, 7
+
 _CHROM = re.compile(rf"{CONTIG.pattern}|<[^<>\s]+>")
 _POS = re.compile(r"[0-9]{1,10}")
 _BASES = r"[ACGTNacgtn]+"
-_MATE = r"[^\[\]\s]+:[0-9]+"
+_MATE = r"[^\[\]\s,]+:[0-9]+"
 # What a breakend keeps of the base at POS; "." where there is none, before or after a contig.
 _KEPT = rf"(?:\.|\.?{_BASES}|{_BASES}\.)"
 _REF = re.compile(_BASES)
 _ALT = re.compile(
-    rf"{_BASES}|\*|<[^<>\s]+>|{_BASES}<[^<>\s]+>|\.{_BASES}|{_BASES}\."
+    rf"{_BASES}|\*|<[^<>\s,]+>|{_BASES}<[^<>\s,]+>|\.{_BASES}|{_BASES}\."
     rf"|{_KEPT}([\[\]]){_MATE}\1|([\[\]]){_MATE}\2{_KEPT}"
 )
 _ALLELE = r"(?:[0-9]{1,9}|\.)"
@@ -49,42 +53,39 @@ _OF_INFO = {
 }
 # 32 bits, less the eight lowest values: these stand for what is missing in BCF.
 _SMALLEST, _LARGEST = -(2**31) + 8, 2**31 - 1
-_REMEMBERED = 1 << 13
-_SHORT = 64
+# How much is remembered: texts, none longer than the second; patterns.
+_REMEMBERED, _SHORT = 1 << 13, 64
+_FEW = 256
 
 
 class RecordRules:
-    """The rules, for one pass over the records of one file."""
+    """The rules for the records of one file."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
         self._info = _InfoRules(header)
         self._samples = _SampleRules(header)
-        self._repeats = _Repeats()
 
     def complaint(self, columns: Sequence[str]) -> str | None:
         """Return which rule a record breaks and what to do, or None.
 
         Args:
-            columns: as text. Records come in the order of the file.
+            columns: as text.
         """
         if len(columns) != self._header.num_columns:
             return (
                 f"has {len(columns)} columns and the #CHROM line {self._header.num_columns}; "
                 "separate them by single tabs, and write '.' for what is missing"
             )
-        if "" in columns and self._header.version < (4, 5):
-            return f"column {columns.index('') + 1} is empty; write '.' for what is missing"
         for rule, text in zip(_COLUMN_RULES, columns, strict=False):
             if complaint := rule(text):
                 return complaint
-        chrom, pos, _, ref, alt, _, _, info, *rest = columns
-        alts = [] if alt == "." else alt.split(",")
-        return (
-            self._info.complaint(info, len(alts))
-            or (self._samples.complaint(rest[0], rest[1:], len(alts)) if rest else None)
-            or self._repeats.complaint(chrom, int(pos), ref, alts)
-        )
+        alt, info, rest = columns[_ALT_COLUMN], columns[_INFO_COLUMN], columns[_INFO_COLUMN + 1 :]
+        num_alts = 0 if alt == "." else alt.count(",") + 1
+        complaint = self._info.complaint(info, num_alts)
+        if complaint or not rest:
+            return complaint
+        return self._samples.complaint(rest[0], rest[1:], num_alts)
 
 
 @lru_cache(_REMEMBERED)
@@ -118,7 +119,7 @@ def _ref_is_bases(text: str) -> str | None:
 
 
 def _alts_are_alleles(text: str) -> str | None:
-    if text == "." or all(map(_ALT.fullmatch, text.split(","))):
+    if _ALT.fullmatch(text) or text == "." or all(map(_ALT.fullmatch, text.split(","))):
         return None
     wrong = next(alt for alt in text.split(",") if not _ALT.fullmatch(alt))
     return f"ALT {shown(wrong)} is no allele; write bases (ACGTN), *, <ID> or a breakend"
@@ -159,10 +160,20 @@ class _Values:
 
     def __init__(self, field: Field, one: tuple[str, str], version: Version) -> None:
         self._field = field
-        self._pattern = re.compile(rf"(?>{one[0]}|\.)(?:,(?>{one[0]}|\.))*+")
+        self._one = rf"(?>{one[0]}|\.)"
+        self._pattern = re.compile(rf"{self._one}(?:,{self._one})*+")
         self._in_words = one[1]
         # Lists of no values came with the local alleles.
         self._may_be_empty = version >= (4, 5)
+
+    def usual(self, num_alts: int, ploidy: int | None) -> str:
+        """Return a pattern of values that are surely right, inside the column of a sample."""
+        expected = _num_values(self._field, num_alts, ploidy)
+        if expected == 0:
+            return r"\."
+        times = f"{{{expected - 1}}}" if expected else "*+"
+        one = self._one.replace("[^,]", r"[^,:\t]").replace("[0-9]+", "[0-9]{1,9}")
+        return rf"(?>{one}(?:,{one}){times}|\.)"
 
     def complaint(self, text: str, num_alts: int, ploidy: int | None) -> str | None:
         """Return what is wrong with the values, or None; no ploidy for INFO or where unknown."""
@@ -238,6 +249,9 @@ class _InfoRules:
         return f"{key}: {complaint}" if complaint else None
 
 
+_Keys = tuple[tuple[str, _Values | None], ...]
+
+
 class _SampleRules:
     def __init__(self, header: Header) -> None:
         self._header = header
@@ -245,29 +259,22 @@ class _SampleRules:
         # What stands before the first allele came with 4.4.
         first = "[|/]?" if header.version >= (4, 4) else ""
         self._genotype = re.compile(first + _GENOTYPE)
-        self._parsed = lru_cache(_REMEMBERED)(self._parse)
-        # By FORMAT and the number of ALTs: whole columns that were right.
-        self._good: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+        self._parsed = lru_cache(_FEW)(self._parse)
+        self._usual = lru_cache(_FEW)(_usual_samples)
 
     def complaint(self, format_: str, samples: Sequence[str], num_alts: int) -> str | None:
         keys = self._parsed(format_)
         if isinstance(keys, str):
             return f"FORMAT {shown(format_)}: {keys}"
-        good = self._good[format_, num_alts]
-        if len(good) > _REMEMBERED:
-            good.clear()
+        # Thousands of samples at once, most often; one by one only where that does not do.
+        if self._usual(keys, num_alts).fullmatch("\t".join(samples)):
+            return None
         for name, text in zip(self._header.samples, samples, strict=True):
-            if text in good:
-                continue
             if complaint := self._sample_complaint(text, keys, num_alts):
                 return f"sample {shown(name)}: {complaint}"
-            if len(text) <= _SHORT:
-                good.add(text)
         return None
 
-    def _sample_complaint(
-        self, text: str, keys: Sequence[tuple[str, _Values | None]], num_alts: int
-    ) -> str | None:
+    def _sample_complaint(self, text: str, keys: _Keys, num_alts: int) -> str | None:
         values = text.split(":")
         if len(values) > len(keys):
             return f"has {len(values)} values and FORMAT {len(keys)} keys; remove what is too much"
@@ -285,7 +292,7 @@ class _SampleRules:
                 return f"{key}: {complaint}"
         return None
 
-    def _parse(self, text: str) -> str | list[tuple[str, _Values | None]]:
+    def _parse(self, text: str) -> str | _Keys:
         """Return the keys with their rules, or what is wrong with them."""
         keys = text.split(":")
         if text != "." and (wrong := [key for key in keys if not self._key.fullmatch(key)]):
@@ -296,48 +303,32 @@ class _SampleRules:
             return "GT must be the first key; move it"
         fields = [(key, self._header.format.get(key)) for key in keys]
         version = self._header.version
-        return [
+        return tuple(
             (key, _Values(field, _one_value(field), version) if field else None)
             for key, field in fields
-        ]
+        )
 
 
 def _one_value(field: Field) -> tuple[str, str]:
     return _OF_TYPE[field.type.rpartition(" or ")[2]]
 
 
-class _Repeats:
-    """Tells a variant that an earlier record has, be it written with other bases around it."""
-
-    def __init__(self) -> None:
-        self._place = ("", 0)
-        self._seen: set[tuple[int, str, str]] = set()
-
-    def complaint(self, chrom: str, pos: int, ref: str, alts: Sequence[str]) -> str | None:
-        if (chrom, pos) != self._place:
-            # Trimming moves a variant to the right only, so what is behind cannot come again.
-            same_contig = chrom == self._place[0]
-            self._seen = {v for v in self._seen if v[0] >= pos} if same_contig else set()
-            self._place = chrom, pos
-        for alt in alts:
-            if alt.isalpha():
-                variant = _trimmed(pos, ref.upper(), alt.upper())
-                if variant in self._seen:
-                    return f"{shown(ref)} to {shown(alt)} stands in the file already; keep one"
-                self._seen.add(variant)
-        return None
+def _usual_samples(keys: _Keys, num_alts: int) -> re.Pattern[str]:
+    """Return what the columns of diploid and haploid samples match that are surely right."""
+    kinds = "|".join(_usual_sample(keys, num_alts, ploidy) for ploidy in (2, 1, None))
+    one = rf"(?>(?:{kinds})(?![^\t]))"
+    return re.compile(rf"{one}(?:\t{one})*+")
 
 
-def _trimmed(pos: int, ref: str, alt: str) -> tuple[int, str, str]:
-    """Return a variant without the bases that both alleles end or begin with."""
-    if len(ref) == len(alt) == 1:
-        return pos, ref, alt
-    end = _num_same(ref[::-1], alt[::-1])
-    ref, alt = ref[: len(ref) - end], alt[: len(alt) - end]
-    start = _num_same(ref, alt)
-    return pos + start, ref[start:], alt[start:]
-
-
-def _num_same(ref: str, alt: str) -> int:
-    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(ref, alt, strict=False))
-    return sum(1 for _ in same)
+def _usual_sample(keys: _Keys, num_alts: int, ploidy: int | None) -> str:
+    allele = f"[.0-{min(num_alts, 9) or 9}]"
+    diploid, haploid, unknown = rf"{allele}[|/]{allele}", allele, r"\.(?:[|/]\.)*"
+    genotype = {2: diploid, 1: haploid, None: unknown}[ploidy]
+    if keys[0][0] != "GT":
+        ploidy = 2
+    values = [
+        genotype if key == "GT" else rules.usual(num_alts, ploidy) if rules else r"[^:\t]*"
+        for key, rules in keys
+    ]
+    # Values at the end may be left out.
+    return "(?::".join(values) + ")?" * (len(values) - 1)

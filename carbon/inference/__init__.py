@@ -2,6 +2,7 @@
 
 from carbon.inference.engine import DTYPES, Carbon, load
 from carbon.inference.reader import Branch, Passage, Reader, branch_of, stem_of
+from carbon.inference.scan import Combine, ScanChunk, ScanMethod, join_chunks
 from carbon.inference.scoring import By, SequenceScore, Strands, base_log_likelihoods
 from carbon.inference.variants import Method, VariantScore
 
@@ -10,14 +11,18 @@ __all__ = [
     "Branch",
     "By",
     "Carbon",
+    "Combine",
     "Method",
     "Passage",
     "Reader",
+    "ScanChunk",
+    "ScanMethod",
     "SequenceScore",
     "Strands",
     "VariantScore",
     "base_log_likelihoods",
     "branch_of",
+    "join_chunks",
     "load",
     "stem_of",
 ]

@@ -8,9 +8,11 @@ import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.errors import UserError
-from carbon.genome import Reference, Variant
+from carbon.genome import Interval, Reference, Variant
+from carbon.inference.embeddings import Float32s, Pool, embed_sequences
 from carbon.inference.generation import SamplingRule, generate
 from carbon.inference.reader import Reader
+from carbon.inference.scan import Combine, ScanChunk, ScanMethod, scan_method_for, scan_region
 from carbon.inference.scoring import By, SequenceScore, Strands, score_sequences
 from carbon.inference.variants import (
     Method,
@@ -125,6 +127,71 @@ class Carbon:
         """
         return method_for(self.reader, protocol, window_bp, by, strands, frames, tuple(tags))
 
+    def scan(
+        self,
+        reference: Reference,
+        interval: Interval,
+        *,
+        frames: Sequence[int] | None = None,
+        combine: Combine = "mean",
+        window_bp: int | None = None,
+        least_context_bp: int | None = None,
+        strands: Strands = "forward",
+        tags: Sequence[str] = (),
+    ) -> Iterator[ScanChunk]:
+        """Yield log p(base | all bases to its left) of A, C, G and T for every base, in chunks.
+
+        The chunks follow one another; `join_chunks` makes one of them. Windows lie where they lie
+        on the contig, so that overlapping intervals agree.
+
+        Args:
+            reference: the sequence; unknown bases are summed over, as in `score`.
+            interval: of any length; memory does not grow with it.
+            frames: where 6-mers begin, modulo 6, from the start of the strand that is read; frame 0
+                if not given, and all six for `token_start`.
+            combine: `mean` of the frames, or `token_start`: every base in the frame where it begins
+                a 6-mer, which is the protocol `right_end`.
+            window_bp: most bases that are read at once; 48,000, or what the model's context holds,
+                if not given. Rounded down to whole 6-mers.
+            least_context_bp: bases before any that is scored, but at the contig's start; half of
+                the window if not given. Rounded up to whole 6-mers.
+            strands: on the reverse strand a base is predicted from all bases to its right; `both`
+                is the mean.
+            tags: metadata tags to condition on.
+
+        Raises:
+            UserError: a window, context or frame is not possible, or there is no such tag.
+            GenomeError: the contig is not in the reference, or the interval ends past it.
+        """
+        method = self.scan_method(
+            frames=frames,
+            combine=combine,
+            window_bp=window_bp,
+            least_context_bp=least_context_bp,
+            strands=strands,
+            tags=tags,
+        )
+        return scan_region(self.reader, reference, interval, method)
+
+    def scan_method(
+        self,
+        *,
+        frames: Sequence[int] | None = None,
+        combine: Combine = "mean",
+        window_bp: int | None = None,
+        least_context_bp: int | None = None,
+        strands: Strands = "forward",
+        tags: Sequence[str] = (),
+    ) -> ScanMethod:
+        """Return how a region is scanned, everything filled in, rounded and checked.
+
+        Raises:
+            UserError: a window, context or frame is not possible, or there is no such tag.
+        """
+        return scan_method_for(
+            self.reader, frames, combine, window_bp, least_context_bp, strands, tuple(tags)
+        )
+
     def generate(
         self,
         prompts: Sequence[str],
@@ -154,6 +221,31 @@ class Carbon:
         """
         rule = SamplingRule(temperature, top_k, top_p, mode)
         return generate(self.model, prompts, length_bp, rule, seed, tuple(tags))
+
+    def embed(
+        self,
+        sequences: Iterable[str],
+        *,
+        pool: Pool = "mean",
+        layer: int | None = None,
+        tags: Sequence[str] = (),
+    ) -> Iterator[Float32s]:
+        """Yield one vector a sequence, in order: (width,) float32.
+
+        Args:
+            sequences: DNA of any length and case; memory does not grow with their number.
+            pool: `mean` of the tokens' states, each as often as it has known bases, read in
+                windows that overlap by half where the sequence is longer than the context; `last`,
+                the state of the last 6-mer; `end`, that of a `</dna>` put behind it. The latter two
+                read as many 6-mers before the end as fit.
+            layer: take the states behind this many layers, 0 for the embeddings; those behind all
+                layers and the last norm, which the head reads, if None.
+            tags: metadata tags to condition on.
+
+        Raises:
+            UserError: there is no such pool, layer or tag.
+        """
+        return embed_sequences(self.reader, sequences, pool, layer, tuple(tags))
 
 
 def load(

@@ -3,15 +3,20 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from huggingface_hub import snapshot_download
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, save_stock_tokenizer
+from carbon.tokenizer.byte_pairs import hybrid_vocabulary
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json")
 
 
 class LoadedModel(NamedTuple):
@@ -23,18 +28,20 @@ class LoadedModel(NamedTuple):
 
 def load_model(
     source: str | Path,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | Literal["auto"] = torch.float32,
     *,
     attention: str = "sdpa",
     yarn: float | None = None,
 ) -> LoadedModel:
     """Load a local folder, or the Hub's model of that name, native or hybrid.
 
-    Only safetensors are read and no remote code is run.
+    Only safetensors are read and no remote code is run. The vocabulary has the tags that the model
+    knows: those of a hybrid are text and need its tokenizer files; a native tag whose row is zero,
+    as in a slice of a hybrid, is none.
 
     Args:
         source: a folder, or `owner/name`.
-        dtype: of the weights.
+        dtype: of the weights; `auto` for that of the files.
         attention: a name that transformers knows.
         yarn: stretch the context by this factor.
 
@@ -61,6 +68,7 @@ def load_model(
                 output_loading_info=True,
             )
             network, found = loaded
+            vocabulary = _with_tags(vocabulary, network, source)
     except UserError:
         raise
     except (ImportError, ValueError) as error:
@@ -139,8 +147,49 @@ def vocabulary_of(config: LlamaConfig, source: str) -> Vocabulary:
     )
 
 
-def save_model(network: LlamaForCausalLM, folder: str | Path) -> None:
-    """Write a native model as a stock folder: config, safetensors, tokenizer."""
+def _with_tags(vocabulary: Vocabulary, network: Any, source: str | Path) -> Vocabulary:
+    if vocabulary is HYBRID:
+        return hybrid_vocabulary(
+            source
+            if Path(source).is_dir()
+            else snapshot_download(str(source), allow_patterns=list(_TOKENIZER_FILES))
+        )
+    rows = network.get_input_embeddings().weight
+    known = (tag for tag in vocabulary.tags if rows[vocabulary.tag_ids((tag,))].any())
+    return replace(vocabulary, tags=tuple(known))
+
+
+def save_model(
+    network: LlamaForCausalLM, folder: str | Path, *, max_shard_size: str = "50GB"
+) -> None:
+    """Write a native model as a stock folder: config, safetensors, tokenizer.
+
+    Its `generation_config.json` keeps stock `generate` from the rows that are no 6-mers, which
+    no objective trains. Its `config.json` names RoPE as transformers 4 does too.
+
+    Args:
+        network: with the rows of the native vocabulary.
+        folder: made if it does not exist.
+        max_shard_size: cut the weights into files of at most so much, such as `5GB`.
+    """
     with _no_bars():
-        network.save_pretrained(folder)
+        network.save_pretrained(folder, max_shard_size=max_shard_size)
+    _add_older_rope_keys(Path(folder) / "config.json")
+    generation = GenerationConfig(  # type: ignore[no-untyped-call]
+        pad_token_id=NATIVE.pad, suppress_tokens=list(range(NATIVE.first_kmer))
+    )
+    generation.save_pretrained(folder)
     save_stock_tokenizer(folder)
+
+
+def _add_older_rope_keys(config_path: Path) -> None:
+    """Write `rope_theta` and `rope_scaling` beside `rope_parameters`.
+
+    Whoever reads the config by transformers 4, as serving stacks may, knows only these, and takes
+    a theta of 10,000 without a word where they are missing.
+    """
+    config = json.loads(config_path.read_text(encoding="utf-8"))
+    scaling = dict(config["rope_parameters"])
+    config["rope_theta"] = scaling.pop("rope_theta")
+    config["rope_scaling"] = None if scaling["rope_type"] == "default" else scaling
+    config_path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

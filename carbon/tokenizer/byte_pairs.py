@@ -1,13 +1,15 @@
 """The Qwen3 byte-level BPE that the released models read text with, from any local folder."""
 
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers import pre_tokenizers as splitters
 
 from carbon.errors import ModelError
-from carbon.tokenizer.vocabulary import HYBRID
+from carbon.tokenizer.vocabulary import GENE_TAGS, HYBRID, SPECIES_TAGS, Vocabulary
 
 NUM_BYTE_PAIRS = 151_643
 DNA_START = HYBRID.dna_start
@@ -29,6 +31,26 @@ _ADDED = (
     *("<tool_response>", "</tool_response>", "<think>", "</think>"),
 )
 _LAST_SPECIAL = 151_656  # the added tokens after it, such as <think>, count as text
+
+
+# What the released models saw before `<dna>`; the prokaryote tag is of the native vocabulary alone.
+_RELEASED_TAGS = tuple(t for t in SPECIES_TAGS + GENE_TAGS if t != "<prokaryote_species>")
+
+
+def hybrid_vocabulary(folder: str | Path) -> Vocabulary:
+    """Return the hybrid vocabulary, with its tags if the folder has the byte pairs to write them.
+
+    Raises:
+        ModelError: the files are torn, or of another vocabulary than Qwen3's.
+    """
+    if not any((Path(folder) / name).is_file() for name in ("tokenizer.json", "vocab.json")):
+        return HYBRID
+    return replace(HYBRID, tags=_RELEASED_TAGS, tag_ids=partial(_tag_ids, read_byte_pairs(folder)))
+
+
+def _tag_ids(byte_pairs: Tokenizer, tags: tuple[str, ...]) -> list[int]:
+    ids: list[int] = byte_pairs.encode("".join(tags), add_special_tokens=False).ids
+    return ids
 
 
 def read_byte_pairs(folder: str | Path) -> Tokenizer:

@@ -7,6 +7,7 @@ nothing.
 """
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -48,4 +49,12 @@ def save_stock_tokenizer(folder: str | Path, **settings: Any) -> tuple[str, ...]
         **({"padding_side": "right"} | settings),
     )
     files: tuple[str, ...] = stock.save_pretrained(folder)
+    _name_class_for_older_readers(Path(folder) / "tokenizer_config.json")
     return files
+
+
+def _name_class_for_older_readers(config_path: Path) -> None:
+    """Write the name of the class that transformers 4 knows too; both load it from the file."""
+    config = json.loads(config_path.read_text(encoding="utf-8"))
+    config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    config_path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ The native vocabulary holds DNA only; the hybrid one is that of the released Car
 first ids are the Qwen3 byte-pair vocabulary. For DNA the two differ by a constant.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from carbon.errors import UserError
@@ -29,9 +30,26 @@ GENE_TAGS = (
 )
 
 
+TagIds = Callable[[tuple[str, ...]], list[int]]
+"""From metadata tags that follow one another to their ids."""
+
+
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The ids that DNA needs; `tags` maps metadata tags to single ids where they have one."""
+    """The ids that DNA needs.
+
+    Attributes:
+        name: `native` or `hybrid`.
+        size: rows of the embedding and of the head.
+        pad: what rows are filled up with.
+        dna_start: `<dna>`.
+        dna_end: `</dna>`.
+        oov: a 6-mer with an unknown base inside.
+        first_kmer: AAAAAA; the other 6-mers follow in the order of their indices.
+        tags: metadata tags that may stand before `<dna>`.
+        tag_ids: their ids. Tags are read together, for where they are text, the end of one and
+            the start of the next can be one token.
+    """
 
     name: str
     size: int
@@ -40,7 +58,8 @@ class Vocabulary:
     dna_end: int
     oov: int
     first_kmer: int
-    tags: dict[str, int]
+    tags: tuple[str, ...]
+    tag_ids: TagIds
 
     @property
     def kmer_rows(self) -> slice:
@@ -55,12 +74,23 @@ class Vocabulary:
         """
         for tag in tags:
             if tag not in self.tags:
-                known = ", ".join(self.tags) or "none"
+                known = ", ".join(self.tags) or "it has none (docs/tokenizers.md says why)"
                 raise UserError(f"tag '{tag}' is not in the {self.name} vocabulary: {known}")
-        return [*(self.tags[tag] for tag in tags), self.dna_start]
+        return [*self.tag_ids(tags), self.dna_start]
 
 
 _SPECIALS = ("<pad>", "<oov>", "<dna>", "</dna>")
+_NATIVE_TAGS = {tag: 4 + i for i, tag in enumerate(SPECIES_TAGS + GENE_TAGS)}
+
+
+def _native_tag_ids(tags: tuple[str, ...]) -> list[int]:
+    return [_NATIVE_TAGS[tag] for tag in tags]
+
+
+def _no_tag_ids(tags: tuple[str, ...]) -> list[int]:
+    assert not tags, "prefix refuses tags that are not of the vocabulary"
+    return []
+
 
 NATIVE = Vocabulary(
     name="native",
@@ -70,7 +100,8 @@ NATIVE = Vocabulary(
     dna_start=2,
     dna_end=3,
     first_kmer=128,
-    tags={tag: 4 + i for i, tag in enumerate(SPECIES_TAGS + GENE_TAGS)},
+    tags=tuple(_NATIVE_TAGS),
+    tag_ids=_native_tag_ids,
 )
 HYBRID = Vocabulary(
     name="hybrid",
@@ -80,7 +111,8 @@ HYBRID = Vocabulary(
     dna_start=151_669,
     dna_end=151_670,
     first_kmer=151_672,
-    tags={},  # in the released models a tag is several byte-pair tokens
+    tags=(),  # they are text, so they come with a model's byte pairs: `hybrid_vocabulary`
+    tag_ids=_no_tag_ids,
 )
 
 

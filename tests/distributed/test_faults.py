@@ -19,7 +19,7 @@ import torch.distributed as dist
 
 from carbon.config import to_toml
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import make_config, make_corpus
+from tests.helpers.runs import make_config, make_corpus, spoil
 from train.config import GuardConfig, ParallelConfig
 
 ROOT = Path(__file__).parents[2]
@@ -121,17 +121,6 @@ def run_with_nan(ranks, config, policy_runs):
             results.append(str(error))
         trainer.checkpoints.finish()
     return results
-
-
-def spoil(trainer, at_step):
-    run = trainer.pipeline._run_loop
-
-    def spoiled(batch):
-        run(batch)
-        if trainer.state.step == at_step:
-            next(iter(trainer.parts[0].parameters())).grad.mul_(float("nan"))
-
-    trainer.pipeline._run_loop = spoiled
 
 
 def test_a_gradient_that_is_no_number_on_one_rank(corpus, tmp_path):

@@ -14,7 +14,7 @@ from carbon.errors import ModelError, UserError
 from carbon.inference import load
 from eval.__main__ import main as evaluate
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus
+from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus, spoil
 from train.__main__ import main
 from train.config import CheckpointConfig, TrainConfig
 
@@ -59,7 +59,8 @@ def test_nats_per_base_are_those_of_the_exported_model(corpus, tmp_path):
 @pytest.fixture(scope="module")
 def finished(corpus, tmp_path_factory):
     """A run of two processes from start to end, its folder and its weights."""
-    config = make_config(corpus, tmp_path_factory.mktemp("finished") / "run")
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    config = make_config(corpus, folder, "compute.profile_steps=[2, 3]")
     weights, *_ = run_ranks(2, run_to_the_end, config, False)
     return config, weights
 
@@ -89,7 +90,7 @@ def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_
     assert [probe["step"] for probe in probes] == [2, 4]
     words = ["--model", f"{tmp_path}/run/export", "--corpus", str(corpus), "--sites", "8"]
     words += ["--tasks", "sequence_recovery,heldout_likelihood", "--most-bp", "2000"]
-    assert evaluate(["run", *words, "--output", str(tmp_path / "results")]) == 0
+    assert evaluate(["heldout", *words, "--output", str(tmp_path / "results")]) == 0
     results = json.loads((tmp_path / "results" / "results.json").read_text())
     assert probes[1]["recovery"] == results["sequence_recovery"]["value"]
     assert probes[1]["heldout_nats_per_base"] == results["heldout_likelihood"]["value"]
@@ -124,6 +125,35 @@ def test_a_stage_that_a_signal_ends(corpus, tmp_path):
         assert np.array_equal(again[name], value), name
 
 
+def run_rolled_back(ranks, config: TrainConfig):
+    """The first stage ends on a signal after its first step; the next step is spoilt."""
+    from train.trainer import Trainer
+
+    take = Trainer.__init__
+
+    def prepared(self, *arguments):
+        take(self, *arguments)
+        spoil(self, at_step=1)
+
+    Trainer.__init__ = prepared
+    return run_with_a_signal(ranks, config)
+
+
+def test_a_rollback_to_before_a_signal(corpus, tmp_path):
+    """The checkpoint is that of step 0; the stage has ended all the same, and stays ended."""
+    config = make_config(
+        corpus, tmp_path / "run", "guard.policy=rollback", "checkpoint.every_steps=10"
+    )
+    run_ranks(2, run_rolled_back, config)
+    folder = tmp_path / "run"
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["objective"] for line in lines] == ["ce", "fns", "fns"]
+    assert ["skipped" in line for line in lines] == [False, True, False]
+    state = json.loads((folder / "checkpoints/step-00000003/state.json").read_text())["state"]
+    # Steps 1 and 2 are left out of the weights: one update remains.
+    assert state["ended"] == {"0": 1} and state["skipped"] == [[0, 1]] and state["updates"] == 1
+
+
 def copy_of(finished, tmp_path, *, up_to_step: int) -> TrainConfig:
     config, _ = finished
     shutil.copytree(config.output, tmp_path / "run")
@@ -148,6 +178,9 @@ def test_a_run_folder_holds_what_it_promises(finished):
     exported = dict(load(folder / "export").model.network.named_parameters())
     for name, value in weights.items():
         assert np.array_equal(exported[name].detach().numpy(), value), name
+    for rank in (0, 1):
+        trace = json.loads((folder / "profile" / f"rank-{rank}.json").read_text())
+        assert any("mm" in event.get("name", "") for event in trace["traceEvents"])
 
 
 def test_resuming_on_the_same_layout_gives_the_same_bits(finished, tmp_path):

@@ -38,3 +38,15 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
             f"stages.0.tokens={2 * BATCH_TOKENS}", f"stages.1.tokens={2 * BATCH_TOKENS}", *more,
         ],
     )  # fmt: skip
+
+
+def spoil(trainer, at_step: int) -> None:
+    """Let a gradient of this rank be no number in the step behind so many."""
+    run = trainer.pipeline._run_loop
+
+    def spoiled(batch):
+        run(batch)
+        if trainer.state.step == at_step:
+            next(iter(trainer.parts[0].parameters())).grad.mul_(float("nan"))
+
+    trainer.pipeline._run_loop = spoiled

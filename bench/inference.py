@@ -1,0 +1,242 @@
+"""Variants, scans and generation beside plain transformers loops. Used by `bench/run.py inference`.
+
+The loops are the published protocols carried out literally: both windows of every variant in full,
+with a log-softmax over the whole vocabulary; `right_end` one variant at a time.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon.genome import Interval, Reference, Variant, VcfReader
+from carbon.inference import Carbon
+from carbon.inference.variant_files import VariantJob, run_variant_job
+from carbon.model import PRESETS, LoadedModel, save_model
+from carbon.tokenizer import NATIVE, encode
+
+WINDOW_BP = 8192
+RIGHT_END_BP = 24_000
+_BATCH_WINDOWS = 2  # what the published script takes at a time
+_VCF = "variants_chr20/1000G_phase3.chr20_1M_2M.vcf.gz"
+_FASTA = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz"
+
+
+def random_model(preset: str) -> Carbon:
+    """Return a network of a size with random weights."""
+    torch.manual_seed(0)
+    return Carbon(LoadedModel(LlamaForCausalLM(PRESETS[preset]()).eval(), NATIVE))
+
+
+def random_reference(folder: Path, length_bp: int) -> Reference:
+    """Write a contig of random bases."""
+    bases = np.random.default_rng(0).choice(np.frombuffer(b"ACGT", np.uint8), length_bp)
+    path = folder / f"{length_bp}.fa"
+    path.write_text(f">c\n{bases.tobytes().decode()}\n")
+    return Reference(path)
+
+
+def all_snvs(reference: Reference, first: int, number: int, step: int = 1) -> list[Variant]:
+    """Return the three SNVs of so many positions."""
+    found = []
+    for position in range(first, first + number * step, step):
+        ref = reference.fetch(Interval("c", position, position + 1))
+        found += [Variant("c", position, ref, alt) for alt in "ACGT" if alt != ref]
+    return found
+
+
+@torch.inference_mode()
+def deltas_in_full(
+    model: Carbon, reference: Reference, variants: list[Variant], window_bp: int
+) -> list[float]:
+    """Score both windows of every variant in full, with logits over the whole vocabulary."""
+    network = model.model.network
+    windows = []
+    for variant in variants:
+        start = variant.position - window_bp // 2
+        bases = reference.fetch(Interval("c", start, start + window_bp)).upper()
+        at = variant.position - start
+        windows += [bases, bases[:at] + variant.alt + bases[at + 1 :]]
+    sums: list[float] = []
+    for i in range(0, len(windows), _BATCH_WINDOWS):
+        encoded = [encode(window) for window in windows[i : i + _BATCH_WINDOWS]]
+        ids = torch.from_numpy(np.stack([e.ids for e in encoded])).to(network.device)
+        log_p = network(ids).logits[:, :-1].log_softmax(dim=-1)
+        chosen = log_p.gather(2, ids[:, 1:, None])[..., 0].double()
+        # The published script leaves out the bases behind the last whole 6-mer.
+        sums += chosen[:, : window_bp // 6].sum(dim=1).tolist()
+    return [alt - ref for ref, alt in zip(sums[::2], sums[1::2], strict=True)]
+
+
+@torch.inference_mode()
+def right_end_in_full(model: Carbon, reference: Reference, variants: list[Variant]) -> list[float]:
+    """Read 24 kbp for one variant at a time, with logits at all positions."""
+    first_base = torch.arange(4096, device=model.model.network.device) // 1024
+    deltas = []
+    for variant in variants:
+        left = Interval("c", variant.position - RIGHT_END_BP, variant.position)
+        ids = torch.from_numpy(encode(reference.fetch(left)).ids)[None].to(first_base.device)
+        p = model.model.network(ids).logits[0, -1].softmax(dim=0)[NATIVE.kmer_rows]
+        mass = [p[first_base == "ATCG".index(b)].sum().log() for b in (variant.ref, variant.alt)]
+        deltas.append(float(mass[1] - mass[0]))
+    return deltas
+
+
+def taken(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the seconds of one piece of work and its result."""
+    start = time.perf_counter()
+    result = work()
+    return time.perf_counter() - start, result
+
+
+def compared(
+    ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int
+) -> tuple[float, float]:
+    """Return the shortest seconds of each; they take turns, for a machine has its moods."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats):
+        for work, found in zip((ours, theirs), times, strict=True):
+            found.append(taken(work)[0])
+    return min(times[0]), min(times[1])
+
+
+def centered(model: Carbon, reference: Reference, positions: int, repeats: int) -> dict[str, float]:
+    """Three ALTs a position, 8,192 bp, beside both windows of each in full."""
+    variants = all_snvs(reference, 30_000, positions, 997)
+    ours = partial(_scores, model, reference, variants, window_bp=WINDOW_BP)
+    theirs = partial(deltas_in_full, model, reference, variants, WINDOW_BP)
+    # 8,192 bases are 1,365 6-mers and two bases that the literal form leaves out.
+    found = _scores(model, reference, variants, window_bp=WINDOW_BP - 2)
+    expected = deltas_in_full(model, reference, variants, WINDOW_BP - 2)
+    difference = float(np.abs(np.subtract(found, expected)).max())
+    fast, slow = compared(ours, theirs, repeats)
+    return {"seconds": fast, "in_full": slow, "difference_nats": difference}
+
+
+def dense_panel(model: Carbon, reference: Reference, bases: int) -> dict[str, float]:
+    """All SNVs of a stretch, in windows of 2,048 bp, beside the same in full."""
+    variants = all_snvs(reference, 30_000, bases)
+    ours = partial(_scores, model, reference, variants, window_bp=2048)
+    theirs = partial(deltas_in_full, model, reference, variants, 2048)
+    fast, slow = compared(ours, theirs, 1)
+    return {"seconds": fast, "in_full": slow}
+
+
+def scans(model: Carbon, reference: Reference, repeats: int) -> dict[str, float]:
+    """All SNVs of a stretch with 24 kbp to the left at least, beside `right_end` one by one."""
+    some = all_snvs(reference, 40_000, 1)
+    slow, expected = taken(lambda: right_end_in_full(model, reference, some))
+    found = _scores(model, reference, some, protocol="right_end")
+    result = {
+        "right_end_seconds": slow / len(some),
+        "difference_nats": float(np.abs(np.subtract(found, expected)).max()),
+    }
+    window_bp = (model.reader.context_tokens - 1) * 6
+    stretch = window_bp - RIGHT_END_BP
+    for frames in ((0,), (0, 1, 2, 3, 4, 5)):
+        # Whole windows of frame 0 begin and end here, so that none is read for a part of it.
+        start = RIGHT_END_BP + stretch
+        region = Interval("c", start, start + stretch)
+        options = {"frames": frames, "window_bp": window_bp, "least_context_bp": RIGHT_END_BP}
+        seconds = []
+        for _ in range(repeats):
+            took, chunks = taken(partial(_scanned, model, reference, region, options))
+            seconds.append(took)
+        variants = 3 * stretch
+        result[f"tokens_a_variant:{len(frames)}"] = sum(c.tokens_read for c in chunks) / variants
+        result[f"seconds_a_variant:{len(frames)}"] = min(seconds) / variants
+    return result
+
+
+def real_panel(folder: Path, number: int) -> dict[str, float] | None:
+    """Real variants from VCF to VCF with `tiny` in windows of 1,024 bp; None without real data."""
+    data = os.environ.get("CARBON_DATA")
+    if not data or not (Path(data) / _VCF).is_file():
+        return None
+    model = random_model("tiny")
+    save_model(model.model.network, folder / "tiny")
+    with Reference(Path(data) / _FASTA) as reference:
+        reader = VcfReader(Path(data) / _VCF, reference)
+        lines = ["\t".join(row.columns) for row in islice(reader, number)]
+    vcf = folder / "panel.vcf"
+    vcf.write_text("\n".join([*reader.header, *lines]) + "\n")
+    job = VariantJob(
+        model=str(folder / "tiny"),
+        reference=Path(data) / _FASTA,
+        vcf=vcf,
+        output=folder / "panel.scored.vcf.gz",
+        method={"window_bp": 1024, "strands": "both"},
+    )
+    with _clocked(model) as inside:
+        whole, done = taken(lambda: run_variant_job(model, job, "float32"))
+    return {
+        "variants": done["scored"] + done["not_scored"],
+        "seconds": whole,
+        "network_share": inside["network"] / whole,
+        "head_share": inside["head"] / whole,
+    }
+
+
+@contextmanager
+def _clocked(model: Carbon) -> Iterator[dict[str, float]]:
+    """Count the seconds inside the network and in what comes after it."""
+    inside = {"network": 0.0, "head": 0.0}
+    body, reader = model.model.network.model, model.reader
+    forward, measure = body.forward, reader._measure_states
+
+    def counting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **more: Any) -> Any:
+            took, result = taken(lambda: call(*arguments, **more))
+            inside[name] += took
+            return result
+
+        return counted
+
+    body.forward = counting("network", forward)
+    reader._measure_states = counting("head", measure)  # type: ignore[method-assign]
+    try:
+        yield inside
+    finally:
+        body.forward = forward
+        reader._measure_states = measure  # type: ignore[method-assign]
+
+
+def generation(model: Carbon, prompts: int, length_bp: int, repeats: int) -> dict[str, float]:
+    """Token mode, base mode, and prompts one at a time, in bases a second."""
+    random = np.random.default_rng(1)
+    texts = ["".join(random.choice(list("ACGT"), 300 + n)) for n in range(prompts)]
+    token = partial(model.generate, texts, length_bp, mode="token")
+    base = partial(model.generate, texts, length_bp, mode="base")
+    by_token, by_base = compared(token, base, repeats)
+    alone, _ = taken(lambda: [model.generate([text], length_bp) for text in texts])
+    bases = prompts * length_bp
+    return {"token": bases / by_token, "base": bases / by_base, "alone": bases / alone}
+
+
+def scan_random(length_bp: int) -> None:
+    """Scan a whole contig with `tiny`, for a process of its own."""
+    torch.set_num_threads(1)
+    model = random_model("tiny")
+    with tempfile.TemporaryDirectory() as folder:
+        reference = random_reference(Path(folder), length_bp)
+        chunks = model.scan(reference, Interval("c", 0, length_bp))
+        assert sum(chunk.interval.length_bp for chunk in chunks) == length_bp
+
+
+def _scanned(model: Carbon, reference: Reference, region: Interval, options: Any) -> list[Any]:
+    return list(model.scan(reference, region, **options))
+
+
+def _scores(
+    model: Carbon, reference: Reference, variants: list[Variant], **options: Any
+) -> list[float | None]:
+    return [score.delta for score in model.score_variants(reference, variants, **options)]

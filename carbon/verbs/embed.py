@@ -1,0 +1,55 @@
+"""`carbon embed`: one vector a sequence."""
+
+import argparse
+
+from carbon.console import natural
+from carbon.verbs.common import Verbs, add_model, load
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "embed",
+        help="one vector for each sequence of a FASTA or FASTQ, as Parquet",
+        description="Writes name, bases and embedding (float32, a list of fixed size) in row "
+        "groups; memory does not grow with the file.",
+    )
+    add_model(verb)
+    verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
+    verb.add_argument("--output", required=True, metavar="FILE", help="a .parquet to write")
+    verb.add_argument(
+        "--pool",
+        choices=["mean", "last", "end"],
+        default="mean",
+        help="mean over known bases (default), state of the last 6-mer, or of </dna> after it",
+    )
+    verb.add_argument(
+        "--layer", type=natural, metavar="N", help="behind N layers; default: all and the last norm"
+    )
+    verb.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the verb."""
+    import json
+    from itertools import tee
+
+    from carbon.console import track
+    from carbon.files import atomic_file
+    from carbon.genome import read_sequences
+    from carbon.inference.embeddings import write_embeddings
+    from carbon.inference.tables import chosen_by_ending
+
+    write = chosen_by_ending(arguments.output, {".parquet": write_embeddings})
+    method = {"pool": arguments.pool, "layer": arguments.layer, "tags": tuple(arguments.tags)}
+    settings = {"model": arguments.model, **method, "dtype": arguments.dtype}
+    named, read = tee(read_sequences(arguments.sequences))
+    model = load(arguments)
+    embeddings = track(model.embed((bases for _, bases in read), **method), "sequences")
+    rows = (
+        (name, len(bases), vector) for (name, bases), vector in zip(named, embeddings, strict=True)
+    )
+    width = model.model.network.config.hidden_size
+    with atomic_file(arguments.output) as path:
+        num_rows = write(path, rows, width, settings)
+    print(json.dumps({"sequences": num_rows, "width": width, **settings}))

@@ -1,0 +1,134 @@
+"""The VCF files of the hts-specs test-suite, and VCFs of the wild, held against the rules.
+
+`tests/golden/vcf_files.tsv` is the table of outcomes. After a change that is meant, write it anew
+with `CARBON_GOLDEN=write`, and read the difference.
+"""
+
+import gzip
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from carbon.errors import GenomeError
+from carbon.genome import VcfReader
+from tests.helpers.files import write_vcf
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "vcf_files.tsv"
+ANYWHERE = SimpleNamespace(disagreement=lambda *_: None)
+HINT = "`--lenient` reads it all the same"
+
+# Right by the rules, but not sorted, which we demand of every file.
+NOT_SORTED = {
+    "4.1/passed/complexfile_passed_000.vcf",
+    "4.2/passed/complexfile_passed_000.vcf",
+    "4.3/passed/complexfile_passed_000.vcf",
+    "4.5/passed/zero_length_LAA.vcf",
+}
+
+# The suite has these as wrong. The rule that would refuse them would refuse good files too.
+COLON = "colons are allowed in contig names since 2020, in all versions: HLA-A*01:01 of GRCh38"
+STAR = "a star is allowed in contig names since 2020, but not as the first letter: HLA-A*01:01"
+TYPES = "1000 Genomes (CN0) and GATK (NON_REF) write types of ALT that the text does not list"
+UNDERSCORE = "GATK writes MIN_DP in every gVCF of 4.2, though the text says alphanumeric"
+GENOMES = "callers of tumours write SAMPLE lines of 4.1 without Genomes; no text requires it"
+REPEATS = "collections have a variant more than once, be it 160 of 8,713 of the worm's SNVs here"
+NOT_REFUSED = {
+    **{
+        f"{version}/failed/failed_body_duplicated_{number}.vcf": REPEATS
+        for version in ("4.1", "4.2", "4.3")
+        for number in ("000", "001", "003")
+    },
+    "4.1/failed/failed_body_chrom_001.vcf": COLON,
+    "4.2/failed/failed_body_chrom_001.vcf": COLON,
+    "4.3/failed/failed_body_chrom_001.vcf": COLON,
+    "4.3/failed/failed_body_chrom_004.vcf": STAR,
+    "4.3/failed/failed_meta_contig_003.vcf": STAR,
+    "4.1/failed/failed_meta_alt_000.vcf": TYPES,
+    "4.2/failed/failed_meta_alt_000.vcf": TYPES,
+    "4.1/failed/failed_body_format_003.vcf": UNDERSCORE,
+    "4.2/failed/failed_body_format_003.vcf": UNDERSCORE,
+    "4.1/failed/failed_meta_sample_000.vcf": GENOMES,
+    "4.2/failed/failed_meta_sample_000.vcf": GENOMES,
+}
+
+
+def outcome_of(path, *, strict=True):
+    try:
+        return f"{len(list(VcfReader(path, ANYWHERE, strict=strict)))} records"
+    except GenomeError as error:
+        assert str(error).startswith(f"{path}") and "\n" not in str(error)
+        return f"error: {error}".replace(f"{path.parent}/", "")
+
+
+@pytest.fixture(scope="module")
+def suite(real_data):
+    return real_data / "malformed" / "hts_specs_vcf"
+
+
+@pytest.fixture(scope="module")
+def outcomes(suite):
+    paths = sorted(suite.glob("4.*/*/*.vcf"))
+    return {str(path.relative_to(suite)): outcome_of(path) for path in paths}
+
+
+def test_outcomes(outcomes):
+    rows = [f"{name}\t{outcome}\n" for name, outcome in outcomes.items()]
+    if os.environ.get("CARBON_GOLDEN") == "write":
+        GOLDEN.write_text("".join(rows), encoding="utf-8")
+    assert len(rows) == 683
+    assert rows == GOLDEN.read_text(encoding="utf-8").splitlines(keepends=True)
+
+
+def test_what_must_be_read_is_read(outcomes):
+    refused = {
+        name: outcome
+        for name, outcome in outcomes.items()
+        if "/passed/" in name and outcome.startswith("error")
+    }
+    assert set(refused) == NOT_SORTED
+    assert all("the file is not sorted" in outcome for outcome in refused.values())
+
+
+def test_sorted_these_are_read_too(suite, tmp_path):
+    for name in NOT_SORTED:
+        lines = (suite / name).read_text().splitlines()
+        header = [line for line in lines if line.startswith("#")]
+        records = [line for line in lines if not line.startswith("#")]
+        records.sort(key=lambda line: (line.split("\t")[0], int(line.split("\t")[1])))
+        path = tmp_path / "sorted.vcf"
+        path.write_text("".join(f"{line}\n" for line in header + records))
+        assert outcome_of(path) == f"{len(records)} records"
+
+
+def test_what_must_be_refused_is_refused(outcomes):
+    read = {
+        name
+        for name, outcome in outcomes.items()
+        if "/failed/" in name and not outcome.startswith("error")
+    }
+    assert read == set(NOT_REFUSED)
+
+
+def test_the_hint_is_true(suite, outcomes):
+    """With it a file is read leniently, unless it is not sorted; without it, it is refused."""
+    for name, outcome in outcomes.items():
+        if outcome.startswith("error"):
+            lenient = outcome_of(suite / name, strict=False)
+            if HINT in outcome:
+                assert lenient.endswith("records") or "not sorted" in lenient, name
+            else:
+                assert lenient.startswith("error"), name
+
+
+def test_vcfs_of_the_wild(real_data, tmp_path):
+    with gzip.open(real_data / "invertebrates_and_cress/C.elegans.vcf.gz", "rt") as lines:
+        worm = write_vcf(tmp_path / "worm.vcf", [line.rstrip("\n") + "\t.\t.\t." for line in lines])
+    for path, outcome in (
+        (real_data / "variants_chr20/1000G_phase3.chr20_1M_2M.vcf.gz", "28998 records"),
+        (real_data / "human_chr21/test.vcf", "132 records"),
+        (worm, "8713 records"),
+    ):
+        assert outcome_of(path) == outcome
+    assert "not sorted" in outcome_of(real_data / "human_chr21/test_not_ordered.vcf")

@@ -1,0 +1,150 @@
+"""Any model to a native folder: the same likelihoods of DNA, by stock transformers too."""
+
+import json
+import math
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+from carbon.cli import main
+from carbon.errors import UserError
+from carbon.inference import load
+from carbon.model import convert as conversion
+from carbon.model import save_model
+from carbon.tokenizer import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS, encode
+from tests.conftest import small_config
+from tests.helpers.files import random_bases
+from tests.helpers.reference import INDEX, chunks
+
+
+def hybrid_network(tied: bool = True) -> LlamaForCausalLM:
+    """Return a network with random rows for the whole released vocabulary."""
+    config = small_config()
+    config.vocab_size, config.tie_word_embeddings = HYBRID.size, tied
+    config.pad_token_id = config.eos_token_id = HYBRID.pad
+    torch.manual_seed(1)
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    """Hold `native`, `tied` and `untied`: the hybrids in bfloat16, as released, one in shards."""
+    folder = tmp_path_factory.mktemp("convert")
+    save_model(network, folder / "native")
+    hybrid_network().to(torch.bfloat16).save_pretrained(folder / "tied")
+    untied = hybrid_network(tied=False).to(torch.bfloat16)
+    untied.save_pretrained(folder / "untied", max_shard_size="4MB")
+    assert len(list((folder / "untied").glob("model-*.safetensors"))) > 2
+    return folder
+
+
+def stock_log_likelihood(path, sequence, vocabulary) -> float:
+    """Return log p of a sequence of whole 6-mers by stock transformers over the 6-mers."""
+    stock = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    ids = torch.from_numpy(encode(sequence, vocabulary).ids)[None]
+    with torch.inference_mode():
+        log_p = stock(ids).logits[0, :, vocabulary.kmer_rows].double().log_softmax(dim=1)
+    return sum(log_p[t, INDEX[kmer]].item() for t, kmer in enumerate(chunks(sequence)))
+
+
+@pytest.mark.parametrize("source", ["native", "tied", "untied"])
+def test_dna_scores_the_same(folder, source, tmp_path, capsys):
+    assert main(["convert", str(folder / source), str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split("\t") == ["bases", "source", "converted", "difference_per_base"]
+    assert len(lines) == 8 and lines[-1] == "# largest difference 0 nats per base"
+    vocabulary = NATIVE if source == "native" else HYBRID
+    sequence = random_bases(120, seed=4)
+    before = stock_log_likelihood(folder / source, sequence, vocabulary)
+    after = stock_log_likelihood(tmp_path / "out", sequence, NATIVE)
+    assert after == pytest.approx(before, abs=1e-3) and before < -100
+    (score,) = load(tmp_path / "out").score([sequence])
+    assert score.log_likelihood == pytest.approx(before, abs=1e-3)
+
+
+@pytest.mark.parametrize("source", ["tied", "untied"])
+def test_the_folder_is_a_stock_native_one(folder, source, tmp_path):
+    output = tmp_path / "out"
+    size = ["--max-shard-size", "200KB"]
+    assert main(["convert", str(folder / source), str(output), *size]) == 0
+    config = json.loads((output / "config.json").read_text())
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    assert (config["vocab_size"], config["pad_token_id"]) == (4224, 0)
+    assert config["eos_token_id"] is None and config["bos_token_id"] is None
+    assert config["dtype"] == "bfloat16" and config["tie_word_embeddings"] == (source == "tied")
+    assert (output / "tokenizer.json").is_file()
+    assert len(list(output.glob("model-*.safetensors"))) > 1
+
+    hybrid = LlamaForCausalLM.from_pretrained(folder / source)
+    native = LlamaForCausalLM.from_pretrained(output)
+    for module in ("model.embed_tokens", "lm_head"):
+        old, new = hybrid.get_submodule(module).weight, native.get_submodule(module).weight
+        assert torch.equal(new[128:], old[151_672 : 151_672 + 4096])
+        assert torch.equal(new[:4], old[[151_643, 151_671, 151_669, 151_670]])
+        assert not new[4:128].any()
+    rest = [name for name in native.state_dict() if "embed" not in name and "lm_head" not in name]
+    assert len(rest) == 19
+    for name in rest:
+        assert torch.equal(native.state_dict()[name], hybrid.state_dict()[name])
+
+
+def test_a_slice_of_a_hybrid_has_no_tags(folder, tmp_path, capsys):
+    assert main(["convert", str(folder / "tied"), str(tmp_path / "out")]) == 0
+    assert "metadata tags are left out" in capsys.readouterr().err
+    model = load(tmp_path / "out")
+    assert model.model.vocabulary.tags == ()
+    with pytest.raises(UserError, match="'<fungi_species>' is not in the native vocabulary"):
+        model.score(["ACGT"], tags=["<fungi_species>"])
+    assert load(folder / "native").model.vocabulary.tags == SPECIES_TAGS + GENE_TAGS
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_dtypes(folder, dtype, tmp_path, capsys):
+    """Rounding to 8 bits shows in the scores, and not beyond the tolerance."""
+    arguments = ["convert", str(folder / "native"), str(tmp_path / "out"), "--dtype", dtype]
+    assert main(arguments) == 0
+    largest = float(capsys.readouterr().out.split()[-4])
+    assert largest == 0 if dtype == "float32" else 0 < largest < 0.02
+    rounded = load(folder / "native").model.network.to(getattr(torch, dtype)).state_dict()
+    stored = LlamaForCausalLM.from_pretrained(tmp_path / "out").state_dict()
+    assert all(torch.equal(stored[name], tensor) for name, tensor in rounded.items())
+
+
+@pytest.mark.parametrize("fault", ["shift", "nan"])
+def test_what_scores_differently_is_not_written(folder, tmp_path, capsys, monkeypatch, fault):
+    """A fourth special token before the 6-mers, as an early tokenizer had, shifts them by one."""
+    right = conversion.native_rows
+
+    def wrong(rows, vocabulary):
+        found = right(rows, vocabulary)
+        return found.roll(1, dims=0) if fault == "shift" else found * math.nan
+
+    monkeypatch.setattr(conversion, "native_rows", wrong)
+    assert main(["convert", str(folder / "tied"), str(tmp_path / "out")]) == 1
+    assert "nats per base, more than 1e-05; nothing was written" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("absent", "no such model folder"), ("empty", "has no config.json")],
+)
+def test_mistakes(folder, tmp_path, capsys, source, message):
+    (folder / "empty").mkdir(exist_ok=True)
+    assert main(["convert", str(folder / source), str(tmp_path / "out")]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.out == "" and list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten(folder, tmp_path, capsys):
+    (tmp_path / "mine").write_text("precious")
+    assert main(["convert", str(folder / "native"), str(tmp_path)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_size_that_is_none(folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["convert", str(folder / "native"), str(tmp_path / "o"), "--max-shard-size", "big"])
+    assert stopped.value.code == 2 and "'big' is not a size" in capsys.readouterr().err

@@ -1,0 +1,185 @@
+"""Embeddings against the hidden states of stock transformers, and against themselves in company."""
+
+import itertools
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.cli import main
+from carbon.errors import UserError
+from carbon.inference import embeddings
+from carbon.model import save_model
+from carbon.tokenizer import encode
+from tests.helpers.files import random_bases, write_fasta
+
+LAYERS = [0, 1, None]  # the network has two; stock states behind the second are normed
+
+
+def stock_states(network, sequence: str, layer: int | None, **options) -> np.ndarray:
+    """Return the states of all tokens, (tokens, width), by the stock forward of one row."""
+    ids = torch.from_numpy(encode(sequence, **options).ids)[None]
+    with torch.inference_mode():
+        states = network(ids, output_hidden_states=True).hidden_states
+    return states[-1 if layer is None else layer][0].double().numpy()
+
+
+def slow_mean(states: np.ndarray, sequence: str, first: int = 1) -> np.ndarray:
+    """Return the mean over bases: every known base counts with the state of its token."""
+    rows = [states[first + i // 6] for i, base in enumerate(sequence) if base in "ACGTacgt"]
+    return np.mean(rows, axis=0)
+
+
+class TestAgainstStockTransformers:
+    @pytest.mark.parametrize("layer", LAYERS)
+    @pytest.mark.parametrize("sequence", [random_bases(120), random_bases(63), "acGTNACgtaNNNNNNA"])
+    def test_mean_over_known_bases(self, model, network, sequence, layer):
+        (vector,) = model.embed([sequence], layer=layer)
+        expected = slow_mean(stock_states(network, sequence, layer), sequence)
+        assert vector.dtype == np.float32 and vector.shape == (32,)
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
+
+    @pytest.mark.parametrize("layer", LAYERS)
+    @pytest.mark.parametrize("sequence", [random_bases(120), random_bases(63), "ACGTNA", ""])
+    def test_last_and_end(self, model, network, sequence, layer):
+        (last,) = model.embed([sequence], pool="last", layer=layer)
+        (end,) = model.embed([sequence], pool="end", layer=layer)
+        np.testing.assert_allclose(last, stock_states(network, sequence, layer)[-1], atol=1e-5)
+        closed = stock_states(network, sequence, layer, close=True)
+        np.testing.assert_allclose(end, closed[-1], atol=1e-5)
+
+    def test_behind_all_layers_and_before_the_norm(self, model, network):
+        (vector,) = model.embed([random_bases(60)], pool="last", layer=2)
+        with torch.inference_mode():
+            normed = network.model.norm(torch.from_numpy(vector))
+        (expected,) = model.embed([random_bases(60)], pool="last")
+        np.testing.assert_allclose(normed, expected, atol=1e-5)
+
+    def test_tags_are_read_and_do_not_count(self, model, network):
+        sequence, tags = random_bases(60), ("<fungi_species>", "<transfer_rna>")
+        (vector,) = model.embed([sequence], tags=tags)
+        states = stock_states(network, sequence, None, tags=tags)
+        np.testing.assert_allclose(vector, slow_mean(states, sequence, first=3), atol=1e-5)
+
+
+class TestLongSequences:
+    """A context of 48 tokens holds 47 6-mers, 282 bp; the next window starts 138 bp on."""
+
+    def test_a_base_counts_in_the_first_window_that_holds_it(self, model, network):
+        sequence = random_bases(500)
+        states = np.concatenate([
+            stock_states(network, sequence[:282], None)[1:],
+            stock_states(network, sequence[138:420], None)[1 + 24 :],
+            stock_states(network, sequence[276:], None)[1 + 24 :],
+        ])  # fmt: skip
+        (vector,) = model.embed([sequence])
+        np.testing.assert_allclose(vector, slow_mean(states, sequence, first=0), atol=1e-5)
+
+    @pytest.mark.parametrize(("pool", "num_kmers"), [("last", 47), ("end", 46)])
+    def test_the_end_has_as_much_before_it_as_fits(self, model, network, pool, num_kmers):
+        sequence = random_bases(500)  # 84 6-mers, the last one of two bases
+        (vector,) = model.embed([sequence], pool=pool)
+        read = sequence[(84 - num_kmers) * 6 :]
+        expected = stock_states(network, read, None, close=pool == "end")
+        assert len(expected) == 48
+        np.testing.assert_allclose(vector, expected[-1], atol=1e-5)
+
+
+@given(
+    sequences=st.lists(st.text("ACGTN", max_size=700), min_size=2, max_size=6),
+    pool=st.sampled_from(["mean", "last", "end"]),
+    layer=st.sampled_from(LAYERS),
+)
+@settings(max_examples=12)
+def test_company_and_padding_change_no_byte(model, sequences, pool, layer):
+    together = list(model.embed(sequences, pool=pool, layer=layer))
+    alone = [next(model.embed([sequence], pool=pool, layer=layer)) for sequence in sequences]
+    assert [vector.tobytes() for vector in together] == [vector.tobytes() for vector in alone]
+
+
+def test_a_mean_of_nothing_is_no_number(model):
+    unknown, empty, known = model.embed(["NNNNNNNN", "", "ANNN"])
+    assert np.isnan(unknown).all() and np.isnan(empty).all() and np.isfinite(known).all()
+
+
+def test_sequences_are_read_as_they_are_needed(model):
+    endless = (random_bases(6, seed) for seed in itertools.count())
+    assert len(list(itertools.islice(model.embed(endless), 3))) == 3
+    assert next(endless) == random_bases(6, 256)  # one block was read
+
+
+def test_rows_are_read_in_groups_and_give_the_same(model, monkeypatch):
+    sequences = [random_bases(length_bp, length_bp) for length_bp in (700, 20, 300, 0, 500)]
+    expected = [vector.tobytes() for vector in model.embed(sequences)]
+    monkeypatch.setattr(embeddings, "_ROWS_AT_ONCE", 2)
+    assert [vector.tobytes() for vector in model.embed(sequences)] == expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"pool": "max"}, "pool 'max': give one of mean, last, end"),
+        ({"layer": 3}, "layer 3: the model has 2; give 0 to 2"),
+        ({"layer": -1}, "layer -1: the model has 2"),
+        ({"tags": ("<dragon>",)}, "'<dragon>' is not in the native vocabulary"),
+        ({"tags": ("<fungi_species>",) * 46}, "leave no room in a context of 48 tokens"),
+    ],
+)
+def test_what_is_not_possible_is_said_at_once(model, wrong, message):
+    with pytest.raises(UserError, match=message):
+        model.embed([], **wrong)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("embed")
+    save_model(network, folder / "model")
+    records = {f"s{n}": random_bases(1 + n % 90, n) for n in range(1100)}
+    write_fasta(folder / "s.fa", records)
+    return folder
+
+
+class TestCommand:
+    def test_parquet_in_row_groups(self, folder, capsys, model, monkeypatch):
+        monkeypatch.setattr(embeddings, "_ROW_GROUP", 500)
+        output = folder / "out.parquet"
+        method = ["--pool", "end", "--layer", "1", "--tag", "<fungi_species>"]
+        arguments = ["--model", str(folder / "model"), str(folder / "s.fa")]
+        assert main(["embed", *arguments, "--output", str(output), *method]) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["sequences"], summary["width"], summary["layer"]) == (1100, 32, 1)
+
+        found = pq.ParquetFile(output)
+        sizes = [found.metadata.row_group(i).num_rows for i in range(found.num_row_groups)]
+        assert sizes == [500, 500, 100]
+        kind = found.schema_arrow.field("embedding").type
+        assert (kind.list_size, str(kind.value_type)) == (32, "float")
+        told = json.loads(found.schema_arrow.metadata[b"carbon"])
+        assert told["pool"] == "end" and told["tags"] == ["<fungi_species>"]
+        table = found.read()
+        assert table["name"].to_pylist() == [f"s{n}" for n in range(1100)]
+        assert table["bases"].to_pylist()[:100] == [1 + n % 90 for n in range(100)]
+        vectors = np.stack(table["embedding"].to_numpy())
+        sequences = [random_bases(1 + n % 90, n) for n in (0, 600, 1099)]
+        expected = model.embed(sequences, pool="end", layer=1, tags=["<fungi_species>"])
+        assert vectors[[0, 600, 1099]].tobytes() == np.stack(list(expected)).tobytes()
+
+    @pytest.mark.parametrize(
+        ("extra", "message"),
+        [
+            (["--output", "o.tsv"], "end the output with one of .parquet"),
+            (["--output", "o.parquet", "--layer", "9"], "layer 9"),
+            (["--output", "no/o.parquet"], "the folder no does not exist"),
+        ],
+    )
+    def test_mistakes(self, folder, capsys, extra, message, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        arguments = ["--model", str(folder / "model"), str(folder / "s.fa")]
+        assert main(["embed", *arguments, *extra]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []

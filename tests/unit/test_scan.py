@@ -1,0 +1,648 @@
+"""Scans against `right_end`, stock transformers, sums over 4,096 6-mers, and each other."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.cli import main
+from carbon.errors import GenomeError, UserError
+from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
+from carbon.genome.gene_lookup import find_gene
+from carbon.inference import Carbon, ScanChunk, join_chunks
+from carbon.inference.scan import scan_method_for
+from carbon.model import LoadedModel, save_model
+from carbon.tokenizer import NATIVE, encode
+from tests.helpers.files import place_gene, random_bases, write_fasta
+from tests.helpers.reference import INDEX, mass
+
+BASES = random_bases(700, 11)
+GAPS = list(random_bases(400, 12))
+GAPS[100], GAPS[230:250], GAPS[399] = "N", "R" * 20, "n"
+GAPPED = "".join(GAPS)
+CONTIGS = {
+    "c": BASES[:300] + BASES[300:].lower(),
+    "gaps": GAPPED,
+    "turned": reverse_complement(GAPPED),
+    "short": "ACG",
+}
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return Reference(write_fasta(tmp_path_factory.mktemp("scan") / "r.fa", CONTIGS))
+
+
+def whole(reference, contig) -> Interval:
+    return Interval(contig, 0, reference.contig_lengths_bp[contig])
+
+
+def scanned(model, reference, interval, **how) -> ScanChunk:
+    return join_chunks(model.scan(reference, interval, **how))
+
+
+def stock_p(network, context: str) -> list[float]:
+    """Return the probabilities of the 4,096 6-mers after whole tokens, by stock transformers."""
+    ids = torch.tensor([encode(context).ids.tolist()])
+    with torch.inference_mode():
+        logits = network(ids).logits[0, -1, NATIVE.kmer_rows].double()
+    return logits.softmax(dim=0).tolist()
+
+
+def by_brute_force(network, bases: str, start: int, place: int) -> list[float]:
+    """Return log p(b | all before it) of ACGT by sums over 6-mers, for a window from `start` on."""
+    tail = (place - start) % 6
+    known = "".join(b if b in "ACGT" else "?" for b in bases[place - tail : place].upper())
+    p = stock_p(network, bases[start : place - tail])
+    masses = [mass(p, (known + base).ljust(6, "?")) for base in "ACGT"]
+    return [math.log(m / sum(masses)) for m in masses]
+
+
+def right_end_deltas(model, reference, contig, places, **how) -> np.ndarray:
+    """Return the deltas of all SNVs of some places, (places, 4) in the order ACGT."""
+    found = np.zeros((len(places), 4))
+    for row, place in zip(found, places, strict=True):
+        ref = reference.fetch(Interval(contig, place, place + 1)).upper()
+        alts = [base for base in "ACGT" if base != ref]
+        variants = [Variant(contig, place, ref, alt) for alt in alts]
+        scores = model.score_variants(reference, variants, protocol="right_end", **how)
+        for alt, score in zip(alts, scores, strict=True):
+            row["ACGT".index(alt)] = score.delta
+    return found
+
+
+class TestAgainstOtherPaths:
+    @pytest.mark.parametrize("place", [0, 2, 5, 6, 17, 100, 104, 241, 247, 252, 399])
+    @pytest.mark.parametrize("frame", [0, 4])
+    def test_conditionals_are_sums_over_stock_softmax(
+        self, model, network, reference, place, frame
+    ):
+        """Beside and inside of gaps too; one window, and what lies before the frame."""
+        found = scanned(
+            model, reference, whole(reference, "gaps"), frames=[frame], window_bp=288,
+            least_context_bp=144,
+        )  # fmt: skip
+        start = frame if place >= frame else 0
+        if place >= start + 288:  # scored by the next window, which begins 144 bases on
+            start += 144
+        expected = by_brute_force(network, GAPPED, start, place)
+        np.testing.assert_allclose(found.log_probabilities[place], expected, atol=1e-4)
+
+    def test_the_chain_of_a_token_is_its_log_probability(self, model, network, reference):
+        found = scanned(model, reference, Interval("c", 0, 120))
+        log_p_ref = found.log_p_ref.reshape(20, 6).sum(axis=1)
+        for token in (0, 1, 9, 19):
+            p = stock_p(network, BASES[: 6 * token])
+            expected = math.log(p[INDEX[BASES[6 * token : 6 * token + 6]]])
+            assert log_p_ref[token] == pytest.approx(expected, abs=1e-4)
+
+    def test_it_is_the_likelihood_of_the_sequence(self, model, reference):
+        found = scanned(model, reference, Interval("c", 0, 250))
+        (score,) = model.score([BASES[:250]])
+        np.testing.assert_allclose(found.log_p_ref, score.bases, atol=1e-5)
+
+    def test_near_the_start_it_is_right_end(self, model, reference):
+        """There the context of both is all that is to the left."""
+        places = [0, 5, 6, 40, 101, 140, 281]
+        expected = right_end_deltas(model, reference, "c", places)
+        for row, place in zip(expected, places, strict=True):
+            found = scanned(model, reference, whole(reference, "c"), frames=[place % 6])
+            np.testing.assert_allclose(found.deltas[place], row, atol=1e-4)
+
+    @pytest.mark.parametrize("context_bp", [48, 282])
+    def test_token_start_with_equal_contexts_is_right_end(self, model, reference, context_bp):
+        """Windows of one scored 6-mer give every token the same context, as `right_end` has it."""
+        places = [3, 48, 53, 54, 300, 455, 699]
+        found = scanned(
+            model, reference, Interval("c", 0, 700), combine="token_start",
+            window_bp=context_bp + 6, least_context_bp=context_bp,
+        )  # fmt: skip
+        expected = right_end_deltas(model, reference, "c", places, window_bp=context_bp)
+        np.testing.assert_allclose(found.deltas[places], expected, atol=1e-4)
+
+    def test_the_reverse_strand_is_right_end_of_the_reverse_strand(self, model, reference):
+        places = [699, 698, 694, 640, 500]
+        found = scanned(
+            model, reference, whole(reference, "c"), combine="token_start", strands="reverse"
+        )
+        expected = right_end_deltas(model, reference, "c", places, strands="reverse")
+        np.testing.assert_allclose(found.deltas[places], expected, atol=1e-4)
+
+    @pytest.mark.parametrize(("place", "shift"), [(0, 0), (60, 5), (62, 3), (200, 1), (271, 4)])
+    def test_frames_are_those_of_right_end(self, model, reference, place, shift):
+        """`right_end` leaves bases out at its window's start; here that start is `start`."""
+        start = place % 6 + shift
+        assert start < 6
+        found = scanned(model, reference, Interval("c", place, place + 1), frames=[start])
+        expected = right_end_deltas(model, reference, "c", [place], frames=[shift])
+        if place >= start:
+            np.testing.assert_allclose(found.deltas, expected, atol=1e-4)
+
+    def test_tags_are_read(self, model, reference):
+        tags = ("<fungi_species>",)
+        found = scanned(model, reference, Interval("c", 60, 61), tags=tags)
+        expected = right_end_deltas(model, reference, "c", [60], tags=tags)
+        np.testing.assert_allclose(found.deltas, expected, atol=1e-4)
+        assert not np.allclose(expected, right_end_deltas(model, reference, "c", [60]), atol=1e-3)
+
+
+class TestStrandsAndFrames:
+    @pytest.mark.parametrize("combine", ["mean", "token_start"])
+    def test_the_reverse_strand_is_the_contig_turned_round(self, model, reference, combine):
+        how = {"frames": range(6), "combine": combine, "window_bp": 96, "least_context_bp": 30}
+        found = scanned(model, reference, whole(reference, "gaps"), strands="reverse", **how)
+        turned = scanned(model, reference, whole(reference, "turned"), **how)
+        # Complements of ACGT are TGCA: the last column first.
+        expected = turned.log_probabilities[::-1, ::-1]
+        np.testing.assert_allclose(found.log_probabilities, expected, atol=1e-6)
+
+    def test_deltas_of_frames_and_strands_are_averaged(self, model, reference):
+        where = Interval("gaps", 20, 330)
+        alone = [
+            scanned(model, reference, where, frames=[frame], strands=strands)
+            for strands in ("forward", "reverse")
+            for frame in (1, 2, 5)
+        ]
+        both = scanned(model, reference, where, frames=[5, 1, 2], strands="both")
+        mean = sum(one.deltas.astype(float) for one in alone) / 6
+        np.testing.assert_allclose(both.deltas, mean, atol=1e-5)
+        # Weighed products of the six distributions, brought to a sum of one.
+        product = np.exp(sum(one.log_probabilities.astype(float) for one in alone) / 6)
+        expected = np.log(product / product.sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(both.log_probabilities, expected, atol=1e-6)
+        assert both.tokens_read == sum(one.tokens_read for one in alone)
+
+    def test_token_start_takes_each_base_in_its_frame(self, model, reference):
+        where = Interval("c", 3, 650)
+        found = scanned(model, reference, where, combine="token_start", window_bp=90)
+        frames = [scanned(model, reference, where, frames=[f], window_bp=90) for f in range(6)]
+        for i in range(where.length_bp):
+            expected = frames[(i + 3) % 6].log_probabilities[i]
+            np.testing.assert_allclose(found.log_probabilities[i], expected, atol=1e-6)
+
+    def test_one_frame_is_what_the_network_gives(self, model, reference):
+        """Every row is a distribution, of one pass or of several."""
+        for how in ({}, {"frames": [0, 3], "strands": "both"}, {"combine": "token_start"}):
+            found = scanned(model, reference, whole(reference, "gaps"), **how)
+            total = np.exp(found.log_probabilities.astype(float)).sum(axis=1)
+            np.testing.assert_allclose(total, 1, atol=1e-5)
+            assert found.log_probabilities.dtype == np.float32
+
+
+class TestWindows:
+    @pytest.mark.parametrize("strands", ["forward", "both"])
+    def test_a_part_is_that_part_of_the_whole(self, model, reference, strands):
+        how = {
+            "frames": [0, 4], "strands": strands, "window_bp": 72, "least_context_bp": 36
+        }  # fmt: skip
+        full = scanned(model, reference, whole(reference, "gaps"), **how)
+        for start, end in [(0, 1), (5, 50), (71, 73), (77, 300), (399, 400), (111, 112)]:
+            part = scanned(model, reference, Interval("gaps", start, end), **how)
+            assert part.bases == full.bases[start:end]
+            expected = full.log_probabilities[start:end]
+            np.testing.assert_allclose(part.log_probabilities, expected, atol=1e-5)
+
+    def test_chunks_follow_one_another_whatever_the_batches(self, network, reference):
+        """Batches of one window give what batches of many give."""
+        how = {"frames": range(6), "strands": "both", "window_bp": 66, "least_context_bp": 30}
+        results = []
+        for batch_tokens in (1, 100, None):
+            model = Carbon(LoadedModel(network, NATIVE))
+            if batch_tokens:
+                model.reader.batch_tokens = batch_tokens
+            chunks = list(model.scan(reference, whole(reference, "c"), **how))
+            assert [c.interval.start for c in chunks[1:]] == [c.interval.end for c in chunks[:-1]]
+            assert all(len(c.log_probabilities) == c.interval.length_bp > 0 for c in chunks)
+            results.append(join_chunks(chunks))
+            assert (len(chunks) > 50) == (batch_tokens == 1)
+        for found in results:
+            assert found.interval == whole(reference, "c") and found.bases == BASES
+            assert found.tokens_read == results[0].tokens_read
+            expected = results[0].log_probabilities
+            np.testing.assert_allclose(found.log_probabilities, expected, atol=1e-5)
+
+    @given(
+        start=st.integers(0, 699), length=st.integers(1, 120), frame=st.integers(0, 5),
+        window=st.integers(2, 16), context=st.floats(0, 0.99),
+    )  # fmt: skip
+    @settings(max_examples=25)
+    def test_any_window_is_one_sequence_scored(
+        self, model, reference, start, length, frame, window, context
+    ):
+        """A base has what `score` gives it in a sequence from its window's anchor on."""
+        context_bp = 6 * int(context * window)
+        where = Interval("c", start, min(start + length, 700))
+        found = scanned(
+            model, reference, where, frames=[frame], window_bp=6 * window,
+            least_context_bp=context_bp,
+        )  # fmt: skip
+        assert found.interval == where
+        anchors = [0, *range(frame, 700, 6 * window - context_bp)]
+        for place in {where.start, where.end - 1}:
+            if place < frame:
+                anchor = 0
+            else:  # the first window that holds the base
+                anchor = next(a for a in anchors[1:] if a <= place < a + 6 * window)
+                assert place - anchor >= context_bp or anchor == frame
+            (score,) = model.score([BASES[anchor : place + 1]])
+            assert found.log_p_ref[place - start] == pytest.approx(score.bases[-1], abs=1e-4)
+
+    def test_tokens_are_counted_by_hand(self, model, reference):
+        """A window of 12 6-mers of which 8 are context scores 4, from the second window on."""
+        how = {"window_bp": 72, "least_context_bp": 48}
+        # Bases 96 to 119 are 6-mers 8 to 11 of the window from base 48 on: <dna> and 11 are read.
+        assert scanned(model, reference, Interval("c", 96, 120), **how).tokens_read == 12
+        # One base of 6-mer 8: <dna> and 8 are read.
+        assert scanned(model, reference, Interval("c", 96, 97), **how).tokens_read == 9
+        # From base 0: the first window, and 6-mers 12 to 15.
+        assert scanned(model, reference, Interval("c", 0, 96), **how).tokens_read == 24
+        # Frame 2: base 0 and 1 behind <dna>, and the first window, which is scored up to base 73.
+        found = scanned(model, reference, Interval("c", 0, 74), frames=[2], **how)
+        assert found.tokens_read == 1 + 12
+
+    def test_long_regions_are_read_as_they_are_taken(self, model, reference):
+        """Before the first chunk is there, no more than a batch of windows has been read."""
+        read = []
+
+        class Counting:
+            contig_lengths_bp = reference.contig_lengths_bp
+
+            def fetch(self, interval):
+                read.append(interval)
+                return reference.fetch(interval)
+
+        model = Carbon(model.model)
+        model.reader.batch_tokens = 64
+        chunks = model.scan(Counting(), whole(reference, "c"), window_bp=60)
+        next(chunks)
+        assert max(interval.end for interval in read[1:]) < 200
+
+    def test_defaults(self, model):
+        """48 tokens: `<dna>`, 47 6-mers, and one more that is predicted and not read."""
+        method = model.scan_method()
+        assert (method.window_bp, method.least_context_bp) == (288, 144)
+        assert (method.frames, method.combine) == ((0,), "mean")
+        assert model.scan_method(combine="token_start").frames == (0, 1, 2, 3, 4, 5)
+        rounded = model.scan_method(window_bp=101, least_context_bp=31)
+        assert (rounded.window_bp, rounded.least_context_bp) == (96, 36)
+
+        class Long:
+            context_tokens, vocabulary = 32_768, NATIVE
+
+        method = scan_method_for(Long(), None, "mean", None, None, "forward", ())
+        assert (method.window_bp, method.least_context_bp) == (48_000, 24_000)
+
+    @pytest.mark.parametrize(
+        ("how", "message"),
+        [
+            ({"window_bp": 289}, "a window of 289 bp does not fit: give 12 to 288"),
+            ({"window_bp": 11}, "a window of 11 bp"),
+            ({"window_bp": 282, "tags": ["<fungi_species>"] * 2}, "give 12 to 276"),
+            ({"least_context_bp": 288}, "a least context of 288 bp leaves nothing"),
+            ({"least_context_bp": 283}, "give 0 to 282"),
+            ({"least_context_bp": -1}, "a least context of -1 bp"),
+            ({"frames": []}, "frames none: give some of 0 to 5"),
+            ({"frames": [6]}, "frames 6"),
+            ({"frames": [0, 1], "combine": "token_start"}, "leave the frames at all six"),
+            ({"tags": ["<dragon>"]}, "tag '<dragon>'"),
+        ],
+    )
+    def test_settings_that_make_no_sense(self, model, reference, how, message):
+        with pytest.raises(UserError, match=message):
+            model.scan(reference, whole(reference, "c"), **how)
+
+    def test_places_that_are_not_there(self, model, reference):
+        with pytest.raises(GenomeError, match="'chr' prefix"):
+            model.scan(reference, Interval("chrc", 0, 5))
+        with pytest.raises(GenomeError, match="ends past the contig's 700 bases"):
+            model.scan(reference, Interval("c", 690, 701))
+        assert list(model.scan(reference, Interval("c", 7, 7))) == []
+        with pytest.raises(ValueError, match="no chunk"):
+            join_chunks([])
+
+    def test_a_contig_shorter_than_a_token(self, model, network, reference):
+        for frame in range(6):
+            found = scanned(model, reference, whole(reference, "short"), frames=[frame])
+            expected = by_brute_force(network, "ACG", 0 if frame > 1 else frame, 1)
+            np.testing.assert_allclose(found.log_probabilities[1], expected, atol=1e-4)
+
+
+class TestValues:
+    chunk = ScanChunk(
+        Interval("c", 0, 3),
+        "GNA",
+        np.log(np.array([[0.1, 0.2, 0.3, 0.4], [0.25] * 4, [0.7, 0.1, 0.1, 0.1]])).astype("f4"),
+        5,
+    )
+
+    def test_what_follows_from_log_probabilities(self):
+        log = np.log
+        expected = [log(0.1 / 0.3), log(0.2 / 0.3), 0, log(0.4 / 0.3)]
+        np.testing.assert_allclose(self.chunk.deltas[0], expected, atol=1e-6)
+        np.testing.assert_allclose(self.chunk.log_p_ref, [log(0.3), np.nan, log(0.7)], atol=1e-6)
+        np.testing.assert_allclose(self.chunk.mean_delta[0], sum(expected) / 3, atol=1e-6)
+        np.testing.assert_allclose(self.chunk.worst_delta[0], log(0.1 / 0.3), atol=1e-6)
+        np.testing.assert_allclose(self.chunk.worst_delta[2], log(0.1 / 0.7), atol=1e-6)
+        assert self.chunk.entropy_nats[1] == pytest.approx(math.log(4))
+
+    def test_an_unknown_reference_has_no_delta(self):
+        assert np.isnan(self.chunk.deltas[1]).all()
+        assert np.isnan(self.chunk.mean_delta[1]) and np.isnan(self.chunk.worst_delta[1])
+        assert not np.isnan(self.chunk.deltas[[0, 2]]).any()
+
+    def test_case_does_not_matter(self, model, reference, tmp_path):
+        upper = Reference(write_fasta(tmp_path / "u.fa", {"c": BASES}))
+        for where in (Interval("c", 310, 420), Interval("c", 290, 310)):
+            one, two = (scanned(model, r, where) for r in (reference, upper))
+            assert one.bases == two.bases
+            np.testing.assert_array_equal(one.log_probabilities, two.log_probabilities)
+
+    def test_a_gap_is_summed_over_and_the_conditionals_stand(self, model, reference):
+        found = scanned(model, reference, whole(reference, "gaps"))
+        assert found.bases[100] == "N" and found.bases[399] == "N" and found.bases[230] == "R"
+        unknown = np.isnan(found.log_p_ref)
+        assert np.flatnonzero(unknown).tolist() == [100, *range(230, 250), 399]
+        assert np.isfinite(found.log_probabilities).all()
+
+
+GENE_BASES, GFF3, GTF = place_gene("-")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("scan-files")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {**CONTIGS, "c1": GENE_BASES})
+    twice = "".join(
+        f"c1\tx\tgene\t{at}\t{at + 9}\t.\t+\t.\tID=copy{at};Name=TWIN\n" for at in (5, 35)
+    )
+    (folder / "g.gff3").write_text(GFF3 + twice)
+    (folder / "g.gtf").write_text(GTF)
+    return folder
+
+
+def run_scan(folder, *words):
+    common = ["--model", str(folder / "model"), "--reference", str(folder / "r.fa")]
+    return main(["scan", *common, *map(str, words)])
+
+
+class TestFiles:
+    def test_formats_agree(self, folder, tmp_path, capsys, model, reference):
+        import pyBigWig
+
+        words = ["--region", "gaps:91-330", "--frames", "0,3", "--strands", "both"]
+        tracks = ["mean_delta", "worst_delta", "log_p_ref", "entropy_nats"]
+        paths = [tmp_path / name for name in ("a.parquet", "a.tsv", "a.bw")]
+        paths += [tmp_path / f"a.{track}.bw" for track in tracks]
+        words += ["--window", "72", "--least-context", "30", "--output", *paths]
+        assert run_scan(folder, *words) == 0
+        summary = json.loads(capsys.readouterr().out)
+        expected = scanned(
+            model, reference, Interval("gaps", 90, 330), frames=[0, 3], strands="both",
+            window_bp=72, least_context_bp=30,
+        )  # fmt: skip
+        assert (summary["bases"], summary["known_bases"]) == (240, 219)
+        assert summary["tokens_read"] == expected.tokens_read
+        assert (summary["window_bp"], summary["least_context_bp"]) == (72, 30)
+        assert (summary["region"], summary["frames"]) == ("gaps:91-330", [0, 3])
+        assert summary["outputs"] == [str(path) for path in paths]
+
+        table = pq.read_table(paths[0])
+        settings = json.loads(table.schema.metadata[b"carbon"])
+        made = {"outputs", "bases", "known_bases", "tokens_read"}
+        assert settings == {k: v for k, v in summary.items() if k not in made}
+        columns = table.to_pydict()
+        names = ["contig", "position", "ref", *"ACGT", "entropy_nats"]
+        assert list(columns) == names
+        assert columns["position"] == list(range(91, 331)) and set(columns["contig"]) == {"gaps"}
+        assert "".join(columns["ref"]) == GAPPED[90:330].upper()
+        values = np.array([columns[base] for base in "ACGT"], dtype=np.float32).T
+        np.testing.assert_array_equal(values, expected.log_probabilities)
+
+        lines = paths[1].read_text().splitlines()
+        assert json.loads(lines[0][2:]) == settings and lines[1].split("\t") == names
+        for line, *row in zip(lines[2:], *columns.values(), strict=True):
+            cells = line.split("\t")
+            assert cells[:3] == [row[0], str(row[1]), row[2]]
+            np.testing.assert_allclose([float(x) for x in cells[3:]], row[3:], rtol=1e-5, atol=1e-6)
+
+        for track, path in zip(["mean_delta", *tracks], paths[2:], strict=True):
+            with pyBigWig.open(str(path)) as browser:
+                assert browser.chroms() == {name: len(CONTIGS.get(name, GENE_BASES))
+                                            for name in (*CONTIGS, "c1")}  # fmt: skip
+                found = browser.values("gaps", 0, 400)
+            assert np.isnan(found[:90]).all() and np.isnan(found[330:]).all()
+            np.testing.assert_array_equal(
+                np.array(found[90:330], dtype=np.float32), getattr(expected, track)
+            )
+
+    def test_a_whole_contig(self, folder, tmp_path, capsys):
+        assert run_scan(folder, "--contig", "gaps", "--output", tmp_path / "a.parquet") == 0
+        assert run_scan(folder, "--region", "gaps", "--output", tmp_path / "b.parquet") == 0
+        assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+        captured = capsys.readouterr()
+        assert json.loads(captured.out.splitlines()[0])["region"] == "gaps:1-400"
+        assert "scanning bases: 400/400" in captured.err
+
+    def test_row_groups_are_written_as_they_are_ready(self, tmp_path, monkeypatch):
+        from carbon.inference import scan_writers
+
+        monkeypatch.setattr(scan_writers, "_PARQUET_ROWS", 50)
+        chunks = [
+            ScanChunk(
+                Interval("c", at, at + 20), BASES[at : at + 20],
+                np.full((20, 4), -at, dtype=np.float32), 1,
+            )
+            for at in range(0, 200, 20)
+        ]  # fmt: skip
+        with scan_writers.SCAN_WRITERS[".parquet"](tmp_path / "a.parquet", {}, {}) as write:
+            for chunk in chunks:
+                write(chunk)
+        file = pq.ParquetFile(tmp_path / "a.parquet")
+        assert file.num_row_groups >= 4
+        found = file.read().to_pydict()
+        assert found["position"] == list(range(1, 201)) and "".join(found["ref"]) == BASES[:200]
+        assert found["A"] == [float(-(i // 20 * 20)) for i in range(200)]
+
+    @pytest.mark.parametrize("annotation", ["g.gff3", "g.gtf"])
+    @pytest.mark.parametrize("name", ["ABC", "g1"])
+    def test_a_gene(self, folder, tmp_path, capsys, annotation, name):
+        """The gene lies at 101-280 of the turned contig, 121-300 of 400 as it is written."""
+        words = [
+            "--annotation",
+            folder / annotation,
+            "--gene",
+            name,
+            "--output",
+            tmp_path / "a.tsv",
+        ]
+        assert run_scan(folder, *words, "--flank", "130", "--strands", "gene") == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["region"], summary["strands"]) == ("c1:1-400", "reverse")
+        assert summary["gene"] == name
+        assert run_scan(folder, *words) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["region"], summary["strands"]) == ("c1:121-300", "forward")
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--region", "c:0-5"], "need 1 <= first <= last <= 700"),
+            (["--region", "c:5-701"], "need 1 <= first <= last <= 700"),
+            (["--region", "d:1-5"], "no such contig"),
+            (["--contig", "chrc"], "'chr' prefix"),
+            (["--gene", "ABC"], "give the --annotation"),
+            (["--gene", "abd", "--annotation", "{f}/g.gff3"], "near names: ABC"),
+            (["--gene", "zzzzzzz", "--annotation", "{f}/g.gff3"], "no name is near it"),
+            (["--gene", "TWIN", "--annotation", "{f}/g.gff3"],
+             "has 2 of that name: copy5 at c1:5-14, copy35 at c1:35-44"),
+            (["--gene", "ABC", "--annotation", "{f}/none.gff"], "no such file"),
+            (["--region", "c:1-9", "--strands", "gene"], "give the --gene"),
+            (["--region", "c:1-9", "--window", "5000"], "a window of 5000 bp does not fit"),
+            (["--region", "c:1-9", "--tag", "<dragon>"], "tag '<dragon>'"),
+            (["--region", "c:1-9", "--output", "{t}/a.xls"], "end the output with one of .parquet"),
+            (["--region", "c:1-9", "--plot", "{t}/a.gif"], "end the picture with one of .png"),
+            (["--region", "c:1-9", "--plot", "{t}/no/a.png"], "does not exist"),
+            (["--region", "c:1-9", "--output", "{t}/a.tsv", "{t}/a.tsv"], "is named twice"),
+            (["--region", "c:1-9", "--model", "{t}/none"], "no such model folder"),
+        ],
+    )  # fmt: skip
+    def test_mistakes_are_one_line_and_no_output(self, folder, tmp_path, capsys, words, message):
+        words = [word.format(f=folder, t=tmp_path) for word in words]
+        if "--output" not in words:
+            words += ["--output", tmp_path / "a.tsv", tmp_path / "a.bw"]
+        assert run_scan(folder, *words) == 2
+        captured = capsys.readouterr()
+        lines = captured.err.strip().splitlines()
+        assert len(lines) == 1 and lines[0].startswith("error: ") and message in lines[0]
+        assert captured.out == "" and list(tmp_path.iterdir()) == []
+
+    def test_an_input_is_not_overwritten(self, folder, capsys, tmp_path):
+        fasta = tmp_path / "x.parquet"
+        fasta.write_text(">c\nACGT\n")
+        words = ["--region", "c", "--reference", fasta, "--output", fasta]
+        assert run_scan(folder, *words) == 2
+        assert "an input too" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("package", "words"),
+        [("pyBigWig", ["--output", "a.bw"]),
+         ("matplotlib", ["--output", "a.tsv", "--plot", "a.png"])],
+    )  # fmt: skip
+    def test_a_missing_extra_is_named(self, folder, capsys, monkeypatch, package, words):
+        from carbon.inference import scan_files
+
+        monkeypatch.setattr(scan_files, "find_spec", lambda name: None)
+        assert run_scan(folder, "--region", "c:1-9", *words) == 2
+        message = capsys.readouterr().err
+        assert f"{package} is not installed; run: pip install 'carbon-dna[scan]'" in message
+
+    def test_a_circular_gene_is_refused(self, folder, tmp_path, capsys):
+        (tmp_path / "o.gff3").write_text(
+            "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c1;Is_circular=true\n"
+            "c1\tx\tgene\t390\t420\t.\t+\t.\tID=over\n"
+        )
+        words = ["--gene", "over", "--annotation", tmp_path / "o.gff3"]
+        assert run_scan(folder, *words, "--output", tmp_path / "a.tsv") == 2
+        assert "goes over the origin of 'c1'" in capsys.readouterr().err
+
+
+class TestGeneLookup:
+    def test_an_identifier_goes_before_a_name(self, tmp_path):
+        """Where one gene's name is another's identifier, the identifier is meant."""
+        reference = Reference(write_fasta(tmp_path / "r.fa", {"c": BASES}))
+        (tmp_path / "g.gff3").write_text(
+            "c\tx\tgene\t1\t9\t.\t+\t.\tID=one;Name=two\n"
+            "c\tx\tgene\t20\t29\t.\t+\t.\tID=two;Name=three\n"
+        )
+        annotation = read_annotation(tmp_path / "g.gff3", reference)
+        assert find_gene(annotation, "two").interval.start == 19
+        assert find_gene(annotation, "one").interval.start == 0
+        with pytest.raises(GenomeError, match=r"'TWO': is not in .*g\.gff3; near names: two"):
+            find_gene(annotation, "TWO")
+
+
+def pixels(path) -> np.ndarray:
+    from matplotlib.image import imread
+
+    return imread(path)
+
+
+class TestPicture:
+    def draw(self, folder, path, *words):
+        place = ["--gene", "ABC", "--annotation", folder / "g.gff3"]
+        return run_scan(
+            folder, *(words or place), "--output", path.with_suffix(".tsv"), "--plot", path
+        )
+
+    @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+    def test_the_same_scan_is_the_same_file(self, folder, tmp_path, ending):
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            assert self.draw(folder, tmp_path / name / f"x.{ending}") == 0
+        one, two = ((tmp_path / name / f"x.{ending}").read_bytes() for name in ("a", "b"))
+        assert one == two and len(one) > 5000
+
+    def test_genes_are_named_and_drawn(self, folder, tmp_path):
+        assert self.draw(folder, tmp_path / "x.svg") == 0
+        text = (tmp_path / "x.svg").read_text()
+        assert "<!-- ABC" in text and "<!-- c1:121-300" in text
+        assert self.draw(folder, tmp_path / "y.svg", "--region", "c1:121-300") == 0
+        assert "<!-- ABC" not in (tmp_path / "y.svg").read_text()
+        words = ["--annotation", folder / "g.gff3", "--region", "c1:1-130"]
+        assert self.draw(folder, tmp_path / "z.svg", *words) == 0
+        text = (tmp_path / "z.svg").read_text()
+        assert "<!-- ABC" in text and "<!-- TWIN" in text
+
+    def test_red_is_less_likely_and_blue_more(self, tmp_path):
+        """A region where A is likely and T is not, all else as the reference."""
+        from carbon.inference.scan_plot import draw_scan
+
+        values = np.tile(np.log([0.6, 0.15, 0.15, 0.1]).astype("f4"), (130, 1))
+        chunk = ScanChunk(Interval("c", 0, 130), "G" * 130, values, 1)
+        draw_scan(chunk, [], tmp_path / "x.png", "t")
+        image = pixels(tmp_path / "x.png")[..., :3]
+        red = (image[..., 0] > 0.3) & (image[..., 1:].max(axis=2) < 0.2)
+        blue = (image[..., 2] > 0.3) & (image[..., 0] < 0.2)
+        # Rows of the map from top to bottom are A, C, G, T; most of their width has one colour.
+        left = slice(0, image.shape[1] * 3 // 4)
+        wide = image.shape[1] // 3
+        blue_rows = np.flatnonzero(blue[:, left].sum(axis=1) > wide)
+        assert len(blue_rows) > 10
+        grey = (np.abs(image - 0.604).max(axis=2) < 0.02)[:, left].sum(axis=1) > wide
+        assert blue_rows.max() < np.flatnonzero(grey).min()
+        assert not red[: np.flatnonzero(grey).min(), left].any()
+
+    @pytest.mark.parametrize("length_bp", [1, 50, 700])
+    def test_any_length_is_drawn(self, folder, tmp_path, length_bp):
+        path = tmp_path / "x.png"
+        assert self.draw(folder, path, "--region", f"gaps:101-{min(100 + length_bp, 400)}") == 0
+        assert pixels(path).shape[0] > 300
+
+    def test_columns_of_a_long_region_are_means(self, tmp_path):
+        from carbon.inference.scan_plot import draw_scan
+
+        for length_bp, note in ((2000, None), (4001, "means of 3 bp")):
+            values = np.full((length_bp, 4), np.log(0.25), dtype=np.float32)
+            chunk = ScanChunk(Interval("c", 0, length_bp), random_bases(length_bp), values, 1)
+            draw_scan(chunk, [], tmp_path / "x.svg", "t")
+            text = (tmp_path / "x.svg").read_text()
+            assert ("means of" in text) == bool(note) and (note or "nats") in text
+
+    def test_a_contig_of_n_is_drawn(self, tmp_path):
+        from carbon.inference.scan_plot import draw_scan
+
+        values = np.full((30, 4), np.log(0.25), dtype=np.float32)
+        draw_scan(ScanChunk(Interval("c", 0, 30), "N" * 30, values, 1), [], tmp_path / "x.png", "t")
+        assert pixels(tmp_path / "x.png").shape[0] > 300
+
+    def test_too_much_to_draw_is_refused(self, folder, tmp_path, capsys):
+        fasta = write_fasta(tmp_path / "long.fa", {"c": random_bases(20_001)})
+        words = ["--reference", fasta, "--region", "c"]
+        assert self.draw(folder, tmp_path / "x.png", *words) == 2
+        assert "20001 bases make no readable picture" in capsys.readouterr().err
