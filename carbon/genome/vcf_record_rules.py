@@ -172,7 +172,9 @@ class _Values:
         if expected == 0:
             return r"\."
         times = f"{{{expected - 1}}}" if expected else "*+"
-        one = self._one.replace("[^,]", r"[^,:\t]").replace("[0-9]+", "[0-9]{1,9}")
+        one = self._one
+        for wide, narrow in (("[0-9]+", "[0-9]{1,9}"), ("[^,]*", "[^,]+"), ("[^,]", r"[^,:\t]")):
+            one = one.replace(wide, narrow)
         return rf"(?>{one}(?:,{one}){times}|\.)"
 
     def complaint(self, text: str, num_alts: int, ploidy: int | None) -> str | None:

@@ -55,9 +55,9 @@ class Decoder:
             at_once: most 6-mers a row can have; shapes follow from it and not from what rows have.
 
         Returns:
-            (rows, tokens, 4096) fp32 logits on the model's device: those behind the n-th fresh
-            6-mer at n, or, for a row that starts in this call, behind the last one at 0. The rest
-            means nothing.
+            (rows, tokens, 4096) fp32 logits on the model's device: at n those behind the n-th fresh
+            6-mer. A row that starts in this call has them behind the last one only, at 0 where it
+            has none. The rest means nothing.
         """
         for ids, kmers in zip(self._ids, fresh, strict=True):
             ids.extend(self._reader.vocabulary.first_kmer + kmer for kmer in kmers)
@@ -67,12 +67,12 @@ class Decoder:
         states = self._no_states(len(fresh), 1 if at_once == 1 else _whole(at_once, _TILE))
         if starts.any():
             rows = np.flatnonzero(starts).tolist()
-            states[rows, 0] = self._start(rows)
+            states[rows, np.maximum(num_fresh[rows] - 1, 0)] = self._start(rows)
         rows = np.flatnonzero(~starts & (num_fresh > 0)).tolist()
         if rows:
             chosen = [self._ids[row][-num_fresh[row] :] for row in rows]
             states[rows] = self._pass(rows, chosen, states.shape[1])
-        return self._reader.logits(states.flatten(0, 1)).unflatten(0, states.shape[:2])
+        return self._reader.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
 
     def forget(self, row: int, tokens: int) -> None:
         """Take back the last tokens of a row: not more than were read since it last started."""

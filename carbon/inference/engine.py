@@ -1,19 +1,24 @@
 """A loaded model and everything it can do: what `carbon.load` returns."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
+from carbon.inference.constraints import Constraints
+from carbon.inference.continuation import Task
 from carbon.inference.embeddings import Float32s, Pool, embed_sequences
-from carbon.inference.generation import SamplingRule, generate
+from carbon.inference.generation import Step, generate, stream
+from carbon.inference.infilling import Filling, infill
 from carbon.inference.reader import Reader
+from carbon.inference.sampling import SamplingOptions, SamplingRule
 from carbon.inference.scan import Combine, ScanChunk, ScanMethod, scan_method_for, scan_region
 from carbon.inference.scoring import By, SequenceScore, Strands, score_sequences
+from carbon.inference.speculative import Draft
 from carbon.inference.variants import (
     Method,
     ProtocolName,
@@ -197,30 +202,93 @@ class Carbon:
         prompts: Sequence[str],
         length_bp: int,
         *,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
         seed: int = 0,
-        mode: Literal["token", "base"] = "token",
         tags: Sequence[str] = (),
+        constraints: Constraints | None = None,
+        draft: Draft | None = None,
+        advance: Callable[[int], None] = lambda num_bases: None,
+        **sampling: Unpack[SamplingOptions],
     ) -> list[str]:
-        """Continue each prompt by `length_bp` bases and return the continuations.
+        """Continue each prompt by `length_bp` bases and return the continuations, in order.
 
         A prompt may have any length, or none: its last one to five bases condition the first
-        generated 6-mer, so that nothing is padded or cut.
+        generated 6-mer, so that nothing is padded or cut. What follows a prompt does not depend on
+        the others; a prompt that is given n times gets n samples.
 
         Args:
-            prompts: DNA; the n-th is sampled with its own stream `(seed, n)`, whatever the batch.
+            prompts: DNA.
             length_bp: bases to add.
-            temperature: 0 takes the most likely, 1 samples from the model.
-            top_k: sample among the `k` most likely only.
-            top_p: sample among the fewest that together hold probability `p`.
             seed: of the random numbers.
-            mode: `token` draws whole 6-mers; `base` draws each of six bases from its marginal.
             tags: metadata tags to condition on.
+            constraints: what the generated bases must keep to.
+            draft: a small model for speculative decoding; it counts what was accepted.
+            advance: is told of new bases as they come.
+            **sampling: `mode`, `temperature`, `top_k` and whatever else `SamplingRule` has.
+
+        Raises:
+            UserError: an argument makes no sense, or the constraints cannot be kept.
         """
-        rule = SamplingRule(temperature, top_k, top_p, mode)
-        return generate(self.model, prompts, length_bp, rule, seed, tuple(tags))
+        task = Task(length_bp, SamplingRule(**sampling), seed, tuple(tags), constraints)
+        return generate(self.reader, prompts, task, draft, advance)
+
+    def stream(
+        self,
+        prompt: str,
+        length_bp: int,
+        *,
+        seed: int = 0,
+        tags: Sequence[str] = (),
+        constraints: Constraints | None = None,
+        draft: Draft | None = None,
+        **sampling: Unpack[SamplingOptions],
+    ) -> Iterator[Step]:
+        """Yield the continuation of one prompt as it is drawn, with the model's probabilities.
+
+        The bases and the arguments are those of `generate`.
+
+        Raises:
+            UserError: an argument makes no sense, or the constraints cannot be kept.
+        """
+        task = Task(length_bp, SamplingRule(**sampling), seed, tuple(tags), constraints)
+        return stream(self.reader, prompt, task, draft)
+
+    def infill(
+        self,
+        left: str,
+        right: str,
+        length_bp: int,
+        *,
+        candidates: int = 16,
+        seed: int = 0,
+        tags: Sequence[str] = (),
+        constraints: Constraints | None = None,
+        draft: Draft | None = None,
+        **sampling: Unpack[SamplingOptions],
+    ) -> list[Filling]:
+        """Fill a gap of `length_bp` bases: return candidates ranked by likelihood, the best first.
+
+        Candidates are drawn behind `left`; the score is log p(candidate, right | left) by the
+        chain, at temperature 1. Left context that does not fit beside the rest is left out.
+
+        Args:
+            left: DNA before the gap, of any length.
+            right: DNA behind it, of which all is scored.
+            length_bp: bases of the gap.
+            candidates: how many to draw; equal ones are given once.
+            seed: of the random numbers.
+            tags: metadata tags to condition on.
+            constraints: what the bases of the gap must keep to; forbidden motifs may not reach into
+                either side.
+            draft: a small model for speculative decoding.
+            **sampling: as for `generate`.
+
+        Raises:
+            UserError: an argument makes no sense, the constraints cannot be kept, or gap and right
+                context do not fit into the model's.
+        """
+        rule = SamplingRule(**sampling)
+        task = Task(length_bp, rule, seed, tuple(tags), constraints, right)
+        return infill(self.reader, left, task, candidates, draft)
 
     def embed(
         self,

@@ -1,6 +1,7 @@
 """The rules of VCF: for each group a right and a wrong example, and records made to be right."""
 
 import gzip
+import re
 from itertools import combinations_with_replacement
 from types import SimpleNamespace
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError
 from carbon.genome import VcfReader
-from carbon.genome.vcf_record_rules import RecordRules
+from carbon.genome.vcf_header_rules import check_header
+from carbon.genome.vcf_record_rules import RecordRules, _SampleRules
 
 COLUMNS = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO"
 ANYWHERE = SimpleNamespace(disagreement=lambda *_: None)
@@ -272,6 +274,28 @@ def test_one_value_for_each_genotype(tmp_path, ploidy, num_alts):
                 read(path)
         else:
             assert len(read(path)) == 1
+
+
+@settings(max_examples=500)
+@given(
+    columns=st.lists(
+        st.lists(
+            st.sampled_from(["0", "0/1", "1|2|0", "./.", ".", "3", "1,2,3", "1,2", "a", "", "5,x"]),
+            min_size=1,
+            max_size=4,
+        ).map(":".join),
+        min_size=2,
+        max_size=2,
+    ),
+    format_=st.sampled_from(["GT", "GT:PL", "GT:FREE:GL:AD", "PL:AD", "GT:FT:HQ", "DP:EC"]),
+    num_alts=st.integers(0, 3),
+)
+def test_the_glance_at_all_samples_is_not_kinder_than_the_look_at_each(columns, format_, num_alts):
+    header = check_header([(1, "##fileformat=VCFv4.3"), (2, f"{COLUMNS}\tFORMAT\ta\tb")])
+    both, each = _SampleRules(header), _SampleRules(header)
+    each._usual = lambda *_: re.compile("never")
+    found = each.complaint(format_, columns, num_alts)
+    assert both.complaint(format_, columns, num_alts) == found
 
 
 def test_a_variant_may_stand_twice(tmp_path):

@@ -1,0 +1,339 @@
+"""What generated DNA must keep to, as an automaton that never lets a sequence run into a dead end.
+
+The motifs are read base by base by one automaton (Shift-And, Baeza-Yates and Gonnet 1992, made
+deterministic), and the G and C of the running window are counted beside it. A table tells from
+which state at which base the end can still be reached; a 6-mer is allowed if it leads to such one.
+What is allowed at every step is then exact: a 6-mer that is masked could not have been completed,
+and one that is not can be.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA, STOP_CODONS
+from carbon.genome.alphabet import IUPAC_BASES
+from carbon.tokenizer import BASES, K
+
+Bools = NDArray[np.bool_]
+
+_MOST_STATES = 20_000
+_MOST_CELLS = 250_000_000  # of the table, one byte each
+_LONGEST_MOTIF_BP = 1000
+_IS_GC = np.array([base in "GC" for base in BASES]).astype(np.int64)
+_ROUNDING = 1e-9  # of a share times a length
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What the generated bases must keep to.
+
+    Motifs are IUPAC and are looked for on the strand that is generated; give the reverse complement
+    too to keep both strands clean.
+
+    Attributes:
+        forbid: motifs of which no occurrence may touch a generated base, even where it begins in
+            the prompt. An unknown base of the prompt is taken for any that it can be.
+        require: motifs that must stand within the generated bases, each at least once.
+        gc: least and most share of G and C, of each consecutive window of `gc_window_bp` bases
+            counted from the first generated one, and, to within one base, of a shorter last one.
+        gc_window_bp: the window's length; all that is generated is one window if None.
+        no_stop_frame: 0, 1 or 2: no codon that begins so many bases, and then every third, after
+            the prompt's first base may be a stop codon of the standard code, if it touches a
+            generated base. This keeps a reading frame open.
+
+    Raises:
+        UserError: a motif is no IUPAC DNA, or a value makes no sense.
+    """
+
+    forbid: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+    gc: tuple[float, float] | None = None
+    gc_window_bp: int | None = None
+    no_stop_frame: int | None = None
+
+    def __post_init__(self) -> None:
+        for motif in (*self.forbid, *self.require):
+            if not motif or set(motif.upper()) - set(IUPAC_DNA):
+                raise UserError(
+                    f"motif '{motif}': give IUPAC letters of DNA, such as GAATTC or RGY"
+                )
+            if len(motif) > _LONGEST_MOTIF_BP:
+                raise UserError(f"a motif of {len(motif)} bases: give {_LONGEST_MOTIF_BP} at most")
+        if self.gc is not None and not 0 <= self.gc[0] <= self.gc[1] <= 1:
+            raise UserError(f"GC share {self.gc[0]} to {self.gc[1]}: give two of 0 to 1, ascending")
+        if self.gc_window_bp is not None and (self.gc is None or self.gc_window_bp < 1):
+            raise UserError(f"GC window {self.gc_window_bp}: give 1 or more and a GC share with it")
+        if self.no_stop_frame not in (None, 0, 1, 2):
+            raise UserError(f"frame {self.no_stop_frame} for no stop: give 0, 1 or 2")
+
+    def __bool__(self) -> bool:
+        """Whether there is any constraint."""
+        return self != Constraints()
+
+
+class Place(NamedTuple):
+    """Where a sequence is: generated bases, state of the motifs, G and C in the running window."""
+
+    position_bp: int
+    state: int
+    gc: int
+
+
+class Automaton:
+    """Constraints for a number of prompts and one length: see `automaton_for`."""
+
+    def __init__(
+        self, constraints: Constraints, prompts: Sequence[str], length_bp: int, right: str
+    ) -> None:
+        """Build the tables."""
+        self._length_bp = length_bp
+        self._windows = _GcWindows(constraints, length_bp)
+        patterns = _Patterns(constraints)
+        starts = [patterns.after_prompt(prompt) for prompt in prompts]
+        self._next, numbers, accepts = _deterministic(patterns, starts, right)
+        self._starts = [Place(0, numbers[start], 0) for start in starts]
+        self._alive = self._reach_backwards(accepts)
+
+    def is_possible(self, prompt: int) -> bool:
+        """Tell whether any sequence behind a prompt keeps to all."""
+        return bool(self._alive[0][self._starts[prompt].state, 0])
+
+    def start(self, prompt: int) -> Place:
+        """Return the place behind a prompt."""
+        return self._starts[prompt]
+
+    def advance(self, place: Place, digits: Iterable[int]) -> Place:
+        """Return the place some bases on, given by their digits; what is past the end is left."""
+        position_bp, state, gc = place
+        for digit in digits:
+            if position_bp == self._length_bp:
+                break
+            position_bp += 1
+            state = int(self._next[state, digit])
+            gc = min(gc + int(_IS_GC[digit]), self._windows.most)
+            if position_bp in self._windows.ends:
+                gc = 0
+        return Place(position_bp, state, gc)
+
+    def allowed(self, place: Place, tail_bp: int = 0) -> Bools:
+        """Tell which 6-mers may come next: (4096,).
+
+        Args:
+            place: where the sequence is.
+            tail_bp: so many of the 6-mer's first bases are those of the prompt.
+        """
+        states = np.full(4**tail_bp, place.state)
+        gc = np.full(4**tail_bp, place.gc)
+        position_bp = place.position_bp
+        dead = len(self._next) - 1
+        for _ in range(min(K - tail_bp, self._length_bp - position_bp)):
+            position_bp += 1
+            states = self._next[states].reshape(-1)
+            gc = np.minimum((gc[:, None] + _IS_GC).reshape(-1), self._windows.most)
+            if position_bp in self._windows.ends:
+                states = np.where(self._windows.holds(position_bp)[gc], states, dead)
+                gc = np.zeros_like(gc)
+        alive: Bools = self._alive[position_bp][states, gc]
+        return np.repeat(alive, 4**K // len(alive))
+
+    def _reach_backwards(self, accepts: Bools) -> list[Bools]:
+        """Return for each number of generated bases, 0 to all, which states reach a good end.
+
+        Each is (states, G and C in the window).
+        """
+        cells = len(accepts) * (self._windows.most + 1) * self._length_bp
+        if self._windows.ends and cells > _MOST_CELLS:
+            raise UserError(
+                f"the GC share of {self._length_bp} bases with these motifs needs too large a "
+                "table; give a shorter GC window, fewer bases or fewer motifs"
+            )
+        last = np.repeat(accepts[:, None], self._windows.most + 1, axis=1)
+        alive = [last]
+        counts = np.arange(self._windows.most + 1)
+        counted = [np.minimum(counts + is_gc, self._windows.most) for is_gc in _IS_GC]
+        for position_bp in range(self._length_bp, 0, -1):
+            after = alive[-1]
+            if position_bp in self._windows.ends:
+                after = self._windows.holds(position_bp) & after[:, :1]
+            before = np.logical_or.reduce(
+                [after[self._next[:, digit]][:, counted[digit]] for digit in range(4)]
+            )
+            if not self._windows.ends and np.array_equal(before, after):  # so it is before that too
+                alive += [alive[-1]] * position_bp
+                break
+            alive.append(before)
+        return alive[::-1]
+
+
+class _GcWindows:
+    """The windows whose G and C are counted.
+
+    Attributes:
+        ends: how many bases are generated where each ends.
+        most: what counts are cut off at: more than any window may hold.
+    """
+
+    def __init__(self, constraints: Constraints, length_bp: int) -> None:
+        self._gc = constraints.gc or (0.0, 1.0)
+        self._window_bp = constraints.gc_window_bp or length_bp
+        ends = [*range(self._window_bp, length_bp, self._window_bp), length_bp]
+        self.ends = frozenset(ends if constraints.gc else ())
+        longest_bp = min(self._window_bp, length_bp)
+        self.most = floor(self._gc[1] * longest_bp) + 2 if constraints.gc else 0
+
+    def holds(self, end_bp: int) -> Bools:
+        """Tell which counts the window that ends here may have: (most + 1,)."""
+        bases = end_bp % self._window_bp or self._window_bp
+        least, most = (share * bases for share in self._gc)
+        counts = np.arange(self.most + 1)
+        if bases < self._window_bp:
+            return (counts >= floor(least + _ROUNDING)) & (counts <= ceil(most - _ROUNDING))
+        return (counts >= ceil(least - _ROUNDING)) & (counts <= floor(most + _ROUNDING))
+
+
+class _State(NamedTuple):
+    """Bit i of `active`: the last bases are the beginning of a pattern, up to its letter at i."""
+
+    active: int
+    phase: int  # of the codon that the next base is in; 0 where frames do not matter
+    found: int  # a bit for each required motif
+
+
+class _Patterns:
+    """All motifs and stop codons, letter by letter in the bits of one number."""
+
+    def __init__(self, constraints: Constraints) -> None:
+        self._frame = constraints.no_stop_frame
+        codons = sorted(STOP_CODONS) if self._frame is not None else []
+        self._longest_bp = max(map(len, (*constraints.forbid, *codons)), default=1)
+        self._match = dict.fromkeys(IUPAC_DNA, 0)
+        self._size = 0
+        motifs = [self._add(motif) for motif in constraints.forbid]
+        stops = [self._add(codon) for codon in codons]
+        self._required = [self._add(motif) for motif in constraints.require]
+        self._first = sum(bits & -bits for bits in motifs + self._required)
+        self._first_of_stop = sum(bits & -bits for bits in stops)
+        self._bad = sum(_last(bits) for bits in motifs + stops)
+
+    def _add(self, motif: str) -> int:
+        """Give a motif its bits, one a letter, and return them."""
+        for letter in motif.upper():
+            for read in IUPAC_DNA:
+                if set(IUPAC_BASES[letter]) & set(IUPAC_BASES[read]):
+                    self._match[read] |= 1 << self._size
+            self._size += 1
+        return (1 << self._size) - (1 << self._size - len(motif))
+
+    def after_prompt(self, prompt: str) -> _State:
+        """Return the state at the end of a prompt; no required motif begins in it."""
+        active = 0
+        for place in range(max(0, len(prompt) - self._longest_bp + 1), len(prompt)):
+            active = self._go_on(active, self._phase(place), prompt[place].upper()) & ~self._bad
+        return _State(active & ~sum(self._required), self._phase(len(prompt)), 0)
+
+    def step(self, state: _State, base: str) -> _State | None:
+        """Return the state one base on, or None where a forbidden motif is complete."""
+        active, found = self._go_on(state.active, state.phase, base), state.found
+        if active & self._bad:
+            return None
+        for number, bits in enumerate(self._required):
+            found |= bool(active & _last(bits)) << number
+            if found >> number & 1:
+                active &= ~bits
+        return _State(active, (state.phase + 1) % 3 if self._frame is not None else 0, found)
+
+    def ends_well(self, state: _State, right: str) -> bool:
+        """Tell whether all is found, and nothing forbidden is completed by what stands behind."""
+        active = state.active
+        for letter in right.upper()[: self._longest_bp - 1]:
+            active = active << 1 & self._match[letter] & ~(self._first | self._first_of_stop)
+            if active & self._bad:
+                return False
+        return state.found == (1 << len(self._required)) - 1
+
+    def _go_on(self, active: int, phase: int, letter: str) -> int:
+        first = self._first | (self._first_of_stop if phase == 0 else 0)
+        # What would move from the last letter of one motif to the first of the next is none.
+        moved = active << 1 & ~(self._first | self._first_of_stop)
+        return (moved | first) & self._match[letter]
+
+    def _phase(self, position_bp: int) -> int:
+        return 0 if self._frame is None else (position_bp - self._frame) % 3
+
+
+def _last(bits: int) -> int:
+    return 1 << bits.bit_length() - 1
+
+
+def _deterministic(
+    patterns: _Patterns, starts: Sequence[_State], right: str
+) -> tuple[NDArray[np.int64], dict[_State, int], Bools]:
+    """Walk over all states that can be reached.
+
+    Returns:
+        The state after each base, (states + 1, 4), the last state being that of no return; the
+        states' numbers; which of them are a good end, (states + 1,).
+    """
+    numbers = {state: number for number, state in enumerate(dict.fromkeys(starts))}
+    waiting = list(numbers)
+    following: list[list[_State | None]] = []
+    for state in waiting:  # which grows
+        steps = [patterns.step(state, base) for base in BASES]
+        following.append(steps)
+        for step in steps:
+            if step is not None and step not in numbers:
+                numbers[step] = len(numbers)
+                waiting.append(step)
+        if len(numbers) > _MOST_STATES:
+            raise UserError(
+                "the motifs are too many, or have too many ambiguous letters, to be kept track of; "
+                "give fewer or plainer ones"
+            )
+    dead = len(numbers)
+    table = [[dead if step is None else numbers[step] for step in steps] for steps in following]
+    accepts = [patterns.ends_well(state, right) for state in waiting]
+    return np.array([*table, [dead] * 4]), numbers, np.array([*accepts, False])
+
+
+def automaton_for(
+    constraints: Constraints, prompts: Sequence[str], length_bp: int, right: str = ""
+) -> Automaton:
+    """Return the automaton of constraints.
+
+    Args:
+        constraints: what to keep to.
+        prompts: what stands before the generated bases; their numbers are those of `start`.
+        length_bp: bases to generate.
+        right: what stands behind them; no forbidden motif may reach into it.
+
+    Raises:
+        UserError: the constraints cannot be kept, or they take too much memory.
+    """
+    automaton = Automaton(constraints, prompts, length_bp, right)
+    for number, prompt in enumerate(prompts):
+        if not automaton.is_possible(number):
+            alone = {
+                "the forbidden motifs": Constraints(forbid=constraints.forbid),
+                "the required motifs": Constraints(require=constraints.require),
+                "the GC share": Constraints(
+                    gc=constraints.gc, gc_window_bp=constraints.gc_window_bp
+                ),
+                "the open reading frame": Constraints(no_stop_frame=constraints.no_stop_frame),
+            }
+            impossible = [
+                name
+                for name, single in alone.items()
+                if not Automaton(single, [prompt], length_bp, right).is_possible(0)
+            ]
+            raise UserError(
+                f"prompt {number + 1}: no {length_bp} bases behind it can keep to "
+                f"{' or '.join(impossible) or 'all constraints at once'}; give more bases or "
+                "constraints that leave room"
+            )
+    return automaton
