@@ -56,10 +56,19 @@ def all_snvs(reference: Reference, first: int, number: int, step: int = 1) -> li
 
 @torch.inference_mode()
 def deltas_in_full(
-    model: Carbon, reference: Reference, variants: list[Variant], window_bp: int
+    model: Carbon,
+    reference: Reference,
+    variants: list[Variant],
+    window_bp: int,
+    *,
+    of_kmers: bool = False,
 ) -> list[float]:
-    """Score both windows of every variant in full, with logits over the whole vocabulary."""
+    """Score both windows of every variant in full, with a log-softmax over the whole vocabulary.
+
+    Ours is over the 6-mers; `of_kmers` is for comparing the numbers.
+    """
     network = model.model.network
+    rows = NATIVE.kmer_rows if of_kmers else slice(None)
     windows = []
     for variant in variants:
         start = variant.position - window_bp // 2
@@ -70,8 +79,9 @@ def deltas_in_full(
     for i in range(0, len(windows), _BATCH_WINDOWS):
         encoded = [encode(window) for window in windows[i : i + _BATCH_WINDOWS]]
         ids = torch.from_numpy(np.stack([e.ids for e in encoded])).to(network.device)
-        log_p = network(ids).logits[:, :-1].log_softmax(dim=-1)
-        chosen = log_p.gather(2, ids[:, 1:, None])[..., 0].double()
+        log_p = network(ids).logits[:, :-1, rows].log_softmax(dim=-1)
+        targets = ids[:, 1:, None] - (rows.start or 0)
+        chosen = log_p.gather(2, targets)[..., 0].double()
         # The published script leaves out the bases behind the last whole 6-mer.
         sums += chosen[:, : window_bp // 6].sum(dim=1).tolist()
     return [alt - ref for ref, alt in zip(sums[::2], sums[1::2], strict=True)]
@@ -116,23 +126,25 @@ def centered(model: Carbon, reference: Reference, positions: int, repeats: int) 
     theirs = partial(deltas_in_full, model, reference, variants, WINDOW_BP)
     # 8,192 bases are 1,365 6-mers and two bases that the literal form leaves out.
     found = _scores(model, reference, variants, window_bp=WINDOW_BP - 2)
-    expected = deltas_in_full(model, reference, variants, WINDOW_BP - 2)
+    expected = deltas_in_full(model, reference, variants, WINDOW_BP - 2, of_kmers=True)
     difference = float(np.abs(np.subtract(found, expected)).max())
     fast, slow = compared(ours, theirs, repeats)
     return {"seconds": fast, "in_full": slow, "difference_nats": difference}
 
 
 def dense_panel(model: Carbon, reference: Reference, bases: int) -> dict[str, float]:
-    """All SNVs of a stretch, in windows of 2,048 bp, beside the same in full."""
-    variants = all_snvs(reference, 30_000, bases)
-    ours = partial(_scores, model, reference, variants, window_bp=2048)
-    theirs = partial(deltas_in_full, model, reference, variants, 2048)
-    fast, slow = compared(ours, theirs, 1)
-    return {"seconds": fast, "in_full": slow}
+    """All SNVs of a stretch, in windows of 2,048 bp; in full, those of every sixth base only."""
+    variants, some = (all_snvs(reference, 30_000, bases // n, n) for n in (1, 6))
+    fast, _ = taken(lambda: _scores(model, reference, variants, window_bp=2048))
+    slow, _ = taken(lambda: deltas_in_full(model, reference, some, 2048))
+    return {"seconds": fast / len(variants), "in_full": slow / len(some)}
 
 
-def scans(model: Carbon, reference: Reference, repeats: int) -> dict[str, float]:
-    """All SNVs of a stretch with 24 kbp to the left at least, beside `right_end` one by one."""
+def scans(model: Carbon, reference: Reference, long: Reference, repeats: int) -> dict[str, float]:
+    """All SNVs with 24 kbp to the left at least, beside `right_end` one by one.
+
+    Tokens are those of a scan of all of `long`; the seconds of a token are measured on one window.
+    """
     some = all_snvs(reference, 40_000, 1)
     slow, expected = taken(lambda: right_end_in_full(model, reference, some))
     found = _scores(model, reference, some, protocol="right_end")
@@ -142,19 +154,38 @@ def scans(model: Carbon, reference: Reference, repeats: int) -> dict[str, float]
     }
     window_bp = (model.reader.context_tokens - 1) * 6
     stretch = window_bp - RIGHT_END_BP
+    # A whole window of frame 0 begins and ends here, so that none is read for a part of it.
+    start = RIGHT_END_BP + stretch
+    region = Interval("c", start, start + stretch)
+    options = {"window_bp": window_bp, "least_context_bp": RIGHT_END_BP}
+    seconds = []
+    for _ in range(repeats):
+        took, chunks = taken(lambda: list(model.scan(reference, region, **options)))
+        seconds.append(took / sum(chunk.tokens_read for chunk in chunks))
     for frames in ((0,), (0, 1, 2, 3, 4, 5)):
-        # Whole windows of frame 0 begin and end here, so that none is read for a part of it.
-        start = RIGHT_END_BP + stretch
-        region = Interval("c", start, start + stretch)
-        options = {"frames": frames, "window_bp": window_bp, "least_context_bp": RIGHT_END_BP}
-        seconds = []
-        for _ in range(repeats):
-            took, chunks = taken(partial(_scanned, model, reference, region, options))
-            seconds.append(took)
-        variants = 3 * stretch
-        result[f"tokens_a_variant:{len(frames)}"] = sum(c.tokens_read for c in chunks) / variants
-        result[f"seconds_a_variant:{len(frames)}"] = min(seconds) / variants
+        tokens = tokens_of_scan(model, long, frames, options) / 3
+        result[f"tokens_a_variant:{len(frames)}"] = tokens
+        result[f"seconds_a_variant:{len(frames)}"] = tokens * min(seconds)
     return result
+
+
+def tokens_of_scan(
+    model: Carbon, reference: Reference, frames: tuple[int, ...], options: dict[str, int]
+) -> float:
+    """Return the tokens that the scan of a whole contig reads, by base; nothing is computed."""
+    reader = model.reader
+    measure = reader.measure
+
+    def uncomputed(passages: Any, _: Any) -> Any:
+        return [[np.zeros((len(b.ids), 6, 4), np.float32) for b in p.branches] for p in passages]
+
+    reader.measure = uncomputed  # type: ignore[method-assign]
+    try:
+        whole = Interval("c", 0, reference.contig_lengths_bp["c"])
+        chunks = model.scan(reference, whole, frames=frames, **options)
+        return sum(chunk.tokens_read for chunk in chunks) / whole.length_bp
+    finally:
+        reader.measure = measure  # type: ignore[method-assign]
 
 
 def real_panel(folder: Path, number: int) -> dict[str, float] | None:
@@ -230,10 +261,6 @@ def scan_random(length_bp: int) -> None:
         reference = random_reference(Path(folder), length_bp)
         chunks = model.scan(reference, Interval("c", 0, length_bp))
         assert sum(chunk.interval.length_bp for chunk in chunks) == length_bp
-
-
-def _scanned(model: Carbon, reference: Reference, region: Interval, options: Any) -> list[Any]:
-    return list(model.scan(reference, region, **options))
 
 
 def _scores(
