@@ -21,7 +21,7 @@ from carbon.inference import Carbon
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE, encode
 from eval import cost
-from eval.contract import Options
+from eval.contract import Options, Strands
 from eval.cost import TokenCount, tokens_counted
 from eval.entrants import Baselines, Entrant
 from eval.models import CarbonModel
@@ -43,8 +43,8 @@ class Trial(NamedTuple):
 def tiny_model() -> CarbonModel:
     """Return a random network of the preset `tiny`, 8,192 tokens of context."""
     torch.manual_seed(0)
-    network = LlamaForCausalLM(PRESETS["tiny"]()).eval()
-    return CarbonModel(Carbon(LoadedModel(network, NATIVE)), "tiny")
+    network = LlamaForCausalLM(PRESETS["tiny"]())
+    return CarbonModel(Carbon(LoadedModel(network.train(False), NATIVE)), "tiny")
 
 
 def random_bases(length_bp: int, seed: int) -> str:
@@ -61,8 +61,8 @@ def trials(folder: Path, quick: bool) -> Iterator[Trial]:
     path.write_text(f">c\n{random_bases(200_000, 1)}\n")
     with Reference(path) as reference:
         # Saturation mutagenesis and TraitGym; three changes a place, and one.
-        yield _centered(model, reference, "brca2", "+", few, alts=3)
-        yield _centered(model, reference, "traitgym_mendelian", "+-", few, alts=1)
+        yield _centered(model, reference, "brca2", "forward", few, alts=3)
+        yield _centered(model, reference, "traitgym_mendelian", "both", few, alts=1)
         yield _right_end(model, reference, "clinvar_coding", few, alts=1)
         yield _right_end(model, reference, "clinvar_coding, three at a place", few, alts=3)
     yield _pairs(model, "triplet_expansion", few, changed_from=8060, length_bp=8192)
@@ -82,13 +82,14 @@ def _places(count: int, alts: int, reference: Reference, from_bp: int) -> list[V
 
 
 def _centered(
-    model: CarbonModel, reference: Reference, task: str, strands: str, places: int, *, alts: int
+    model: CarbonModel, reference: Reference, task: str, strands: Strands, places: int, *, alts: int
 ) -> Trial:
     variants = _places(places, alts, reference, 10_000)
 
     def ours() -> object:
-        both = "both" if len(strands) == 2 else "forward"
-        return model.deltas(reference, variants, protocol="centered", window_bp=8192, strands=both)
+        return model.deltas(
+            reference, variants, protocol="centered", window_bp=8192, strands=strands
+        )
 
     sequences = []
     for variant in variants:
@@ -96,7 +97,7 @@ def _centered(
         ref = reference.fetch(Interval("c", start, start + 8192))
         alt = ref[:4096] + variant.alt + ref[4097:]
         sequences += [ref, alt]
-        if len(strands) == 2:
+        if strands == "both":
             sequences += [reverse_complement(ref), reverse_complement(alt)]
     return _trial(task, len(variants), model, ours, sequences)
 

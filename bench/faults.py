@@ -26,7 +26,7 @@ from tests.helpers.runs import make_config, make_corpus
 from train.config import TrainConfig
 
 CLOCKED = ("tokens_per_second", "mfu")
-STEPS = 6000
+STEPS = 2000
 
 
 def main() -> int:
@@ -107,7 +107,7 @@ def _wait(process: subprocess.Popen[str], moment: Callable[[float], bool]) -> bo
 
 def _moment(kind: str, config: TrainConfig, draw: random.Random) -> Callable[[float], bool]:
     """Return what tells, from the seconds since a start, whether the moment to kill has come."""
-    wait_seconds = draw.uniform(2, 14)
+    wait_seconds = draw.uniform(5, 25)
     saved = Path(config.output) / "checkpoints"
     switch_step = STEPS // 2 + draw.randint(-3, 3)
     moments: dict[str, Callable[[float], bool]] = {

@@ -49,8 +49,8 @@ def main() -> int:
 def _model(preset: str, device: str) -> Carbon:
     torch.manual_seed(0)
     with torch.device(device):
-        network = LlamaForCausalLM(PRESETS[preset]()).to(torch.bfloat16)
-    return Carbon(LoadedModel(network.eval(), NATIVE))  # type: ignore[no-untyped-call]
+        network: Any = LlamaForCausalLM(PRESETS[preset]())
+    return Carbon(LoadedModel(network.to(torch.bfloat16).train(False), NATIVE))
 
 
 def _of(model: Carbon, reference: Reference, device: str) -> dict[str, float]:

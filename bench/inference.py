@@ -34,7 +34,8 @@ _FASTA = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz"
 def random_model(preset: str) -> Carbon:
     """Return a network of a size with random weights."""
     torch.manual_seed(0)
-    return Carbon(LoadedModel(LlamaForCausalLM(PRESETS[preset]()).eval(), NATIVE))
+    network: Any = LlamaForCausalLM(PRESETS[preset]())
+    return Carbon(LoadedModel(network.train(False), NATIVE))
 
 
 def random_reference(folder: Path, length_bp: int) -> Reference:
@@ -157,7 +158,7 @@ def scans(model: Carbon, reference: Reference, long: Reference, repeats: int) ->
     # A whole window of frame 0 begins and ends here, so that none is read for a part of it.
     start = RIGHT_END_BP + stretch
     region = Interval("c", start, start + stretch)
-    options = {"window_bp": window_bp, "least_context_bp": RIGHT_END_BP}
+    options: dict[str, Any] = {"window_bp": window_bp, "least_context_bp": RIGHT_END_BP}
     seconds = []
     for _ in range(repeats):
         took, chunks = taken(lambda: list(model.scan(reference, region, **options)))
@@ -170,7 +171,7 @@ def scans(model: Carbon, reference: Reference, long: Reference, repeats: int) ->
 
 
 def tokens_of_scan(
-    model: Carbon, reference: Reference, frames: tuple[int, ...], options: dict[str, int]
+    model: Carbon, reference: Reference, frames: tuple[int, ...], options: dict[str, Any]
 ) -> float:
     """Return the tokens that the scan of a whole contig reads, by base; nothing is computed."""
     reader = model.reader
@@ -179,7 +180,7 @@ def tokens_of_scan(
     def uncomputed(passages: Any, _: Any) -> Any:
         return [[np.zeros((len(b.ids), 6, 4), np.float32) for b in p.branches] for p in passages]
 
-    reader.measure = uncomputed  # type: ignore[method-assign]
+    reader.measure = uncomputed  # type: ignore[method-assign, assignment]
     try:
         whole = Interval("c", 0, reference.contig_lengths_bp["c"])
         chunks = model.scan(reference, whole, frames=frames, **options)
@@ -265,5 +266,6 @@ def scan_random(length_bp: int) -> None:
 
 def _scores(
     model: Carbon, reference: Reference, variants: list[Variant], **options: Any
-) -> list[float | None]:
-    return [score.delta for score in model.score_variants(reference, variants, **options)]
+) -> list[float]:
+    scores: Any = model.score_variants(reference, variants, **options)
+    return [score.delta for score in scores]

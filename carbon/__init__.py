@@ -15,7 +15,16 @@ from carbon.__version__ import __version__
 if TYPE_CHECKING:
     from carbon.errors import UserError
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
-    from carbon.inference import Carbon, ScanChunk, SequenceScore, VariantScore, join_chunks, load
+    from carbon.inference import (
+        Carbon,
+        Constraints,
+        Draft,
+        ScanChunk,
+        SequenceScore,
+        VariantScore,
+        join_chunks,
+        load,
+    )
     from carbon.tokenizer import decode, encode
     from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
 
@@ -28,6 +37,8 @@ _HOMES = {
     "reverse_complement": "carbon.genome",
     "Carbon": "carbon.inference",
     "ScanChunk": "carbon.inference",
+    "Constraints": "carbon.inference",
+    "Draft": "carbon.inference",
     "SequenceScore": "carbon.inference",
     "VariantScore": "carbon.inference",
     "join_chunks": "carbon.inference",
@@ -40,6 +51,8 @@ _HOMES = {
 
 __all__ = [
     "Carbon",
+    "Constraints",
+    "Draft",
     "HybridDNATokenizer",
     "Interval",
     "NativeDNATokenizer",

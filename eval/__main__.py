@@ -1,21 +1,13 @@
-"""Measure a model on what was held out: `python -m eval run|report`."""
+"""Models through the tasks of the field: `python -m eval run|report|list|build`.
+
+`heldout` and `heldout-report` measure a training run on what its corpus held out.
+"""
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
-from carbon.console import natural, run_command, say
-from carbon.corpus import read_source
-from carbon.errors import ConfigError
-from carbon.files import atomic_file
-from carbon.genome import Reference
-from carbon.inference import load
-from eval.likelihood import heldout_likelihood
-from eval.markov import MAX_ORDER, Markov
-from eval.recovery import sequence_recovery
-from eval.report import write_report
-from eval.variants import read_scored, variant_auroc
+from carbon.console import natural, run_command
+from eval.presets import PRESETS
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,12 +17,104 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m eval", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m eval", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_run_parser(verbs.add_parser("run", help="measure models; writes a record each"))
+    _add_report_parser(verbs.add_parser("report", help="one HTML page, Markdown and CSV"))
+    _add_list_parser(verbs.add_parser("list", help="tasks, and where their data were looked for"))
+    _add_build_parser(verbs.add_parser("build", help="a task's dataset, from primary sources"))
+    _add_heldout_parser(
+        verbs.add_parser("heldout", help="measure a model on what a corpus held out")
+    )
+    _add_heldout_report_parser(
+        verbs.add_parser("heldout-report", help="one HTML page about a training run")
+    )
+    return parser
 
-    verb = verbs.add_parser("run", help="measure a model; writes results.json")
+
+def _add_run_parser(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--model", action="append", required=True, metavar="[NAME=]MODEL", dest="models",
+        help="model folder or name on the Hub, Carbon or any causal model of DNA; may be repeated",
+    )  # fmt: skip
+    verb.add_argument("--tasks", default="all", help="all (those with data), or names with commas")
+    verb.add_argument("--output", type=Path, required=True, help="folder of the records")
+    _add_data_argument(verb)
+    verb.add_argument(
+        "--reference", action="append", default=[], metavar="[TASK=]FASTA", dest="references",
+        help="genome of the variants; may be repeated for tasks of other assemblies",
+    )  # fmt: skip
+    verb.add_argument(
+        "--train", action="append", default=[], type=Path, metavar="FASTA|PARQUET",
+        help="what the Markov models beside every model are fitted on; may be repeated",
+    )  # fmt: skip
+    verb.add_argument("--orders", type=_numbers, help="of the Markov models, 1 to 12, with commas")
+    verb.add_argument(
+        "--columns", type=_words, default=[],
+        help="columns of variants to rank by, higher is more damaging: phyloP,CADD",
+    )  # fmt: skip
+    verb.add_argument("--preset", choices=sorted(PRESETS), default="published")
+    verb.add_argument("--max-samples", type=natural, help="most examples a task")
+    verb.add_argument("--seed", type=natural, default=0, help="of the choice of examples")
+    verb.add_argument(
+        "--dtype", type=_words, default=["float32"], dest="dtypes",
+        help="float32, bfloat16, or both with a comma, for the gap between them",
+    )  # fmt: skip
+    verb.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
+    verb.add_argument("--yarn", type=float, metavar="FACTOR", help="stretch Carbon's context")
+    verb.add_argument("--resume", action="store_true", help="go on with what --output holds")
+    verb.set_defaults(run=_run)
+
+
+def _add_data_argument(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
+        "--data", action="append", default=[], metavar="FOLDER|TASK=PATH", dest="datasets",
+        help="folder with TASK.parquet, or one dataset; without it the Hub; may be repeated",
+    )  # fmt: skip
+
+
+def _add_report_parser(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="--output of `run`")
+    verb.add_argument("--output", type=Path, help="folder to write to; the first DIR if not given")
+    verb.add_argument("--title", default="Evaluation")
+    verb.set_defaults(run=_report)
+
+
+def _add_list_parser(verb: argparse.ArgumentParser) -> None:
+    _add_data_argument(verb)
+    verb.set_defaults(run=_list)
+
+
+def _add_build_parser(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("task", help="whose dataset it is")
+    verb.add_argument("--output", type=Path, required=True, help="Parquet file to write")
+    verb.add_argument("--reference", type=Path, help="FASTA")
+    verb.add_argument("--annotation", type=Path, help="GFF3 or GTF of it")
+    verb.add_argument("--vcf", type=Path, help="ClinVar")
+    verb.add_argument("--table", type=Path, help="of variants: TSV, CSV, Parquet or xlsx")
+    verb.add_argument(
+        "--source", action="append", metavar="GROUP=FASTA[,ANNOTATION]", dest="sources",
+        help="a genome and its group; may be repeated",
+    )  # fmt: skip
+    verb.add_argument("--codon-usage", type=Path, help="table of codon usage")
+    verb.add_argument("--species", help="its species")
+    verb.add_argument("--examples", type=natural, dest="num_examples", help="most rows")
+    verb.add_argument(
+        "--context", type=_numbers, dest="context_length_tokens",
+        help="tokens of haystacks, with commas",
+    )  # fmt: skip
+    verb.add_argument("--seed", type=natural)
+    verb.set_defaults(run=_build)
+
+
+def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--model", required=True, help="model folder")
-    verb.add_argument("--tasks", default="all", help=f"all, or some of {','.join(_TASKS)}")
+    verb.add_argument(
+        "--tasks", default="all",
+        help="all, or some of sequence_recovery,heldout_likelihood,variant_auroc",
+    )  # fmt: skip
     verb.add_argument("--corpus", required=True, help="its test records are what is measured on")
     verb.add_argument("--source", default="eukaryote", help="source of the corpus")
     verb.add_argument("--vcf", type=Path, help="labelled VCF that `carbon variants` scored")
@@ -39,92 +123,62 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
     verb.add_argument("--most-bp", type=natural, default=200_000, help="bases for the likelihood")
     verb.add_argument("--seed", type=natural, default=0)
-    verb.set_defaults(run=_run)
+    verb.set_defaults(run=_heldout)
 
-    verb = verbs.add_parser("report", help="one HTML page with pictures")
+
+def _add_heldout_report_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--run", type=Path, required=True, help="training run folder", dest="folder")
     verb.add_argument("--results", type=Path, required=True, help="folder with results.json")
     verb.add_argument("--generated", type=Path, help="FASTA that `carbon generate` wrote")
     verb.add_argument("--title", default="A Carbon model")
     verb.add_argument("--output", type=Path, required=True, help="HTML file to write")
-    verb.set_defaults(run=_report)
-    return parser
+    verb.set_defaults(run=_heldout_report)
 
 
-class _Material:
-    """What tasks measure with; read when first asked for."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.arguments = arguments
-        self.model = load(arguments.model)
-        self.train = self._sequences("train")
-        self.test = self._sequences("test")
-        if not self.test:
-            raise ConfigError(f"{arguments.corpus}: nothing is held out; build with a holdout")
-
-    def _sequences(self, split: Any) -> list[str]:
-        table = read_source(self.arguments.corpus, self.arguments.source, split, ["sequence"])
-        sequences: list[str] = table["sequence"].to_pylist()
-        return sequences
+def _words(text: str) -> list[str]:
+    return [part for part in text.split(",") if part]
 
 
-def _recovery(of: _Material) -> dict[str, Any]:
-    return sequence_recovery(of.model, of.train, of.test, of.arguments.sites, of.arguments.seed)
-
-
-def _likelihood(of: _Material) -> dict[str, Any]:
-    return heldout_likelihood(of.model, of.train, of.test, of.arguments.most_bp, of.arguments.seed)
-
-
-def _variants(of: _Material) -> dict[str, Any]:
-    with Reference(of.arguments.reference) as reference:
-        markov = Markov(MAX_ORDER, of.train)
-        return variant_auroc(read_scored(of.arguments.vcf, reference, markov))
-
-
-_TASKS = {
-    "sequence_recovery": _recovery,
-    "heldout_likelihood": _likelihood,
-    "variant_auroc": _variants,
-}
-
-
-def _chosen_tasks(arguments: argparse.Namespace) -> list[str]:
-    """Return the names of tasks; `all` are those that there is something to measure with."""
-    with_variants = bool(arguments.vcf and arguments.reference)
-    if arguments.tasks == "all":
-        if not with_variants:
-            say("without --vcf and --reference there is no variant_auroc")
-        return [name for name in _TASKS if with_variants or name != "variant_auroc"]
-    names: list[str] = arguments.tasks.split(",")
-    for name in names:
-        if name not in _TASKS:
-            raise ConfigError(f"--tasks {name}: choose from {', '.join(_TASKS)}")
-    if "variant_auroc" in names and not with_variants:
-        raise ConfigError("task variant_auroc: give --vcf (scored) and --reference")
-    return names
+def _numbers(text: str) -> tuple[int, ...]:
+    """Read whole numbers with commas between them, for `argparse`."""
+    return tuple(natural(part) for part in text.split(","))
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    names = _chosen_tasks(arguments)
-    material = _Material(arguments)
-    results = {name: _TASKS[name](material) for name in names}
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    with atomic_file(arguments.output / "results.json") as temporary:
-        temporary.write_text(
-            json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8"
-        )
-    print(json.dumps({name: result["value"] for name, result in results.items()}))
+    from eval.commands import run_models
+
+    run_models(arguments)
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    write_report(
-        arguments.output,
-        title=arguments.title,
-        run=arguments.folder,
-        results=arguments.results / "results.json",
-        generated=arguments.generated,
-    )
+    from eval.report import write_report
+
+    output = arguments.output or arguments.folders[0]
+    print(write_report(arguments.folders, output, arguments.title))
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    from eval.commands import list_tasks
+
+    list_tasks(arguments)
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    from eval.commands import build_dataset
+
+    build_dataset(arguments)
+
+
+def _heldout(arguments: argparse.Namespace) -> None:
+    from eval.heldout.command import run_heldout
+
+    run_heldout(arguments)
+
+
+def _heldout_report(arguments: argparse.Namespace) -> None:
+    from eval.heldout.command import run_report
+
+    run_report(arguments)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,94 @@
-"""Bootstrap intervals: every number of a report comes with one."""
+"""Bootstrap intervals: every number of a report comes with one.
 
-from collections.abc import Callable
-from typing import NamedTuple
+A statistic is a function of weights, one a sample: how often a resample drew it. So what is costly
+(sorting scores) is done once, and a sample that is drawn twice is counted twice.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from eval.contract import Estimate, Floats
+
 NUM_RESAMPLES = 1000
 
-
-class Estimate(NamedTuple):
-    """A value with its 95 % percentile interval and the number of samples behind it."""
-
-    value: float
-    low: float
-    high: float
-    num_samples: int
+Statistic = Callable[[Floats], float]
+"""From weights (samples,) to a value; NaN where they do not define it."""
 
 
 def bootstrap(
-    statistic: Callable[[NDArray[np.int64]], float], num_samples: int, seed: int = 0
+    statistic: Statistic,
+    num_samples: int,
+    seed: int = 0,
+    clusters: Sequence[str] | None = None,
 ) -> Estimate:
-    """Resample `range(num_samples)` with replacement (Efron 1979) and take percentiles.
+    """Resample with replacement (Efron 1979) and take the 2.5th and 97.5th percentiles.
 
     Args:
-        statistic: from indices of samples to a value; NaN where a resample does not define it.
+        statistic: from weights to a value.
         num_samples: what may be drawn.
         seed: of the resampling.
+        clusters: one name a sample, such as its chromosome; samples of one name are drawn together
+            (Field and Welsh 2007), because they are not independent.
     """
+    value = statistic(np.ones(num_samples))
+    draws = [statistic(weights) for weights in _resamples(num_samples, seed, clusters)]
+    defined = [draw for draw in draws if not np.isnan(draw)]
+    low, high = np.percentile(defined, [2.5, 97.5]) if defined else (np.nan, np.nan)
+    return Estimate(value, float(low), float(high), num_samples)
+
+
+def _resamples(num_samples: int, seed: int, clusters: Sequence[str] | None) -> Iterator[Floats]:
     random = np.random.default_rng(seed)
-    draws = [
-        statistic(random.integers(num_samples, size=num_samples)) for _ in range(NUM_RESAMPLES)
-    ]
-    low, high = np.nanpercentile(draws, [2.5, 97.5])
-    return Estimate(statistic(np.arange(num_samples)), float(low), float(high), num_samples)
+    cluster_of: NDArray[np.int64] = np.arange(num_samples)
+    if clusters is not None:
+        cluster_of = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
+    num_clusters = int(cluster_of.max(initial=-1)) + 1
+    for _ in range(NUM_RESAMPLES):
+        drawn = random.integers(num_clusters, size=num_clusters)
+        yield np.bincount(drawn, minlength=num_clusters)[cluster_of].astype(np.float64)
+
+
+def mean_of(values: Floats) -> Statistic:
+    """Return the weighted mean of values as a statistic."""
+    return ratio_of(values, np.ones(len(values)))
+
+
+def ratio_of(totals: Floats, parts: Floats) -> Statistic:
+    """Return sum(totals) / sum(parts) as a statistic: samples of unequal size, drawn whole."""
+
+    def of(weights: Floats) -> float:
+        return float(weights @ totals / (weights @ parts))
+
+    return of
 
 
 def mean(values: Floats, seed: int = 0) -> Estimate:
     """Return the mean of independent samples with its interval."""
-    return bootstrap(lambda i: float(values[i].mean()), len(values), seed)
+    return bootstrap(mean_of(values), len(values), seed)
 
 
-def ratio(totals: Floats, weights: Floats, seed: int = 0) -> Estimate:
-    """Return sum(totals) / sum(weights) with its interval; the samples are drawn whole."""
-    return bootstrap(lambda i: float(totals[i].sum() / weights[i].sum()), len(totals), seed)
+def ratio(totals: Floats, parts: Floats, seed: int = 0) -> Estimate:
+    """Return sum(totals) / sum(parts) with its interval."""
+    return bootstrap(ratio_of(totals, parts), len(totals), seed)
+
+
+def difference(
+    first: Statistic,
+    second: Statistic,
+    num_samples: int,
+    seed: int = 0,
+    clusters: Sequence[str] | None = None,
+) -> Estimate:
+    """Return first - second on the same samples; each resample is drawn once for both.
+
+    What both find easy or hard cancels, so that the interval is narrower than those of the two
+    suggest. Zero inside it means that the difference is inside the noise.
+    """
+    return bootstrap(lambda w: first(w) - second(w), num_samples, seed, clusters)
+
+
+def inside_noise(estimate: Estimate) -> bool:
+    """Tell whether zero lies in the interval of a difference, or there is no interval."""
+    return not (estimate.low > 0 or estimate.high < 0)

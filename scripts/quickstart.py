@@ -248,7 +248,7 @@ class Quickstart:
         if with_variants:
             tasks.append("variant_auroc")
         return self._command(
-            "-m", "eval", "run", "--model", self.output / "run" / "export",
+            "-m", "eval", "heldout", "--model", self.output / "run" / "export",
             "--corpus", self.output / "corpus", "--tasks", ",".join(tasks), *with_variants,
             "--sites", self.arguments.sites, "--seed", self.arguments.seed,
             "--output", self.output / "eval",
@@ -264,7 +264,7 @@ class Quickstart:
     def _report(self) -> int:
         title = f"Quickstart on {self.genome.name}" if self.own else "Quickstart"
         code = self._command(
-            "-m", "eval", "report", "--run", self.output / "run",
+            "-m", "eval", "heldout-report", "--run", self.output / "run",
             "--results", self.output / "eval", "--generated", self.output / "generated.fa",
             "--title", title, "--output", self.output / "report.html",
         )  # fmt: skip

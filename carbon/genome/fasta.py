@@ -24,6 +24,7 @@ from carbon.genome.streams import BROKEN_GZIP, open_bytes
 
 _CONTIGS_LOOKED_AT = 1000
 _HEADER_BYTES = 4096
+_BGZIP_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 _NOT_DNA = re.compile(rb"[^" + (IUPAC_DNA + IUPAC_DNA.lower()).encode() + rb"\-\r\n]")
 
 
@@ -91,7 +92,8 @@ class Reference:
         """Return the bases at `position` (0-based) if they are not those of REF, else None.
 
         Where the reference has an IUPAC code, any base that it stands for agrees: VCF 4.3 (section
-        1.6.1) reduces such a REF to one base.
+        1.6.1) reduces such a REF to one base. A REF of N, as structural variants have, agrees with
+        any; and nothing stands at the telomeres, which VCF numbers 0 and one past the end.
 
         Raises:
             GenomeError: there is no such contig, or REF ends past it; the message opens with
@@ -100,13 +102,15 @@ class Reference:
         length_bp = self.contig_lengths_bp.get(contig)
         if length_bp is None:
             raise GenomeError(f"{where}: {self.explain_missing([contig])}")
+        if position in (-1, length_bp):
+            return None
         if position < 0 or position + len(ref) > length_bp:
             raise GenomeError(
                 f"{where}: REF ends past the contig's {length_bp} bases; "
                 f"is {self.path} the assembly that the variants were called on?"
             )
         there = self.fetch(Interval(contig, position, position + len(ref))).upper()
-        agree = (a == b or a in IUPAC_BASES[b] for a, b in zip(ref.upper(), there, strict=True))
+        agree = (a in ("N", b, *IUPAC_BASES[b]) for a, b in zip(ref.upper(), there, strict=True))
         return None if all(agree) else there
 
     def explain_missing(self, contigs: Iterable[str]) -> str:
@@ -146,12 +150,14 @@ def _some(names: list[str]) -> str:
 
 
 def _open_indexed(path: Path, scratch: Path) -> pysam.FastaFile:
-    compression = _compression(path)
+    compression = compression_of(path)
     source = path
     if compression == "gzip":
         source = scratch / "unpacked.fa"
         _unpack(path, source)
     bgzip = compression == "bgzip"
+    if bgzip:
+        check_bgzip_end(source)
     if (indexes := _fresh_indexes(source, bgzip=bgzip)) and (found := _open(source, *indexes)):
         return found
     check_fasta(source, shown_as=path)
@@ -172,12 +178,21 @@ def _open(path: Path, fai: Path, gzi: Path | None) -> pysam.FastaFile | None:
     return fasta if fasta.nreferences else None
 
 
-def _compression(path: Path) -> str:
+def compression_of(path: Path) -> str:
+    """Tell whether a file is `plain`, `bgzip` or `gzip`."""
     with path.open("rb") as handle:
         start = handle.read(16)
     if start[:2] != b"\x1f\x8b":
         return "plain"
     return "bgzip" if start[12:14] == b"BC" else "gzip"
+
+
+def check_bgzip_end(path: Path) -> None:
+    """Raise GenomeError unless a bgzip file ends with its empty last block (SAM v1, 4.1.2)."""
+    with path.open("rb") as source:
+        source.seek(max(0, path.stat().st_size - len(_BGZIP_END)))
+        if source.read() != _BGZIP_END:
+            raise GenomeError(f"{path}: is cut off: the end of its bgzip is missing; fetch again")
 
 
 def _unpack(path: Path, target: Path) -> None:

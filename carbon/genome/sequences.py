@@ -7,7 +7,7 @@ import pysam
 
 from carbon.errors import GenomeError
 from carbon.genome.alphabet import IUPAC_DNA
-from carbon.genome.fasta import check_fasta
+from carbon.genome.fasta import check_bgzip_end, check_fasta, compression_of
 from carbon.genome.streams import BROKEN_GZIP, open_bytes
 
 _NO_LETTERS = str.maketrans("", "", IUPAC_DNA + IUPAC_DNA.lower() + "-")
@@ -26,6 +26,8 @@ def read_sequences(path: str | Path) -> Iterator[tuple[str, str]]:
     is_stream = str(path) == "-"
     if not (is_stream or path.is_file()):
         raise GenomeError(f"{path}: no such file; give a FASTA or FASTQ, or - for standard input")
+    if not is_stream and compression_of(path) == "bgzip":
+        check_bgzip_end(path)
     if not (is_stream or _is_fastq(path)):
         check_fasta(path, shown_as=path)
     return _records(path)
@@ -41,7 +43,7 @@ def _is_fastq(path: Path) -> bool:
 
 def _records(path: Path) -> Iterator[tuple[str, str]]:
     shown_as = "standard input" if str(path) == "-" else str(path)
-    number = 0
+    number, has_quality = 0, False
     try:
         with pysam.FastxFile(str(path)) as records:
             for number, record in enumerate(records, start=1):
@@ -51,6 +53,12 @@ def _records(path: Path) -> Iterator[tuple[str, str]]:
                         f"{shown_as} record {number} ({record.name}): {wrong[0]!r} is not a DNA "
                         "letter (ACGT, N and IUPAC codes); is this a protein or a damaged file?"
                     )
+                if has_quality and record.quality is None:
+                    raise GenomeError(
+                        f"{shown_as} record {number} ({record.name}): has no quality as those "
+                        "before it have; is the file cut off?"
+                    )
+                has_quality = record.quality is not None
                 yield str(record.name), bases
     except (OSError, ValueError) as error:
         if isinstance(error, GenomeError):

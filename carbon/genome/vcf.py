@@ -38,7 +38,7 @@ class VcfRow(NamedTuple):
 
     def with_info(self, added: str) -> str:
         """Return the line with more in its INFO column."""
-        info = self.columns[_INFO]
+        info = self.columns[_INFO].rstrip(";")
         joined = ";".join(part for part in ("" if info == "." else info, added) if part) or "."
         return "\t".join((*self.columns[:_INFO], joined, *self.columns[_INFO + 1 :])) + "\n"
 

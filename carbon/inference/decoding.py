@@ -20,6 +20,7 @@ from carbon.inference.reader import Reader, stem_of
 from carbon.tokenizer import K
 
 _BLOCK = 512  # places that torch's attention on a CPU takes at a time; also tokens of one pass
+_FEW = 128  # places of short rows; in a whole block the first so many are summed up alike
 _STEP = 32  # tokens
 _TILE = 8  # rows, or tokens of few
 
@@ -162,7 +163,9 @@ class _RowCache(DynamicCache):
         self._read = torch.tensor(read, device=device)
         self._reads_all = read == list(range(len(self._kept[0][0])))
         self._reads_one = len(set(read)) == 1
-        self._num_places = min(_whole(int(places.max()) + 1, _BLOCK), self._most_places)
+        needed = int(places.max()) + 1
+        whole = _whole(needed, _FEW if needed <= _FEW else _BLOCK)
+        self._num_places = min(whole, self._most_places)
         self._reserve()
         return self._num_places
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
@@ -46,6 +46,12 @@ class Carbon:
         self.model = model
         self.reader = Reader(model)
         self.context_bp = (self.reader.context_tokens - 1) * K
+
+    @property
+    def yarn(self) -> float | None:
+        """By how much YaRN stretches the context; None where it does not."""
+        rope: Any = self.model.network.config.rope_parameters
+        return float(rope["factor"]) if rope.get("rope_type") == "yarn" else None
 
     def score(
         self,
@@ -263,6 +269,7 @@ class Carbon:
         tags: Sequence[str] = (),
         constraints: Constraints | None = None,
         draft: Draft | None = None,
+        advance: Callable[[int], None] = lambda num_bases: None,
         **sampling: Unpack[SamplingOptions],
     ) -> list[Filling]:
         """Fill a gap of `length_bp` bases: return candidates ranked by likelihood, the best first.
@@ -280,6 +287,7 @@ class Carbon:
             constraints: what the bases of the gap must keep to; forbidden motifs may not reach into
                 either side.
             draft: a small model for speculative decoding.
+            advance: is told of new bases as they come.
             **sampling: as for `generate`.
 
         Raises:
@@ -288,7 +296,7 @@ class Carbon:
         """
         rule = SamplingRule(**sampling)
         task = Task(length_bp, rule, seed, tuple(tags), constraints, right)
-        return infill(self.reader, left, task, candidates, draft)
+        return infill(self.reader, left, task, candidates, draft, advance)
 
     def embed(
         self,

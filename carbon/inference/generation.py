@@ -47,7 +47,7 @@ def generate(
     prompts: Sequence[str],
     task: Task,
     draft: Draft | None = None,
-    advance: Callable[[int], None] = lambda bases: None,
+    advance: Callable[[int], None] = lambda num_bases: None,
 ) -> list[str]:
     """Return a continuation for each prompt, in order; `advance` hears of new bases.
 

@@ -1,5 +1,6 @@
 """Filling a gap: candidates from the left context, ranked by what they make of the right one."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,9 +35,16 @@ class Filling(NamedTuple):
 
 
 def infill(
-    reader: Reader, left: str, task: Task, num_candidates: int, draft: Draft | None
+    reader: Reader,
+    left: str,
+    task: Task,
+    num_candidates: int,
+    draft: Draft | None = None,
+    advance: Callable[[int], None] = lambda num_bases: None,
 ) -> list[Filling]:
     """Draw candidates behind `left` and return them ranked, the best first, each once.
+
+    `advance` hears of new bases.
 
     Raises:
         UserError: nothing can be drawn, or gap and right context do not fit into the context.
@@ -53,7 +61,8 @@ def infill(
             f"a gap of {task.length_bp} bases and {len(task.right)} to its right do not fit into "
             f"the model's context of {reader.context_tokens} tokens; give fewer"
         )
-    candidates = list(dict.fromkeys(generate(reader, [left] * num_candidates, task, draft)))
+    drawn = generate(reader, [left] * num_candidates, task, draft, advance)
+    candidates = list(dict.fromkeys(drawn))
     whole_bp = len(left) // K * K
     tail = left[whole_bp:]
     # If there is too much to the left, its first 6-mers are left out.

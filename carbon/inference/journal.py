@@ -5,6 +5,7 @@ block is on the disk before the next begins; a last line that is torn is cut off
 the output is whole.
 """
 
+import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -37,8 +38,20 @@ class Journal:
         self.path = output.with_name(f".{output.name}.progress")
         self.num_blocks = 0
         self._job = json.loads(json.dumps(job))
-        if not (self.path.exists() and self._read(resume)):
-            self._append(self._job, "wb")
+        self._file = self.path.open("a+b")
+        self._lock()
+        if not self._read(resume):
+            self._append(self._job)
+
+    def _lock(self) -> None:
+        """Keep others off until this process ends, however it ends."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = self.path.stat().st_ino == os.fstat(self._file.fileno()).st_ino
+        except (BlockingIOError, FileNotFoundError):
+            is_ours = False
+        if not is_ours:
+            raise UserError(f"{self.path}: another run is writing this output; wait for it")
 
     def kept(self) -> Iterator[Any]:
         """Yield the blocks that an earlier run has left, in order."""
@@ -50,12 +63,13 @@ class Journal:
 
     def add(self, block: Any) -> None:
         """Keep a block that is done."""
-        self._append(block, "ab")
+        self._append(block)
         self.num_blocks += 1
 
     def remove(self) -> None:
         """Forget it all: the output is whole."""
         self.path.unlink()
+        self._file.close()
 
     def say_what_is_kept(self) -> None:
         """Tell how to go on, if there is anything to go on with."""
@@ -63,6 +77,7 @@ class Journal:
             say(f"what is done is kept in {self.path}; go on with --resume")
         else:
             self.path.unlink(missing_ok=True)
+        self._file.close()
 
     def _read(self, resume: bool) -> bool:
         """Count the blocks that are whole and cut off what is not; tell if the first line is."""
@@ -91,9 +106,7 @@ class Journal:
                 "remove the file"
             )
 
-    def _append(self, content: Any, mode: str) -> None:
-        line = json.dumps(content).encode() + b"\n"
-        with self.path.open(mode) as sink:
-            sink.write(line)
-            sink.flush()
-            os.fsync(sink.fileno())
+    def _append(self, content: Any) -> None:
+        self._file.write(json.dumps(content).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())

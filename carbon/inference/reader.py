@@ -5,9 +5,10 @@ its keys and values kept, and every branch goes on from it, which is exact in a 
 passage with one branch is one row of tokens.
 
 On one machine with one number of threads the numbers of a row do not depend on what is read beside
-it: all shapes are whole steps of 32 tokens, so that no product and no block of the attention ends
-elsewhere than it would for the row alone. Rows are padded on the right, where a causal network does
-not look; of a stem whole steps are shared and the rest is read with each branch.
+it: only rows of one padded length are read together, so that no product and no block of the
+attention ends elsewhere than it would for the row alone. Rows are padded on the right, where a
+causal network does not look, to whole steps of 32 tokens; of a stem whole steps are shared and the
+rest is read with each branch.
 """
 
 import os
@@ -114,11 +115,12 @@ class Reader:
         """Measure every token of every branch: for each passage a list of (tokens, ...) arrays."""
         parts = [part for passage in passages for part in _parts(passage)]
         measured: list[list[NDArray[np.float32]]] = [[] for _ in parts]
-        alike: dict[int, list[int]] = defaultdict(list)
+        alike: dict[tuple[int, int], list[int]] = defaultdict(list)
         for number, part in enumerate(parts):
-            self._check_length(len(part.stem) + max(_longest(part) - 1, 0))
-            alike[_shared_tokens(part)].append(number)
-        for shared_tokens, numbers in alike.items():
+            tokens = len(part.stem) + max(_longest(part) - 1, 0)
+            self._check_length(tokens)
+            alike[_shared_tokens(part), _padded(tokens)].append(number)
+        for (shared_tokens, _), numbers in alike.items():
             run = self._measure_forks if shared_tokens else self._measure_rows
             costs = {n: _held_tokens(parts[n]) for n in numbers}
             read = partial(_chosen, run, parts, measure)
@@ -144,9 +146,13 @@ class Reader:
         def read(batch: list[int]) -> list[Tensor]:
             return list(self._read_rows([rows[n] for n in batch], layer))
 
-        for batch, states in self._in_batches({n: len(row) for n, row in enumerate(rows)}, read):
-            for n, state in zip(batch, states, strict=True):
-                yield n, state[: len(rows[n])]
+        alike: dict[int, dict[int, int]] = defaultdict(dict)
+        for number, row in enumerate(rows):
+            alike[_padded(len(row))][number] = len(row)
+        for costs in alike.values():
+            for batch, states in self._in_batches(costs, read):
+                for n, state in zip(batch, states, strict=True):
+                    yield n, state[: len(rows[n])]
 
     def _check_length(self, tokens: int) -> None:
         if tokens > self.context_tokens:

@@ -155,6 +155,7 @@ def _settings(
 ) -> dict[str, Any]:
     return {
         "model": job.model,
+        "yarn": model.yarn,
         "protocol": "scan",
         "region": place.to_region(),
         "gene": job.gene,

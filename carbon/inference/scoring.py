@@ -1,5 +1,6 @@
 """Log-likelihoods of sequences, base by base."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -44,8 +45,11 @@ class SequenceScore(NamedTuple):
 
     @property
     def nats_per_base(self) -> float:
-        """Return the mean surprise of a known base; 1.386 is that of a fair four-sided die."""
-        return -self.log_likelihood / max(self.num_known_bases, 1)
+        """Return the mean surprise of a known base, NaN if there is none.
+
+        1.386 is that of a fair four-sided die.
+        """
+        return -self.log_likelihood / self.num_known_bases if self.num_known_bases else math.nan
 
 
 def score_sequences(

@@ -20,7 +20,7 @@ def text_of(value: str | float | None) -> str:
     """Write a cell: `.` for None, as many digits of a float as a float32 holds."""
     if value is None:
         return "."
-    return f"{value:.8g}" if isinstance(value, float) else str(value)
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
 @contextmanager

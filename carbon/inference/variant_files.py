@@ -1,6 +1,7 @@
 """A VCF in; a scored VCF, TSV or Parquet out, record by record in flat memory."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +21,7 @@ from carbon.inference.variants import Method
 
 _RECORDS_AT_ONCE = 128  # scored together, and kept together by the journal
 _MISMATCHES_SHOWN = 3
+_TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
 _MISMATCHES_SHIFTED = 1000  # looked at for a shift of the positions
 
 
@@ -60,16 +62,19 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
     for given in (job.vcf, job.reference):
         if job.output.resolve() == given.resolve():
             raise UserError(f"{job.output}: is an input too; name another output")
+    if job.output.is_dir():
+        raise UserError(f"{job.output}: is a folder; name a file")
     if not job.output.parent.is_dir():
         raise UserError(f"{job.output}: the folder {job.output.parent} does not exist")
-    settings = _settings(job, method, dtype)
+    settings = _settings(model, job, method, dtype)
     counts = {"records": 0, "scored": 0, "not_scored": 0}
+    reasons: Counter[str] = Counter()
     with Reference(job.reference) as reference:
         vcf = VcfReader(job.vcf, reference, strict=job.strict)
         scored_header(vcf, settings)
         # Read all of it once first: a bad last record costs seconds then, and not hours.
         num_records = _checked(vcf, reference, job)
-        journal = Journal(job.output, settings | _fingerprints(job), resume=job.resume)
+        journal = Journal(job.output, settings | _fingerprints(model, job), resume=job.resume)
         done = min(journal.num_blocks * _RECORDS_AT_ONCE, num_records)
         try:
             with (
@@ -82,28 +87,42 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
                         counts["records"] += 1
                         counts["scored"] += sum(score.delta is not None for score in scores)
                         counts["not_scored"] += sum(score.delta is None for score in scores)
+                        reasons.update(score.reason for score in scores if score.reason)
                         advance(counts["records"] > done)
                 if job.output.name.endswith(".vcf.gz"):
-                    pysam.tabix_index(str(temporary), preset="vcf", force=True)
-                    os.replace(f"{temporary}.tbi", f"{job.output}.tbi")
+                    _index(temporary, job.output, max(reference.contig_lengths_bp.values()))
         except BaseException:
             journal.say_what_is_kept()
             raise
         journal.remove()
-    return {"output": str(job.output), **counts, **settings}
+    return {
+        "output": str(job.output),
+        **counts,
+        "reasons": dict(sorted(reasons.items())),
+        **settings,
+    }
 
 
-def _settings(job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
+def _index(temporary: Path, output: Path, longest_bp: int) -> None:
+    """Write the index of a bgzip VCF: tabix, or CSI where a contig is too long for that."""
+    is_long = longest_bp >= _TABIX_MOST_BP
+    pysam.tabix_index(str(temporary), preset="vcf", force=True, csi=is_long)
+    ending = "csi" if is_long else "tbi"
+    os.replace(f"{temporary}.{ending}", f"{output}.{ending}")
+
+
+def _settings(model: Carbon, job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
     return {
         "model": job.model,
+        "yarn": model.yarn,
         **method._asdict(),
         "dtype": dtype,
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
     }
 
 
-def _fingerprints(job: VariantJob) -> dict[str, Any]:
-    """Tell the inputs from others of the same name."""
+def _fingerprints(model: Carbon, job: VariantJob) -> dict[str, Any]:
+    """Tell the inputs from others of the same name, and how they are computed with."""
 
     def stamp(path: Path) -> list[int]:
         return [path.stat().st_size, path.stat().st_mtime_ns]
@@ -113,6 +132,8 @@ def _fingerprints(job: VariantJob) -> dict[str, Any]:
         "VCF": sha256_of_file(job.vcf),
         "reference": stamp(job.reference),
         "weights": [stamp(path) for path in weights],
+        "config": model.model.network.config.to_dict(),
+        "device": model.reader.device.type,
         "skip_mismatches": job.skip_mismatches,
     }
 
@@ -127,6 +148,11 @@ def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
     first: list[tuple[int, VcfRow]] = []
     for number, row in enumerate(vcf, start=1):
         num_records = number
+        if "CARBON_" in row.columns[7]:
+            raise GenomeError(
+                f"{vcf.path} record {number}: has CARBON_ fields already: is it scored? give the "
+                "original"
+            )
         if row.mismatch is not None:
             num_mismatches += 1
             if len(first) < _MISMATCHES_SHIFTED:

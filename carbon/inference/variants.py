@@ -20,6 +20,7 @@ from carbon.tokenizer import K
 
 ProtocolName = Literal["centered", "right_end"]
 _VARIANTS_AT_ONCE = 512
+_ROOM_BP = 300
 _DEFAULT_WINDOW_BP = {"centered": 8192, "right_end": 24_000}
 
 Place = tuple[str, int, int, str, int]
@@ -88,7 +89,9 @@ def method_for(
         )
     most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags))) * K
     if window_bp is None:
-        window_bp = min(_DEFAULT_WINDOW_BP[protocol], most_bp)
+        # What is read before the alleles of `right_end` leaves room for long ones.
+        room_bp = min(_ROOM_BP, most_bp // 4) if protocol == "right_end" else 0
+        window_bp = min(_DEFAULT_WINDOW_BP[protocol], most_bp - room_bp)
     if not 2 * K <= window_bp <= most_bp:
         raise UserError(
             f"a window of {window_bp} bp does not fit: give {2 * K} to {most_bp} bp for this model"
@@ -113,7 +116,10 @@ def score_block(
         where = f"variant {variant.to_text()}"
         reference.check_ref(variant.contig, variant.position, variant.ref, where)
     most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(method.tags))) * K
-    reasons = [why_no_score(variant, method, most_bp) for variant in block]
+    reasons = [
+        why_no_score(variant, method, most_bp, reference.contig_lengths_bp[variant.contig])
+        for variant in block
+    ]
     scored = [variant for variant, reason in zip(block, reasons, strict=True) if reason is None]
     deltas = _deltas(reader, reference, scored, method)
     for variant, reason in zip(block, reasons, strict=True):
@@ -121,15 +127,20 @@ def score_block(
             yield VariantScore(variant, None, reason)
         else:
             by_strand = next(deltas)
+            if not by_strand:
+                yield VariantScore(variant, None, "contig_edge")
+                continue
             mean = sum(by_strand.values()) / len(by_strand)
             yield VariantScore(variant, mean, None, by_strand.get("+"), by_strand.get("-"))
 
 
-def why_no_score(variant: Variant, method: Method, context_bp: int) -> str | None:
+def why_no_score(variant: Variant, method: Method, context_bp: int, contig_bp: int) -> str | None:
     """Say why a variant cannot be scored by this method, or None."""
     longest = max(len(variant.ref), len(variant.alt))
     if reason := variant.why_unscorable():
         return reason
+    if variant.position < 0 or variant.position >= contig_bp:
+        return "telomere"
     if method.protocol == "centered" and longest > method.window_bp // 2:
         return "allele_longer_than_half_window"
     if method.protocol == "right_end" and method.window_bp + longest > context_bp + K:
@@ -150,7 +161,10 @@ class _Fork(NamedTuple):
 def _deltas(
     reader: Reader, reference: Reference, variants: list[Variant], method: Method
 ) -> Iterator[dict[str, float]]:
-    """Yield the delta by strand of each variant, the mean over frames."""
+    """Yield the delta by strand of each variant, the mean over frames.
+
+    A strand on which the contig ends before the alleles differ says nothing, and is left out.
+    """
     strands = STRANDS_READ[method.strands]
     alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
     for variant in variants:
@@ -167,12 +181,18 @@ def _deltas(
         for strand in strands:
             deltas = []
             for frame in method.frames:
-                at = steps[_place(variant, strand, frame)]
+                place = _place(variant, strand, frame)
+                at, rights = steps[place], forks[place].rights
                 # Both are counted up to the same length, that of the shorter one at most.
-                counted = min(_counted_bp((ref, alt), strand, method), len(at[ref]), len(at[alt]))
+                wanted = _counted_bp((ref, alt), strand, method)
+                counted = min(wanted, len(at[ref]), len(at[alt]))
+                same = rights[ref][:counted].upper() == rights[alt][:counted].upper()
+                if counted < wanted and same:
+                    continue
                 difference = at[alt][:counted].astype(np.float64) - at[ref][:counted]
                 deltas.append(float(difference.sum()))
-            result[strand] = sum(deltas) / len(deltas)
+            if deltas:
+                result[strand] = sum(deltas) / len(deltas)
         yield result
 
 

@@ -42,9 +42,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     write = chosen_by_ending(arguments.output, {".parquet": write_embeddings})
     method = {"pool": arguments.pool, "layer": arguments.layer, "tags": tuple(arguments.tags)}
-    settings = {"model": arguments.model, **method, "dtype": arguments.dtype}
     named, read = tee(read_sequences(arguments.sequences))
     model = load(arguments)
+    settings = {"model": arguments.model, "yarn": model.yarn, **method, "dtype": arguments.dtype}
     embeddings = track(model.embed((bases for _, bases in read), **method), "sequences")
     rows = (
         (name, len(bases), vector) for (name, bases), vector in zip(named, embeddings, strict=True)

@@ -14,7 +14,7 @@ def add_parser(verbs: Verbs) -> None:
         "score",
         help="log-likelihood of each sequence of a FASTA or FASTQ",
         description="Writes a row a sequence, or with --per-base a row a base (position from 1). "
-        "One record is in memory at a time.",
+        "A few million bases are in memory at a time.",
     )
     add_model(verb)
     verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
@@ -55,9 +55,11 @@ def run(arguments: argparse.Namespace) -> None:
             yield record[1]
 
     method = {"by": arguments.by, "strands": arguments.strands, "tags": tuple(arguments.tags)}
-    settings = {"model": arguments.model, **method, "dtype": arguments.dtype, "unit": "nats"}
     columns = BASE_COLUMNS if arguments.per_base else SEQUENCE_COLUMNS
-    scores = load(arguments).score(sequences(), **method)
+    model = load(arguments)
+    settings = {"model": arguments.model, "yarn": model.yarn, **method}
+    settings |= {"dtype": arguments.dtype, "unit": "nats"}
+    scores = model.score(sequences(), **method)
     with (
         atomic_file(output) if output else nullcontext(Path("-")) as path,
         writer(path, columns, settings) as write,
@@ -70,4 +72,5 @@ def run(arguments: argparse.Namespace) -> None:
                     write((name, i + 1, base, value))
             else:
                 counts = (score.length_bp, score.num_known_bases)
-                write((name, *counts, score.log_likelihood, score.nats_per_base))
+                numbers = (score.log_likelihood, score.nats_per_base)
+                write((name, *counts, *(numbers if score.num_known_bases else (None, None))))

@@ -73,6 +73,9 @@ def test_score_reads_fastq_and_standard_input(folder, tmp_path, capsys, monkeypa
     (tmp_path / "cut.fq").write_text(reads[:-3])
     assert main(["score", "--model", model, str(tmp_path / "cut.fq")]) == 2
     assert "cut.fq: is broken after record 2" in capsys.readouterr().err
+    (tmp_path / "cut2.fq").write_text("@r1\nACGT\n+\nIIII\n@r2\nACGT\n")
+    assert main(["score", "--model", model, str(tmp_path / "cut2.fq")]) == 2
+    assert "record 2 (r2): has no quality" in capsys.readouterr().err
     (tmp_path / "protein.fq").write_text("@p\nMKLV\n+\nIIII\n")
     assert main(["score", "--model", model, str(tmp_path / "protein.fq")]) == 2
     assert "record 1 (p): 'L' is not a DNA letter" in capsys.readouterr().err
@@ -85,7 +88,8 @@ def test_generate(folder, capsys):
     assert main([*arguments, "--prompt", "ACGTA", "-n", "2"]) == 0
     assert capsys.readouterr().out == first
     lines = first.splitlines()
-    assert lines[0] == ">generated_0 prompt_bp=5" and len(lines[1]) == 60 and len(lines[2]) == 10
+    assert lines[0].startswith(">generated_0 sample=0 prompt_bp=5 model=")
+    assert [len(line) for line in lines[1:3]] == [60, 10]
     assert main([*arguments, "--prompts", str(folder / "s.fa.gz"), "--mode", "base"]) == 0
     assert capsys.readouterr().out.count(">") == 3
 

@@ -1,6 +1,5 @@
 """Scores and samples against stock transformers, token by token, and against each other."""
 
-import itertools
 import math
 
 import numpy as np
@@ -8,12 +7,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
 
-from carbon.errors import ModelError, UserError
+from carbon.errors import ModelError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
-from carbon.inference import base_log_likelihoods, load
-from carbon.model import PRESETS, save_model
+from carbon.inference import Carbon, base_log_likelihoods, load
+from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.tokenizer import NATIVE, encode
+from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import INDEX, KMERS, window_pair
 
@@ -23,6 +24,25 @@ def stock_log_probabilities(network, ids: list[int]) -> torch.Tensor:
     with torch.inference_mode():
         logits = network(torch.tensor([ids])).logits[0].double()
     return logits[:, NATIVE.kmer_rows].log_softmax(dim=1)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Heads as wide as those of the presets, and a context of more than a block of attention."""
+    torch.manual_seed(2)
+    config = small_config(700)
+    config.hidden_size, config.head_dim, config.num_attention_heads = 64, 32, 2
+    return Carbon(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
+
+
+def test_company_changes_no_byte_of_a_score(wide):
+    lengths_bp = (30, 606, 1302, 1506, 1806, 2106, 2406, 3006, 4001)
+    sequences = [random_bases(length_bp, length_bp) for length_bp in lengths_bp]
+    together = base_log_likelihoods(wide.reader, sequences, strands="both")
+    back = base_log_likelihoods(wide.reader, sequences[::-1], strands="both")[::-1]
+    for sequence, one, two in zip(sequences, together, back, strict=True):
+        (alone,) = base_log_likelihoods(wide.reader, [sequence], strands="both")
+        assert np.array_equal(one, alone) and np.array_equal(two, alone)
 
 
 class TestModelFolders:
@@ -203,77 +223,3 @@ class TestVariants:
         forward = window_pair(reference, variant, window_bp, "+")
         reverse = window_pair(reference, variant, window_bp, "-")
         assert tuple(map(reverse_complement, forward)) == reverse
-
-
-class TestGenerate:
-    def test_greedy_is_that_of_stock_transformers(self, model, network):
-        prompt = random_bases(60)
-        ids = torch.tensor([encode(prompt).ids.tolist()])
-        for _ in range(4):
-            with torch.inference_mode():
-                logits = network(ids).logits[0, -1, NATIVE.kmer_rows]
-            ids = torch.cat([ids, NATIVE.first_kmer + logits.argmax().view(1, 1)], dim=1)
-        expected = "".join(KMERS[i - NATIVE.first_kmer] for i in ids[0, -4:].tolist())
-        assert model.generate([prompt], 24, temperature=0) == [expected]
-        assert model.generate([prompt], 20, temperature=0) == [expected[:20]]
-
-    @pytest.mark.parametrize("tail", ["", "A", "CG", "TACGT", "NT"])
-    def test_a_tail_conditions_the_first_kmer(self, model, network, tail):
-        """Frequencies of the next base against the mass of 6-mers that begin with the tail."""
-        prompt = random_bases(30) + tail
-        log_p = stock_log_probabilities(network, encode(prompt[:30]).ids.tolist())[-1]
-        weight = dict.fromkeys("ACGT", 0.0)
-        for i, kmer in enumerate(KMERS):
-            if all(want in ("N", have) for want, have in zip(tail, kmer, strict=False)):
-                weight[kmer[len(tail)]] += math.exp(log_p[i])
-        texts = model.generate([prompt] * 2000, 1, seed=1)
-        for base in "ACGT":
-            expected = weight[base] / sum(weight.values())
-            spread = math.sqrt(expected * (1 - expected) / 2000)
-            assert abs(texts.count(base) / 2000 - expected) < 4.5 * spread + 1e-9
-
-    def test_base_mode_draws_from_the_marginals(self, model, network):
-        log_p = stock_log_probabilities(network, encode("").ids.tolist())[-1]
-        texts = model.generate([""] * 2000, 6, seed=2, mode="base")
-        for place, base in itertools.product((0, 3, 5), "ACGT"):
-            expected = sum(
-                math.exp(log_p[i]) for i, kmer in enumerate(KMERS) if kmer[place] == base
-            )
-            found = sum(text[place] == base for text in texts) / 2000
-            assert abs(found - expected) < 4.5 * math.sqrt(expected * (1 - expected) / 2000) + 1e-9
-
-    def test_seeds_and_company(self, model):
-        prompts = ["ACGTAC", "", "ACGTACGTAAAA", "ACG"]
-        together = model.generate(prompts, 30, seed=5)
-        assert together == model.generate(prompts, 30, seed=5)
-        assert together != model.generate(prompts, 30, seed=6)
-        assert model.generate(prompts[:1], 30, seed=5) == together[:1]
-        assert all(len(text) == 30 and set(text) <= set("ACGT") for text in together)
-
-    def test_generation_goes_on_when_the_context_is_full(self, model):
-        """48 tokens are read; then `<dna>` and the last 24 6-mers start a new context."""
-        (text,) = model.generate([""], 600, temperature=0)
-        assert len(text) == 600
-        # 6-mer 48, from 0, is the first that the new context predicts, from 6-mers 24 to 47.
-        prompt = text[24 * 6 : 48 * 6]
-        assert model.generate([prompt], 6, temperature=0) == [text[48 * 6 : 49 * 6]]
-
-    def test_a_prompt_may_fill_the_context(self, model, network):
-        """47 6-mers and `<dna>` are 48 tokens; none of them is forgotten."""
-        prompt = random_bases(282)
-        log_p = stock_log_probabilities(network, encode(prompt).ids.tolist())[-1]
-        assert model.generate([prompt], 6, temperature=0) == [KMERS[int(log_p.argmax())]]
-
-    def test_top_k_and_top_p_keep_the_likely(self, model):
-        greedy = model.generate(["ACGTAC"], 12, temperature=0)
-        assert model.generate(["ACGTAC"] * 20, 12, top_k=1) == greedy * 20
-        assert model.generate(["ACGTAC"] * 20, 12, top_p=1e-6) == greedy * 20
-        some = model.generate(["ACGTAC"] * 400, 6, top_k=3)
-        assert 1 < len(set(some)) <= 3
-
-    @pytest.mark.parametrize(
-        "wrong", [{"temperature": -1}, {"top_k": 0}, {"top_p": 0.0}, {"length_bp": 0}]
-    )
-    def test_settings_that_make_no_sense(self, model, wrong):
-        with pytest.raises(UserError, match="give"):
-            model.generate([""], **({"length_bp": 6} | wrong))

@@ -8,6 +8,7 @@ import pytest
 from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.genome import Reference, VcfReader
+from carbon.inference import variant_files
 from carbon.inference.journal import Journal
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
@@ -252,3 +253,71 @@ def test_lines_that_end_in_crlf(folder, tmp_path):
     for name, given in (("1.tsv", vcf), ("2.tsv", crlf)):
         assert score(folder, given, tmp_path / name) == 0
     assert (tmp_path / "1.tsv").read_bytes() == (tmp_path / "2.tsv").read_bytes()
+
+
+def test_two_runs_do_not_write_one_output(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50)])
+    other_run = Journal(tmp_path / "o.vcf", {}, resume=False)
+    assert score(folder, vcf, tmp_path / "o.vcf", "--resume") == 2
+    assert "another run is writing this output" in capsys.readouterr().err
+    other_run.remove()
+    assert score(folder, vcf, tmp_path / "o.vcf", "--resume") == 0
+
+
+def test_a_resumed_run_has_the_same_model(folder, tmp_path, capsys, monkeypatch):
+    vcf = many(tmp_path / "in.vcf", 130)
+
+    def stop(self, block):
+        raise Stopped
+
+    add = Journal.add
+    monkeypatch.setattr(Journal, "add", lambda *a: (add(*a), stop(*a)))
+    with pytest.raises(Stopped):
+        score(folder, vcf, tmp_path / "o.tsv", "--yarn", "4")
+    monkeypatch.setattr(Journal, "add", add)
+    capsys.readouterr()
+    assert score(folder, vcf, tmp_path / "o.tsv", "--resume") == 2
+    assert "another config, " in capsys.readouterr().err
+    assert score(folder, vcf, tmp_path / "o.tsv", "--resume", "--yarn", "4") == 0
+    assert json.loads((tmp_path / "o.tsv").read_text().splitlines()[0][2:])["yarn"] == 4.0
+
+
+def test_fields_and_records_that_are_odd(folder, tmp_path, capsys):
+    """A structural variant with a REF of N, POS 0, an INFO that ends in a semicolon."""
+    records = [
+        "c\t0\t.\tN\t.[c:20[\t.\t.\t.",
+        snv(50, ".\t.\tDP=1;"),
+        "c\t60\t.\tN\t<DEL>\t.\t.\tEND=70",
+    ]
+    vcf = write_vcf(tmp_path / "a.vcf", records)
+    assert score(folder, vcf, tmp_path / "o.vcf", "--lenient") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["scored"], facts["reasons"]) == (1, {"symbolic_allele": 2})
+    lines = [x for x in (tmp_path / "o.vcf").read_text().splitlines() if x[0] != "#"]
+    assert lines[1].split("\t")[7].startswith("DP=1;CARBON_DELTA=")
+    stale = write_vcf(tmp_path / "b.vcf", [snv(50, ".\t.\tCARBON_DELTA=9")])
+    assert score(folder, stale, tmp_path / "p.vcf", "--lenient") == 2
+    assert "record 1: has CARBON_ fields already" in capsys.readouterr().err
+
+
+def test_a_contig_too_long_for_tabix_gets_a_csi(tmp_path, monkeypatch):
+    header = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
+    plain = tmp_path / "t.vcf"
+    plain.write_text(f"{header}c\t540000001\t.\tA\tC\t.\t.\t.\n")
+    pysam.tabix_compress(str(plain), str(tmp_path / "t.vcf.gz"))
+    variant_files._index(tmp_path / "t.vcf.gz", tmp_path / "o.vcf.gz", 545_000_000)
+    (tmp_path / "t.vcf.gz").rename(tmp_path / "o.vcf.gz")
+    with pysam.VariantFile(str(tmp_path / "o.vcf.gz")) as file:
+        assert [r.pos for r in file.fetch("c", 539_999_999, 540_000_010)] == [540_000_001]
+    assert (tmp_path / "o.vcf.gz.csi").exists()
+
+
+def test_a_bgzip_fasta_that_is_cut_off(folder, tmp_path, capsys):
+    path = write_fasta(tmp_path / "r.fa", {"c": random_bases(200_000)})
+    pysam.tabix_compress(str(path), str(tmp_path / "r.fa.gz"))
+    whole = (tmp_path / "r.fa.gz").read_bytes()
+    (tmp_path / "cut.fa.gz").write_bytes(whole[:-28])
+    assert main(["score", "--model", str(folder / "model"), str(tmp_path / "cut.fa.gz")]) == 2
+    assert "the end of its bgzip is missing" in capsys.readouterr().err
+    with pytest.raises(GenomeError, match="cut off"):
+        Reference(tmp_path / "cut.fa.gz")

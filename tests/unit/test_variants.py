@@ -267,6 +267,24 @@ def test_reasons(model, reference):
     assert [s.reason for s in scores] == [None, "allele_longer_than_context"]
 
 
+def test_where_the_contig_ends_before_the_alleles_differ(model, network, reference):
+    """A strand that begins at that end sees them; the other has nothing to compare."""
+    last_two = variant_at(598, 2, BASES[598])
+    behind = Variant("c", 599, BASES[599], BASES[599] + "ACG")
+    forward, reverse, both = (
+        list(model.score_variants(reference, [last_two, behind], window_bp=120, strands=strands))
+        for strands in ("forward", "reverse", "both")
+    )
+    assert [s.reason for s in forward] == ["contig_edge"] * 2
+    assert [s.delta for s in both] == [s.delta for s in reverse]
+    assert all(s.forward is None and s.reverse == s.delta != 0 for s in both)
+    for position in (-1, 600):
+        (score,) = model.score_variants(reference, [Variant("c", position, "N", "A")])
+        assert score.reason == "ambiguous_base"
+        (score,) = model.score_variants(reference, [Variant("c", position, "A", "C")])
+        assert score.reason == "telomere"
+
+
 def test_n_in_the_window_is_not_counted(model, network, tmp_path):
     bases = BASES[:240] + "NNNN" + BASES[244:260] + "R" + BASES[261:]
     reference = Reference(write_fasta(tmp_path / "n.fa", {"c": bases}))
@@ -289,7 +307,8 @@ def test_what_does_not_fit_is_refused(model, reference):
     with pytest.raises(GenomeError, match=f"c:101 {wrong.ref}>{wrong.alt}: REF is {wrong.ref}"):
         list(model.score_variants(reference, [wrong]))
     assert model.variant_method().window_bp == 282
-    assert model.variant_method(protocol="right_end", tags=("<fungi_species>",)).window_bp == 276
+    # Of the context a quarter, at most 300 bases, is left for the alleles.
+    assert model.variant_method(protocol="right_end", tags=("<fungi_species>",)).window_bp == 207
 
 
 def test_regions_of_the_file_are_those_of_the_reference(reference):

@@ -1,37 +1,18 @@
 """One HTML page about one model: how it learned, what it recovers, what it finds damaging."""
 
-import html
-import io
 import itertools
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from carbon import __version__
 from carbon.errors import ConfigError
 from carbon.files import atomic_file
-from eval.figures import loss_figure, recovery_figure, roc_figure
-
-matplotlib.use("svg")
-# Equal input gives equal bytes: no random identifiers, text kept as text.
-matplotlib.rcParams.update({"svg.hashsalt": "carbon", "svg.fonttype": "none", "font.size": 11})
-
-_STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1a1a1a; background: #fff; }
-h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; }
-table { border-collapse: collapse; } td, th { padding: .25rem .9rem .25rem 0; text-align: left; }
-td:not(:first-child) { font-variant-numeric: tabular-nums; }
-figure { margin: 1rem 0; } figure svg { max-width: 100%; height: auto; }
-.sequence { font: 14px/1.6 ui-monospace, monospace; overflow-wrap: anywhere; }
-.A { color: #00714f; } .C { color: #0060a0; } .G { color: #8a5a00; } .T { color: #b8432f; }
-small { color: #555; }
-"""
+from eval.drawing import html_page, html_table, interval, svg_of
+from eval.heldout.figures import loss_figure, recovery_figure, roc_figure
 
 
 def write_report(
@@ -53,15 +34,11 @@ def write_report(
         sections.append(_variants(found["variant_auroc"]))
     if generated is not None:
         sections.append(_generated(generated.read_text(encoding="ascii")))
-    page = (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'>"
-        f"<meta name='viewport' content='width=device-width'><title>{html.escape(title)}</title>"
-        f"<style>{_STYLE}</style><h1>{html.escape(title)}</h1>"
-        f"<small>Carbon {__version__}. Everything below was measured on what was held out from "
-        f"training, unless it says otherwise; brackets are 95 % bootstrap intervals.</small>"
-        + "".join(sections)
-        + "</html>\n"
+    small = (
+        f"Carbon {__version__}. Everything below was measured on what was held out from training, "
+        "unless it says otherwise; brackets are 95 % bootstrap intervals."
     )
+    page = html_page(title, small, "".join(sections))
     with atomic_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -85,49 +62,34 @@ def _parsed(text: str, where: str) -> dict[str, Any]:
 
 def _read_results(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ConfigError(f"{path}: no such file; run `python -m eval run` first")
+        raise ConfigError(f"{path}: no such file; run `python -m eval heldout` first")
     return _parsed(path.read_text(encoding="utf-8"), str(path))
 
 
-def _svg(figure: Any) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    text = buffer.getvalue()
-    return f"<figure>{text[text.index('<svg') :]}</figure>"
-
-
-def _interval(estimate: dict[str, Any], digits: int = 3) -> str:
-    value, low, high = (estimate[key] for key in ("value", "low", "high"))
-    return f"{value:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
-
-
-def _table(rows: Sequence[tuple[str, ...]], header: tuple[str, ...]) -> str:
-    def line(cells: tuple[str, ...], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    return f"<table>{line(header, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+def _svg(figure: Figure) -> str:
+    return f"<figure>{svg_of(figure)}</figure>"
 
 
 def _summary(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
     rows: list[tuple[str, ...]] = []
     if recovery := found.get("sequence_recovery"):
         order = recovery["best_markov_order"]
-        best = f"{_interval(recovery['markov'][order])} (order {order})"
-        rows.append(("Sequence recovery, 30 bp", _interval(recovery), best))
+        best = f"{interval(recovery['markov'][order])} (order {order})"
+        rows.append(("Sequence recovery, 30 bp", interval(recovery), best))
     if likelihood := found.get("heldout_likelihood"):
         rows.append(
             (
                 "Nats per base",
-                _interval(likelihood),
-                f"{_interval(likelihood['markov'][6])} (order 6)",
+                interval(likelihood),
+                f"{interval(likelihood['markov'][6])} (order 6)",
             )
         )
     if variants := found.get("variant_auroc"):
         rows.append(
-            ("Variant AUROC", _interval(variants), f"{_interval(variants['markov_6'])} (order 6)")
+            ("Variant AUROC", interval(variants), f"{interval(variants['markov_6'])} (order 6)")
         )
     tokens = f"{metrics[-1]['tokens']:,} tokens in {metrics[-1]['step']:,} steps"
-    return f"<h2>In short</h2><p>Trained on {tokens}.</p>" + _table(
+    return f"<h2>In short</h2><p>Trained on {tokens}.</p>" + html_table(
         rows, ("measure", "this model", "Markov model")
     )
 
@@ -168,7 +130,7 @@ def _recovery(recovery: dict[str, Any]) -> str:
         f"<p>Given up to {recovery['most_prompt_bp']:,} bp, how many of the next "
         f"{recovery['target_bp']} bases does the most likely continuation get right? "
         f"{recovery['num_samples']:,} sites. Ahead of the best Markov model, site by site: "
-        f"{_interval(ahead)}: {verdict}.</p>" + _svg(recovery_figure(recovery))
+        f"{interval(ahead)}: {verdict}.</p>" + _svg(recovery_figure(recovery))
     )
 
 
@@ -182,19 +144,19 @@ def _likelihood(likelihood: dict[str, Any]) -> str:
         verdict = (
             "The model does NOT clearly beat the order-6 Markov model: zero is in the interval."
         )
-    rows = [("this model", _interval(likelihood, 4))]
-    rows += [(f"Markov, order {k}", _interval(m, 4)) for k, m in enumerate(likelihood["markov"])]
+    rows = [("this model", interval(likelihood, 4))]
+    rows += [(f"Markov, order {k}", interval(m, 4)) for k, m in enumerate(likelihood["markov"])]
     return (
         f"<h2>Held-out nats per base</h2><p>Over {likelihood['num_bases']:,} bases of "
-        f"{likelihood['num_samples']:,} records. Ahead of order 6 by {_interval(ahead, 4)} nats "
-        f"per base. <strong>{verdict}</strong></p>" + _table(rows, ("model", "nats per base"))
+        f"{likelihood['num_samples']:,} records. Ahead of order 6 by {interval(ahead, 4)} nats "
+        f"per base. <strong>{verdict}</strong></p>" + html_table(rows, ("model", "nats per base"))
     )
 
 
 def _variants(variants: dict[str, Any]) -> str:
-    rows = [(name, _interval(e)) for name, e in variants["by_effect"].items()]
+    rows = [(name, interval(e)) for name, e in variants["by_effect"].items()]
     rows += [
-        (f"all, against {name} only", _interval(e)) for name, e in variants["by_control"].items()
+        (f"all, against {name} only", interval(e)) for name, e in variants["by_control"].items()
     ]
     return (
         f"<h2>Variants</h2><p>{variants['num_damaging']:,} damaging variants against "
@@ -202,7 +164,7 @@ def _variants(variants: dict[str, Any]) -> str:
         "construction. The score is -delta; 0.5 is chance. Average precision "
         f"{variants['average_precision']:.3f}.</p>"
         + _svg(roc_figure(variants))
-        + _table(rows, ("damaging variants", "AUROC"))
+        + html_table(rows, ("damaging variants", "AUROC"))
     )
 
 

@@ -5,12 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from sklearn.metrics import average_precision_score, roc_curve
 
 from carbon.errors import GenomeError
 from carbon.genome import Interval, Reference, Variant, VcfReader, reverse_complement
+from eval.contract import Estimate
 from eval.markov import MAX_ORDER, Markov
-from eval.uncertainty import Estimate, bootstrap
+from eval.metrics import auroc
+from eval.uncertainty import bootstrap
 
 Floats = NDArray[np.float64]
 
@@ -94,9 +96,4 @@ def variant_auroc(scores: LabelledScores) -> dict[str, Any]:
 
 
 def _auroc(damaging: NDArray[np.bool_], delta: Floats) -> Estimate:
-    def of(chosen: NDArray[np.int64]) -> float:
-        if len(set(damaging[chosen])) < 2:
-            return float("nan")
-        return float(roc_auc_score(damaging[chosen], -delta[chosen]))
-
-    return bootstrap(of, len(delta))
+    return bootstrap(auroc(-delta, damaging.astype(np.int64)), len(delta))

@@ -18,7 +18,7 @@ from carbon.inference.held_out import (
     recovered_shares,
 )
 from eval.markov import MAX_ORDER, Markov
-from eval.uncertainty import bootstrap, mean
+from eval.uncertainty import mean
 
 
 def sequence_recovery(
@@ -40,7 +40,7 @@ def sequence_recovery(
         "base_mode": mean(network["base"])._asdict(),
         "markov": [mean(values)._asdict() for values in markov],
         "best_markov_order": best,
-        "ahead_of_best_markov": bootstrap(lambda i: float(ahead[i].mean()), len(ahead))._asdict(),
+        "ahead_of_best_markov": mean(ahead)._asdict(),
         "target_bp": TARGET_BP,
         "most_prompt_bp": min(MOST_PROMPT_BP, fits_bp) // LEAST_PROMPT_BP * LEAST_PROMPT_BP,
         "seed": seed,

@@ -1,4 +1,4 @@
-"""The pictures of a report. Colours are those of Okabe and Ito, told apart by any eye."""
+"""The pictures of the report on a training run."""
 
 from typing import Any
 
@@ -6,20 +6,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
+from eval.drawing import BLUE, GREEN, GREY, ORANGE, axes_of
+
 _POINTS = 150
-
-
-def _axes(width: float, height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(width, height))
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
 def loss_figure(metrics: list[dict[str, Any]], switch: int | None) -> Figure:
     """Draw nats per base, chain and marginals, against the step; mark the switch."""
-    figure, axes = _axes(8.5, 3.8)
+    figure, axes = axes_of(8.5, 3.8)
     steps = np.array([m["step"] for m in metrics], dtype=float)
     for name, label, colour in (
         ("nats_per_base", "chain (likelihood of the sequence)", BLUE),
@@ -48,7 +42,7 @@ def _smooth(values: NDArray[np.float64], switch: int | None) -> NDArray[np.float
 
 def recovery_figure(recovery: dict[str, Any]) -> Figure:
     """Draw recovery of the model, token and base mode, and of every Markov order."""
-    figure, axes = _axes(8.5, 3.4)
+    figure, axes = axes_of(8.5, 3.4)
     bars = [("model", recovery, BLUE), ("model,\nbase mode", recovery["base_mode"], GREEN)]
     bars += [(f"Markov\n{k}", m, GREY) for k, m in enumerate(recovery["markov"])]
     for place, (_, bar, colour) in enumerate(bars):
@@ -63,7 +57,7 @@ def recovery_figure(recovery: dict[str, Any]) -> Figure:
 
 def roc_figure(variants: dict[str, Any]) -> Figure:
     """Draw the receiver operating characteristic."""
-    figure, axes = _axes(4.6, 4.4)
+    figure, axes = axes_of(4.6, 4.4)
     roc = variants["roc"]
     label = f"model, AUROC {variants['value']:.2f}"
     axes.plot(roc["false_positive"], roc["true_positive"], color=BLUE, label=label)

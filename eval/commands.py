@@ -1,0 +1,163 @@
+"""What the commands `run`, `list` and `build` do."""
+
+import argparse
+import inspect
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from carbon.console import say
+from carbon.errors import UserError
+from eval.contract import Model, Options, Task
+from eval.data import check_name, find_data, named_or_plain, places_of
+from eval.entrants import Baselines, Entrant, entrants_of
+from eval.models import Dtype, load_any
+from eval.presets import PRESETS
+from eval.records import read_record
+from eval.runner import Suite, run_suite
+from eval.tasks import TASKS
+from eval.tasks.building import source_of
+
+_BUILD_ARGUMENTS = (
+    "reference",
+    "annotation",
+    "vcf",
+    "table",
+    "sources",
+    "codon_usage",
+    "species",
+    "num_examples",
+    "context_length_tokens",
+    "seed",
+)
+_FLAGS = {
+    "num_examples": "--examples",
+    "context_length_tokens": "--context",
+    "sources": "--source",
+}
+
+
+def run_models(arguments: argparse.Namespace) -> None:
+    """Run models and baselines; print the headlines."""
+    known = list(TASKS)
+    datasets = named_or_plain(arguments.datasets, known, "--data")
+    references = named_or_plain(arguments.references, known, "--reference")
+    preset = PRESETS[arguments.preset]
+    for dtype in arguments.dtypes:
+        if dtype not in get_args(Dtype):
+            raise UserError(f"--dtype {dtype}: give float32, bfloat16, or both with a comma")
+    if arguments.max_samples == 0:
+        raise UserError("--max-samples 0: give 1 or more")
+    tasks = _chosen_tasks(arguments.tasks, datasets)
+    suite = Suite(
+        tasks=tasks,
+        models=entrants_of(arguments.models, arguments.dtypes),
+        baselines=Baselines(arguments.train, arguments.orders or preset.orders, arguments.columns),
+        load=partial(_load, arguments),
+        output=arguments.output,
+        datasets=datasets,
+        references=references,
+        options=Options(arguments.max_samples or preset.max_samples, arguments.seed),
+        sizes=preset.sizes,
+        resume=arguments.resume,
+    )
+    for path in run_suite(suite):
+        print(json.dumps(_headline(path)))
+
+
+def _load(arguments: argparse.Namespace, entrant: Entrant) -> Model:
+    return load_any(
+        entrant.source,
+        entrant.name,
+        dtype=entrant.dtype,  # type: ignore[arg-type]
+        device=arguments.device,
+        yarn=arguments.yarn,
+    )
+
+
+def _headline(path: Path) -> dict[str, Any]:
+    record = read_record(path).record
+    value = record["summary"]["value"] if record["summary"] else None
+    return {"task": record["task"]["name"], "model": record["model"]["shown_as"], "value": value}
+
+
+def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
+    """Return tasks by name; of `all` those that there is a dataset for."""
+    if text != "all":
+        names = [name for name in text.split(",") if name]
+        for name in names:
+            check_name(name, list(TASKS), "--tasks")
+        if not names:
+            raise UserError(f"--tasks: give all, or some of {', '.join(TASKS)}")
+        return [TASKS[name] for name in dict.fromkeys(names)]
+    found = [task for task in TASKS.values() if find_data(task, datasets)]
+    for task in TASKS.values():
+        if task not in found:
+            say(f"{task.name} is left out: no {' nor '.join(places_of(task, datasets))}")
+    if not found:
+        raise UserError("--data: holds no dataset of a task; `python -m eval list` says which")
+    return found
+
+
+def list_tasks(arguments: argparse.Namespace) -> None:
+    """Print each task: what it measures, chance, published figures, data."""
+    datasets = named_or_plain(arguments.datasets, list(TASKS), "--data")
+    for task in TASKS.values():
+        chance = "depends on the data" if task.chance is None else f"{task.chance:g}"
+        figures = ", ".join(f"{name} {value:g}" for name, value in task.published.items())
+        columns = ", ".join(f"{name} ({kind.__name__})" for name, kind in task.columns.items())
+        found = find_data(task, datasets)
+        looked = ", ".join(places_of(task, datasets)) or "nowhere: nothing is published"
+        print(
+            f"{task.name} (version {task.version}, {task.axis})\n"
+            f"  measures   {task.measures}\n"
+            f"  metric     {task.metric}; chance {chance}\n"
+            f"  published  {figures or 'none'} ({task.source})\n"
+            f"  columns    {columns}\n"
+            f"  data       {found or 'not found'}; looked for: {looked}\n"
+            f"  build      needs {_needs(task)}"
+        )
+
+
+def build_dataset(arguments: argparse.Namespace) -> None:
+    """Build a task's dataset and print the report of the build.
+
+    Raises:
+        UserError: an argument is missing, or one that the builder does not take is given.
+    """
+    check_name(arguments.task, list(TASKS), "task")
+    task = TASKS[arguments.task]
+    given = {
+        name: value for name in _BUILD_ARGUMENTS if (value := getattr(arguments, name)) is not None
+    }
+    takes = inspect.signature(task.build).parameters
+    if unknown := [_flag(name) for name in given if name not in takes]:
+        raise UserError(
+            f"{task.name}: is not built with {', '.join(unknown)}; it needs {_needs(task)}"
+        )
+    missing = [_flag(name) for name in _needed(task) if name not in given]
+    if missing:
+        raise UserError(f"{task.name}: needs {', '.join(missing)} to be built")
+    if "sources" in given:
+        given["sources"] = [source_of(text) for text in given["sources"]]
+    report = task.build(arguments.output, **given)
+    for reason, count in report.dropped.items():
+        say(f"dropped {count:,}: {reason}")
+    print(f"{report.output}: {report.rows:,} rows")
+
+
+def _needed(task: Task) -> list[str]:
+    parameters = inspect.signature(task.build).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.name != "output"]
+
+
+def _needs(task: Task) -> str:
+    taken = [name for name in inspect.signature(task.build).parameters if name != "output"]
+    needed = _needed(task)
+    optional = [_flag(name) for name in taken if name not in needed]
+    return f"{', '.join(map(_flag, needed))}; takes {', '.join(optional) or 'nothing else'}"
+
+
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, "--" + name.replace("_", "-"))

@@ -1,0 +1,264 @@
+"""Any causal language model over DNA of Hugging Face: a base, a k-mer or a byte pair a token.
+
+Only tokens that are nothing but A, C, G and T count: the distribution is over these, as Carbon's is
+over 6-mers, and every likelihood is that of the model's own tokens of a sequence. A sequence that
+can be cut into tokens in several ways is more likely than that; nobody sums over the ways.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from carbon.errors import ModelError, UserError
+from carbon.genome import Reference, Variant
+from carbon.inference import DTYPES
+from eval.contract import By, Floats, Mode, Model, ProtocolName, Strands
+from eval.windows import deltas_by_windows, in_blocks
+
+_BATCH_TOKENS = 16_384
+_SAMPLE_BP = 20_000
+_MARGIN = 0.9  # of a context in byte pairs: some sequences have shorter tokens than others
+_UNLIMITED = 10**9  # what tokenizers write for no limit
+
+
+class HuggingFaceModel(Model):
+    """A network that predicts the next token, and its tokenizer.
+
+    Attributes:
+        network: in evaluation mode.
+        tokenizer: of its rows.
+        context_tokens: most tokens of one reading; None where the config names no limit.
+        step_bp: bases of a token of a k-mer tokenizer, otherwise 1. Prompts are cut on the left
+            to whole steps, as the k-mer models' own evaluation does.
+    """
+
+    def __init__(self, network: Any, tokenizer: Any, name: str) -> None:
+        """Find the tokens that are DNA.
+
+        Raises:
+            ModelError: there is none for one of the bases.
+        """
+        self.network, self.tokenizer, self.name = network, tokenizer, name
+        texts = _dna_tokens(tokenizer, network.config.vocab_size)
+        if {text[0] for text in texts.values()} != set("ACGT"):
+            raise ModelError(f"{name}: the tokenizer has no tokens of A, C, G and T; is it of DNA?")
+        self._ids = torch.tensor(list(texts), device=network.device)
+        self._texts = list(texts.values())
+        self._place = np.full(max(network.config.vocab_size, max(texts) + 1), -1)
+        self._place[list(texts)] = np.arange(len(texts))
+        self._letters = _letters_of(self._texts)
+        begins = (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
+        self._begin: list[int] = [token for token in begins if token is not None][:1]
+        lengths = {len(text) for text in self._texts}
+        self.step_bp = max(lengths) if len(lengths - {1}) < 2 else 1
+        self.context_tokens = _context_tokens(network.config, tokenizer)
+        self.context_bp = self._context_bp(is_byte_pairs=len(lengths - {1}) > 1)
+
+    def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
+        """Return the likelihood of each sequence's own tokens.
+
+        Where the tokenizer has nothing to begin with, the first token's bases count a quarter each.
+        What is longer than the context is read in windows that overlap by half.
+        """
+        encoded = [self._encode(sequence) for sequence in sequences]
+        totals = np.zeros(len(sequences))
+        for number, tokens in enumerate(encoded):
+            if not self._begin and tokens and self._place[tokens[0]] >= 0:
+                totals[number] = -np.log(4) * len(self._texts[self._place[tokens[0]]])
+        jobs = [
+            (number, row, scored_from)
+            for number, tokens in enumerate(encoded)
+            for row, scored_from in self._windows(tokens)
+        ]
+        for (number, row, scored_from), log_p in self._in_batches(jobs):
+            targets = torch.from_numpy(self._place[row[1:]])[scored_from:]
+            counted = targets >= 0
+            steps = log_p[scored_from : len(row) - 1][counted.to(log_p.device)]
+            chosen = steps.gather(1, targets[counted][:, None].to(log_p.device))
+            totals[number] += float(chosen.double().sum())
+        return totals
+
+    def next_base(self, prompts: Sequence[str]) -> Floats:
+        """Return the mass of the tokens that begin with each base, after the prompt's own."""
+        first = torch.from_numpy(np.eye(4, dtype=np.float32)[self._letters[:, 0]])
+        rows = np.empty((len(prompts), 4))
+        jobs = [(number, self._prompt(prompt), 0) for number, prompt in enumerate(prompts)]
+        for (number, row, _), log_p in self._in_batches(jobs):
+            mass = log_p[len(row) - 1].exp().cpu() @ first
+            rows[number] = (mass / mass.sum()).double().numpy()
+        return rows
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
+        """Continue greedily; the last token is cut where it is longer than what is asked for."""
+        rows = [self._prompt(prompt) for prompt in prompts]
+        alike: dict[int, list[int]] = defaultdict(list)
+        for number, row in enumerate(rows):
+            alike[len(row)].append(number)
+        texts = [""] * len(prompts)
+        for length, numbers in alike.items():
+            for some in in_blocks(numbers, max(1, _BATCH_TOKENS // length)):
+                found = self._continue([rows[n] for n in some], length_bp, mode)
+                for number, text in zip(some, found, strict=True):
+                    texts[number] = text
+        return texts
+
+    def deltas(
+        self,
+        reference: Reference,
+        variants: Sequence[Variant],
+        *,
+        protocol: ProtocolName,
+        window_bp: int,
+        strands: Strands,
+        by: By = "chain",
+    ) -> list[float | None]:
+        """Compare whole windows; by the chain whatever `by` says, as there is no other way."""
+        return deltas_by_windows(self, reference, variants, protocol, window_bp, strands)
+
+    def _continue(self, rows: list[list[int]], length_bp: int, mode: Mode) -> list[str]:
+        """Continue prompts of one number of tokens together."""
+        texts = [""] * len(rows)
+        history, cache = torch.tensor(rows, device=self.network.device), None
+        fresh = history
+        choose = self._best_token if mode == "token" else self._best_by_bases
+        while any(len(text) < length_bp for text in texts):
+            most = self.context_tokens
+            if most is not None and history.shape[1] > most:
+                history, cache = history[:, -max(most // 2, 1) :], None
+                fresh = history
+            output = self.network(input_ids=fresh, past_key_values=cache, use_cache=True)
+            places = choose(output.logits[:, -1, self._ids].float())
+            texts = [text + self._texts[at] for text, at in zip(texts, places, strict=True)]
+            chosen = self._ids[places][:, None]
+            history = torch.cat([history, chosen], dim=1)
+            cache = getattr(output, "past_key_values", None)
+            fresh = history if cache is None else chosen
+        return [text[:length_bp] for text in texts]
+
+    def _best_token(self, logits: Tensor) -> list[int]:
+        best: list[int] = logits.argmax(dim=1).tolist()
+        return best
+
+    def _best_by_bases(self, logits: Tensor) -> list[int]:
+        """Take the most likely first base, then the most likely second one after it, and so on."""
+        return [self._by_bases(row) for row in logits.softmax(dim=1).cpu().numpy()]
+
+    def _by_bases(self, mass: NDArray[np.float32]) -> int:
+        left = np.arange(len(mass))
+        for letters in self._letters.T:
+            # The fifth is the mass of the token that ends here.
+            by_letter = np.bincount(letters[left], mass[left], minlength=5)
+            left = left[letters[left] == by_letter.argmax()]
+            if len(left) == 1:
+                break
+        return int(left[0])
+
+    def _in_batches(
+        self, jobs: Sequence[tuple[int, list[int], int]]
+    ) -> Iterator[tuple[tuple[int, list[int], int], Tensor]]:
+        """Yield log p over DNA tokens behind each token, (tokens, DNA tokens) fp32, of each job."""
+        waiting = sorted(jobs, key=lambda job: -len(job[1]))
+        while waiting:
+            width = len(waiting[0][1])
+            some = waiting[: max(1, _BATCH_TOKENS // max(width, 1))]
+            waiting = waiting[len(some) :]
+            ids = torch.zeros((len(some), width), dtype=torch.long)
+            seen = torch.zeros_like(ids)
+            for padded, mask, (_, row, _) in zip(ids, seen, some, strict=True):
+                padded[: len(row)] = torch.tensor(row)
+                mask[: len(row)] = 1
+            yield from zip(some, self._log_p(ids, seen), strict=True)
+
+    @torch.inference_mode()
+    def _log_p(self, ids: Tensor, seen: Tensor) -> Tensor:
+        device = self.network.device
+        output = self.network(input_ids=ids.to(device), attention_mask=seen.to(device))
+        return output.logits[..., self._ids].float().log_softmax(dim=-1)  # type: ignore[no-any-return]
+
+    def _encode(self, sequence: str) -> list[int]:
+        found = self.tokenizer(sequence.upper(), add_special_tokens=False, verbose=False)
+        ids: list[int] = found["input_ids"]
+        return ids
+
+    def _windows(self, tokens: list[int]) -> Iterator[tuple[list[int], int]]:
+        """Yield rows of ids, and how many of their predictions an earlier row has made."""
+        room = (self.context_tokens or len(tokens) + 1) - len(self._begin)
+        unpredicted = 1 - len(self._begin)  # a row without a beginning does not predict its first
+        at, done = 0, unpredicted
+        while done < len(tokens):
+            yield self._begin + tokens[at : at + room], done - at - unpredicted
+            at, done = at + max(room // 2, 1), at + room
+
+    def _prompt(self, prompt: str) -> list[int]:
+        """Return ids of the whole steps of a prompt, as many as fit, from its end."""
+        tokens = self._encode(prompt[len(prompt) % self.step_bp :])
+        if self.context_tokens is not None:
+            tokens = tokens[max(len(tokens) - self.context_tokens + len(self._begin), 0) :]
+        if not self._begin + tokens:
+            raise UserError(f"{self.name}: has no token to begin with; give prompts")
+        return self._begin + tokens
+
+    def _context_bp(self, *, is_byte_pairs: bool) -> int | None:
+        if self.context_tokens is None:
+            return None
+        tokens = self.context_tokens - len(self._begin)
+        if not is_byte_pairs:
+            return tokens * self.step_bp
+        sample = "".join(np.random.default_rng(0).choice(list("ACGT"), _SAMPLE_BP))
+        return int(tokens * _MARGIN * _SAMPLE_BP / len(self._encode(sample)))
+
+
+def _dna_tokens(tokenizer: Any, num_rows: int) -> dict[int, str]:
+    """Return id to bases of every token that is DNA and nothing else."""
+    specials = set(tokenizer.all_special_ids)
+    num_tokens = min(len(tokenizer), num_rows)
+    texts = tokenizer.convert_ids_to_tokens(list(range(num_tokens)))
+    found = {}
+    for token, text in enumerate(texts):
+        bases = (text or "").removeprefix("##").upper()
+        if bases and set(bases) <= set("ACGT") and token not in specials:
+            found[token] = bases
+    return found
+
+
+def _letters_of(texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return the letters of tokens as 0 to 3, and 4 behind their end: (tokens, longest + 1)."""
+    letters = np.full((len(texts), max(map(len, texts)) + 1), 4, dtype=np.int64)
+    for row, text in zip(letters, texts, strict=True):
+        row[: len(text)] = ["ACGT".index(base) for base in text]
+    return letters
+
+
+def _context_tokens(config: Any, tokenizer: Any) -> int | None:
+    for name in ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"):
+        if isinstance(limit := getattr(config, name, None), int):
+            return limit
+    limit = tokenizer.model_max_length
+    return int(limit) if limit < _UNLIMITED else None
+
+
+def load_hugging_face(source: str, name: str, *, dtype: str, device: str) -> HuggingFaceModel:
+    """Load a folder or a Hub id with stock transformers: safetensors only, no remote code.
+
+    Raises:
+        ModelError: there is no such model, it needs code of its own, or it is not of DNA.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        network = AutoModelForCausalLM.from_pretrained(
+            source, trust_remote_code=False, use_safetensors=True, dtype=DTYPES[dtype]
+        )
+    except Exception as error:  # what is missing or torn surfaces as errors of many libraries
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"{source}: the model cannot be loaded: {first}") from None
+    network.to(device)  # type: ignore[arg-type]
+    return HuggingFaceModel(network.train(False), tokenizer, name)

@@ -1,0 +1,222 @@
+"""Models behind the contract: Carbon's own, and which adapter a folder needs."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from carbon.errors import ModelError
+from carbon.genome import Reference, Variant
+from carbon.inference import Branch, Carbon, Passage, branch_of, load, stem_of
+from carbon.losses import chain, chain_conditionals
+from carbon.tokenizer import (
+    ALL_KNOWN,
+    HYBRID,
+    KMER_DIGITS,
+    NATIVE,
+    K,
+    Kmers,
+    decode_kmers,
+    encode_kmers,
+    known_bases,
+)
+from eval.contract import By, Floats, Mode, Model, ProtocolName, Strands
+from eval.hugging_face import HuggingFaceModel, load_hugging_face
+from eval.windows import in_blocks
+
+Dtype = Literal["float32", "bfloat16"]
+_AT_ONCE = 64
+_ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a 6-mer
+
+
+class CarbonModel(Model):
+    """A Carbon checkpoint, with what it shares between the questions of a task.
+
+    Attributes:
+        carbon: the model.
+    """
+
+    def __init__(self, carbon: Carbon, name: str) -> None:
+        """Wrap a loaded model."""
+        self.carbon = carbon
+        self.name = name
+        self.context_bp = carbon.context_bp
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """Whatever reads tokens."""
+        return cast(torch.nn.Module, self.carbon.reader.network.model)
+
+    def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
+        """Return log-likelihoods by the chain; what is longer than the context is windowed."""
+        return np.array(
+            [score.log_likelihood for score in self.carbon.score(sequences)], dtype=np.float64
+        )
+
+    def next_base(self, prompts: Sequence[str]) -> Floats:
+        """Return p(base | prompt); a last one to five bases condition their 6-mer."""
+        rows = []
+        for some in in_blocks(prompts, _AT_ONCE):
+            parts = [self._cut(prompt) for prompt in some]
+            passages = [
+                Passage(self._stem(whole), (branch_of(tail + "A", self._vocabulary),))
+                for whole, tail in parts
+            ]
+            measured = self.carbon.reader.measure(passages, chain_conditionals)
+            rows += [
+                np.exp(steps[0, len(tail), _ACGT].astype(np.float64))
+                for (steps,), (_, tail) in zip(measured, parts, strict=True)
+            ]
+        return np.array(rows).reshape(-1, 4)
+
+    def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
+        """Continue greedily by whole 6-mers or by the marginals of their six bases."""
+        return self.carbon.generate(prompts, length_bp, temperature=0, mode=mode)
+
+    def deltas(
+        self,
+        reference: Reference,
+        variants: Sequence[Variant],
+        *,
+        protocol: ProtocolName,
+        window_bp: int,
+        strands: Strands,
+        by: By = "chain",
+    ) -> list[float | None]:
+        """Score as `carbon variants` does: what is before a variant is read once."""
+        scores = self.carbon.score_variants(
+            reference, variants, protocol=protocol, window_bp=window_bp, strands=strands, by=by
+        )
+        return [score.delta for score in scores]
+
+    def differences(self, pairs: Sequence[tuple[str, str]]) -> Floats:
+        """Read what both of a pair begin with but once."""
+        if any(len(sequence) > self.context_bp for pair in pairs for sequence in pair):
+            return super().differences(pairs)
+        results = []
+        for some in in_blocks(pairs, _AT_ONCE):
+            measured = self.carbon.reader.measure([self._fork(*pair) for pair in some], chain)
+            results += [
+                float(first.sum(dtype=np.float64) - second.sum(dtype=np.float64))
+                for first, second in measured
+            ]
+        return np.array(results, dtype=np.float64)
+
+    @torch.inference_mode()
+    def recall(self, prompt: str, length_bp: int, endings: Sequence[str]) -> tuple[str, Floats]:
+        """Read the prompt once, keep its keys and values, and read everything else on top."""
+        whole, tail = self._cut(prompt, max([length_bp, *map(len, endings)]))
+        stem = self._stem(whole)
+        output: Any = self._read(stem)
+        cache, last = output.past_key_values, output[0][0, -1:]
+        text = self._greedy(cache, last, tail, length_bp)
+        likelihoods = []
+        for ending in endings:
+            _cut_back(cache, len(stem))
+            branch = branch_of(tail + ending, self._vocabulary)
+            likelihoods.append(self._after(cache, last, branch)[len(tail) :].sum())
+        return text, np.array(likelihoods, dtype=np.float64)
+
+    @property
+    def _vocabulary(self) -> Any:
+        return self.carbon.reader.vocabulary
+
+    def _stem(self, whole: str) -> Any:
+        return stem_of(whole, self._vocabulary)
+
+    def _cut(self, prompt: str, more_bp: int = 0) -> tuple[str, str]:
+        """Return the whole 6-mers of a prompt, as many as fit before more bases, and its tail."""
+        whole_bp = len(prompt) // K * K
+        tail = prompt[whole_bp:]
+        room_bp = (self.context_bp - (len(tail) + more_bp if more_bp else 0)) // K * K
+        return prompt[max(whole_bp - room_bp, 0) : whole_bp], tail
+
+    def _fork(self, first: str, second: str) -> Passage:
+        shared_bp = _common_bp(first.upper(), second.upper())
+        shared_bp = min(shared_bp, len(first) - 1, len(second) - 1) // K * K
+        branches = (branch_of(s[shared_bp:], self._vocabulary) for s in (first, second))
+        return Passage(self._stem(first[:shared_bp]), tuple(branches))
+
+    def _read(self, ids: Any, cache: Any = None) -> Any:
+        tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.reader.device)
+        return self.network(input_ids=tokens, past_key_values=cache, use_cache=True)
+
+    def _after(self, cache: Any, last: Tensor, branch: Branch) -> Any:
+        """Return the log-likelihood of every base of a branch, by the chain: (bases,) float64."""
+        states = last
+        if len(branch.ids) > 1:
+            states = torch.cat([last, self._read(branch.ids[:-1], cache)[0][0]])
+        logits = self.carbon.reader.logits(states)
+        kmers = torch.from_numpy(branch.kmers).to(logits.device)
+        known = torch.from_numpy(known_bases(branch.known)).to(logits.device)
+        return chain(logits, kmers, known).double().cpu().numpy().reshape(-1)
+
+    def _greedy(self, cache: Any, last: Tensor, tail: str, length_bp: int) -> str:
+        kmers: list[int] = []
+        while len(kmers) * K < len(tail) + length_bp:
+            if kmers:
+                last = self._read([self._vocabulary.first_kmer + kmers[-1]], cache)[0][0, -1:]
+            logits = self.carbon.reader.logits(last)[0].cpu().numpy()
+            kmers.append(
+                int(np.where(_begin_with("" if kmers else tail), logits, -np.inf).argmax())
+            )
+        text = decode_kmers(Kmers(np.array(kmers), np.full(len(kmers), ALL_KNOWN, np.uint8)))
+        return text[len(tail) : len(tail) + length_bp]
+
+
+def _cut_back(cache: Any, tokens: int) -> None:
+    """Forget what was read after so many tokens."""
+    if more := cache.get_seq_length() - tokens:
+        cache.crop(-more)
+
+
+def _common_bp(first: str, second: str) -> int:
+    """Return how many bases both begin with."""
+    both = (np.frombuffer(s.encode("ascii"), dtype=np.uint8) for s in (first, second))
+    a, b = (codes[: min(len(first), len(second))] for codes in both)
+    return int(np.argmax(np.append(a != b, True)))
+
+
+def _begin_with(tail: str) -> Any:
+    """Tell which 6-mers begin with the known bases of a tail: (4096,) bool."""
+    if not tail:
+        return np.ones(len(KMER_DIGITS), dtype=bool)
+    encoded = encode_kmers(tail)
+    digits, known = KMER_DIGITS[encoded.indices[0]], known_bases(encoded.known)[0]
+    return ((digits == KMER_DIGITS) | ~known).all(axis=1)
+
+
+def load_any(
+    source: str, name: str, *, dtype: Dtype = "float32", device: str = "auto", yarn: float | None
+) -> CarbonModel | HuggingFaceModel:
+    """Load a Carbon checkpoint, or else any causal language model over DNA.
+
+    Which it is follows from the config: a llama with as many rows as Carbon's vocabularies have.
+
+    Raises:
+        ModelError: there is no such model, or it is of a kind that cannot be loaded.
+        UserError: the device is not there.
+    """
+    is_folder = Path(source).is_dir()
+    if is_folder and not _is_carbon(Path(source)):
+        return load_hugging_face(source, name, dtype=dtype, device=device)
+    try:
+        return CarbonModel(load(source, dtype=dtype, device=device, yarn=yarn), name)
+    except ModelError:
+        if is_folder or source.count("/") != 1:
+            raise
+        return load_hugging_face(source, name, dtype=dtype, device=device)
+
+
+def _is_carbon(folder: Path) -> bool:
+    """Tell by config.json; a folder without one is left to Carbon's loader to complain of."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        rows = config.get("vocab_size")
+    except (OSError, ValueError, AttributeError):
+        return True
+    return config.get("model_type") == "llama" and rows in (NATIVE.size, HYBRID.size)

@@ -1,0 +1,27 @@
+"""Sizes of a whole run, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a run asks for unless the command line says otherwise.
+
+    Attributes:
+        max_samples: most examples a task; None for all.
+        orders: of the Markov models.
+        sizes: task to what it calls its sizes.
+    """
+
+    max_samples: int | None
+    orders: tuple[int, ...]
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+PRESETS = {
+    "published": Preset(None, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
+    # What `tiny` holds, within ten minutes on a CPU.
+    "smoke": Preset(40, (1, 3, 6), {"genomic_niah": {"context_length_tokens": (4096, 8192)}}),
+}

@@ -1,0 +1,160 @@
+"""Records of several folders, put beside one another task by task, and compared in pairs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from carbon.errors import ConfigError
+from eval.contract import Estimate
+from eval.metrics import METRICS
+from eval.records import Json, Stored, read_folder
+from eval.uncertainty import difference, inside_noise
+
+
+@dataclass(frozen=True)
+class Section:
+    """What there is of a task: models in the order in which they were found, then baselines."""
+
+    task: Json
+    models: list[Stored]
+    baselines: list[Stored]
+
+    @property
+    def all(self) -> list[Stored]:
+        """Everyone."""
+        return self.models + self.baselines
+
+    @property
+    def best_baseline(self) -> Stored | None:
+        """The baseline with the highest value; None where none measured anything."""
+        valued = [stored for stored in self.baselines if value_of(stored) is not None]
+        return max(valued, key=lambda stored: value_of(stored) or 0.0, default=None)
+
+    @property
+    def shown(self) -> list[Stored]:
+        """The models and the best baseline: what lines are drawn of."""
+        return self.models + [stored for stored in (self.best_baseline,) if stored]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two entrants on the examples that both have measured."""
+
+    first: Stored
+    second: Stored
+    difference: Estimate
+
+    @property
+    def verdict(self) -> str:
+        """Whether the difference is more than noise."""
+        if inside_noise(self.difference):
+            return "inside the noise"
+        ahead = self.first if self.difference.value > 0 else self.second
+        return f"{ahead.entrant} is ahead"
+
+
+def value_of(stored: Stored) -> float | None:
+    """Return the headline, None where there is none."""
+    summary = stored.record["summary"]
+    value = summary["value"]["value"] if summary else None
+    return None if value is None else float(value)
+
+
+def sections_of(folders: Sequence[Path]) -> list[Section]:
+    """Read folders and put records of one task together.
+
+    Raises:
+        ConfigError: a folder has no records, a task has a model and no baseline, records of one
+            task are not of the same data and options, or two models have one name.
+    """
+    by_task: dict[str, list[Stored]] = {}
+    for folder in folders:
+        for stored in read_folder(folder):
+            _add(by_task.setdefault(stored.task, []), stored)
+    return [_section(found) for _, found in sorted(by_task.items(), key=_by_axis)]
+
+
+def _by_axis(entry: tuple[str, list[Stored]]) -> tuple[str, str]:
+    return str(entry[1][0].record["task"]["axis"]), entry[0]
+
+
+def _add(found: list[Stored], stored: Stored) -> None:
+    for other in found:
+        for part in ("data", "options"):
+            ours, theirs = stored.record[part], other.record[part]
+            differing = {key for key in ours if ours[key] != theirs.get(key)}
+            if differing - {"source", "reference"}:  # where files lie makes no other numbers
+                raise ConfigError(
+                    f"{stored.path} and {other.path} are not of the same {part}; they cannot stand "
+                    "in one report"
+                )
+        if other.entrant == stored.entrant:
+            if other.record["model"]["identity"] == stored.record["model"]["identity"]:
+                return
+            raise ConfigError(
+                f"{stored.path} and {other.path} are both called '{stored.entrant}' and differ; "
+                "run one of them again with --model NAME=MODEL, or other --train sequences"
+            )
+    found.append(stored)
+
+
+def _section(found: list[Stored]) -> Section:
+    models = [stored for stored in found if not stored.is_baseline]
+    baselines = [stored for stored in found if stored.is_baseline]
+    if models and not baselines:
+        raise ConfigError(
+            f"{models[0].path}: no baseline of {found[0].task} beside it; `python -m eval run` "
+            "writes them, and a model is not shown without"
+        )
+    order = {"chance": 0, "GC": 1}
+    baselines.sort(key=lambda s: (order.get(s.entrant, 2), len(s.entrant), s.entrant))
+    return Section(found[0].record["task"], models, baselines)
+
+
+def comparisons_of(section: Section) -> list[Comparison]:
+    """Compare models with one another, and each with the best baseline."""
+    best = section.best_baseline
+    pairs = list(combinations(section.models, 2))
+    pairs += [(model, best) for model in section.models if best is not None]
+    return [found for pair in pairs if (found := _compared(*pair)) is not None]
+
+
+def precision_gaps(section: Section) -> list[Comparison]:
+    """Compare each model in float32 with itself in bfloat16."""
+    return [
+        found
+        for first, second in combinations(section.models, 2)
+        if first.record["model"]["name"] == second.record["model"]["name"]
+        for found in [_compared(*sorted((first, second), key=_rough))]
+        if found is not None
+    ]
+
+
+def _rough(stored: Stored) -> bool:
+    return bool(stored.record["model"]["dtype"] == "bfloat16")
+
+
+def _compared(first: Stored, second: Stored) -> Comparison | None:
+    """Return the difference on common examples, or None where there is none."""
+    results = [{row["id"]: row for row in stored.results()} for stored in (first, second)]
+    common = [name for name in results[0] if name in results[1]]
+    task = first.record["task"]
+    rows = [[found[name] for name in common] for found in results]
+    if not common or not _can_compare(rows[0], task["metric"]):
+        return None
+    ours, theirs = (METRICS[task["metric"]](some) for some in rows)
+    cluster = task["cluster"]
+    names = None if cluster is None else [str(row[cluster]) for row in rows[0]]
+    return Comparison(first, second, difference(ours, theirs, len(common), 0, names))
+
+
+def _can_compare(rows: Sequence[Json], metric: str) -> bool:
+    return metric == "mean" or len({row["label"] for row in rows}) == 2
+
+
+def skipped_of(section: Section) -> Iterator[tuple[Stored, str, int]]:
+    """Yield who skipped how many examples, and why."""
+    for stored in section.all:
+        for reason, count in stored.record["counts"]["skipped"].items():
+            yield stored, reason, count

@@ -1,0 +1,112 @@
+"""What builders share: rows in, a Parquet file out, and beside it what was left out and why.
+
+A builder takes `output` and keyword arguments of a fixed set, so that one command line serves all:
+
+- `reference`: FASTA; `annotation`: GFF3 or GTF; `vcf`; `table`: TSV, CSV, Parquet or xlsx
+- `sources`: genomes with a name each, where a task compares groups
+- `codon_usage`: CSV; `species`: name of the group
+- `num_examples`, `context_length_tokens`, `seed`
+
+Equal arguments and inputs give equal bytes.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from carbon.errors import UserError
+from carbon.files import atomic_file, sha256_of_file
+from eval.contract import BuildReport
+
+_AT_ONCE = 16  # rows of a stream, which may be of a megabyte each
+_ROW_GROUP = 512  # what is read of a file at a time
+
+
+class Source(NamedTuple):
+    """A genome and what the report calls it, such as a kingdom."""
+
+    group: str
+    fasta: Path
+    annotation: Path | None = None
+
+
+def source_of(text: str) -> Source:
+    """Read `group=FASTA` or `group=FASTA,ANNOTATION`.
+
+    >>> source_of("fng=yeast.fa.gz,yeast.gtf.gz").group
+    'fng'
+
+    Raises:
+        UserError: it is written otherwise.
+    """
+    group, equals, paths = text.partition("=")
+    fasta, _, annotation = paths.partition(",")
+    if not (group and equals and fasta):
+        raise UserError(f"source '{text}': write it as group=FASTA or group=FASTA,ANNOTATION")
+    return Source(group, Path(fasta), Path(annotation) if annotation else None)
+
+
+def write_dataset(
+    output: Path,
+    rows: Iterable[Mapping[str, Any]],
+    dropped: Counter[str],
+    inputs: Iterable[Path],
+    settings: Mapping[str, Any],
+    schema: pa.Schema | None = None,
+) -> BuildReport:
+    """Write rows as Parquet, and the report of the build beside it as JSON.
+
+    Args:
+        output: Parquet to write.
+        rows: may be a stream; they are written in the order they come.
+        dropped: reason to count of what was left out, complete when the rows are through.
+        inputs: files that the rows follow from.
+        settings: whatever else they follow from.
+        schema: of the rows, which are then written a few at a time; without it all of them tell.
+
+    Raises:
+        UserError: there is no row to write, or the folder does not exist.
+    """
+    stream = iter(rows)
+    num_rows, writer = 0, None
+    with atomic_file(output) as temporary:
+        try:
+            while some := list(islice(stream, _AT_ONCE if schema else None)):
+                table = pa.Table.from_pylist(some, schema=schema)
+                writer = writer or pq.ParquetWriter(temporary, table.schema)
+                writer.write_table(table, row_group_size=_ROW_GROUP)
+                num_rows += len(some)
+        finally:
+            if writer:
+                writer.close()
+        if not num_rows:
+            reasons = (f"{count} {reason}" for reason, count in dropped.most_common() if count)
+            why = ", ".join(reasons) or "nothing was there"
+            raise UserError(f"{output}: no row to write; left out: {why}")
+    report = BuildReport(
+        output,
+        num_rows,
+        {reason: count for reason, count in sorted(dropped.items()) if count},
+        {path.name: sha256_of_file(path) for path in inputs},
+        dict(settings),
+    )
+    with atomic_file(output.with_suffix(".json")) as temporary:
+        written = {**asdict(report), "output": output.name}
+        temporary.write_text(json.dumps(written, indent=1, default=str) + "\n", encoding="utf-8")
+    return report
+
+
+def drawn(num_candidates: int, num_wanted: int | None, seed: int) -> list[int]:
+    """Return which candidates a seed chooses, ascending; all of them where none is too many."""
+    if num_wanted is None or num_wanted >= num_candidates:
+        return list(range(num_candidates))
+    order = np.random.default_rng(seed).permutation(num_candidates)
+    return sorted(order[:num_wanted].tolist())

@@ -1,0 +1,216 @@
+"""ClinVar, coding and non-coding: REF against ALT as the next base behind 24 kbp."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from carbon.errors import UserError
+from carbon.genome import Variant, VcfReader, VcfRow
+from eval.contract import BuildReport, Example, Options, Task
+from eval.summary import summary_of
+from eval.tasks.building import drawn, write_dataset
+from eval.tasks.references import PartOfGenome
+from eval.tasks.tables import read_table
+from eval.tasks.variants import Protocol, check_share, examples_on_reference, is_snv, run
+
+Region = Literal["coding", "noncoding"]
+
+PROTOCOL = Protocol("right_end", 24_000, "forward")
+COLUMNS: dict[str, type] = {"chrom": object, "pos": int, "ref": str, "alt": str, "label": int}
+HUB_ID = "HuggingFaceBio/clinvar-vep"
+
+# Six verdicts, whole: what conflicts or adds "risk factor" is neither.
+_LABELS = {
+    "Pathogenic": 1,
+    "Likely_pathogenic": 1,
+    "Pathogenic/Likely_pathogenic": 1,
+    "Benign": 0,
+    "Likely_benign": 0,
+    "Benign/Likely_benign": 0,
+}
+# The review status as ClinVar's stars, by how it begins.
+_STARS = {
+    "practice_guideline": 4,
+    "reviewed_by_expert_panel": 3,
+    "criteria_provided,_multiple_submitters": 2,
+    "criteria_provided": 1,
+}
+_LEAST_STARS = 1
+# Sequence Ontology terms of changes in a CDS; whatever else has a term is not coding.
+_CODING = frozenset(
+    {
+        "missense_variant",
+        "synonymous_variant",
+        "nonsense",
+        "stop_gained",
+        "stop_lost",
+        "start_lost",
+        "initiator_codon_variant",
+        "stop_retained_variant",
+        "coding_sequence_variant",
+    }
+)
+
+
+def task(
+    region: Region,
+    build: Callable[..., BuildReport],
+    hub_file: str,
+    published: dict[str, float],
+    measures: str,
+) -> Task:
+    """Return the task of one region."""
+    return Task(
+        name=f"clinvar_{region}",
+        version="1",
+        axis="variants",
+        measures=measures,
+        metric="auroc",
+        chance=0.5,
+        published=published,
+        source="Carbon technical report, tables 6 and 7",
+        columns=COLUMNS,
+        hub_id=HUB_ID,
+        hub_file=hub_file,
+        read=partial(_read, region=region, hub_file=hub_file),
+        build=build,
+        examples=_examples,
+        run=partial(run, protocol=PROTOCOL),
+        summarise=partial(
+            summary_of, metric="auroc", others=("auprc_trapezoid", "average_precision")
+        ),
+    )
+
+
+def _read(source: Path | str, region: Region, hub_file: str) -> pa.Table:
+    """Read a table; where it has both regions, in a column `region`, keep one."""
+    table = read_table(source, COLUMNS, hub_file)
+    if "region" not in table.column_names:
+        return table
+    regions = [_bare(text) for text in table["region"].to_pylist()]
+    kept = table.filter(pa.array([text == region for text in regions]))
+    if not kept.num_rows:
+        there = ", ".join(sorted(set(regions)))
+        raise UserError(f"{source}: has no row of region '{region}', but of {there}")
+    return kept
+
+
+def _bare(region: Any) -> str:
+    return "".join(letter for letter in str(region).lower() if letter.isalpha())
+
+
+def _examples(table: pa.Table, options: Options) -> list[Example]:
+    return examples_on_reference(table, options, PROTOCOL, "variant_type")
+
+
+def build_clinvar(
+    output: Path,
+    *,
+    vcf: Path,
+    reference: Path,
+    region: Region,
+    num_examples: int | None,
+    seed: int,
+) -> BuildReport:
+    """Write the labelled single-base changes of one region of ClinVar.
+
+    Kept are the verdicts pathogenic, likely pathogenic, benign and likely benign with one star at
+    least. A variant is coding if one of its consequences (`MC`) is. Non-coding classes are made
+    equal by leaving out of the larger one, as the published set has 7,629 of each.
+
+    Args:
+        output: Parquet to write.
+        vcf: of ClinVar, in the coordinates of the reference.
+        reference: FASTA; contigs may be written `1` or `chr1`.
+        region: `coding` or `noncoding`.
+        num_examples: most rows; all if None.
+        seed: of what is left out of the larger class, and of those rows.
+
+    Raises:
+        GenomeError: the VCF is broken, or its REFs are not those of the reference.
+        UserError: nothing is left.
+    """
+    dropped: Counter[str] = Counter()
+    with PartOfGenome(reference) as fasta:
+        disagreeing: list[Variant] = []
+        rows = list(_labelled(VcfReader(vcf, fasta, strict=False), region, dropped, disagreeing))
+        looked_at = len(rows) + dropped["other_region"] + len(disagreeing)
+        check_share(fasta, disagreeing, looked_at)
+    if region == "noncoding":
+        rows = _balanced(rows, seed, dropped)
+    kept = drawn(len(rows), num_examples, seed)
+    dropped["not_drawn"] += len(rows) - len(kept)
+    settings = {"task": f"clinvar_{region}", "seed": seed, "least_stars": _LEAST_STARS}
+    return write_dataset(
+        output, [rows[number] for number in kept], dropped, (vcf, reference), settings
+    )
+
+
+def _labelled(
+    records: VcfReader, region: Region, dropped: Counter[str], disagreeing: list[Variant]
+) -> Iterator[dict[str, Any]]:
+    for record in records:
+        if reason := _why_not(record):
+            dropped[reason] += 1
+            disagreeing += record.variants if reason == "ref_mismatch" else ()
+            continue
+        info = _info(record)
+        terms = [part.partition("|")[2] for part in info.get("MC", "").split(",")]
+        coding = [term for term in terms if term in _CODING]
+        if bool(coding) != (region == "coding"):
+            dropped["other_region"] += 1
+            continue
+        variant = record.variants[0]
+        yield {
+            "chrom": variant.contig,
+            "pos": variant.position + 1,
+            "ref": variant.ref.upper(),
+            "alt": variant.alt.upper(),
+            "label": _LABELS[info["CLNSIG"]],
+            "region": region,
+            "variant_type": (coding or terms)[0],
+            "clinvar_id": record.columns[2],
+        }
+
+
+def _why_not(record: VcfRow) -> str | None:
+    info = _info(record)
+    if len(record.variants) != 1 or not _one_base(record.variants[0]):
+        return "not_a_single_base_change"
+    if info.get("CLNSIG") not in _LABELS:
+        return "neither_pathogenic_nor_benign"
+    status = info.get("CLNREVSTAT", "")
+    stars = next((n for text, n in _STARS.items() if status.startswith(text)), 0)
+    if stars < _LEAST_STARS:
+        return "no_star"
+    if "|" not in info.get("MC", ""):
+        return "no_consequence"
+    if record.mismatch is not None:
+        return "ref_mismatch" if record.mismatch else "contig_not_in_reference"
+    return None
+
+
+def _one_base(variant: Variant) -> bool:
+    return is_snv(variant.ref.upper(), variant.alt.upper())
+
+
+def _info(record: VcfRow) -> dict[str, str]:
+    parts = (part.partition("=") for part in record.columns[7].split(";"))
+    return {name: value for name, _, value in parts}
+
+
+def _balanced(
+    rows: Sequence[dict[str, Any]], seed: int, dropped: Counter[str]
+) -> list[dict[str, Any]]:
+    """Leave rows of the larger class out until both are of one size; the order stays."""
+    random = np.random.default_rng(seed)
+    of_label = [[n for n, row in enumerate(rows) if row["label"] == label] for label in (0, 1)]
+    size = min(map(len, of_label))
+    kept = {n for numbers in of_label for n in random.permutation(numbers)[:size].tolist()}
+    dropped["larger_class"] += len(rows) - len(kept)
+    return [row for n, row in enumerate(rows) if n in kept]

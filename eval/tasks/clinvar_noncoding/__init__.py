@@ -1,0 +1,12 @@
+"""ClinVar, non-coding: are pathogenic changes beside CDS a greater surprise than benign ones?"""
+
+from eval.tasks import clinvar
+from eval.tasks.clinvar_noncoding.build import build
+
+TASK = clinvar.task(
+    "noncoding",
+    build,
+    "non_coding/clinvar_non_coding.parquet",
+    {"Carbon-3B": 0.9114, "Carbon-8B": 0.9163, "GENERator-v2-3B": 0.9013, "Evo2-7B": 0.8979},
+    "AUROC of pathogenic against benign non-coding SNVs, REF against ALT behind 24 kbp",
+)

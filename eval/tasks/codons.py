@@ -1,0 +1,65 @@
+"""How often each codon is used in a species, from tables as Kazusa's database gives them."""
+
+import csv
+from pathlib import Path
+
+from carbon.errors import UserError
+from carbon.genome import GENETIC_CODE
+from carbon.genome.streams import open_text
+
+_COLUMNS = ("amino_acid", "codon", "relative_frequency")
+
+
+def read_codon_usage(path: Path) -> dict[str, float]:
+    """Read `amino_acid,codon,relative_frequency` of 64 codons, with U or T.
+
+    Frequencies may be of each amino acid's codons, or per thousand of all: only those of one amino
+    acid are compared.
+
+    Returns:
+        Codon (in DNA) to frequency.
+
+    Raises:
+        UserError: the file is no such table, or not of the standard genetic code.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; give a CSV with {', '.join(_COLUMNS)}")
+    usage: dict[str, float] = {}
+    with open_text(path) as lines:
+        table = csv.DictReader(lines)
+        if missing := [name for name in _COLUMNS if name not in (table.fieldnames or ())]:
+            raise UserError(f"{path}: has no column {', '.join(missing)}")
+        for number, row in enumerate(table, start=2):
+            where = f"{path} line {number}"
+            codon = row["codon"].upper().replace("U", "T")
+            if GENETIC_CODE.get(codon) != row["amino_acid"]:
+                raise UserError(f"{where}: {codon} is not {row['amino_acid']} in the standard code")
+            if codon in usage:
+                raise UserError(f"{where}: {codon} stands twice")
+            usage[codon] = _frequency(row["relative_frequency"], where)
+    if absent := sorted(GENETIC_CODE.keys() - usage.keys()):
+        raise UserError(f"{path}: has no {', '.join(absent[:5])}; 64 codons are needed")
+    return usage
+
+
+def _frequency(text: str, where: str) -> float:
+    try:
+        frequency = float(text)
+    except ValueError:
+        frequency = -1.0
+    if not frequency >= 0:
+        raise UserError(f"{where}: frequency '{text}'; it must be a number, 0 or more")
+    return frequency
+
+
+def favourites(usage: dict[str, float]) -> dict[str, str]:
+    """Return the most frequent codon of each amino acid; of equals the first by letters.
+
+    Stop codons are not among them.
+    """
+    best: dict[str, str] = {}
+    for codon in sorted(usage):
+        amino_acid = GENETIC_CODE[codon]
+        if amino_acid != "*" and usage[codon] > usage.get(best.get(amino_acid, ""), -1.0):
+            best[amino_acid] = codon
+    return best

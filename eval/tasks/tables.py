@@ -1,0 +1,159 @@
+"""Datasets as tables: from the Hub or a local Parquet file, through `datasets`, and checked."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as types
+
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA
+from eval.contract import Example, Options
+
+_IS_OF_TYPE: dict[type, Callable[[pa.DataType], bool]] = {
+    str: lambda t: types.is_string(t) or types.is_large_string(t),
+    int: lambda t: types.is_integer(t) or types.is_boolean(t),
+    object: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_integer(t),
+}
+"""`object` is for names of chromosomes, which some tables write as numbers."""
+
+
+class Row(Mapping[str, Any]):
+    """A row of a table, whose values are fetched when they are asked for."""
+
+    def __init__(self, table: pa.Table, number: int) -> None:
+        """Point at a row of a table, counted from 0."""
+        self._table, self.number = table, number
+
+    def __getitem__(self, column: str) -> Any:
+        if column not in self._table.column_names:
+            raise KeyError(column)
+        return self._table[column][self.number].as_py()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._table.column_names)
+
+    def __len__(self) -> int:
+        return int(self._table.num_columns)
+
+    @property
+    def where(self) -> str:
+        """Name the row in a message, from 1."""
+        return f"row {self.number + 1}"
+
+
+def reader(columns: Mapping[str, type], hub_file: str | None) -> Callable[[Path | str], pa.Table]:
+    """Return the `read` of a task whose dataset is one file, or one table in several."""
+    return partial(read_table, columns=columns, hub_file=hub_file)
+
+
+def read_table(
+    source: Path | str, columns: Mapping[str, type], hub_file: str | None = None
+) -> pa.Table:
+    """Read a Parquet file, a folder of them, or a dataset of the Hub.
+
+    The table is mapped from the cache of `datasets` (`HF_HOME`) and not held in memory.
+
+    Args:
+        source: a path; or `owner/name` on the Hub where nothing of that name is there.
+        columns: what it must have, by the type of a value; more may be there.
+        hub_file: the file to take from a dataset of the Hub.
+
+    Raises:
+        UserError: there is no such dataset, it lacks a column, a column is of another type, or a
+            value is missing.
+    """
+    path = Path(source)
+    if path.exists():
+        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+        if not files:
+            raise UserError(f"{path}: has no Parquet file; give one, or build the dataset")
+        if not any(map(_may_have_rows, files)):
+            raise UserError(f"{path}: has no row")
+        table = load("parquet", str(source), data_files=[str(file) for file in files])
+    elif str(source).count("/") == 1 and not path.suffix:
+        table = load(str(source), str(source), data_files=hub_file)
+    else:
+        raise UserError(f"{source}: no such file; give a Parquet file or a dataset of the Hub")
+    check_columns(table, columns, str(source))
+    return table
+
+
+def _may_have_rows(file: Path) -> bool:
+    """Tell whether a file is not empty; `datasets` says what else is wrong with it."""
+    try:
+        return bool(pq.read_metadata(file).num_rows)
+    except (pa.ArrowException, OSError):
+        return True
+
+
+def load(path: str, shown_as: str, **which: Any) -> pa.Table:
+    """Load with `datasets` and return its Arrow table.
+
+    Raises:
+        UserError: it cannot be loaded; the message has what `datasets` says.
+    """
+    import datasets
+
+    datasets.disable_progress_bars()  # the commands have their own
+    try:
+        loaded = datasets.load_dataset(path, **which)
+    except Exception as error:
+        # It raises what its many parts raise, from the network down to Arrow.
+        reason = f"{error.__cause__ or error}".splitlines()[0]
+        raise UserError(
+            f"{shown_as}: cannot be read as a dataset ({reason}); is it Parquet, or a dataset of "
+            "the Hub, and is there a network?"
+        ) from None
+    parts = [loaded[split] for split in sorted(loaded)] if isinstance(loaded, dict) else [loaded]
+    return pa.concat_tables([part.with_format("arrow")[:] for part in parts])
+
+
+def check_columns(table: pa.Table, columns: Mapping[str, type], where: str) -> None:
+    """Raise UserError unless a table has these columns, of these types, without gaps."""
+    there = table.column_names
+    if missing := [name for name in columns if name not in there]:
+        raise UserError(
+            f"{where}: has no column {', '.join(map(repr, missing))}; it has "
+            f"{', '.join(map(repr, there))}; is it the dataset of this task?"
+        )
+    for name, kind in columns.items():
+        column = table[name]
+        if not _IS_OF_TYPE[kind](column.type):
+            wanted = "str or int" if kind is object else kind.__name__
+            raise UserError(f"{where}: column '{name}' is {column.type}; it must be {wanted}")
+        if column.null_count:
+            number = pc.index(column.is_null(), True).as_py() + 1
+            raise UserError(f"{where} row {number}: has no '{name}'; fill it in or drop the row")
+
+
+def chosen_rows(num_rows: int, options: Options) -> list[int]:
+    """Return the numbers of the rows that are asked for, ascending."""
+    if options.max_samples is None or options.max_samples >= num_rows:
+        return list(range(num_rows))
+    order = np.random.default_rng(options.seed).permutation(num_rows)
+    return sorted(order[: options.max_samples].tolist())
+
+
+def batches(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
+    """Yield examples in order, so many at a time."""
+    for at in range(0, len(examples), size):
+        yield examples[at : at + size]
+
+
+def check_dna(sequence: str, where: str) -> str:
+    """Return a sequence in capitals.
+
+    Raises:
+        UserError: it is empty, or something in it is no letter of DNA.
+    """
+    letters = sequence.upper()
+    if not letters or (wrong := set(letters) - set(IUPAC_DNA)):
+        what = f"{min(wrong)!r} is not a DNA letter" if letters else "is empty"
+        raise UserError(f"{where}: {what}; is the row broken?")
+    return letters

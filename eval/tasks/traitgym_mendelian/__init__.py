@@ -1,0 +1,81 @@
+"""TraitGym, Mendelian: are causal regulatory variants a greater surprise than matched controls?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from eval.contract import Example, Options, Result, Summary, Task
+from eval.summary import by_group, summary_of
+from eval.tasks.tables import Row, reader
+from eval.tasks.traitgym_mendelian.build import WINDOW_BP, build
+from eval.tasks.variants import Protocol, examples_in_windows, run
+
+COLUMNS: dict[str, type] = {
+    "chrom": object,
+    "pos": int,
+    "ref": str,
+    "alt": str,
+    "label": int,
+    "ref_seq": str,
+    "var_seq": str,
+}
+PROTOCOL = Protocol("centered", WINDOW_BP, "both")
+_HUB_FILE = "mendelian_traits_vep.parquet"
+_METRIC = "average_precision_by_chromosome"
+
+
+def _examples(table: pa.Table, options: Options) -> list[Example]:
+    return examples_in_windows(table, options, PROTOCOL, "consequence", _label)
+
+
+def _label(row: Row) -> int:
+    return int(row["label"])
+
+
+def _summarise(results: Sequence[Result]) -> Summary:
+    """Measure as the leaderboard does, and by consequence over all chromosomes."""
+    summary = summary_of(
+        results, _METRIC, cluster="chrom", others=("auroc", "average_precision"), groups=()
+    )
+    share = sum(result["label"] for result in results) / len(results)
+    labels_of: dict[str, set[int]] = {}
+    for result in results:
+        labels_of.setdefault(result["chrom"], set()).add(result["label"])
+    num_counted = sum(len(labels) == 2 for labels in labels_of.values())
+    return replace(
+        summary,
+        groups={"consequence": by_group(results, "group", "average_precision", "chrom")},
+        notes=[
+            f"{share:.3f} of the variants are causal: about what chance would get",
+            f"{num_counted} of {len(labels_of)} chromosomes have both labels and count; the "
+            "interval draws chromosomes whole, and says little where they are few",
+        ],
+    )
+
+
+TASK = Task(
+    name="traitgym_mendelian",
+    version="1",
+    axis="variants",
+    measures="average precision of causal against matched variants, mean over chromosomes",
+    metric=_METRIC,
+    chance=0.1,
+    published={
+        "Carbon-3B": 0.3365,
+        "Carbon-8B": 0.3643,
+        "GENERator-v2-3B": 0.2791,
+        "Evo2-7B": 0.3778,
+    },
+    source="Carbon technical report, tables 6 and 7",
+    columns=COLUMNS,
+    hub_id="HuggingFaceBio/traitgym",
+    hub_file=_HUB_FILE,
+    read=reader(COLUMNS, _HUB_FILE),
+    build=build,
+    examples=_examples,
+    run=partial(run, protocol=PROTOCOL),
+    summarise=_summarise,
+    cluster="chrom",
+)

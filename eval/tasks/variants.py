@@ -1,0 +1,223 @@
+"""What the four tasks of variants do alike: questions from rows, deltas in blocks, both labels.
+
+The score of a variant is log-likelihood(REF) - log-likelihood(ALT): higher where ALT is the greater
+surprise, so that what damages should be above what does not.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from carbon.errors import UserError
+from carbon.genome import Reference, Variant
+from eval.contract import Example, Model, Options, ProtocolName, Result, Strands
+from eval.tasks.references import AnyName, Windows
+from eval.tasks.tables import Row, batches, chosen_rows
+
+_BLOCK = 256
+_MOST_DISAGREEING = 0.01  # of the REFs; more is another assembly
+_BASES = frozenset("ACGT")
+
+
+class Protocol(NamedTuple):
+    """How the variants of a task are read.
+
+    Attributes:
+        name: `centered` or `right_end`.
+        window_bp: of the whole window, or before the variant.
+        strands: that are read.
+    """
+
+    name: ProtocolName
+    window_bp: int
+    strands: Strands
+
+
+def run(model: Model, examples: Sequence[Example], protocol: Protocol) -> Iterator[Result]:
+    """Yield one result an example, in order; a block of variants is asked for at a time."""
+    for block in batches(examples, _BLOCK):
+        asked = [example for example in block if example.data["skip"] is None]
+        by_id = dict(zip((e.id for e in asked), _deltas(model, asked, protocol), strict=True))
+        for example in block:
+            found = {"id": example.id, "group": example.group, "chrom": example.data["chrom"]}
+            delta = by_id.get(example.id)
+            if delta is None:
+                yield {**found, "skipped": example.data["skip"] or "the model gives no score"}
+            else:
+                yield {**found, "label": example.data["label"], "score": -delta}
+
+
+def _deltas(model: Model, asked: Sequence[Example], protocol: Protocol) -> list[float | None]:
+    if not asked:
+        return []
+    return model.deltas(
+        asked[0].data["reference"],
+        [example.data["variant"] for example in asked],
+        protocol=protocol.name,
+        window_bp=asked[0].data["window_bp"],
+        strands=protocol.strands,
+    )
+
+
+def examples_on_reference(
+    table: pa.Table, options: Options, protocol: Protocol, group: str
+) -> list[Example]:
+    """Return questions about rows whose windows are cut from a reference.
+
+    Args:
+        table: with `chrom`, `pos` (1-based), `ref`, `alt` and `label`.
+        options: with a reference.
+        protocol: of the task.
+        group: the column that tells groups apart, if the table has it.
+
+    Raises:
+        UserError: there is no reference, a row is broken, or all labels are one.
+        GenomeError: the reference is another assembly.
+    """
+    if options.reference is None:
+        raise UserError("the rows name places of a genome: give its FASTA with --reference")
+    reference = AnyName(options.reference)
+    rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
+    variants = [_variant_of(row) for row in rows]
+    check_assembly(reference, variants)
+    return _examples(table, rows, variants, reference, options, protocol, group, _label)
+
+
+def examples_in_windows(
+    table: pa.Table,
+    options: Options,
+    protocol: Protocol,
+    group: str,
+    label: Callable[[Row], int | None],
+) -> list[Example]:
+    """Return questions about rows that hold their windows, as `ref_seq` and `var_seq`.
+
+    Args:
+        table: with `chrom`, `pos`, `ref`, `alt`, `ref_seq`, `var_seq` and what `label` reads.
+        options: of the run; its reference is not needed.
+        protocol: of the task.
+        group: the column that tells groups apart, if the table has it.
+        label: of a row, 0 or 1; None leaves the row out.
+
+    Raises:
+        UserError: a row is broken, or all labels are one.
+    """
+    windows = Windows(table, "ref_seq")
+    rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
+    variants = [_variant_in_window(row, windows.names[row.number]) for row in rows]
+    return _examples(table, rows, variants, windows, options, protocol, group, label)
+
+
+def _examples(
+    table: pa.Table,
+    rows: Sequence[Row],
+    variants: Sequence[Variant],
+    reference: Reference,
+    options: Options,
+    protocol: Protocol,
+    group: str,
+    label: Callable[[Row], int | None],
+) -> list[Example]:
+    window_bp = int(options.sizes.get("window_bp", protocol.window_bp))
+    examples = []
+    for row, variant in zip(rows, variants, strict=True):
+        labelled = label(row)
+        if labelled is None:
+            continue
+        name = f"{row['chrom']}:{row['pos']}:{row['ref']}>{row['alt']}"
+        data: dict[str, Any] = {
+            "variant": variant,
+            "reference": reference,
+            "chrom": str(row["chrom"]),
+            "label": labelled,
+            "window_bp": window_bp,
+            "skip": _why_not(reference, variant),
+            "row": row,
+        }
+        shown_group = str(row[group]) if group in table.column_names and row[group] else ""
+        examples.append(Example(f"{row.number + 1}:{name}", shown_group, data, window_bp))
+    if len(found := {example.data["label"] for example in examples}) < 2:
+        only = f"only label {found.pop()}" if found else "no label"
+        raise UserError(
+            f"{len(examples)} variants with {only}: both labels are needed; take more of them"
+        )
+    # Variants that stand together share what is read before them.
+    return sorted(examples, key=lambda example: _place(example.data["variant"]))
+
+
+def _place(variant: Variant) -> tuple[str, int]:
+    return variant.contig, variant.position
+
+
+def _label(row: Row) -> int:
+    label = int(row["label"])
+    if label not in (0, 1):
+        raise UserError(f"{row.where}: label {label}; it must be 0 or 1")
+    return label
+
+
+def _variant_of(row: Row) -> Variant:
+    position = int(row["pos"]) - 1
+    if position < 0:
+        raise UserError(f"{row.where}: pos is {row['pos']}; places are counted from 1")
+    return Variant(str(row["chrom"]), position, row["ref"].upper(), row["alt"].upper())
+
+
+def _variant_in_window(row: Row, contig: str) -> Variant:
+    """Return the variant at its place in the row's window, which the two windows tell.
+
+    Raises:
+        UserError: the windows do not differ in one base, or in others than `ref` and `alt`.
+    """
+    windows = [np.frombuffer(row[name].upper().encode(), np.uint8) for name in _WINDOWS]
+    if len(windows[0]) != len(windows[1]):
+        raise UserError(f"{row.where}: ref_seq and var_seq are not of one length")
+    places = np.flatnonzero(windows[0] != windows[1])
+    if len(places) != 1:
+        raise UserError(
+            f"{row.where}: ref_seq and var_seq differ in {len(places)} places, it must be one"
+        )
+    ref, alt = (chr(window[places[0]]) for window in windows)
+    if (ref, alt) != (row["ref"].upper(), row["alt"].upper()):
+        raise UserError(
+            f"{row.where}: is {row['ref']}>{row['alt']}, but ref_seq and var_seq have {ref}>{alt}"
+        )
+    return Variant(contig, int(places[0]), ref, alt)
+
+
+_WINDOWS = ("ref_seq", "var_seq")
+
+
+def check_assembly(reference: Reference, variants: Sequence[Variant]) -> None:
+    """Raise GenomeError where too many REFs are not in the reference for it to be theirs."""
+    check_share(reference, [v for v in variants if _disagrees(reference, v)], len(variants))
+
+
+def check_share(reference: Reference, disagreeing: Sequence[Variant], looked_at: int) -> None:
+    """Raise GenomeError where disagreeing variants are too many of those that were looked at."""
+    if len(disagreeing) > _MOST_DISAGREEING * looked_at:
+        # The first of them says what is there instead.
+        first = disagreeing[0]
+        where = f"{len(disagreeing)} of {looked_at} variants disagree, as {first.to_text()}"
+        reference.check_ref(first.contig, first.position, first.ref, where)
+
+
+def _disagrees(reference: Reference, variant: Variant) -> bool:
+    length_bp = reference.contig_lengths_bp.get(variant.contig, -1)
+    if variant.position + len(variant.ref) > length_bp:
+        return True
+    where = variant.to_text()
+    return reference.disagreement(variant.contig, variant.position, variant.ref, where) is not None
+
+
+def _why_not(reference: Reference, variant: Variant) -> str | None:
+    if not is_snv(variant.ref, variant.alt):
+        return "is not a single-base change"
+    return "REF is not in the reference" if _disagrees(reference, variant) else None
+
+
+def is_snv(ref: str, alt: str) -> bool:
+    """Tell whether one known base becomes another."""
+    return ref != alt and ref.upper() in _BASES and alt.upper() in _BASES

@@ -1,0 +1,184 @@
+"""The commands, from the words of a command line to files."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from carbon.inference import load
+from carbon.inference.held_out import choose_sites, recovered_shares
+from carbon.model import save_model
+from eval.__main__ import main
+from eval.records import read_record, read_rows
+from eval.tasks import TASKS
+from tests.helpers.files import random_bases, write_fasta
+
+TEST_RECORDS = [random_bases(900, 1), random_bases(700, 2)]
+
+
+@pytest.fixture
+def folder(network, tmp_path):
+    """Two models, training sequences, and the sites of a probe as a dataset."""
+    save_model(network, tmp_path / "run" / "export")
+    vocabulary = {"<s>": 0, "<unk>": 1, "A": 2, "C": 3, "G": 4, "T": 5}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    config = GPT2Config(vocab_size=6, n_positions=300, n_embd=8, n_layer=1, n_head=1)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "letters")
+    stock = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", unk_token="<unk>")
+    stock.save_pretrained(tmp_path / "letters")
+    write_fasta(tmp_path / "train.fa", {"c": random_bases(3000, 3)})
+    (tmp_path / "data").mkdir()
+    rows = [
+        {"sequence": prompt, "label": target, "type": f"<{'mam' if n % 2 else 'fng'}>"}
+        for n, (prompt, target) in enumerate(choose_sites(TEST_RECORDS, 20, 252, seed=0))
+    ]
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "data" / "sequence_recovery.parquet")
+    return tmp_path
+
+
+def words_of(folder, *more: object, output="out") -> list[str]:
+    given = ["--train", folder / "train.fa", "--data", folder / "data", "--output", folder / output]
+    return ["run", "--model", str(folder / "run" / "export"), *map(str, given), *map(str, more)]
+
+
+def test_what_a_probe_of_training_measures_is_what_is_run(folder, capsys):
+    """`train` takes its probes by `recovered_shares`: the same sites give the same number."""
+    assert main(words_of(folder, "--orders", "1,2")) == 0
+    record = read_record(folder / "out/sequence_recovery/run.json").record
+    sites = choose_sites(TEST_RECORDS, 20, 252, seed=0)
+    model = load(folder / "run" / "export")
+    for mode, found in (
+        ("token", record["summary"]["value"]),
+        ("base", record["summary"]["others"]["base_mode"]),
+    ):
+        assert found["value"] == pytest.approx(recovered_shares(model, sites, mode, 0).mean())
+    out, err = capsys.readouterr()
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert {line["task"] for line in lines} == {"sequence_recovery"}
+    assert [line["model"] for line in lines] == ["chance", "GC", "Markov 1", "Markov 2", "run"]
+    assert "brca2 is left out: no " in err
+
+
+def test_models_of_two_kinds_in_two_dtypes_and_a_report(folder, capsys):
+    words = words_of(folder, "--model", f"letters={folder / 'letters'}", "--preset", "smoke",
+                     "--max-samples", 8, "--dtype", "float32,bfloat16")  # fmt: skip
+    assert main(words) == 0
+    names = {path.stem for path in (folder / "out/sequence_recovery").glob("*.json")}
+    assert names == {"chance", "GC", "Markov-1", "Markov-3", "Markov-6", "run", "run-bfloat16",
+                     "letters", "letters-bfloat16"}  # fmt: skip
+    record = read_record(folder / "out/sequence_recovery/letters.json").record
+    assert record["counts"]["measured"] == 8 and record["model"]["context_bp"] == 299
+    # With a prompt of n letters: n, <s> and 29 that are read again, for each of two modes.
+    table = pq.read_table(folder / "data/sequence_recovery.parquet")
+    chosen = read_rows(folder / "out/sequence_recovery/letters.jsonl")
+    lengths = [len(table["sequence"][int(row["id"]) - 1].as_py()) for row in chosen]
+    assert record["cost"]["tokens"] == 2 * sum(n + 1 + 29 for n in lengths)
+    capsys.readouterr()
+    assert main(["report", str(folder / "out"), "--output", str(folder / "page")]) == 0
+    assert capsys.readouterr().out == f"{folder / 'page' / 'report.html'}\n"
+    page = (folder / "page/report.html").read_text()
+    assert "float32 against bfloat16" in page and "letters bfloat16" in page
+    assert main(words) == 2
+    assert "go on with --resume" in capsys.readouterr().err
+    assert main([*words, "--resume"]) == 0
+
+
+def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
+    assert main(["list", "--data", str(folder / "data")]) == 0
+    out = capsys.readouterr().out
+    for task in TASKS.values():
+        assert f"{task.name} (version {task.version}, {task.axis})" in out
+        assert task.measures in out and task.source in out
+    assert f"data       {folder}/data/sequence_recovery.parquet; looked for: " in out
+    assert f"not found; looked for: {folder}/data/brca2.parquet" in out
+    assert main(["list"]) == 0
+    out = capsys.readouterr().out
+    assert all(task.hub_id in out for task in TASKS.values() if task.hub_id)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--tasks", "brca"], "--tasks brca: no such task; did you mean brca2?"),
+        (["--tasks", "clinvar-coding"], "did you mean clinvar_coding?"),
+        (["--tasks", ","], "--tasks: give all, or some of"),
+        (["--tasks", "brca2"], "brca2: no dataset: "),
+        (["--data", "brca3=x"], "--data brca3: no such task; did you mean brca2?"),
+        (["--data", "other"], "--data other: is given twice for all tasks"),
+        (["--reference", "niah=x"], "did you mean genomic_niah?"),
+        (["--dtype", "float16"], "--dtype float16: give float32, bfloat16, or both"),
+        (["--max-samples", "0"], "--max-samples 0: give 1 or more"),
+        (["--orders", "0"], "--orders 0: give 1 to 12"),
+        (["--train", "absent.fa"], "--train absent.fa: no such file"),
+        (["--model", "x/run"], "'run' is taken; write NAME=x/run"),
+    ],
+)
+def test_mistakes_are_said_before_anything_is_loaded(folder, capsys, words, message):
+    assert main([*words_of(folder), *words]) == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error: ")]
+    assert message in line
+    assert not (folder / "out").exists()
+
+
+def test_a_model_that_is_not_there_and_no_training_sequences(folder, capsys):
+    given = ["run", "--output", str(folder / "o"), "--data", str(folder / "data"), "--model"]
+    assert main([*given, str(folder / "run")]) == 2
+    assert "give --train FASTA or PARQUET" in capsys.readouterr().err
+    assert main([*given, "absent", "--train", str(folder / "train.fa"), "--orders", "1"]) == 2
+    assert "absent: no such model folder" in capsys.readouterr().err
+    (folder / "empty").mkdir()
+    assert main([*words_of(folder)[:-4], "--data", str(folder / "empty"), "--output", "o"]) == 2
+    assert "holds no dataset of a task" in capsys.readouterr().err
+
+
+def test_a_dataset_is_built_and_what_a_builder_does_not_take_is_said(folder, capsys):
+    genome, genes = folder / "g.fa", folder / "g.gff3"
+    write_fasta(genome, {"c": random_bases(30_000, 5)})
+    lines = ["##gff-version 3"]
+    for start in range(8001, 25_000, 2000):
+        lines.append(
+            f"c\tx\tgene\t{start}\t{start + 1499}\t.\t+\t.\tID=g{start};biotype=protein_coding"
+        )
+    genes.write_text("\n".join(lines) + "\n")
+    output = folder / "built.parquet"
+    words = ["build", "sequence_recovery", "--output", str(output), "--examples", "7"]
+    assert main([*words, "--source", f"fng={genome},{genes}"]) == 0
+    assert capsys.readouterr().out == f"{output}: 7 rows\n"
+    assert pq.read_table(output).num_rows == 7
+    for more, message in (
+        ([], "sequence_recovery: needs --source to be built"),
+        (["--source", "a=b", "--vcf", "x"], "is not built with --vcf"),
+        (["--source", "a"], "source 'a': write it as group=FASTA"),
+    ):
+        assert main([*words, *more]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["build", "recovery", "--output", "x"]) == 2
+    assert "did you mean sequence_recovery?" in capsys.readouterr().err
+
+
+def test_help_imports_no_torch():
+    code = (
+        "import sys\nfrom eval.__main__ import main\n"
+        "try: main(['run', '--help'])\nexcept SystemExit: pass\n"
+        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--preset {published,smoke}" in done.stdout
+
+
+def test_numbers_of_a_run_do_not_depend_on_its_batches(folder):
+    main(words_of(folder, "--orders", "1"))
+    main(words_of(folder, "--orders", "1", "--max-samples", 3, output="few"))
+    whole, few = (
+        {row["id"]: row["hits"] for row in read_rows(folder / f"{o}/sequence_recovery/run.jsonl")}
+        for o in ("out", "few")
+    )
+    assert len(few) == 3 and few.items() <= whole.items()

@@ -1,0 +1,164 @@
+"""Metrics against scikit-learn, bootstraps against theory and against drawing by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import (
+    auc,
+    average_precision_score,
+    precision_recall_curve,
+    roc_auc_score,
+    roc_curve,
+)
+
+from carbon.errors import UserError
+from eval.metrics import (
+    METRICS,
+    auprc_trapezoid,
+    auroc,
+    average_precision,
+    curves_of,
+    weighted_average_precision,
+)
+from eval.summary import summary_of
+from eval.uncertainty import bootstrap, difference, inside_noise, mean_of
+
+# Few different scores, so that there are ties within and between labels.
+PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=40).filter(
+    lambda pairs: len({label for _, label in pairs}) == 2
+)
+
+
+def trapezoid(labels, scores, weights):
+    precision, recall, _ = precision_recall_curve(labels, scores, sample_weight=weights)
+    return auc(recall, precision)
+
+
+def sklearns(metric):
+    return {
+        auroc: lambda y, s, w: roc_auc_score(y, s, sample_weight=w),
+        average_precision: lambda y, s, w: average_precision_score(y, s, sample_weight=w),
+        auprc_trapezoid: trapezoid,
+    }[metric]
+
+
+@pytest.mark.parametrize("metric", [auroc, average_precision, auprc_trapezoid])
+@settings(max_examples=40)
+@given(pairs=PAIRS, data=st.data())
+def test_metrics_are_those_of_scikit_learn(metric, pairs, data):
+    scores = np.array([score for score, _ in pairs], dtype=float)
+    labels = np.array([label for _, label in pairs])
+    ours = metric(scores, labels)
+    ones = np.ones(len(pairs))
+    assert ours(ones) == pytest.approx(sklearns(metric)(labels, scores, ones))
+    drawn = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=2, max_size=40))
+    weights = np.bincount(drawn, minlength=len(pairs)).astype(float)
+    if len(set(labels[drawn])) < 2:
+        return
+    # A weight of n is the sample n times over.
+    expected = sklearns(metric)(labels[drawn], scores[drawn], np.ones(len(drawn)))
+    assert ours(weights) == pytest.approx(expected)
+
+
+def test_what_weights_do_not_define_is_not_a_number():
+    scores, labels = np.array([1.0, 2.0]), np.array([0, 1])
+    assert np.isnan(auroc(scores, labels)(np.array([2.0, 0.0])))
+    assert np.isnan(average_precision(scores, labels)(np.array([2.0, 0.0])))
+
+
+def test_average_precision_by_chromosome():
+    random = np.random.default_rng(0)
+    scores, labels = random.normal(size=60), (random.random(60) < 0.3).astype(int)
+    chromosomes = np.array([f"chr{n % 4}" for n in range(60)])
+    labels[chromosomes == "chr3"] = 0  # no positive: no average precision, no weight
+    parts = [(scores[chromosomes == c], labels[chromosomes == c]) for c in ("chr0", "chr1", "chr2")]
+    expected = np.average(
+        [average_precision_score(y, s) for s, y in parts], weights=[len(y) for _, y in parts]
+    )
+    ours = weighted_average_precision(scores, labels, list(chromosomes))
+    assert ours(np.ones(60)) == pytest.approx(expected)
+    # chr0 drawn twice, chr1 once and chr2 not at all
+    weights = np.select([chromosomes == "chr0", chromosomes == "chr1"], [2.0, 1.0], 0.0)
+    first, second = (average_precision_score(y, s) for s, y in parts[:2])
+    assert ours(weights) == pytest.approx((2 * first + second) / 3)
+
+
+def test_curves_are_those_of_scikit_learn():
+    random = np.random.default_rng(1)
+    scores, labels = random.integers(0, 9, 50).astype(float), random.integers(0, 2, 50)
+    rows = [{"score": s, "label": int(y)} for s, y in zip(scores, labels, strict=True)]
+    curves = curves_of(rows)
+    false, true, _ = roc_curve(labels, scores, drop_intermediate=False)
+    assert curves["roc"].x == pytest.approx(false, abs=1e-6)
+    assert curves["roc"].y == pytest.approx(true, abs=1e-6)
+    precision, recall, _ = precision_recall_curve(labels, scores)
+    assert curves["precision_recall"].x == pytest.approx(recall[::-1], abs=1e-6)
+    assert curves["precision_recall"].y == pytest.approx(precision[::-1], abs=1e-6)
+
+
+def test_a_curve_of_many_points_is_thinned_and_keeps_its_ends():
+    scores = np.random.default_rng(2).normal(size=5000)
+    rows = [{"score": s, "label": int(n % 2)} for n, s in enumerate(scores)]
+    curve = curves_of(rows)["roc"]
+    assert len(curve.x) <= 401
+    assert (curve.x[0], curve.y[0], curve.x[-1], curve.y[-1]) == (0, 0, 1, 1)
+
+
+def test_the_bootstrap_draws_clusters_whole():
+    """Samples of one cluster are equal: the interval is that of 10 samples and not of 400."""
+    values = np.repeat(np.random.default_rng(3).normal(size=10), 40)
+    names = [str(n) for n in range(10) for _ in range(40)]
+    whole = bootstrap(mean_of(values), 400, clusters=names)
+    alone = bootstrap(mean_of(values), 400)
+    expected = 2 * 1.96 * values.std() / np.sqrt(10)
+    assert whole.high - whole.low == pytest.approx(expected, rel=0.15)
+    assert alone.high - alone.low == pytest.approx(expected / np.sqrt(40), rel=0.15)
+    assert whole.value == alone.value == pytest.approx(values.mean())
+
+
+def test_clusters_of_unequal_size_against_drawing_by_hand():
+    values = np.array([0.0, 0, 0, 1, 1, 5])
+    names = ["a", "a", "a", "b", "b", "c"]
+    found = bootstrap(mean_of(values), 6, seed=4, clusters=names)
+    random = np.random.default_rng(4)
+    members = [values[:3], values[3:5], values[5:]]
+    draws = []
+    for _ in range(1000):
+        chosen = random.integers(3, size=3)
+        draws.append(np.concatenate([members[n] for n in chosen]).mean())
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(draws, [2.5, 97.5])))
+
+
+def test_a_paired_comparison_cancels_what_both_find_hard():
+    random = np.random.default_rng(5)
+    hard = random.normal(0, 10, 300)
+    first, second = mean_of(hard + random.normal(1, 0.5, 300)), mean_of(hard)
+    found = difference(first, second, 300)
+    assert found.value == pytest.approx(1, abs=0.1) and not inside_noise(found)
+    assert found.high - found.low < 0.2
+    same = difference(second, second, 300)
+    assert same[:3] == (0, 0, 0) and inside_noise(same)
+
+
+def test_one_label_is_refused_and_a_group_of_one_label_left_out():
+    rows = [{"score": n / 9, "label": n % 2, "group": "ab"[n < 4], "chrom": "1"} for n in range(9)]
+    summary = summary_of(rows, "auroc", others=("average_precision",))
+    assert set(summary.groups["group"]) == {"a", "b"} and set(summary.others)
+    assert summary.groups["group"]["a"].num_samples == 5
+    alone = [{**row, "label": 1} if row["group"] == "a" else row for row in rows]
+    assert summary_of(alone, "auroc").groups == {}
+    with pytest.raises(UserError, match="9 examples, only label 1: both labels are needed"):
+        summary_of([{**row, "label": 1} for row in rows], "auroc")
+
+
+@pytest.mark.parametrize("name", sorted(set(METRICS) - {"mean"}))
+def test_one_who_knows_gets_one_and_lots_get_chance(name):
+    random = np.random.default_rng(6)
+    labels = (random.random(4000) < 0.25).astype(int)
+    rows = [{"label": int(y), "chrom": str(n % 5), "score": float(y)} for n, y in enumerate(labels)]
+    ones = np.ones(4000)
+    assert METRICS[name](rows)(ones) == pytest.approx(1)
+    lots = [{**row, "score": random.random()} for row in rows]
+    chance = 0.5 if name == "auroc" else labels.mean()
+    assert METRICS[name](lots)(ones) == pytest.approx(chance, abs=0.03)

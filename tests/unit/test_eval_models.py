@@ -1,0 +1,274 @@
+"""The adapters: against stock networks read a token at a time, and against one another."""
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from carbon.errors import ModelError, UserError
+from carbon.genome import Reference, Variant
+from carbon.model import save_model
+from eval.contract import Model
+from eval.cost import tokens_counted
+from eval.hugging_face import HuggingFaceModel
+from eval.models import CarbonModel, load_any
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import KMERS, stock_distribution, stock_log_likelihood
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def carbon_model(model) -> CarbonModel:
+    return CarbonModel(model, "ours")
+
+
+def gpt2(num_rows: int, context_tokens: int = 64) -> GPT2LMHeadModel:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=num_rows, n_positions=context_tokens, n_embd=16, n_layer=2, n_head=2,
+        initializer_range=0.5, bos_token_id=0, eos_token_id=0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config).eval()
+
+
+def wrapped(tokenizer: Tokenizer, **specials: str) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **specials)
+
+
+def by_character(**specials: str) -> PreTrainedTokenizerFast:
+    vocabulary = {"<s>": 0, "<unk>": 1, "N": 2, "G": 3, "A": 4, "T": 5, "C": 6}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    return wrapped(tokenizer, unk_token="<unk>", **specials)
+
+
+def by_pairs() -> PreTrainedTokenizerFast:
+    tokenizer = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=40, special_tokens=["<s>"], initial_alphabet=list("ACGTN"), show_progress=False
+    )
+    tokenizer.train_from_iterator([random_bases(2000, n) for n in range(5)], trainer)
+    return wrapped(tokenizer, bos_token="<s>")
+
+
+@pytest.fixture(scope="module", params=["character", "byte pairs"])
+def toy(request) -> HuggingFaceModel:
+    tokenizer = by_character(bos_token="<s>") if request.param == "character" else by_pairs()
+    return HuggingFaceModel(gpt2(len(tokenizer)), tokenizer, request.param)
+
+
+def dna_ids(tokenizer) -> dict[int, str]:
+    return {i: t for t, i in tokenizer.get_vocab().items() if t and set(t) <= set("ACGT")}
+
+
+def slow_distribution(model: HuggingFaceModel, ids: list[int]) -> dict[int, float]:
+    """Read a whole row again and return p of every token that is DNA."""
+    texts = dna_ids(model.tokenizer)
+    with torch.inference_mode():
+        logits = model.network(torch.tensor([ids])).logits[0, -1].double()
+    mass = {i: float(logits[i].exp()) for i in texts}
+    return {i: m / sum(mass.values()) for i, m in mass.items()}
+
+
+def slow_log_likelihood(model: HuggingFaceModel, sequence: str) -> float:
+    ids = model.tokenizer(sequence.upper(), add_special_tokens=False)["input_ids"]
+    total = 0.0
+    for at, token in enumerate(ids):
+        p = slow_distribution(model, [0, *ids[:at]])
+        total += np.log(p[token]) if token in p else 0.0
+    return total
+
+
+def test_likelihoods_of_toys_are_those_of_their_own_tokens(toy):
+    sequences = [random_bases(40, 1), "acgtNACG", random_bases(17, 2), "", "A"]
+    expected = [slow_log_likelihood(toy, sequence) for sequence in sequences]
+    assert toy.log_likelihoods(sequences) == pytest.approx(expected, abs=1e-4)
+    pairs = [(sequences[0], sequences[2])]
+    assert toy.differences(pairs) == pytest.approx([expected[0] - expected[2]], abs=1e-4)
+
+
+def test_next_base_of_toys_is_the_mass_of_first_letters(toy):
+    prompts = [random_bases(30, 3), "ACG", ""]
+    for prompt, row in zip(prompts, toy.next_base(prompts), strict=True):
+        ids = toy.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        p = slow_distribution(toy, [0, *ids])
+        texts = dna_ids(toy.tokenizer)
+        expected = [sum(p[i] for i in p if texts[i][0] == base) for base in "ACGT"]
+        assert row == pytest.approx(expected, abs=1e-5) and row.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("mode", ["token", "base"])
+def test_toys_generate_greedily_by_bases(toy, mode):
+    prompts = [random_bases(30, 4), random_bases(11, 5), random_bases(30, 6)]
+    found = toy.generate(prompts, 20, mode)
+    for prompt, text in zip(prompts, found, strict=True):
+        ids = [0, *toy.tokenizer(prompt, add_special_tokens=False)["input_ids"]]
+        texts, slow = dna_ids(toy.tokenizer), ""
+        while len(slow) < 20:
+            p = slow_distribution(toy, ids)
+            best = max(p, key=lambda i: p[i]) if mode == "token" else slow_by_bases(p, texts)
+            ids.append(best)
+            slow += texts[best]
+        assert text == slow[:20] and len(text) == 20
+
+
+def slow_by_bases(p: dict[int, float], texts: dict[int, str]) -> int:
+    prefix = ""
+    while True:
+        ends = {i: p[i] for i in p if texts[i] == prefix}
+        longer = {
+            base: sum(p[i] for i in p if texts[i].startswith(prefix + base)) for base in "ACGT"
+        }
+        if ends and max(ends.values()) > max(longer.values()):
+            return max(ends, key=lambda i: ends[i])
+        prefix += max(longer, key=lambda base: longer[base])
+
+
+def test_a_toy_goes_past_its_context(toy):
+    assert toy.context_tokens == 64
+    sequence = random_bases(300, 7)
+    (found,) = toy.log_likelihoods([sequence])
+    ids = toy.tokenizer(sequence, add_special_tokens=False)["input_ids"]
+    total = 0.0
+    for at, token in enumerate(ids):
+        # Windows of 63 tokens and the beginning, a new one each 31.
+        start = 0 if at < 63 else (at - 63) // 31 * 31 + 31
+        total += np.log(slow_distribution(toy, [0, *ids[start:at]])[token])
+    assert found == pytest.approx(total, abs=1e-3)
+    assert len(toy.generate([sequence], 200)[0]) == 200
+    assert toy.next_base([sequence]).sum() == pytest.approx(1)
+
+
+def test_context_in_bases():
+    tokenizer = by_character(bos_token="<s>")
+    model = HuggingFaceModel(gpt2(len(tokenizer)), tokenizer, "c")
+    assert (model.step_bp, model.context_bp) == (1, 63)
+    tokenizer = by_pairs()
+    model = HuggingFaceModel(gpt2(len(tokenizer)), tokenizer, "b")
+    mean_bp = 2000 / len(tokenizer(random_bases(2000, 9))["input_ids"])
+    assert model.step_bp == 1 and model.context_bp == pytest.approx(63 * 0.9 * mean_bp, rel=0.05)
+
+
+def test_without_a_beginning_the_first_token_counts_a_quarter_a_base():
+    tokenizer = by_character()
+    model = HuggingFaceModel(gpt2(len(tokenizer)), tokenizer, "c")
+    ids = tokenizer("ACG", add_special_tokens=False)["input_ids"]
+    expected = np.log(0.25)
+    for at in (1, 2):
+        expected += np.log(slow_distribution(model, ids[:at])[ids[at]])
+    assert model.log_likelihoods(["ACG"]) == pytest.approx([expected], abs=1e-5)
+    with pytest.raises(UserError, match="has no token to begin with"):
+        model.next_base([""])
+
+
+def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
+    """A native checkpoint through the other adapter: the same numbers, token by token."""
+    save_model(model.model.network, tmp_path / "m")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m", bos_token="<dna>")
+    stock = HuggingFaceModel(model.model.network, tokenizer, "stock")
+    assert (stock.step_bp, stock.context_bp) == (6, carbon_model.context_bp)
+    sequences = [random_bases(6 * n, n) for n in (1, 7, 30)]
+    assert stock.log_likelihoods(sequences) == pytest.approx(
+        carbon_model.log_likelihoods(sequences), abs=1e-4
+    )
+    assert stock.next_base(sequences) == pytest.approx(carbon_model.next_base(sequences), abs=1e-5)
+    assert stock.generate(sequences, 40) == carbon_model.generate(sequences, 40)
+    bases = random_bases(400, 8)
+    with Reference(write_fasta(tmp_path / "r.fa", {"c": bases})) as reference:
+        variants = [
+            Variant("c", at, bases[at], alt)
+            for at in (6, 150, 201, 388)  # at the edges too, in windows of whole 6-mers
+            for alt in "ACGT"
+            if alt != bases[at]
+        ] + [Variant("c", 200, bases[200], "<DEL>")]
+        for protocol in ("centered", "right_end"):
+            for strands in ("forward", "both"):
+                words = {"protocol": protocol, "window_bp": 96, "strands": strands}
+                ours = carbon_model.deltas(reference, variants, **words)
+                theirs = stock.deltas(reference, variants, **words)
+                assert ours[-1] is theirs[-1] is None
+                assert theirs[:-1] == pytest.approx(ours[:-1], abs=1e-4), (protocol, strands)
+
+
+def test_carbons_likelihoods_and_next_base_against_a_stock_network(model, carbon_model):
+    sequences = [random_bases(50, 1), random_bases(13, 2), "ACGTNACGTA"]
+    network = model.model.network
+    expected = [stock_log_likelihood(network, s, "chain") for s in sequences]
+    assert carbon_model.log_likelihoods(sequences) == pytest.approx(expected, abs=1e-4)
+    prompts = [*sequences[:2], "", random_bases(400, 3)]  # the last is longer than the context
+    for prompt, row in zip(prompts, carbon_model.next_base(prompts), strict=True):
+        whole, tail = prompt[: len(prompt) // 6 * 6][-282:], prompt[len(prompt) // 6 * 6 :]
+        p = stock_distribution(network, whole)
+        agree = np.array([kmer.startswith(tail) for kmer in KMERS])
+        by_base = [
+            p[agree & np.array([k[len(tail)] == base for k in KMERS])].sum() for base in "ACGT"
+        ]
+        assert row == pytest.approx(np.array(by_base) / p[agree].sum(), abs=1e-5)
+
+
+def test_differences_share_what_both_begin_with(carbon_model):
+    first = random_bases(240, 1)
+    pairs = [
+        (first, first[:200] + random_bases(40, 2)),
+        (first, first),
+        (first[:13], first[:11]),
+        ("ACGT", "TGCA"),
+    ]
+    slow = Model.differences(carbon_model, pairs)
+    assert carbon_model.differences(pairs) == pytest.approx(slow, abs=1e-4)
+    long = [(first + first, first[1:] + first)]  # longer than the context: in windows
+    assert carbon_model.differences(long) == pytest.approx(Model.differences(carbon_model, long))
+    pairs = pairs[:1]
+    with tokens_counted(carbon_model) as shared:
+        carbon_model.differences(pairs)
+    with tokens_counted(carbon_model) as whole:
+        Model.differences(carbon_model, pairs)
+    assert (shared.tokens, whole.tokens) == (32 + 2 * 32, 2 * 64)  # 41 tokens, in steps of 32
+
+
+@pytest.mark.parametrize("prompt_bp", [0, 6, 100, 203])
+def test_recall_reads_the_prompt_once(model, carbon_model, prompt_bp):
+    prompt, endings = random_bases(prompt_bp, 4), [random_bases(24, 5), random_bases(24, 6)]
+    with tokens_counted(carbon_model) as count:
+        text, likelihoods = carbon_model.recall(prompt, 24, endings)
+    assert text == model.generate([prompt], 24, temperature=0)[0]
+    slow = Model.recall(carbon_model, prompt, 24, endings)
+    assert likelihoods == pytest.approx(slow[1], abs=1e-4)
+    once = prompt_bp // 6 + 1
+    tail = prompt_bp % 6 > 0  # is read again with what follows
+    assert count.tokens == once + (3 + tail) * (1 + len(endings))
+
+
+def test_recall_keeps_the_end_of_a_prompt_that_is_too_long(model, carbon_model):
+    prompt = random_bases(500, 7)
+    fits = prompt[: 500 // 6 * 6][-(carbon_model.context_bp - 30) :] + prompt[500 // 6 * 6 :]
+    text, likelihoods = carbon_model.recall(prompt, 24, [random_bases(24, 8)])
+    expected = carbon_model.recall(fits, 24, [random_bases(24, 8)])
+    assert text == expected[0] and likelihoods == pytest.approx(expected[1], abs=1e-4)
+
+
+def test_what_is_loaded_as_what(model, tmp_path):
+    save_model(model.model.network, tmp_path / "carbon")
+    tokenizer = by_character(bos_token="<s>")
+    gpt2(len(tokenizer)).save_pretrained(tmp_path / "toy")
+    tokenizer.save_pretrained(tmp_path / "toy")
+    carbon = load_any(str(tmp_path / "carbon"), "a", yarn=None, device="cpu")
+    toy = load_any(str(tmp_path / "toy"), "b", yarn=None, device="cpu", dtype="bfloat16")
+    assert isinstance(carbon, CarbonModel) and isinstance(toy, HuggingFaceModel)
+    assert (carbon.name, toy.name) == ("a", "b")
+    assert toy.log_likelihoods(["ACGT"]) == pytest.approx(
+        HuggingFaceModel(gpt2(len(tokenizer)), tokenizer, "c").log_likelihoods(["ACGT"]), abs=0.1
+    )
+    with pytest.raises(ModelError, match="no such model folder"):
+        load_any(str(tmp_path / "absent"), "c", yarn=None)
+    (tmp_path / "toy" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="toy: the model cannot be loaded"):
+        load_any(str(tmp_path / "toy"), "c", yarn=None)
+
+
+def test_a_tokenizer_of_text_is_refused():
+    tokenizer = wrapped(Tokenizer(models.WordLevel({"hello": 0, "A": 1}, unk_token="hello")))
+    with pytest.raises(ModelError, match="no tokens of A, C, G and T"):
+        HuggingFaceModel(gpt2(2), tokenizer, "text")

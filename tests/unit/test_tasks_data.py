@@ -1,0 +1,354 @@
+"""Datasets of the tasks: how they are read, and what is said of those that are broken."""
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carbon.errors import GenomeError, UserError
+from carbon.genome import Interval, Reference
+from eval.contract import Options
+from eval.tasks import TASKS
+from eval.tasks.codons import favourites, read_codon_usage
+from eval.tasks.references import AnyName, Windows
+from eval.tasks.tables import chosen_rows, load, read_table
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.tasks import clinvar_table, pairs_table, recovery_table, windows_table
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def written(table: pa.Table, path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    return path
+
+
+def without(table: pa.Table, *columns: str) -> pa.Table:
+    return table.drop_columns(list(columns))
+
+
+def changed(table: pa.Table, row: int, **values) -> pa.Table:
+    rows = table.to_pylist()
+    rows[row] |= values
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+def test_a_file_and_a_folder_are_read(tmp_path):
+    table = recovery_table(6)
+    path = written(table, tmp_path / "data" / "a.parquet")
+    written(table.slice(0, 2), tmp_path / "data" / "b.parquet")
+    task = TASKS["sequence_recovery"]
+    assert task.read(path).to_pylist() == table.to_pylist()
+    assert task.read(str(tmp_path / "data")).num_rows == 8
+
+
+def test_a_dataset_of_the_hub_is_asked_for_by_its_file(monkeypatch):
+    asked = {}
+
+    def load_dataset(name, **which):
+        asked.update(which, name=name)
+        return datasets.DatasetDict(train=datasets.Dataset(windows_table(4)))
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    task = TASKS["brca2"]
+    assert task.read(task.hub_id).num_rows == 4
+    assert asked == {"name": "HuggingFaceBio/brca2-vep", "data_files": "brca2_vep.parquet"}
+
+
+def test_every_cell_of_niah_is_asked_for(monkeypatch):
+    asked = []
+    row = {"uid": "u", "prompt": "A", "value": "C", "negative_sequence": "AG"}
+
+    def load_dataset(path, **which):
+        asked.append(which["name"])
+        return datasets.Dataset(pa.table({k: [v] for k, v in row.items()} | {
+            "context_length_tokens": [4096], "extra": [1]}))  # fmt: skip
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    table = TASKS["genomic_niah"].read("HuggingFaceBio/genome-niah")
+    assert len(asked) == 24 and {"niah_4k", "niah_128k", "niah_neardup_d1_64k"} <= set(asked)
+    assert table["level"].to_pylist() == ["plain"] * 6 + ["d4"] * 6 + ["d2"] * 6 + ["d1"] * 6
+
+
+def test_the_level_of_niah_is_that_of_the_folder(tmp_path):
+    table = pa.table(
+        {"uid": ["u"], "prompt": ["A"], "value": ["C"], "negative_sequence": ["AG"],
+         "context_length_tokens": [4096]}
+    )  # fmt: skip
+    written(table, tmp_path / "data" / "niah_4k" / "test-0.parquet")
+    written(table, tmp_path / "data" / "niah_neardup_d2_4k" / "test-0.parquet")
+    read = TASKS["genomic_niah"].read(tmp_path)
+    assert sorted(read["level"].to_pylist()) == ["d2", "plain"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_other_columns_are_named(name, tmp_path):
+    """Which are missing, and which are there."""
+    task = TASKS[name]
+    path = written(pa.table({"text": ["ACGT"], "more": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(UserError) as raised:
+        task.read(path)
+    message = str(raised.value)
+    assert all(f"'{column}'" in message for column in task.columns)
+    assert "it has 'text', 'more'" in message and "\n" not in message
+
+
+def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch):
+    bad = tmp_path / "bad.parquet"
+    bad.write_text("no parquet")
+    task = TASKS["triplet_expansion"]
+    for source, words in (
+        (bad, "cannot be read as a dataset"),
+        (tmp_path / "absent.parquet", "no such file"),
+        (written(pairs_table(0), tmp_path / "empty" / "e.parquet"), "has no row"),
+        (written(windows_table(2), tmp_path / "odd" / "o.parquet"), "has no column"),
+        (tmp_path / "none", "no such file"),
+    ):
+        with pytest.raises(UserError, match=words) as raised:
+            task.read(source)
+        assert "\n" not in str(raised.value)
+    (tmp_path / "hollow").mkdir()
+    with pytest.raises(UserError, match="no Parquet file"):
+        task.read(tmp_path / "hollow")
+
+
+def test_a_hub_without_a_network_is_said(monkeypatch):
+    def load_dataset(name, **which):
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(UserError, match=r"a/b: cannot be read as a dataset \(no route\)"):
+        load("a/b", "a/b")
+
+
+def test_gaps_and_types_are_said_with_the_row(tmp_path):
+    columns = {"text": str, "number": int}
+    gap = pa.table({"text": ["A", None], "number": [1, 2]})
+    with pytest.raises(UserError, match="row 2: has no 'text'"):
+        read_table(written(gap, tmp_path / "gap.parquet"), columns)
+    wrong = pa.table({"text": ["A"], "number": ["1"]})
+    with pytest.raises(UserError, match="column 'number' is string; it must be int"):
+        read_table(written(wrong, tmp_path / "wrong.parquet"), columns)
+
+
+@given(st.integers(1, 60), st.integers(0, 80), st.integers(0, 3))
+def test_chosen_rows_follow_from_the_seed(num_rows, most, seed):
+    chosen = chosen_rows(num_rows, Options(max_samples=most, seed=seed))
+    assert chosen == sorted(set(chosen)) and len(chosen) == min(num_rows, most)
+    assert set(chosen) <= set(range(num_rows))
+    # More samples are the fewer and others.
+    assert set(chosen) <= set(chosen_rows(num_rows, Options(max_samples=most + 5, seed=seed)))
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "words"),
+    [
+        ("sequence_recovery", changed(recovery_table(2), 1, label="ACGT"), "row 2: label has 4"),
+        ("sequence_recovery", changed(recovery_table(2), 1, sequence="ACG"), "row 2: sequence"),
+        ("triplet_expansion", changed(pairs_table(2), 0, sequence="AC"), "row 1.*90.*2"),
+        ("brca2", changed(windows_table(9), 4, ref_seq="ACGT"), "row 5: .*not of one length"),
+        ("brca2", changed(windows_table(9), 4, alt="N"), "row 5: is .>N, but"),
+        ("traitgym_mendelian", windows_table(9, positive=0), "only label 0"),
+        ("brca2", changed(windows_table(2), 0, **{"class": "VUS"}), "1 variants with only label"),
+    ],
+)
+def test_broken_rows_are_named(name, table, words):
+    with pytest.raises(UserError, match=words):
+        TASKS[name].examples(table, Options())
+
+
+def test_letters_that_are_not_dna_are_named_when_they_are_read():
+    for name, table, words in (
+        (
+            "sequence_recovery",
+            changed(recovery_table(2), 1, sequence="ACG!" * 30),
+            "row 2 sequence",
+        ),
+        ("synonymous_codons", changed(pairs_table(2), 1, sequence="!" * 90), "row 2 sequence: '!'"),
+    ):
+        task = TASKS[name]
+        with pytest.raises(UserError, match=words):
+            list(task.run(None, task.examples(table, Options())))
+
+
+def test_clinvar_needs_the_right_genome(tmp_path):
+    bases = random_bases(900, seed=5)
+    fasta = write_fasta(tmp_path / "g.fa", {"chr7": bases})
+    task = TASKS["clinvar_coding"]
+    table = clinvar_table("7", bases, 200, 200)
+    with pytest.raises(UserError, match="give its FASTA with --reference"):
+        task.examples(table, Options())
+    assert len(task.examples(table, Options(reference=fasta))) == 200
+    other = write_fasta(tmp_path / "other.fa", {"7": random_bases(900, seed=6)})
+    with pytest.raises(GenomeError, match=r"of 200 variants disagree.*assembly"):
+        task.examples(table, Options(reference=other))
+    elsewhere = write_fasta(tmp_path / "elsewhere.fa", {"8": bases})
+    with pytest.raises(GenomeError, match="no contig '7'"):
+        task.examples(table, Options(reference=elsewhere))
+
+
+def test_single_rows_that_do_not_fit_are_skipped_with_a_reason(tmp_path):
+    bases = random_bases(900, seed=5)
+    fasta = write_fasta(tmp_path / "g.fa", {"7": bases})
+    task = TASKS["clinvar_coding"]
+    table = clinvar_table("7", bases, 200, 200)
+    table = changed(table, 3, ref="T" if bases[209] != "T" else "A")
+    table = changed(table, 9, ref=bases[227:229], alt="A")
+
+    class Zero:
+        @staticmethod
+        def deltas(reference, variants, **how):
+            assert how == {"protocol": "right_end", "window_bp": 96, "strands": "forward"}
+            return [0.5] * len(variants)
+
+    options = Options(reference=fasta, sizes={"window_bp": 96})
+    results = list(task.run(Zero(), task.examples(table, options)))
+    skipped = {result["id"].split(":")[0]: result["skipped"] for result in results
+               if "skipped" in result}  # fmt: skip
+    assert skipped == {"4": "REF is not in the reference", "10": "is not a single-base change"}
+    assert {result["score"] for result in results if "score" in result} == {-0.5}
+
+
+def test_one_region_is_kept(tmp_path):
+    table = clinvar_table("7", random_bases(900), 6, 10)
+    regions = ["coding", "non_coding", "coding", "Noncoding", "coding", "coding"]
+    path = written(table.append_column("region", pa.array(regions)), tmp_path / "c.parquet")
+    assert TASKS["clinvar_coding"].read(path).num_rows == 4
+    assert TASKS["clinvar_noncoding"].read(path).num_rows == 2
+    alone = written(without(table, "variant_type"), tmp_path / "alone" / "a.parquet")
+    assert TASKS["clinvar_noncoding"].read(alone).num_rows == 6
+    other = table.append_column("region", pa.array(["mito"] * 6))
+    with pytest.raises(UserError, match="no row of region 'coding', but of mito"):
+        TASKS["clinvar_coding"].read(written(other, tmp_path / "o" / "o.parquet"))
+
+
+def test_either_name_of_a_contig_is_read(tmp_path):
+    bases = {"chr1": random_bases(50), "chrM": random_bases(40, seed=1)}
+    with AnyName(write_fasta(tmp_path / "g.fa", bases)) as reference:
+        for name, contig in (("1", "chr1"), ("chr1", "chr1"), ("MT", "chrM"), ("chrM", "chrM")):
+            assert reference.fetch(Interval(name, 3, 20)) == bases[contig][3:20]
+            assert reference.contig_lengths_bp[name] == len(bases[contig])
+
+
+def test_windows_read_as_contigs():
+    table = pa.table({"ref_seq": pa.chunked_array([["ACGT", "GGGTT"], ["ACGT"]])})
+    windows = Windows(table, "ref_seq")
+    assert windows.names == ["window-1", "window-2", "window-1"]
+    assert windows.contig_lengths_bp == {"window-1": 4, "window-2": 5}
+    assert windows.fetch(Interval("window-2", 1, 4)) == "GGT"
+    assert windows.fetch(Interval("window-1", 0, 4)) == "ACGT"
+    assert isinstance(windows, Reference)
+    for wrong in (Interval("window-3", 0, 1), Interval("window-1", 0, 5)):
+        with pytest.raises(GenomeError, match="not in the windows"):
+            windows.fetch(wrong)
+
+
+def usage_lines() -> list[str]:
+    from carbon.genome import GENETIC_CODE
+
+    return [f"{aa},{codon.replace('T', 'U')},0.5" for codon, aa in sorted(GENETIC_CODE.items())]
+
+
+def test_codon_tables(tmp_path):
+    path = tmp_path / "usage.csv"
+    header = "amino_acid,codon,relative_frequency"
+    lines = usage_lines()
+    lines = [line.replace("0.5", "0.9") if line.startswith("F,UUU") else line for line in lines]
+    path.write_text("\n".join([header, *lines]))
+    best = favourites(read_codon_usage(path))
+    assert len(best) == 20 and "*" not in best
+    assert (best["F"], best["M"], best["A"]) == ("TTT", "ATG", "GCA")  # of equals the first
+
+    for text, words in (
+        ("\n".join(["a,b", *lines]), "has no column amino_acid, codon"),
+        ("\n".join([header, *lines[:-1]]), "has no TTT; 64 codons"),
+        ("\n".join([header, *lines, lines[0]]), "line 66: AAA stands twice"),
+        ("\n".join([header, "M,AAA,0.1"]), "line 2: AAA is not M"),
+        ("\n".join([header, "K,AAA,often"]), "line 2: frequency 'often'"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=words):
+            read_codon_usage(path)
+    with pytest.raises(UserError, match="no such file"):
+        read_codon_usage(tmp_path / "absent.csv")
+
+
+def test_the_size_of_recovery_is_that_of_held_out_records():
+    """`train` measures recovery with these numbers too."""
+    from carbon.inference import held_out
+    from eval.tasks import sequence_recovery as task
+
+    assert (task.TARGET_BP, task.PROMPT_BP) == (held_out.TARGET_BP, held_out.MOST_PROMPT_BP)
+
+
+def test_prompts_are_the_last_whole_6_mers():
+    table = recovery_table(3, prompt_bp=125)
+    asked = []
+
+    class Listener:
+        @staticmethod
+        def generate(prompts, length_bp, mode):
+            asked.append((mode, prompts))
+            return ["A" * length_bp] * len(prompts)
+
+    task = TASKS["sequence_recovery"]
+    for most_bp, prompt_bp in ((6144, 120), (65, 60)):
+        examples = task.examples(table, Options(sizes={"prompt_bp": most_bp}))
+        assert [example.needs_bp for example in examples] == [prompt_bp + 30] * 3
+        list(task.run(Listener(), examples))
+        expected = [sequence[-prompt_bp:] for sequence in table["sequence"].to_pylist()]
+        assert asked[-2:] == [("token", expected), ("base", expected)]
+
+
+@given(st.text("ACGT", min_size=30, max_size=30), st.text("ACGTN", min_size=30, max_size=30))
+def test_recovery_is_counted_as_a_slow_loop_does(text, target):
+    from eval.tasks.sequence_recovery import hits_of
+
+    right = 0
+    for place in range(30):
+        if text[place] == target[place]:
+            right += 1
+    hits = hits_of(text, target)
+    assert hits.count("1") == right and len(hits) == 30
+    assert hits_of(text[:7], target) == hits[:7] + "0" * 23  # what is not there is not right
+
+
+def test_positions_of_recovery():
+    task = TASKS["sequence_recovery"]
+    hits = ["1" * 30, "10" * 15]
+    results = [
+        {"id": str(n), "group": "g", "score": h.count("1") / 30, "base_mode": 0.5, "hits": h,
+         "base_hits": "01" * 15}
+        for n, h in enumerate(hits)
+    ]  # fmt: skip
+    summary = task.summarise(results)
+    assert summary.value.value == pytest.approx(0.75)
+    assert summary.others["base_mode"].value == 0.5
+    curve = summary.curves["recovery_by_position"]
+    assert curve.x == list(range(1, 31)) and curve.y == [1.0, 0.5] * 15
+    assert np.mean(summary.curves["recovery_by_position_base_mode"].y) == 0.5
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_readme_of_a_task_says_what_the_task_says(name):
+    from pathlib import Path
+
+    import eval.tasks
+
+    task = TASKS[name]
+    text = (Path(eval.tasks.__file__).parent / name / "README.md").read_text()
+    assert f"Version {task.version}." in text and task.hub_id in text
+    assert f"eval build {name} " in text
+    for value in task.published.values():
+        assert f"{100 * value:.2f}".removesuffix(".00") in text
+    folder = Path(eval.tasks.__file__).parent / name
+    assert (folder / "build.py").is_file() and (folder / "__init__.py").is_file()
+    for column in task.columns:
+        assert f"`{column}`" in text, column

@@ -1,0 +1,284 @@
+"""What the tasks make of a model: of one that knows, of one that does not, and of Carbon itself."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from carbon.genome import reverse_complement
+from carbon.tokenizer import K
+from eval.baselines import UniformModel
+from eval.contract import Model, Options
+from eval.models import CarbonModel
+from eval.tasks import TASKS
+from eval.tasks.building import Source
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.tasks import (
+    Oracle,
+    clinvar_table,
+    pairs_table,
+    recovery_table,
+    windows_table,
+)
+
+GENOME = random_bases(24_000, seed=11)
+NAMES = list(TASKS)
+
+
+@pytest.fixture(scope="module")
+def fasta(tmp_path_factory):
+    return write_fasta(tmp_path_factory.mktemp("genome") / "g.fa", {"7": GENOME})
+
+
+@pytest.fixture(scope="module")
+def haystacks(tmp_path_factory, fasta) -> pa.Table:
+    task = TASKS["genomic_niah"]
+    output = tmp_path_factory.mktemp("niah") / "n.parquet"
+    task.build(output, sources=[Source("x", fasta)], context_length_tokens=[400], num_examples=20)
+    import pyarrow.parquet as pq
+
+    return pq.read_table(output)
+
+
+def table_of(name: str, haystacks: pa.Table) -> pa.Table:
+    """Enough rows for chance to be near its mean."""
+    if name.startswith("clinvar"):
+        return clinvar_table("7", GENOME, 1500, 600)
+    return {
+        "sequence_recovery": lambda: recovery_table(300),
+        "brca2": lambda: windows_table(1500),
+        "traitgym_mendelian": lambda: windows_table(3000, positive=0.1),
+        "triplet_expansion": lambda: pairs_table(1000),
+        "synonymous_codons": lambda: pairs_table(1000),
+        "genomic_niah": lambda: haystacks,
+    }[name]()
+
+
+def options_for(name: str, fasta) -> Options:
+    return Options(reference=fasta if name.startswith("clinvar") else None)
+
+
+def results_of(name: str, model: Model, table: pa.Table, options: Options) -> list[dict]:
+    task = TASKS[name]
+    examples = task.examples(table, options)
+    results = list(task.run(model, examples))
+    assert [result["id"] for result in results] == [example.id for example in examples]
+    assert len({result["id"] for result in results}) == len(results)
+    return results
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_knows_scores_one(name, haystacks, fasta):
+    table = table_of(name, haystacks).slice(0, 400)
+    results = results_of(name, Oracle(table), table, options_for(name, fasta))
+    summary = TASKS[name].summarise(results)
+    assert summary.value.value == 1.0
+    assert summary.value.low == summary.value.high == 1.0
+    assert all(estimate.value == 1.0 for t in summary.groups.values() for estimate in t.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_that_knows_nothing_is_at_chance(name, haystacks, fasta):
+    table = table_of(name, haystacks)
+    task = TASKS[name]
+    summary = task.summarise(results_of(name, UniformModel(), table, options_for(name, fasta)))
+    assert summary.value.value == pytest.approx(task.chance, abs=0.04)
+    if name == "genomic_niah":
+        assert summary.value.value == 0
+        assert summary.others["base_accuracy"].value == pytest.approx(0.25, abs=0.05)
+
+
+def test_the_report_has_what_it_needs(haystacks, fasta):
+    shapes = {
+        "sequence_recovery": (
+            {"group", "group_base_mode"},
+            {"recovery_by_position"},
+            {"base_mode"},
+        ),
+        "brca2": (set(), {"roc", "precision_recall"}, {"auprc_trapezoid"}),
+        "traitgym_mendelian": ({"consequence"}, {"roc", "precision_recall"}, {"auroc"}),
+        "clinvar_coding": ({"group"}, {"roc", "precision_recall"}, {"auprc_trapezoid"}),
+        "synonymous_codons": ({"group"}, set(), set()),
+        "genomic_niah": ({"level", "context"}, set(), {"base_accuracy", "likelihood_correct"}),
+    }
+    for name, (groups, curves, others) in shapes.items():
+        table = table_of(name, haystacks).slice(0, 400)
+        results = results_of(name, UniformModel(), table, options_for(name, fasta))
+        summary = TASKS[name].summarise(results)
+        assert groups <= set(summary.groups) and curves <= set(summary.curves), name
+        assert others <= set(summary.others), name
+    six = TASKS["sequence_recovery"].summarise(
+        results_of("sequence_recovery", UniformModel(), recovery_table(12), Options())
+    )
+    assert set(six.groups["group"]) == {"prt", "fng", "pln", "inv", "vrt", "mam"}
+
+
+def test_a_tie_is_a_miss():
+    class Flat(UniformModel):
+        def log_likelihoods(self, sequences):
+            return np.zeros(len(sequences))
+
+    results = results_of("triplet_expansion", Flat(), pairs_table(5), Options())
+    assert [result["score"] for result in results] == [0.0] * 5
+
+
+def test_max_samples_and_seeds_choose_rows():
+    table = recovery_table(50)
+    task = TASKS["sequence_recovery"]
+    chosen = [
+        [example.id for example in task.examples(table, Options(max_samples=10, seed=seed))]
+        for seed in (0, 0, 1)
+    ]
+    assert chosen[0] == chosen[1] != chosen[2] and len(chosen[0]) == 10
+
+
+@pytest.fixture(scope="module")
+def carbon(model) -> CarbonModel:
+    return CarbonModel(model, "tiny")
+
+
+def windows_in(sequences, carbon) -> np.ndarray:
+    return carbon.log_likelihoods(list(sequences))
+
+
+def test_clinvar_is_the_next_base_behind_the_context(carbon, fasta):
+    """log(p(REF) / p(ALT)) after what fits of 96 bases, in whole 6-mers from the variant on."""
+    table = clinvar_table("7", GENOME, 40, 25)
+    options = Options(reference=fasta, sizes={"window_bp": 96})
+    rows = {f"{n + 1}": row for n, row in enumerate(table.to_pylist())}
+    results = results_of("clinvar_coding", carbon, table, options)
+    for result in results:
+        row = rows[result["id"].split(":")[0]]
+        before_bp = min(96, row["pos"] - 1) // K * K
+        prompt = GENOME[row["pos"] - 1 - before_bp : row["pos"] - 1]
+        p = dict(zip("ACGT", carbon.next_base([prompt])[0], strict=True))
+        expected = np.log(p[row["ref"]] / p[row["alt"]])
+        assert result["score"] == pytest.approx(expected, abs=2e-5)
+        assert result["label"] == row["label"]
+
+
+def test_brca2_is_the_difference_of_both_windows_in_full(carbon):
+    table = windows_table(30, window_bp=96)
+    options = Options(sizes={"window_bp": 96})
+    results = results_of("brca2", carbon, table, options)
+    by_row = {int(result["id"].split(":")[0]) - 1: result["score"] for result in results}
+    rows = table.to_pylist()
+    in_full = windows_in((r["ref_seq"] for r in rows), carbon) - windows_in(
+        (r["var_seq"] for r in rows), carbon
+    )
+    assert [by_row[n] for n in range(30)] == pytest.approx(in_full, abs=2e-4)
+
+
+def test_traitgym_is_the_mean_of_both_strands(carbon):
+    table = windows_table(30, window_bp=96, positive=0.3)
+    results = results_of("traitgym_mendelian", carbon, table, Options(sizes={"window_bp": 96}))
+    by_row = {int(result["id"].split(":")[0]) - 1: result["score"] for result in results}
+    rows = table.to_pylist()
+    expected = np.zeros(30)
+    for turn in (str, reverse_complement):
+        expected += windows_in((turn(r["ref_seq"]) for r in rows), carbon)
+        expected -= windows_in((turn(r["var_seq"]) for r in rows), carbon)
+    assert [by_row[n] for n in range(30)] == pytest.approx(expected / 2, abs=2e-4)
+
+
+def test_pairs_are_compared_by_their_likelihoods_in_full(carbon):
+    table = pairs_table(20)
+    results = results_of("synonymous_codons", carbon, table, Options())
+    real, changed = (
+        windows_in(table[name].to_pylist(), carbon) for name in ("original_sequence", "sequence")
+    )
+    found = [result["difference_nats"] for result in results]
+    assert found == pytest.approx(real - changed, abs=2e-4)
+    assert [result["score"] for result in results] == [float(d > 0) for d in found]
+
+
+def niah_row(prompt: str, value: str, wrong: str, tokens: int) -> dict:
+    return {"uid": "u", "prompt": prompt, "value": value, "negative_sequence": prompt + wrong,
+            "context_length_tokens": tokens, "level": "plain"}  # fmt: skip
+
+
+def test_a_haystack_is_read_once(carbon, monkeypatch):
+    """Prompt, 24 bases to recall and two endings: no token of the prompt goes in twice."""
+    value, wrong = random_bases(24, seed=1), random_bases(24, seed=2)
+    prompt = random_bases(60, seed=3) + value + random_bases(60, seed=4)
+    table = pa.Table.from_pylist([niah_row(prompt, value, wrong, 60)])
+    read = []
+    network = carbon.network
+    forward = network.forward
+
+    def counted(*args, **kwargs):
+        read.append(kwargs["input_ids"].shape[1])
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(network, "forward", counted)
+    (result,) = results_of("genomic_niah", carbon, table, Options())
+    monkeypatch.undo()
+    prompt_tokens = 1 + len(prompt) // K
+    value_tokens = len(value) // K
+    assert max(read) == prompt_tokens and read.count(prompt_tokens) == 1
+    assert sum(read) <= prompt_tokens + 3 * (value_tokens - 1)
+    # The same by three readings in full.
+    text = carbon.generate([prompt], 24)[0]
+    likelihoods = carbon.log_likelihoods([prompt + value, prompt + wrong])
+    assert result["margin_nats"] == pytest.approx(likelihoods[0] - likelihoods[1], abs=1e-4)
+    assert result["score"] == float(text == value)
+    assert result["base_accuracy"] == np.mean([a == b for a, b in zip(text, value, strict=True)])
+    assert result["depth_percent"] == 25  # (60 - 24) of 144 bases
+
+
+def test_a_prompt_of_just_the_context_loses_its_first_6_mers():
+    """`<dna>` and the value take 1 + 4 of the tokens, so that 5 6-mers go."""
+    value, wrong = random_bases(24, seed=1), random_bases(24, seed=2)
+    full = random_bases(180, seed=3) + value + random_bases(36, seed=4)
+    asked = []
+
+    class Listener:
+        @staticmethod
+        def recall(prompt, length_bp, endings):
+            asked.append(prompt)
+            return value, np.zeros(2)
+
+    task = TASKS["genomic_niah"]
+    for tokens, lost_bp in ((len(full) // K, 30), (len(full) // K + 5, 0), (10, 0)):
+        table = pa.Table.from_pylist([niah_row(full, value, wrong, tokens)])
+        (example,) = task.examples(table, Options())
+        list(task.run(Listener(), [example]))
+        assert asked[-1] == full[lost_bp:] and example.needs_bp == len(full) - lost_bp + 24
+
+
+def test_a_broken_haystack_is_named():
+    from carbon.errors import UserError
+
+    task = TASKS["genomic_niah"]
+    for row in (
+        niah_row("ACGT" * 20, "TTTTTTTT", "AAAAAAAA", 20),  # not in the prompt
+        niah_row("ACGT" * 20, "ACGTACGT", "AAAA", 20),
+    ):
+        table = pa.Table.from_pylist([row])
+        with pytest.raises(UserError, match="row 1: value must stand in prompt"):
+            list(task.run(None, task.examples(table, Options())))
+    with pytest.raises(UserError, match="no row of 4096 tokens, but of 20"):
+        task.examples(table, Options(sizes={"context_length_tokens": [4096]}))
+
+
+def test_variants_of_one_window_share_it(carbon, monkeypatch):
+    """Three ALTs of one place: the left half is read once."""
+    window = random_bases(240, seed=9)
+    alts = [base for base in "ACGT" if base != window[120]]
+    rows = [
+        {"chrom": "1", "pos": 5, "ref": window[120], "alt": alt, "class": kind,
+         "ref_seq": window, "var_seq": window[:120] + alt + window[121:]}
+        for alt, kind in zip(alts, ("LOF", "LOF", "FUNC/INT"), strict=True)
+    ]  # fmt: skip
+    task = TASKS["brca2"]
+    examples = task.examples(pa.Table.from_pylist(rows), Options(sizes={"window_bp": 240}))
+    assert len({example.data["variant"].contig for example in examples}) == 1
+    asked = []
+    measure = carbon.carbon.reader.measure
+
+    def listen(passages, how):
+        asked.extend(passages)
+        return measure(passages, how)
+
+    monkeypatch.setattr(carbon.carbon.reader, "measure", listen)
+    results = list(task.run(carbon, examples))
+    assert len(results) == 3 and len(asked) == 1 and len(asked[0].branches) == 4
