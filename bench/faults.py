@@ -71,9 +71,7 @@ def _kill_often(config: TrainConfig, arguments: argparse.Namespace) -> list[str]
         if ended:
             say(f"the run has ended after {len(moments)} kills")
             return moments
-        ranks = _ranks_of(process.pid)
-        if ranks:
-            os.kill(draw.choice(ranks), signal.SIGKILL)
+        os.kill(draw.choice(_ranks_of(process.pid)), signal.SIGKILL)
         process.communicate()
         moments.append(f"{kind} at step {len(_metrics(config))}")
         say(f"kill {len(moments)}: {moments[-1]}")
@@ -99,7 +97,7 @@ def _wait(process: subprocess.Popen[str], moment: Callable[[float], bool]) -> bo
     """Wait for a moment of a process's life; return whether it has ended before."""
     began = time.monotonic()
     while process.poll() is None:
-        if moment(time.monotonic() - began):
+        if moment(time.monotonic() - began) and _ranks_of(process.pid):
             return False
         time.sleep(0.005)
     return True
@@ -109,11 +107,17 @@ def _moment(kind: str, config: TrainConfig, draw: random.Random) -> Callable[[fl
     """Return what tells, from the seconds since a start, whether the moment to kill has come."""
     wait_seconds = draw.uniform(5, 25)
     saved = Path(config.output) / "checkpoints"
+    metrics = Path(config.output) / "metrics.jsonl"
+    began = time.time()
     switch_step = STEPS // 2 + draw.randint(-3, 3)
     moments: dict[str, Callable[[float], bool]] = {
         "time": lambda seconds: seconds > wait_seconds,
         "save": lambda seconds: seconds > wait_seconds and any(saved.glob(".step-*.partial/*")),
-        "switch": lambda _: len(_metrics(config)) >= switch_step,
+        "switch": lambda _: (
+            metrics.exists()
+            and metrics.stat().st_mtime > began
+            and len(_metrics(config)) >= switch_step
+        ),
     }
     return moments[kind]
 

@@ -1,5 +1,6 @@
 """Scores and samples against stock transformers, token by token, and against each other."""
 
+import json
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
-from carbon.errors import ModelError
+from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Carbon, base_log_likelihoods, load
 from carbon.model import PRESETS, LoadedModel, save_model
@@ -105,6 +106,49 @@ class TestModelFolders:
         weights.write_bytes(whole)
         with pytest.raises(ModelError, match="4000 rows"):
             load(tmp_path / "m")
+
+    def test_yarn_is_that_of_stock_transformers(self, network, tmp_path):
+        """The config is edited by hand here, as the model card of the released models says."""
+        from transformers import AutoModelForCausalLM
+
+        save_model(network, tmp_path / "m")
+        ours = load(tmp_path / "m", yarn=4)
+        assert (ours.yarn, ours.context_bp) == (4.0, (4 * 48 - 1) * 6)
+        config = tmp_path / "m" / "config.json"
+        table = json.loads(config.read_text())
+        table["max_position_embeddings"] = 192
+        table["rope_parameters"] |= {
+            "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 48
+        }  # fmt: skip
+        config.write_text(json.dumps(table))
+        stock = AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
+        ids = torch.from_numpy(encode(random_bases(900)).ids)[None]
+        with torch.inference_mode():
+            expected = stock(ids).logits
+            assert torch.equal(ours.model.network(ids).logits, expected)
+            assert not torch.equal(network(ids).logits, expected)
+        again = load(tmp_path / "m", yarn=2)  # from what it was trained with, not from 192
+        assert again.context_bp == (2 * 48 - 1) * 6
+        with pytest.raises(UserError, match=r"YaRN factor 0\.5: give 1 to 64"):
+            load(tmp_path / "m", yarn=0.5)
+
+    def test_attentions(self, network, tmp_path):
+        save_model(network, tmp_path / "m")
+        sequence = random_bases(200)
+        by_name = [load(tmp_path / "m", attention=name) for name in ("sdpa", "eager")]
+        first, second = (next(iter(m.score([sequence]))).log_likelihood for m in by_name)
+        assert first == pytest.approx(second, abs=1e-3)
+        with pytest.raises(UserError, match="attention 'none_such' cannot be used"):
+            load(tmp_path / "m", attention="none_such")
+
+    def test_bfloat16_is_near(self, network, tmp_path):
+        """Logits are fp32 from rounded states, so the error is that of the states alone."""
+        save_model(network, tmp_path / "m")
+        rough = load(tmp_path / "m", dtype="bfloat16")
+        assert rough.reader.logits(torch.zeros(1, 32, dtype=torch.bfloat16)).dtype == torch.float32
+        fine = load(tmp_path / "m")
+        one, two = (next(iter(m.score([random_bases(200)]))).nats_per_base for m in (rough, fine))
+        assert one != two and one == pytest.approx(two, abs=0.05)
 
     def test_lost_tensors_are_named(self, network, tmp_path):
         from safetensors.torch import load_file, save_file
