@@ -44,7 +44,7 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
     length_bp = chunk.interval.length_bp
     gene_height = 0.25 * len(shown)
     heights = [1.1, 1.3, *([gene_height] if shown else [])]
-    with rc_context({"svg.hashsalt": "carbon", "font.size": 9}):
+    with rc_context({"svg.hashsalt": "carbon", "svg.fonttype": "none", "font.size": 9}):
         width = float(np.clip(length_bp / 12, 9, 18))
         figure = Figure(figsize=(width, sum(heights) + 1.1), layout="constrained")
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)

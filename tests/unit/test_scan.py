@@ -593,13 +593,13 @@ class TestPicture:
     def test_genes_are_named_and_drawn(self, folder, tmp_path):
         assert self.draw(folder, tmp_path / "x.svg") == 0
         text = (tmp_path / "x.svg").read_text()
-        assert "<!-- ABC" in text and "<!-- c1:121-300" in text
+        assert ">ABC" in text and ">c1:121-300" in text
         assert self.draw(folder, tmp_path / "y.svg", "--region", "c1:121-300") == 0
-        assert "<!-- ABC" not in (tmp_path / "y.svg").read_text()
+        assert ">ABC" not in (tmp_path / "y.svg").read_text()
         words = ["--annotation", folder / "g.gff3", "--region", "c1:1-130"]
         assert self.draw(folder, tmp_path / "z.svg", *words) == 0
         text = (tmp_path / "z.svg").read_text()
-        assert "<!-- ABC" in text and "<!-- TWIN" in text
+        assert ">ABC" in text and ">TWIN" in text
 
     def test_red_is_less_likely_and_blue_more(self, tmp_path):
         """A region where A is likely and T is not, all else as the reference."""
