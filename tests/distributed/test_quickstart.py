@@ -64,12 +64,10 @@ def test_it_goes_on_where_it_stopped(small, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "going on after: simulate, build, train, score, evaluate" in done.stderr
     assert "torch.distributed.run" not in done.stderr
-    # The same bases; the headers name the model by its place, which is another.
-    again, before = (
-        [bases for _, bases in read_sequences(folder / "generated.fa")]
-        for folder in (output, small / "quickstart")
-    )
-    assert again == before
+    # The headers name the model by its place, which is the only difference.
+    before = (small / "quickstart" / "generated.fa").read_text()
+    again = (output / "generated.fa").read_text()
+    assert again.replace(str(output), str(small / "quickstart")) == before
     assert (output / "report.html").exists()
     other = quickstart(tmp_path, *SMALL, "--seed", "9")
     assert other.returncode == 2 and "other arguments" in other.stderr
