@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.genome import Reference, Variant
+from carbon.inference.variants import fork_at
 from eval.contract import Model, ProtocolName, Strands
 
 _STRANDS: dict[Strands, str] = {"forward": "+", "reverse": "-", "both": "+-"}
@@ -42,40 +43,14 @@ def alleles_at(
     window_bp: int,
     strand: str,
 ) -> Window:
-    """Return the window of a variant; it is cut where the contig ends.
-
-    On the reverse strand it is the very same window, so that an even one has a base less before
-    an SNV than on the forward strand.
-    """
+    """Return the window of a variant, as Carbon reads it; it is cut where the contig ends."""
     here = variant.interval
-    length_bp = reference.contig_lengths_bp[variant.contig]
-    sides = Interval(variant.contig, 0, here.start), Interval(variant.contig, here.end, length_bp)
-    ref, alt = variant.ref.upper(), variant.alt.upper()
-    if protocol == "right_end":
-        before_bp, counted_bp = window_bp, max(len(ref), len(alt))
-    else:
-        before_bp = (window_bp if strand == "+" else window_bp - 1) // 2
-        counted_bp = window_bp - before_bp
-    after_bp = counted_bp - min(len(ref), len(alt))
-    if strand == "+":
-        left, rest = _end(reference, sides[0], before_bp), _start(reference, sides[1], after_bp)
-    else:
-        left = reverse_complement(_start(reference, sides[1], before_bp))
-        rest = reverse_complement(_end(reference, sides[0], after_bp))
-        ref, alt = reverse_complement(ref), reverse_complement(alt)
-    texts = (ref + rest)[:counted_bp], (alt + rest)[:counted_bp]
-    both_bp = min(map(len, texts))
-    return Window(left, texts[0][:both_bp], texts[1][:both_bp])
-
-
-def _start(reference: Reference, side: Interval, length_bp: int) -> str:
-    end = min(side.start + length_bp, side.end)
-    return reference.fetch(Interval(side.contig, side.start, end)).upper()
-
-
-def _end(reference: Reference, side: Interval, length_bp: int) -> str:
-    start = max(side.end - length_bp, side.start)
-    return reference.fetch(Interval(side.contig, start, side.end)).upper()
+    pair = variant.ref.upper(), variant.alt.upper()
+    place = (variant.contig, here.start, here.end, strand)
+    left, rights = fork_at(reference, place, pair, protocol, window_bp)
+    ref, alt = (rights[allele].upper() for allele in pair)
+    both_bp = min(len(ref), len(alt))
+    return Window(left.upper(), ref[:both_bp], alt[:both_bp])
 
 
 def deltas_by_windows(

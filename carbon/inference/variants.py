@@ -23,8 +23,8 @@ _VARIANTS_AT_ONCE = 512
 _ROOM_BP = 300
 _DEFAULT_WINDOW_BP = {"centered": 8192, "right_end": 24_000}
 
-Place = tuple[str, int, int, str, int]
-"""Contig, start and end of REF, strand, frame: variants of one place share their stem."""
+Place = tuple[str, int, int, str]
+"""Contig, start and end of REF, strand: variants of one place share what is before them."""
 
 
 class Method(NamedTuple):
@@ -148,10 +148,10 @@ def why_no_score(variant: Variant, method: Method, context_bp: int, contig_bp: i
     return None
 
 
-class _Fork(NamedTuple):
+class Fork(NamedTuple):
     """What is read at a place: bases before the variant, and the alleles with what follows.
 
-    Both run in the direction of the strand.
+    Both run in the direction of the strand, in the case of the reference.
     """
 
     left: str
@@ -169,94 +169,114 @@ def _deltas(
     alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
     for variant in variants:
         for strand in strands:
-            for frame in method.frames:
-                place = _place(variant, strand, frame)
-                pair = variant.ref.upper(), variant.alt.upper()
-                alleles.setdefault(place, {}).update(dict.fromkeys(pair))
-    forks = {place: _fork(reference, place, some, method) for place, some in alleles.items()}
+            pair = variant.ref.upper(), variant.alt.upper()
+            alleles.setdefault(_place(variant, strand), {}).update(dict.fromkeys(pair))
+    forks = {
+        place: fork_at(reference, place, some, method.protocol, method.window_bp)
+        for place, some in alleles.items()
+    }
     steps = _measured(reader, forks, method)
     for variant in variants:
-        ref, alt = variant.ref.upper(), variant.alt.upper()
+        pair = variant.ref.upper(), variant.alt.upper()
         result = {}
         for strand in strands:
+            place = _place(variant, strand)
+            ref, alt = (forks[place].rights[allele] for allele in pair)
+            wanted_bp = _counted_bp(pair, strand, method.protocol, method.window_bp)
+            # Both are counted up to the same length, that of the shorter one at most.
+            counted_bp = min(wanted_bp, len(ref), len(alt))
+            if counted_bp < wanted_bp and ref[:counted_bp].upper() == alt[:counted_bp].upper():
+                continue
             deltas = []
             for frame in method.frames:
-                place = _place(variant, strand, frame)
-                at, rights = steps[place], forks[place].rights
-                # Both are counted up to the same length, that of the shorter one at most.
-                wanted = _counted_bp((ref, alt), strand, method)
-                counted = min(wanted, len(at[ref]), len(at[alt]))
-                same = rights[ref][:counted].upper() == rights[alt][:counted].upper()
-                if counted < wanted and same:
-                    continue
-                difference = at[alt][:counted].astype(np.float64) - at[ref][:counted]
-                deltas.append(float(difference.sum()))
-            if deltas:
-                result[strand] = sum(deltas) / len(deltas)
+                of_ref, of_alt = (steps[place, frame][allele][:counted_bp] for allele in pair)
+                deltas.append(float((of_alt.astype(np.float64) - of_ref).sum()))
+            result[strand] = sum(deltas) / len(deltas)
         yield result
 
 
-def _place(variant: Variant, strand: str, frame: int) -> Place:
-    return variant.contig, variant.position, variant.interval.end, strand, frame
+def _place(variant: Variant, strand: str) -> Place:
+    return variant.contig, variant.position, variant.interval.end, strand
 
 
-def _before_bp(strand: str, method: Method) -> int:
+def _before_bp(strand: str, protocol: ProtocolName, window_bp: int) -> int:
     """Return the bases of the window before the variant.
 
     An even window cannot have its middle in the middle of an SNV; on the reverse strand it is the
     very same window.
     """
-    if method.protocol == "right_end":
-        return method.window_bp
-    return method.window_bp // 2 if strand == "+" else (method.window_bp - 1) // 2
+    if protocol == "right_end":
+        return window_bp
+    return (window_bp if strand == "+" else window_bp - 1) // 2
 
 
-def _counted_bp(alleles: Iterable[str], strand: str, method: Method) -> int:
+def _counted_bp(alleles: Iterable[str], strand: str, protocol: ProtocolName, window_bp: int) -> int:
     """Return how many bases from the variant on are compared."""
-    if method.protocol == "right_end":
+    if protocol == "right_end":
         return max(map(len, alleles))
-    return method.window_bp - _before_bp(strand, method)
+    return window_bp - _before_bp(strand, protocol, window_bp)
 
 
-def _fork(reference: Reference, place: Place, alleles: Iterable[str], method: Method) -> _Fork:
-    """Return what is read at a place; a window that reaches past a contig's edge is cut there."""
-    contig, first, last, strand, frame = place
-    counted_bp = _counted_bp(alleles, strand, method)
+def fork_at(
+    reference: Reference,
+    place: Place,
+    alleles: Iterable[str],
+    protocol: ProtocolName,
+    window_bp: int,
+) -> Fork:
+    """Return what a protocol reads at a place, whatever the tokens of the model that reads it.
+
+    A window that reaches past a contig's edge is cut there; so rights may differ in length.
+
+    Args:
+        reference: the sequence.
+        place: where REF lies, and the strand that is read.
+        alleles: on the forward strand, REF among them.
+        protocol: `centered` or `right_end`.
+        window_bp: of the protocol.
+    """
+    contig, first, last, strand = place
+    counted_bp = _counted_bp(alleles, strand, protocol, window_bp)
     sides = Interval(contig, 0, first), Interval(contig, last, reference.contig_lengths_bp[contig])
     before, after = sides if strand == "+" else sides[::-1]
-    before_bp = min(_before_bp(strand, method), before.length_bp)
-    if method.protocol == "right_end":
-        before_bp -= before_bp % K  # the variant begins a token
-    before_bp = max(before_bp - frame, 0)
+    before_bp = min(_before_bp(strand, protocol, window_bp), before.length_bp)
     after_bp = min(counted_bp - min(map(len, alleles)), after.length_bp)
     if strand == "+":
         left = reference.fetch(Interval(contig, first - before_bp, first))
         rest = reference.fetch(Interval(contig, last, last + after_bp))
-        return _Fork(left, {allele: (allele + rest)[:counted_bp] for allele in alleles})
+        return Fork(left, {allele: (allele + rest)[:counted_bp] for allele in alleles})
     left = reverse_complement(reference.fetch(Interval(contig, last, last + before_bp)))
     rest = reverse_complement(reference.fetch(Interval(contig, first - after_bp, first)))
     turned = {allele: reverse_complement(allele) for allele in alleles}
-    return _Fork(left, {allele: (read + rest)[:counted_bp] for allele, read in turned.items()})
+    return Fork(left, {allele: (read + rest)[:counted_bp] for allele, read in turned.items()})
+
+
+def _in_frame(left: str, frame: int, protocol: ProtocolName) -> str:
+    """Leave out the first bases: for `right_end` so many that the variant begins a token."""
+    return left[frame + (len(left) % K if protocol == "right_end" else 0) :]
 
 
 def _measured(
-    reader: Reader, forks: dict[Place, _Fork], method: Method
-) -> dict[Place, dict[str, NDArray[np.float32]]]:
-    """Return the log-likelihood of every base from the variant on, by place and allele."""
+    reader: Reader, forks: dict[Place, Fork], method: Method
+) -> dict[tuple[Place, int], dict[str, NDArray[np.float32]]]:
+    """Return the log-likelihood of every base from the variant on, by place, frame and allele."""
     vocabulary = reader.vocabulary
-    passages = []
-    for left, rights in forks.values():
+    passages, tails_bp = [], []
+    jobs = [(place, frame) for place in forks for frame in method.frames]
+    for place, frame in jobs:
+        left = _in_frame(forks[place].left, frame, method.protocol)
         # A token that begins before the variant and ends in it belongs to the branches.
         whole_bp = len(left) // K * K
         stem = stem_of(left[:whole_bp], vocabulary, method.tags)
-        branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights.values())
+        rights = forks[place].rights.values()
+        branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights)
         passages.append(Passage(stem, tuple(branches)))
+        tails_bp.append(len(left) - whole_bp)
     measured = reader.measure(passages, MEASURES[method.by])
-    results = {}
-    for (place, (left, rights)), arrays in zip(forks.items(), measured, strict=True):
-        tail_bp = len(left) % K
-        results[place] = {
+    return {
+        (place, frame): {
             allele: steps.reshape(-1)[tail_bp : tail_bp + len(right)]
-            for (allele, right), steps in zip(rights.items(), arrays, strict=True)
+            for (allele, right), steps in zip(forks[place].rights.items(), arrays, strict=True)
         }
-    return results
+        for (place, frame), tail_bp, arrays in zip(jobs, tails_bp, measured, strict=True)
+    }
