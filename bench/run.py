@@ -371,7 +371,6 @@ def inference(quick: bool) -> list[Measure]:
     import inference as trials
 
     mini = trials.random_model("mini")
-    measures = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         reference = trials.random_reference(folder, 120_000)
@@ -386,7 +385,7 @@ def inference(quick: bool) -> list[Measure]:
     (_, some_bytes), (took, most_bytes) = (
         _in_own_process(f"scan_random({n})", "inference") for n in (100_000, most_bp)
     )
-    measures += [
+    measures = [
         Measure("centered:against_both_in_full", speed, "times", 1.9, speed >= 1.9),
         Measure("centered:difference", difference, "nats", 1e-4, difference <= 1e-4),
         Measure("dense_panel:against_both_in_full", dense["in_full"] / dense["seconds"], "times"),
@@ -427,12 +426,13 @@ def evaluation(quick: bool) -> list[Measure]:
     """Tokens and time of the tasks of `eval`, beside their published protocols."""
     import evaluation as trials
 
-    # One change a place: the left half once, the right halves of both, against two windows: 4 / 3.
-    targets = {"brca2": 2.0, "traitgym_mendelian": 1.3}
+    # With one change a place, as TraitGym has them, sharing gives 4 / 3 at most: the left half once
+    # and the right halves of both, against two windows. The target is that of all centred tasks.
+    targets = {"brca2": 2.0, "traitgym_mendelian": 2.0}
     measures = []
     with tempfile.TemporaryDirectory() as folder:
         for t in trials.trials(Path(folder), quick):
-            target = 2.9 if t.task.startswith("genomic_niah") else targets.get(t.task)
+            target = 3.0 if t.task.startswith("genomic_niah") else targets.get(t.task)
             fewer = t.literal_tokens / t.tokens
             holds = None if target is None else fewer >= target
             measures += [

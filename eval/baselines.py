@@ -218,49 +218,52 @@ class MarkovModel(LocalModel):
         return rows
 
 
-class TransitionModel(UniformModel):
+class LikelyKinds(UniformModel):
+    """Finds variants of some kinds likelier than all others, and knows nothing else."""
+
+    def is_likely(self, reference: Reference, variant: Variant) -> bool:
+        """Tell whether a variant is of these kinds."""
+        raise NotImplementedError
+
+    def deltas(
+        self,
+        reference: Reference,
+        variants: Sequence[Variant],
+        *,
+        protocol: ProtocolName,
+        window_bp: int,
+        strands: Strands,
+        by: By = "chain",
+    ) -> list[float | None]:
+        """Return 0 for what is likely, -1 for everything else."""
+        return [
+            None if v.why_unscorable() else float(self.is_likely(reference, v)) - 1
+            for v in variants
+        ]
+
+
+class TransitionModel(LikelyKinds):
     """Finds transitions (A and G, C and T exchanged) more likely than other variants."""
 
     name = "transition/transversion"
 
-    def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
-    ) -> list[float | None]:
-        """Return 0 for transitions, -1 for everything else."""
-        return [None if v.why_unscorable() else float(_is_transition(v)) - 1 for v in variants]
+    def is_likely(self, reference: Reference, variant: Variant) -> bool:
+        """Tell whether it is a transition."""
+        return _is_transition(variant)
 
 
-def _is_transition(variant: Variant) -> bool:
-    return (variant.ref.upper(), variant.alt.upper()) in _TRANSITIONS
-
-
-class CpgModel(UniformModel):
+class CpgModel(LikelyKinds):
     """Finds transitions at CpG likely: there methylated C turns into T ten times as often."""
 
     name = "CpG"
 
-    def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
-    ) -> list[float | None]:
-        """Return 0 for C>T before a G and for G>A behind a C, -1 for everything else."""
-        return [
-            None if v.why_unscorable() else float(_is_transition(v) and _in_cpg(reference, v)) - 1
-            for v in variants
-        ]
+    def is_likely(self, reference: Reference, variant: Variant) -> bool:
+        """Tell whether it is C>T before a G or G>A behind a C."""
+        return _is_transition(variant) and _in_cpg(reference, variant)
+
+
+def _is_transition(variant: Variant) -> bool:
+    return (variant.ref.upper(), variant.alt.upper()) in _TRANSITIONS
 
 
 def _in_cpg(reference: Reference, variant: Variant) -> bool:
