@@ -21,7 +21,7 @@ from carbon.inference import Carbon
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE, encode
 from eval import cost
-from eval.contract import Options, Strands
+from eval.contract import Options, Reading, Strands
 from eval.cost import TokenCount, tokens_counted
 from eval.entrants import Baselines, Entrant
 from eval.models import CarbonModel
@@ -87,9 +87,7 @@ def _centered(
     variants = _places(places, alts, reference, 10_000)
 
     def ours() -> object:
-        return model.deltas(
-            reference, variants, protocol="centered", window_bp=8192, strands=strands
-        )
+        return model.deltas(reference, variants, Reading("centered", 8192, strands))
 
     sequences = []
     for variant in variants:
@@ -108,9 +106,7 @@ def _right_end(
     variants = _places(places, alts, reference, 40_000)
 
     def ours() -> object:
-        return model.deltas(
-            reference, variants, protocol="right_end", window_bp=24_000, strands="forward"
-        )
+        return model.deltas(reference, variants, Reading("right_end", 24_000, "forward"))
 
     sequences = [reference.fetch(Interval("c", v.position - 24_000, v.position)) for v in variants]
     return _trial(task, len(variants), model, ours, sequences)
@@ -236,4 +232,4 @@ def peak_of_many_variants(folder: str, count: int) -> None:
     run_suite(suite)
     with Reference(root / "genome.fa") as reference:
         variants = _places(100, 1, reference, 40_000)
-        model.deltas(reference, variants, protocol="right_end", window_bp=24_000, strands="forward")
+        model.deltas(reference, variants, Reading("right_end", 24_000, "forward"))

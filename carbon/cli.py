@@ -4,9 +4,20 @@ import argparse
 
 from carbon.__version__ import __version__
 from carbon.console import run_command
-from carbon.verbs import convert, doctor, embed, generate, info, scan, score, tokenize, variants
+from carbon.verbs import (
+    convert,
+    doctor,
+    embed,
+    generate,
+    info,
+    next_token,
+    scan,
+    score,
+    tokenize,
+    variants,
+)
 
-VERBS = (tokenize, score, variants, scan, generate, embed, convert, info, doctor)
+VERBS = (tokenize, score, variants, scan, next_token, generate, embed, convert, info, doctor)
 
 
 def main(argv: list[str] | None = None) -> int:

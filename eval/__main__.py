@@ -136,7 +136,8 @@ def _add_heldout_report_parser(verb: argparse.ArgumentParser) -> None:
 
 
 def _words(text: str) -> list[str]:
-    return [part for part in text.split(",") if part]
+    """Read different words with commas between them."""
+    return list(dict.fromkeys(part for part in text.split(",") if part))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

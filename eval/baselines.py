@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
-from eval.contract import By, Floats, Mode, Model, ProtocolName, Strands
+from eval.contract import Floats, Mode, Model, Reading
 from eval.markov import base_codes, count_words
 from eval.windows import deltas_by_windows
 
@@ -47,14 +47,7 @@ class UniformModel(Model):
         return ["".join(_lot(prompt).choice(list("ACGT"), length_bp)) for prompt in prompts]
 
     def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Return lots."""
         return [
@@ -122,20 +115,14 @@ class LocalModel(Model):
         return [text[-length_bp:] for text in texts]
 
     def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Return what windows of a few bases say: what is beyond cancels, but for an indel."""
-        if protocol == "right_end" or all(len(v.ref) == len(v.alt) for v in variants):
+        if reading.protocol == "right_end" or all(len(v.ref) == len(v.alt) for v in variants):
             longest = max((len(allele) for v in variants for allele in (v.ref, v.alt)), default=1)
-            window_bp = min(window_bp, 2 * (self.order + longest + 1))
-        return deltas_by_windows(self, reference, variants, protocol, window_bp, strands)
+            enough_bp = min(reading.window_bp, 2 * (self.order + longest + 1))
+            reading = reading._replace(window_bp=enough_bp)
+        return deltas_by_windows(self, reference, variants, reading)
 
     def recall(self, prompt: str, length_bp: int, endings: Sequence[str]) -> tuple[str, Floats]:
         """Look at the end of the prompt only."""
@@ -226,14 +213,7 @@ class LikelyKinds(UniformModel):
         raise NotImplementedError
 
     def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Return 0 for what is likely, -1 for everything else."""
         return [

@@ -44,7 +44,7 @@ def run_models(arguments: argparse.Namespace) -> None:
     datasets = named_or_plain(arguments.datasets, known, "--data")
     references = named_or_plain(arguments.references, known, "--reference")
     preset = PRESETS[arguments.preset]
-    for dtype in arguments.dtypes:
+    for dtype in arguments.dtypes or [""]:
         if dtype not in get_args(Dtype):
             raise UserError(f"--dtype {dtype}: give float32, bfloat16, or both with a comma")
     if arguments.max_samples == 0:
@@ -52,7 +52,7 @@ def run_models(arguments: argparse.Namespace) -> None:
     tasks = _chosen_tasks(arguments.tasks, datasets)
     suite = Suite(
         tasks=tasks,
-        models=entrants_of(arguments.models, arguments.dtypes),
+        models=entrants_of(arguments.models, arguments.dtypes, arguments.yarn),
         baselines=Baselines(arguments.train, arguments.orders or preset.orders, arguments.columns),
         load=partial(_load, arguments),
         output=arguments.output,
@@ -106,7 +106,6 @@ def list_tasks(arguments: argparse.Namespace) -> None:
     for task in TASKS.values():
         chance = "depends on the data" if task.chance is None else f"{task.chance:g}"
         figures = ", ".join(f"{name} {value:g}" for name, value in task.published.items())
-        columns = ", ".join(f"{name} ({kind.__name__})" for name, kind in task.columns.items())
         found = find_data(task, datasets)
         looked = ", ".join(places_of(task, datasets)) or "nowhere: nothing is published"
         print(
@@ -114,7 +113,7 @@ def list_tasks(arguments: argparse.Namespace) -> None:
             f"  measures   {task.measures}\n"
             f"  metric     {task.metric}; chance {chance}\n"
             f"  published  {figures or 'none'} ({task.source})\n"
-            f"  columns    {columns}\n"
+            f"  columns    {', '.join(task.columns)}\n"
             f"  data       {found or 'not found'}; looked for: {looked}\n"
             f"  build      needs {_needs(task)}"
         )
@@ -124,9 +123,14 @@ def build_dataset(arguments: argparse.Namespace) -> None:
     """Build a task's dataset and print the report of the build.
 
     Raises:
-        UserError: an argument is missing, or one that the builder does not take is given.
+        UserError: an argument is missing, one that the builder does not take is given, no example
+            is asked for, or the output is not named as Parquet.
     """
     check_name(arguments.task, list(TASKS), "task")
+    if arguments.output.suffix != ".parquet":
+        raise UserError(f"--output {arguments.output}: name it {arguments.task}.parquet")
+    if arguments.num_examples == 0:
+        raise UserError("--examples 0: give 1 or more")
     task = TASKS[arguments.task]
     given = {
         name: value for name in _BUILD_ARGUMENTS if (value := getattr(arguments, name)) is not None

@@ -26,7 +26,20 @@ metric needs one. An example that could not be measured has `skipped`, the reaso
 Mode = Literal["token", "base"]
 ProtocolName = Literal["centered", "right_end"]
 Strands = Literal["forward", "reverse", "both"]
-By = Literal["chain", "marginals"]
+
+
+class Reading(NamedTuple):
+    """How variants are read.
+
+    Attributes:
+        protocol: `centered` or `right_end`.
+        window_bp: of the whole window; for `right_end` what is read before the variant.
+        strands: that are read; a delta is their mean.
+    """
+
+    protocol: ProtocolName
+    window_bp: int
+    strands: Strands
 
 
 class Model(Protocol):
@@ -60,19 +73,13 @@ class Model(Protocol):
         ...
 
     def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Return log-likelihood(ALT) - log-likelihood(REF) in nats of each variant, in order.
 
-        None where a variant has no score (not ACGT, a window that does not fit). `reference` is
-        asked for `contig_lengths_bp`, `fetch` and `check_ref` only.
+        Likelihoods are those of the chain. None where a variant has no score: it is not of ACGT,
+        its window does not fit, or the contig ends before the alleles differ. `reference` is asked
+        for `contig_lengths_bp`, `fetch` and `check_ref` only.
         """
         ...
 

@@ -1,29 +1,52 @@
 """Where a task's dataset is looked for: what the user names, a folder of them, the Hub."""
 
-from collections.abc import Mapping, Sequence
+import csv
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import cache
+from glob import escape, glob
 from pathlib import Path
-from typing import NamedTuple
 
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
+from carbon.genome.streams import BROKEN_GZIP
 from eval.contract import Task
 
+# What libraries raise at CSV, Parquet and xlsx that are torn or something else; Arrow's errors are
+# ValueErrors.
+_BROKEN = (ValueError, LookupError, csv.Error, zipfile.BadZipFile, *BROKEN_GZIP)
 
-class Dataset(NamedTuple):
-    """A dataset that was found.
 
-    Attributes:
-        source: a path, or a name on the Hub.
-        identity: SHA-256 of a local file; the name for one of the Hub.
-    """
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Say in one line that a file is broken, whatever the library that reads it raises."""
+    try:
+        yield
+    except UserError:
+        raise
+    except _BROKEN as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{path}: cannot be read ({reason}); is it cut off, or of another kind than its name "
+            "says?"
+        ) from None
 
-    source: str
-    identity: str
+
+def files_of(source: str) -> list[Path]:
+    """Return the files that a path or a pattern names; of a folder the Parquet files in it."""
+    paths = [Path(source)] if Path(source).exists() else [Path(found) for found in glob(source)]
+    return sorted(
+        file for path in paths for file in (path.rglob("*.parquet") if path.is_dir() else [path])
+    )
 
 
 def places_of(task: Task, named: Mapping[str, str]) -> list[str]:
     """Return where the dataset of a task may be, in the order in which it is looked for.
+
+    In a folder it may be under the task's name, or as the published one lies on the Hub: in the
+    folder itself, or in one of the published dataset's name.
 
     Args:
         task: whose dataset is wanted.
@@ -32,8 +55,10 @@ def places_of(task: Task, named: Mapping[str, str]) -> list[str]:
     if task.name in named:
         return [named[task.name]]
     if folder := named.get(""):
-        files = [f"{task.name}.parquet", *([task.hub_file] if task.hub_file else [])]
-        return [str(Path(folder) / file) for file in files]
+        published = (task.hub_id or "").partition("/")[2]
+        file = task.hub_file or ""
+        names = [f"{task.name}.parquet", file, str(Path(published, file)) if published else ""]
+        return [str(Path(escape(folder), name)) for name in names if name]
     return [task.hub_id] if task.hub_id else []
 
 
@@ -43,26 +68,27 @@ def find_data(task: Task, named: Mapping[str, str]) -> str | None:
     What is named for the task is taken to be, and so is the Hub: whoever reads it will complain.
     """
     for place in places_of(task, named):
-        if task.name in named or place == task.hub_id or Path(place).exists():
+        if task.name in named or place == task.hub_id or files_of(place):
             return place
     return None
 
 
 def identity_of(source: str) -> str:
-    """Return what tells one dataset from another: of a local file or folder its SHA-256."""
-    path = Path(source)
-    if path.is_file():
-        return sha256_of_file(path)
-    if path.is_dir():
-        return " ".join(sha256_of_file(file) for file in sorted(path.rglob("*.parquet")))
-    return source
+    """Return what tells one dataset from another: the SHA-256 of local files, or a Hub's name."""
+    return " ".join(_sha256(file, file.stat().st_mtime_ns) for file in files_of(source)) or source
+
+
+@cache
+def _sha256(file: Path, mtime_ns: int) -> str:
+    """Return the SHA-256 of a file as it is at a time; genomes and datasets are read once a run."""
+    return sha256_of_file(file)
 
 
 def named_or_plain(texts: Sequence[str], known: Sequence[str], flag: str) -> dict[str, str]:
     """Read `VALUE` and `TASK=VALUE` into a table, "" for what has no name.
 
     Raises:
-        UserError: a task is misspelt, or a value is given twice.
+        UserError: a task is misspelt, or a value is empty or given twice.
     """
     found: dict[str, str] = {}
     for text in texts:
@@ -70,6 +96,8 @@ def named_or_plain(texts: Sequence[str], known: Sequence[str], flag: str) -> dic
         name, value = (name, value) if equals else ("", text)
         if name:
             check_name(name, known, flag)
+        if not value:
+            raise UserError(f"{flag} {text}: names no path")
         if name in found:
             raise UserError(f"{flag} {text}: is given twice for {name or 'all tasks'}")
         found[name] = value

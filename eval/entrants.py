@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from carbon.errors import UserError
@@ -22,6 +23,7 @@ from eval.baselines import (
     word_tables,
 )
 from eval.contract import Example, Model, Result, Task
+from eval.data import readable
 
 
 class Contender(NamedTuple):
@@ -47,7 +49,8 @@ class Entrant:
         name: of the model, without its dtype.
         kind: `model` or `baseline`.
         source: where it comes from.
-        identity: what tells its weights or training sequences from others.
+        identity: what tells its weights, as they are stretched, or its training sequences from
+            others.
         dtype: of the weights; `none` for baselines.
     """
 
@@ -63,12 +66,20 @@ class Entrant:
         return f"{self.name} {self.dtype}" if self.dtype == "bfloat16" else self.name
 
 
-def entrants_of(models: Sequence[str], dtypes: Sequence[str]) -> list[Entrant]:
+def entrants_of(
+    models: Sequence[str], dtypes: Sequence[str], yarn: float | None = None
+) -> list[Entrant]:
     """Return the models that `[NAME=]SOURCE` names, each in every dtype.
+
+    Args:
+        models: as they are named.
+        dtypes: `float32`, `bfloat16` or both.
+        yarn: by which the context of all of them is stretched, if it is.
 
     Raises:
         UserError: two have one name, or one is not there.
     """
+    stretched = "" if yarn is None else f" yarn {yarn:g}"
     found: dict[str, str] = {}
     for text in models:
         name, equals, source = text.partition("=")
@@ -76,11 +87,11 @@ def entrants_of(models: Sequence[str], dtypes: Sequence[str]) -> list[Entrant]:
             name, source = _name_of(text), text
         if name in found:
             raise UserError(f"--model {text}: '{name}' is taken; write NAME={source}")
-        if not Path(source).is_dir() and not _may_be_on_hub(source):
-            raise UserError(f"--model {source}: no such model folder")
+        if not source or (not Path(source).is_dir() and not _may_be_on_hub(source)):
+            raise UserError(f"--model {source or text}: no such model folder")
         found[name] = source
     return [
-        Entrant(name, "model", source, _identity(source), dtype)  # type: ignore[arg-type]
+        Entrant(name, "model", source, _identity(source) + stretched, dtype)  # type: ignore[arg-type]
         for name, source in found.items()
         for dtype in dtypes
     ]
@@ -97,12 +108,12 @@ def _name_of(source: str) -> str:
 
 
 def _identity(source: str) -> str:
-    """Return a digest of the names, sizes and times of a folder's weights, or a Hub's name."""
+    """Return a digest of names, sizes and times of weights and JSON, or the name on the Hub."""
     folder = Path(source)
     if not folder.is_dir():
         return source
     digest = hashlib.sha256()
-    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("config.json")]):
+    for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
         stat = path.stat()
         digest.update(f"{path.name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()
@@ -188,13 +199,15 @@ def column_results(task: Task, examples: Sequence[Example], name: str) -> Iterat
     for example in examples:
         row = example.data["row"]
         if name not in row:
-            raise UserError(f"{task.name}: the dataset has no column '{name}'; see --columns")
+            raise UserError(f"the dataset has no column '{name}'; see --columns")
         value = row[name]
         found = {"id": example.id, "group": example.group, "chrom": example.data["chrom"]}
-        if value is None:
+        if example.data["skip"] is not None:
+            yield {**found, "skipped": example.data["skip"]}
+        elif value is None:
             yield {**found, "skipped": "the column has no value"}
         elif not isinstance(value, int | float):
-            raise UserError(f"{task.name}: column '{name}' has {value!r}, which is no number")
+            raise UserError(f"column '{name}' has {value!r}, which is no number")
         else:
             yield {**found, "label": example.data["label"], "score": float(value)}
 
@@ -204,11 +217,19 @@ def _sequences(paths: Iterable[Path]) -> Iterator[str]:
         if path.suffix != ".parquet":
             yield from (bases for _, bases in read_sequences(path))
             continue
-        table = pq.ParquetFile(path)
-        if "sequence" not in table.schema_arrow.names:
-            raise UserError(f"{path}: has no column 'sequence' to fit Markov models on")
-        for batch in table.iter_batches(batch_size=256, columns=["sequence"]):
-            yield from batch["sequence"].to_pylist()
+        with readable(path):
+            table = pq.ParquetFile(path)
+            if "sequence" not in table.schema_arrow.names:
+                raise UserError(f"{path}: has no column 'sequence' to fit Markov models on")
+            for batch in table.iter_batches(batch_size=256, columns=["sequence"]):
+                yield from _texts(batch["sequence"], path)
+
+
+def _texts(column: pa.Array, path: Path) -> list[str]:
+    texts: list[str] = column.to_pylist()
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(f"{path}: column 'sequence' has rows that are no text; leave them out")
+    return texts
 
 
 def _identity_of_files(paths: Sequence[Path]) -> str:

@@ -7,7 +7,7 @@ can be cut into tokens in several ways is more likely than that; nobody sums ove
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +18,30 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
-from eval.contract import By, Floats, Mode, Model, ProtocolName, Strands
+from eval.contract import Floats, Mode, Model, Reading
+from eval.markov import base_codes
 from eval.windows import deltas_by_windows, in_blocks
 
 _BATCH_TOKENS = 16_384
 _SAMPLE_BP = 20_000
 _MARGIN = 0.9  # of a context in byte pairs: some sequences have shorter tokens than others
 _UNLIMITED = 10**9  # what tokenizers write for no limit
+
+
+class _Row(NamedTuple):
+    """What the network reads at a time.
+
+    Attributes:
+        number: of the sequence or prompt that it is of.
+        ids: of its tokens.
+        scored_from: how many of its predictions an earlier row has made.
+        tail: bases behind the last token, too few for one.
+    """
+
+    number: int
+    ids: list[int]
+    scored_from: int = 0
+    tail: str = ""
 
 
 class HuggingFaceModel(Model):
@@ -42,7 +59,7 @@ class HuggingFaceModel(Model):
         """Find the tokens that are DNA.
 
         Raises:
-            ModelError: there is none for one of the bases.
+            ModelError: there is none for one of the bases, or DNA is not cut into them.
         """
         self.network, self.tokenizer, self.name = network, tokenizer, name
         texts = _dna_tokens(tokenizer, network.config.vocab_size)
@@ -50,7 +67,7 @@ class HuggingFaceModel(Model):
             raise ModelError(f"{name}: the tokenizer has no tokens of A, C, G and T; is it of DNA?")
         self._ids = torch.tensor(list(texts), device=network.device)
         self._texts = list(texts.values())
-        self._place = np.full(max(network.config.vocab_size, max(texts) + 1), -1)
+        self._place = np.full(max(network.config.vocab_size, len(tokenizer), max(texts) + 1), -1)
         self._place[list(texts)] = np.arange(len(texts))
         self._letters = _letters_of(self._texts)
         begins = (tokenizer.bos_token_id, tokenizer.cls_token_id, tokenizer.eos_token_id)
@@ -58,40 +75,45 @@ class HuggingFaceModel(Model):
         lengths = {len(text) for text in self._texts}
         self.step_bp = max(lengths) if len(lengths - {1}) < 2 else 1
         self.context_tokens = _context_tokens(network.config, tokenizer)
-        self.context_bp = self._context_bp(is_byte_pairs=len(lengths - {1}) > 1)
+        mean_bp = self._bases_of_a_token()
+        token_bp = _MARGIN * mean_bp if len(lengths - {1}) > 1 else self.step_bp
+        most = self.context_tokens
+        self.context_bp = None if most is None else int((most - len(self._begin)) * token_bp)
 
     def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
         """Return the likelihood of each sequence's own tokens.
 
+        The last bases, too few for a token of a k-mer model, have the mass of all that begin so.
         Where the tokenizer has nothing to begin with, the first token's bases count a quarter each.
         What is longer than the context is read in windows that overlap by half.
         """
-        encoded = [self._encode(sequence) for sequence in sequences]
         totals = np.zeros(len(sequences))
-        for number, tokens in enumerate(encoded):
-            if not self._begin and tokens and self._place[tokens[0]] >= 0:
-                totals[number] = -np.log(4) * len(self._texts[self._place[tokens[0]]])
-        jobs = [
-            (number, row, scored_from)
-            for number, tokens in enumerate(encoded)
-            for row, scored_from in self._windows(tokens)
-        ]
-        for (number, row, scored_from), log_p in self._in_batches(jobs):
-            targets = torch.from_numpy(self._place[row[1:]])[scored_from:]
+        rows: list[_Row] = []
+        for number, sequence in enumerate(sequences):
+            whole_bp = len(sequence) // self.step_bp * self.step_bp
+            tokens, tail = self._encode(sequence[:whole_bp]), sequence[whole_bp:]
+            if not self._begin:
+                totals[number] = -np.log(4) * self._first_bp(tokens, tail)
+            rows += self._windows(number, tokens, tail)
+        for row, log_p in self._in_batches(rows):
+            last = len(row.ids) - 1
+            targets = torch.from_numpy(self._place[row.ids[1:]])[row.scored_from :]
             counted = targets >= 0
-            steps = log_p[scored_from : len(row) - 1][counted.to(log_p.device)]
+            steps = log_p[row.scored_from : last][counted.to(log_p.device)]
             chosen = steps.gather(1, targets[counted][:, None].to(log_p.device))
-            totals[number] += float(chosen.double().sum())
+            totals[row.number] += float(chosen.double().sum())
+            if row.tail:
+                totals[row.number] += self._log_mass(log_p[last], row.tail)
         return totals
 
     def next_base(self, prompts: Sequence[str]) -> Floats:
         """Return the mass of the tokens that begin with each base, after the prompt's own."""
         first = torch.from_numpy(np.eye(4, dtype=np.float32)[self._letters[:, 0]])
         rows = np.empty((len(prompts), 4))
-        jobs = [(number, self._prompt(prompt), 0) for number, prompt in enumerate(prompts)]
-        for (number, row, _), log_p in self._in_batches(jobs):
-            mass = log_p[len(row) - 1].exp().cpu() @ first
-            rows[number] = (mass / mass.sum()).double().numpy()
+        asked = [_Row(number, self._prompt(prompt)) for number, prompt in enumerate(prompts)]
+        for row, log_p in self._in_batches(asked):
+            mass = log_p[len(row.ids) - 1].exp().cpu() @ first
+            rows[row.number] = (mass / mass.sum()).double().numpy()
         return rows
 
     @torch.inference_mode()
@@ -110,17 +132,10 @@ class HuggingFaceModel(Model):
         return texts
 
     def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
-        """Compare whole windows; by the chain whatever `by` says, as there is no other way."""
-        return deltas_by_windows(self, reference, variants, protocol, window_bp, strands)
+        """Compare whole windows."""
+        return deltas_by_windows(self, reference, variants, reading)
 
     def _continue(self, rows: list[list[int]], length_bp: int, mode: Mode) -> list[str]:
         """Continue prompts of one number of tokens together."""
@@ -160,20 +175,31 @@ class HuggingFaceModel(Model):
                 break
         return int(left[0])
 
-    def _in_batches(
-        self, jobs: Sequence[tuple[int, list[int], int]]
-    ) -> Iterator[tuple[tuple[int, list[int], int], Tensor]]:
-        """Yield log p over DNA tokens behind each token, (tokens, DNA tokens) fp32, of each job."""
-        waiting = sorted(jobs, key=lambda job: -len(job[1]))
+    def _first_bp(self, tokens: list[int], tail: str) -> int:
+        """Return how many bases the first token has, if it is of DNA, or the tail alone."""
+        if not tokens:
+            return int((base_codes(tail) < 4).sum())
+        place = self._place[tokens[0]]
+        return len(self._texts[place]) if place >= 0 else 0
+
+    def _log_mass(self, log_p: Tensor, tail: str) -> float:
+        """Return the log of the mass of tokens that begin with a tail; unknown bases are any."""
+        codes = base_codes(tail)
+        agree = ((self._letters[:, : len(tail)] == codes) | (codes == 4)).all(axis=1)
+        return float(log_p[torch.from_numpy(agree).to(log_p.device)].double().logsumexp(dim=0))
+
+    def _in_batches(self, rows: Sequence[_Row]) -> Iterator[tuple[_Row, Tensor]]:
+        """Yield log p over DNA tokens behind each token, (tokens, DNA tokens) fp32, of each row."""
+        waiting = sorted(rows, key=lambda row: -len(row.ids))
         while waiting:
-            width = len(waiting[0][1])
+            width = len(waiting[0].ids)
             some = waiting[: max(1, _BATCH_TOKENS // max(width, 1))]
             waiting = waiting[len(some) :]
             ids = torch.zeros((len(some), width), dtype=torch.long)
             seen = torch.zeros_like(ids)
-            for padded, mask, (_, row, _) in zip(ids, seen, some, strict=True):
-                padded[: len(row)] = torch.tensor(row)
-                mask[: len(row)] = 1
+            for padded, mask, row in zip(ids, seen, some, strict=True):
+                padded[: len(row.ids)] = torch.tensor(row.ids)
+                mask[: len(row.ids)] = 1
             yield from zip(some, self._log_p(ids, seen), strict=True)
 
     @torch.inference_mode()
@@ -187,13 +213,17 @@ class HuggingFaceModel(Model):
         ids: list[int] = found["input_ids"]
         return ids
 
-    def _windows(self, tokens: list[int]) -> Iterator[tuple[list[int], int]]:
-        """Yield rows of ids, and how many of their predictions an earlier row has made."""
+    def _windows(self, number: int, tokens: list[int], tail: str) -> Iterator[_Row]:
+        """Yield what is read of a sequence; the tail stands behind the last of it."""
+        if not tokens and self._begin:
+            yield _Row(number, self._begin, tail=tail)
         room = (self.context_tokens or len(tokens) + 1) - len(self._begin)
         unpredicted = 1 - len(self._begin)  # a row without a beginning does not predict its first
         at, done = 0, unpredicted
         while done < len(tokens):
-            yield self._begin + tokens[at : at + room], done - at - unpredicted
+            ids, scored_from = self._begin + tokens[at : at + room], done - at - unpredicted
+            is_last = at + room >= len(tokens)
+            yield _Row(number, ids, scored_from, tail if is_last else "")
             at, done = at + max(room // 2, 1), at + room
 
     def _prompt(self, prompt: str) -> list[int]:
@@ -205,14 +235,17 @@ class HuggingFaceModel(Model):
             raise UserError(f"{self.name}: has no token to begin with; give prompts")
         return self._begin + tokens
 
-    def _context_bp(self, *, is_byte_pairs: bool) -> int | None:
-        if self.context_tokens is None:
-            return None
-        tokens = self.context_tokens - len(self._begin)
-        if not is_byte_pairs:
-            return tokens * self.step_bp
+    def _bases_of_a_token(self) -> float:
+        """Return the mean over a random sequence, which must come back from its tokens."""
         sample = "".join(np.random.default_rng(0).choice(list("ACGT"), _SAMPLE_BP))
-        return int(tokens * _MARGIN * _SAMPLE_BP / len(self._encode(sample)))
+        sample = sample[: len(sample) // self.step_bp * self.step_bp]
+        places = self._place[self._encode(sample)]
+        if "".join(self._texts[place] for place in places if place >= 0) != sample:
+            raise ModelError(
+                f"{self.name}: the tokenizer does not cut DNA in capitals into tokens of A, C, G "
+                "and T that stand one behind another; its likelihoods cannot be counted by bases"
+            )
+        return len(sample) / len(places)
 
 
 def _dna_tokens(tokenizer: Any, num_rows: int) -> dict[int, str]:
@@ -249,6 +282,7 @@ def load_hugging_face(source: str, name: str, *, dtype: str, device: str) -> Hug
 
     Raises:
         ModelError: there is no such model, it needs code of its own, or it is not of DNA.
+        UserError: the device is not there.
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -260,5 +294,8 @@ def load_hugging_face(source: str, name: str, *, dtype: str, device: str) -> Hug
     except Exception as error:  # what is missing or torn surfaces as errors of many libraries
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{source}: the model cannot be loaded: {first}") from None
-    network.to(device)  # type: ignore[arg-type]
+    try:
+        network.to(device)  # type: ignore[arg-type]
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device '{device}' cannot be used: {str(error).splitlines()[0]}") from None
     return HuggingFaceModel(network.train(False), tokenizer, name)

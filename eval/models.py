@@ -24,7 +24,7 @@ from carbon.tokenizer import (
     encode_kmers,
     known_bases,
 )
-from eval.contract import By, Floats, Mode, Model, ProtocolName, Strands
+from eval.contract import Floats, Mode, Model, Reading
 from eval.hugging_face import HuggingFaceModel, load_hugging_face
 from eval.windows import in_blocks
 
@@ -78,19 +78,10 @@ class CarbonModel(Model):
         return self.carbon.generate(prompts, length_bp, temperature=0, mode=mode)
 
     def deltas(
-        self,
-        reference: Reference,
-        variants: Sequence[Variant],
-        *,
-        protocol: ProtocolName,
-        window_bp: int,
-        strands: Strands,
-        by: By = "chain",
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Score as `carbon variants` does: what is before a variant is read once."""
-        scores = self.carbon.score_variants(
-            reference, variants, protocol=protocol, window_bp=window_bp, strands=strands, by=by
-        )
+        scores = self.carbon.score_variants(reference, variants, **reading._asdict())
         return [score.delta for score in scores]
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> Floats:

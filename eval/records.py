@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema
 
-from carbon.errors import ConfigError
+from carbon.errors import ConfigError, UserError
 from carbon.files import atomic_file
 from eval.contract import Result
 
@@ -47,8 +47,19 @@ class Stored:
         return bool(self.record["model"]["kind"] == "baseline")
 
     def results(self) -> list[Result]:
-        """Read the rows that were measured, in the order of the examples."""
-        return [row for row in read_rows(self.path.with_suffix(".jsonl")) if "skipped" not in row]
+        """Read the rows that were measured, in the order of the examples.
+
+        Raises:
+            ConfigError: they are missing or broken, or not as many as the record says.
+        """
+        path = self.path.with_suffix(".jsonl")
+        rows = [row for row in read_rows(path) if "skipped" not in row]
+        if len(rows) != (expected := self.record["counts"]["measured"]):
+            raise ConfigError(
+                f"{path}: has {len(rows):,} results, of {expected:,} of the record beside it; were "
+                "lines lost? Remove both and run again"
+            )
+        return rows
 
 
 def file_stem(shown_as: str) -> str:
@@ -75,6 +86,12 @@ def as_json(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def check_folder(path: Path) -> None:
+    """Raise UserError where a file is in the way of a folder that is to be written to."""
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{path}: is a file; name a folder to write to")
+
+
 def write_rows(path: Path, rows: Sequence[Result]) -> None:
     """Write one JSON object a line."""
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as sink:
@@ -91,7 +108,7 @@ def read_rows(path: Path) -> list[Result]:
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; it belongs to the record beside it")
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(_text_of(path).splitlines(), start=1):
         rows.append(_parsed(line, f"{path} line {number}"))
     return rows
 
@@ -111,7 +128,7 @@ def read_record(path: Path) -> Stored:
     Raises:
         ConfigError: it is torn, or not a record of this version.
     """
-    record = _parsed(path.read_text(encoding="utf-8"), str(path))
+    record = _parsed(_text_of(path), str(path))
     error = next(iter(_validator().iter_errors(record)), None)
     if error is not None:
         at = "/".join(map(str, error.absolute_path)) or "the top"
@@ -131,6 +148,11 @@ def read_folder(folder: Path) -> list[Stored]:
     if not paths:
         raise ConfigError(f"{folder}: holds no record; give the --output of `python -m eval run`")
     return [read_record(path) for path in paths]
+
+
+def _text_of(path: Path) -> str:
+    """Read a file; bytes that are no text become something that is no JSON either."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _parsed(text: str, where: str) -> Json:

@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +21,15 @@ from eval import cost
 from eval.contract import Example, Model, Options, Result, Task
 from eval.data import find_data, identity_of, places_of
 from eval.entrants import Baselines, Contender, Entrant, Make, contender_of
-from eval.records import Json, as_json, file_stem, read_record, write_record, write_rows
+from eval.records import (
+    Json,
+    as_json,
+    check_folder,
+    file_stem,
+    read_record,
+    write_record,
+    write_rows,
+)
 
 _BLOCK_SECONDS = 1.0
 TOO_LONG = "longer than the context"
@@ -114,6 +123,7 @@ def _check_names(task: Task, suite: Suite) -> None:
 
 def _check_output(suite: Suite) -> None:
     """Refuse to go on with what was not asked to be gone on with, before anything is loaded."""
+    check_folder(suite.output)
     if suite.resume or not suite.output.exists():
         return
     there = [path for task in suite.tasks for path in suite.output.glob(f"{task.name}/*.json*")]
@@ -126,15 +136,33 @@ def _check_output(suite: Suite) -> None:
 def _prepared(task: Task, suite: Suite) -> Prepared:
     source = find_data(task, suite.datasets)
     assert source is not None  # looked for before
-    table = task.read(source)
+    with _saying(task.name):
+        table = task.read(source)
     reference = suite.references.get(task.name) or suite.references.get("")
     options = replace(
         suite.options,
         reference=Path(reference) if reference else None,
         sizes=suite.sizes.get(task.name, {}),
     )
-    data = {"source": source, "identity": identity_of(source), "rows": table.num_rows}
-    return Prepared(task, task.examples(table, options), data, as_json(options))
+    data = {
+        "source": source,
+        "identity": identity_of(source),
+        "rows": table.num_rows,
+        "reference": identity_of(reference) if reference else None,
+    }
+    with _saying(f"{task.name} ({source})"):
+        examples = task.examples(table, options)
+    assert len({example.id for example in examples}) == len(examples), task.name
+    return Prepared(task, examples, data, as_json(options))
+
+
+@contextmanager
+def _saying(where: str) -> Iterator[None]:
+    """Open the message of a mistake with where it is."""
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _measure(prepared: Prepared, entrant: Entrant, make: Make, suite: Suite) -> Path:
@@ -149,15 +177,17 @@ def _measure(prepared: Prepared, entrant: Entrant, make: Make, suite: Suite) -> 
     context_bp = contender.model.context_bp if contender.model else None
     fitting = [e for e in prepared.examples if context_bp is None or e.needs_bp <= context_bp]
     journal = Journal(path, job, resume=suite.resume)
+    where = f"{prepared.task.name} ({prepared.data['source']}), {entrant.shown_as}"
     try:
-        results = _answered(prepared, entrant, contender, fitting, journal)
+        with _saying(where):
+            results = _answered(prepared, entrant, contender, fitting, journal)
+            rows = _all_rows(prepared.examples, results, context_bp)
+            record = _record(prepared, entrant, context_bp, rows, list(journal.kept()))
     except BaseException:
         journal.say_what_is_kept()
         raise
-    rows = _all_rows(prepared.examples, results, context_bp)
     write_rows(path.with_suffix(".jsonl"), rows)
-    blocks = list(journal.kept())
-    write_record(path, _record(prepared, entrant, context_bp, rows, blocks))
+    write_record(path, record)
     journal.remove()
     return path
 
@@ -172,6 +202,7 @@ def _job(prepared: Prepared, entrant: Entrant) -> Json:
         "dtype": entrant.dtype,
         "dataset": prepared.data["identity"],
         **prepared.options,
+        "reference": prepared.data["reference"],  # wherever it lies
     }
 
 
@@ -185,6 +216,7 @@ def _check_same(path: Path, job: Json) -> None:
         "dtype": record["model"]["dtype"],
         "dataset": record["data"]["identity"],
         **record["options"],
+        "reference": record["data"]["reference"],
     }
     if other := [name for name in job if there.get(name) != job[name]]:
         raise UserError(

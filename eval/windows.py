@@ -4,6 +4,7 @@
 bases before the variant, and the alleles alone behind them.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from carbon.genome import Reference, Variant
 from carbon.inference.variants import fork_at
-from eval.contract import Model, ProtocolName, Strands
+from eval.contract import Model, Reading, Strands
 
 _STRANDS: dict[Strands, str] = {"forward": "+", "reverse": "-", "both": "+-"}
 _AT_ONCE = 64
@@ -37,33 +38,31 @@ class Window(NamedTuple):
 
 
 def alleles_at(
-    reference: Reference,
-    variant: Variant,
-    protocol: ProtocolName,
-    window_bp: int,
-    strand: str,
-) -> Window:
-    """Return the window of a variant, as Carbon reads it; it is cut where the contig ends."""
+    reference: Reference, variant: Variant, reading: Reading, strand: str
+) -> Window | None:
+    """Return the window of a variant, as Carbon reads it; it is cut where the contig ends.
+
+    None where that is before the alleles differ, so that the strand says nothing.
+    """
     here = variant.interval
     pair = variant.ref.upper(), variant.alt.upper()
     place = (variant.contig, here.start, here.end, strand)
-    left, rights = fork_at(reference, place, pair, protocol, window_bp)
+    left, rights = fork_at(reference, place, pair, reading.protocol, reading.window_bp)
     ref, alt = (rights[allele].upper() for allele in pair)
     both_bp = min(len(ref), len(alt))
+    # Texts of two lengths are cut by the contig's end, and not by the window's.
+    if len(ref) != len(alt) and ref[:both_bp] == alt[:both_bp]:
+        return None
     return Window(left.upper(), ref[:both_bp], alt[:both_bp])
 
 
 def deltas_by_windows(
-    model: Model,
-    reference: Reference,
-    variants: Sequence[Variant],
-    protocol: ProtocolName,
-    window_bp: int,
-    strands: Strands,
+    model: Model, reference: Reference, variants: Sequence[Variant], reading: Reading
 ) -> list[float | None]:
     """Return log-likelihood(ALT) - log-likelihood(REF), the mean of the strands, of each variant.
 
-    None where no sequence follows from the variant, or an allele is longer than half a window.
+    None where no sequence follows from the variant, an allele is longer than half a window, or the
+    contig ends before the alleles differ on every strand that is read.
 
     Raises:
         GenomeError: a REF does not stand in the reference where it should.
@@ -73,16 +72,19 @@ def deltas_by_windows(
         for variant in block:
             where = f"variant {variant.to_text()}"
             reference.check_ref(variant.contig, variant.position, variant.ref, where)
-        scored = [v for v in block if not v.why_unscorable() and _fits(v, window_bp)]
-        windows = [
-            alleles_at(reference, variant, protocol, window_bp, strand)
-            for strand in _STRANDS[strands]
-            for variant in scored
+        asked = [
+            (variant, window)
+            for variant in dict.fromkeys(block)
+            if not variant.why_unscorable() and _fits(variant, reading.window_bp)
+            for strand in _STRANDS[reading.strands]
+            if (window := alleles_at(reference, variant, reading, strand)) is not None
         ]
-        by_strand = _window_deltas(model, windows, protocol)
-        means = np.reshape(by_strand, (len(_STRANDS[strands]), len(scored))).mean(axis=0)
-        deltas = dict(zip(scored, means.tolist(), strict=True))
-        results += [deltas.get(variant) for variant in block]
+        by_strand: dict[Variant, list[float]] = defaultdict(list)
+        deltas = _window_deltas(model, [window for _, window in asked], reading)
+        for (variant, _), delta in zip(asked, deltas, strict=True):
+            by_strand[variant].append(delta)
+        means = {variant: sum(found) / len(found) for variant, found in by_strand.items()}
+        results += [means.get(variant) for variant in block]
     return results
 
 
@@ -90,10 +92,11 @@ def _fits(variant: Variant, window_bp: int) -> bool:
     return max(len(variant.ref), len(variant.alt)) <= window_bp // 2
 
 
-def _window_deltas(model: Model, windows: Sequence[Window], protocol: ProtocolName) -> list[float]:
+def _window_deltas(model: Model, windows: Sequence[Window], reading: Reading) -> list[float]:
     """Return a delta a window; a single base at the right end needs its prompt read but once."""
     deltas = [0.0] * len(windows)
-    single = [n for n, w in enumerate(windows) if protocol == "right_end" and len(w.ref) == 1]
+    is_right_end = reading.protocol == "right_end"
+    single = [n for n, w in enumerate(windows) if is_right_end and len(w.ref) == 1]
     rest = sorted(set(range(len(windows))) - set(single))
     if single:
         rows = np.log(model.next_base([windows[n].left for n in single]))

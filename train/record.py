@@ -1,42 +1,21 @@
 """A run as its folder tells it: the recipe, and one line a step, a probe, an event."""
 
-import itertools
-import json
-import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carbon.config import load_config
-from carbon.errors import ConfigError
+from carbon.run_folder import RECIPE, RunLines, column, read_lines
 from train.config import StageConfig, TrainConfig
-
-Line = dict[str, Any]
-Values = NDArray[np.float64]
-
-_LOSSES = ("loss", "nats_per_base", "marginal_nats_per_base")
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord:
-    """What a run folder says of its run; each list is in the order of steps."""
+class RunRecord(RunLines):
+    """What a run folder says of its run, with its recipe."""
 
-    name: str
     config: TrainConfig
-    steps: list[Line]
-    probes: list[Line]
-    events: list[Line]
-
-    @property
-    def boundaries(self) -> list[int]:
-        """Places in `steps` where another stage begins."""
-        pairs = itertools.pairwise((line["stage"], line["objective"]) for line in self.steps)
-        return [i for i, (before, after) in enumerate(pairs, start=1) if before != after]
 
 
 def read_run(run: Path) -> RunRecord:
@@ -45,49 +24,9 @@ def read_run(run: Path) -> RunRecord:
     Raises:
         ConfigError: there is no config.toml, or a file of it is malformed.
     """
-    return RunRecord(
-        name=run.resolve().name,
-        config=load_config(TrainConfig, run / "config.toml"),
-        steps=[_usable(line) for line in _without_retaken(_read_lines(run / "metrics.jsonl"))],
-        probes=_without_retaken(_read_lines(run / "probes.jsonl")),
-        events=_read_lines(run / "events.jsonl"),
-    )
-
-
-def _read_lines(path: Path) -> list[Line]:
-    """Read a file of JSON objects; a last line that is cut off is still being written."""
-    if not path.is_file():
-        return []
-    texts = path.read_text(encoding="utf-8").splitlines()
-    lines = []
-    for number, text in enumerate(texts, start=1):
-        try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError as error:
-            if number < len(texts):
-                raise ConfigError(f"{path} line {number}: is not valid JSON ({error})") from None
-    return lines
-
-
-def _without_retaken(lines: list[Line]) -> list[Line]:
-    """Leave out what a later line takes back by returning to its step or one before it."""
-    kept: list[Line] = []
-    for line in lines:
-        while kept and kept[-1]["step"] >= line["step"]:
-            kept.pop()
-        kept.append(line)
-    return kept
-
-
-def _usable(line: Line) -> Line:
-    """Take the losses out of a step that was skipped: a spike would hide all others."""
-    return line | dict.fromkeys(_LOSSES) if "skipped" in line else line
-
-
-def column(lines: Sequence[Line], name: str) -> Values:
-    """Return one value a line; NaN where there is none, or none that is finite."""
-    values = [line.get(name) for line in lines]
-    return np.array([math.nan if v is None or not math.isfinite(v) else v for v in values])
+    config = load_config(TrainConfig, run / RECIPE)
+    lines = read_lines(run)
+    return RunRecord(lines.name, lines.steps, lines.probes, lines.events, config)
 
 
 def results_of(record: RunRecord) -> list[tuple[str, int, float]]:

@@ -2,7 +2,6 @@
 
 import html
 import io
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +12,13 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-from numpy.typing import NDArray
 
 from carbon import __version__
 from carbon.console import TableRow, shown
 from carbon.files import atomic_file
+from carbon.run_folder import Line, column, reduced, stretches
 from train.course import Course
-from train.record import Line, RunRecord, Values, column, read_run, recipe_rows, results_of
+from train.record import RunRecord, read_run, recipe_rows, results_of
 
 # Okabe and Ito's colours, told apart by any eye. On the page each is a variable, so that the
 # pictures follow light and dark.
@@ -237,24 +236,24 @@ def _figure(
     axis: _Axis = "plain",
 ) -> Figure | None:
     """Draw curves over the steps of `lines`, or of the run; None if there is nothing to draw."""
-    groups = _stretches(len(record.steps), record.boundaries)
+    groups = stretches(len(record.steps), record.boundaries, _POINTS)
     if lines is not None:
-        groups = _stretches(len(lines), [])
+        groups = stretches(len(lines), [], _POINTS)
     lines = record.steps if lines is None else lines
     figure = Figure(figsize=(5.2, 3.0), layout="constrained")
     axes = figure.subplots()
-    steps = _reduced(column(lines, "step"), groups, np.mean)
+    steps = reduced(column(lines, "step"), groups, np.mean)
     found = [(curve, column(lines, curve.name)) for curve in curves]
     found = [(curve, values) for curve, values in found if np.isfinite(values).any()]
     if not found:
         return None
     for curve, values in found:
         values = np.where(values > 0, values, np.nan) if axis == "log" else values
-        means = _reduced(values, groups, np.mean)
+        means = reduced(values, groups, np.mean)
         marker = "o" if len(groups) <= _FEW else ""
         axes.plot(steps, means, color=curve.colour, label=curve.label, marker=marker, markersize=4)
         if axis == "log":
-            least, most = _reduced(values, groups, np.min), _reduced(values, groups, np.max)
+            least, most = reduced(values, groups, np.min), reduced(values, groups, np.max)
             axes.fill_between(steps, least, most, color=curve.colour, alpha=0.25, linewidth=0)
     _finish(axes, unit, axis)
     _mark_stages(axes, record)
@@ -304,24 +303,6 @@ def _mark_stages(axes: Any, record: RunRecord) -> None:
 
 def _skipped(record: RunRecord) -> list[int]:
     return [line["step"] for line in record.steps if "skipped" in line]
-
-
-def _stretches(length: int, boundaries: Sequence[int]) -> list[NDArray[np.int64]]:
-    """Divide places into at most about _POINTS equal stretches; none reaches over a boundary."""
-    width = max(1, -(-length // _POINTS))
-    parts = np.split(np.arange(length), boundaries)
-    return [
-        chunk
-        for part in parts
-        if len(part)
-        for chunk in np.array_split(part, -(-len(part) // width))
-    ]
-
-
-def _reduced(values: Values, groups: Sequence[NDArray[np.int64]], how: Any) -> Values:
-    """Return one value a stretch, of what is finite in it."""
-    known = (values[group][np.isfinite(values[group])] for group in groups)
-    return np.array([how(part) if len(part) else math.nan for part in known])
 
 
 @matplotlib.rc_context(_RC)

@@ -8,12 +8,13 @@ from carbon.genome.alphabet import (
     translate,
 )
 from carbon.genome.annotation import read_annotation
+from carbon.genome.effects import SnvEffect, snv_effect
 from carbon.genome.fasta import Reference, short
 from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
-from carbon.genome.genes import Annotation, Gene, Span, Transcript, spliced
+from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
 from carbon.genome.interval import Interval, Strand, from_region
 from carbon.genome.pieces import Piece, read_pieces
-from carbon.genome.sequences import read_sequences
+from carbon.genome.sequences import Record, read_records, read_sequences
 from carbon.genome.variant import Variant
 from carbon.genome.vcf import VcfReader, VcfRow
 
@@ -26,7 +27,9 @@ __all__ = [
     "Gene",
     "Interval",
     "Piece",
+    "Record",
     "Reference",
+    "SnvEffect",
     "Span",
     "Strand",
     "Transcript",
@@ -34,12 +37,15 @@ __all__ = [
     "VcfReader",
     "VcfRow",
     "from_region",
+    "intergenic",
     "is_genbank",
     "read_annotation",
     "read_pieces",
+    "read_records",
     "read_sequences",
     "reverse_complement",
     "short",
+    "snv_effect",
     "spliced",
     "translate",
     "unpack_genbank",

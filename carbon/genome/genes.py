@@ -7,7 +7,7 @@ goes on from base 0.
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +83,26 @@ def spliced(reference: Reference, contig: str, spans: Iterable[Span], strand: St
     """Return the bases of ascending spans, joined and read along the strand."""
     bases = "".join(reference.fetch_circular(contig, start, end) for start, end in spans)
     return bases if strand == "+" else reverse_complement(bases)
+
+
+def intergenic(genes: Iterable[Gene], contig_lengths_bp: Mapping[str, int]) -> Iterator[Interval]:
+    """Yield what lies between genes, contig by contig, each from end to end.
+
+    Args:
+        genes: in any order, on either strand; they may overlap.
+        contig_lengths_bp: the contigs and their lengths.
+    """
+    taken: dict[str, list[Span]] = {contig: [] for contig in contig_lengths_bp}
+    for gene in genes:
+        taken[gene.interval.contig].append((gene.interval.start, gene.interval.end))
+    for contig, length_bp in contig_lengths_bp.items():
+        free = 0
+        for start, end in sorted(taken[contig]):
+            if start > free:
+                yield Interval(contig, free, start)
+            free = max(free, end)
+        if free < length_bp:
+            yield Interval(contig, free, length_bp)
 
 
 def exons_of(spans: Iterable[Span]) -> tuple[Span, ...]:

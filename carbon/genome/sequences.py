@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pysam
 
@@ -13,8 +14,25 @@ from carbon.genome.streams import BROKEN_GZIP, open_bytes
 _NO_LETTERS = str.maketrans("", "", IUPAC_DNA + IUPAC_DNA.lower() + "-")
 
 
+class Record(NamedTuple):
+    """A sequence of a FASTA or FASTQ; the description is what follows its name in the header."""
+
+    name: str
+    description: str
+    bases: str
+
+
 def read_sequences(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Return `(name, bases)` of FASTA or FASTQ, plain, bgzip or gzip, a record in memory at a time.
+    """Return `(name, bases)` of what `read_records` returns.
+
+    Raises:
+        GenomeError: as there.
+    """
+    return ((record.name, record.bases) for record in read_records(path))
+
+
+def read_records(path: str | Path) -> Iterator[Record]:
+    """Return the records of FASTA or FASTQ, plain, bgzip or gzip, one in memory at a time.
 
     A FASTA file is checked as a whole before the first record is given; FASTQ and what comes
     through standard input (`-`) record by record.
@@ -41,7 +59,7 @@ def _is_fastq(path: Path) -> bool:
         return False  # said where the FASTA is checked
 
 
-def _records(path: Path) -> Iterator[tuple[str, str]]:
+def _records(path: Path) -> Iterator[Record]:
     shown_as = "standard input" if str(path) == "-" else str(path)
     number, has_quality = 0, False
     try:
@@ -59,7 +77,7 @@ def _records(path: Path) -> Iterator[tuple[str, str]]:
                         "before it have; is the file cut off?"
                     )
                 has_quality = record.quality is not None
-                yield str(record.name), bases
+                yield Record(str(record.name), str(record.comment or ""), bases)
     except (OSError, ValueError) as error:
         if isinstance(error, GenomeError):
             raise

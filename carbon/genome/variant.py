@@ -1,10 +1,14 @@
 """A change of a reference sequence."""
 
+import re
 from dataclasses import dataclass
+from typing import Self
 
+from carbon.errors import GenomeError
 from carbon.genome.interval import Interval
 
 _BASES = frozenset("ACGT")
+_TEXT = re.compile(r"(\S+?)(?::|\s+)(\d[\d,]{0,14})\s+([A-Za-z]+)(?:\s*>\s*|\s+)([A-Za-z]+)")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -19,6 +23,25 @@ class Variant:
     position: int
     ref: str
     alt: str
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read what `to_text` writes, or contig, position, REF and ALT with blanks between.
+
+        >>> Variant.from_text("chr1:10 A>T")
+        Variant(contig='chr1', position=9, ref='A', alt='T')
+
+        Raises:
+            GenomeError: it is something else.
+        """
+        match = _TEXT.fullmatch(text.strip())
+        position = int(match[2].replace(",", "")) - 1 if match else -1
+        if match is None or position < 0:
+            raise GenomeError(
+                f"variant '{text}': write it as contig:position REF>ALT, such as chr1:10 A>T, "
+                "with positions from 1"
+            )
+        return cls(match[1], position, match[3], match[4])
 
     @property
     def interval(self) -> Interval:

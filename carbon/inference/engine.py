@@ -14,15 +14,18 @@ from carbon.inference.continuation import Task
 from carbon.inference.embeddings import Float32s, Pool, embed_sequences
 from carbon.inference.generation import Step, generate, stream
 from carbon.inference.infilling import Filling, infill
+from carbon.inference.next_token import NextToken, next_token
 from carbon.inference.reader import Reader
 from carbon.inference.sampling import SamplingOptions, SamplingRule
 from carbon.inference.scan import Combine, ScanChunk, ScanMethod, scan_method_for, scan_region
 from carbon.inference.scoring import By, SequenceScore, Strands, score_sequences
 from carbon.inference.speculative import Draft
 from carbon.inference.variants import (
+    AlleleComparison,
     Method,
     ProtocolName,
     VariantScore,
+    compare_block,
     method_for,
     score_variants,
 )
@@ -120,6 +123,24 @@ class Carbon:
             tags=tags,
         )
         return score_variants(self.reader, reference, variants, method)
+
+    def compare_alleles(
+        self, reference: Reference, variant: Variant, method: Method
+    ) -> tuple[VariantScore, dict[str, AlleleComparison]]:
+        """Return a variant's score and, by strand (`+`, `-`), the log-likelihoods that it sums up.
+
+        They are those of every base from the variant on, so that it can be seen what an allele does
+        to the bases behind it. Where the score has a reason and no delta there are none.
+
+        Args:
+            reference: the sequence that the variant is of.
+            variant: as for `score_variants`.
+            method: of `variant_method`.
+
+        Raises:
+            GenomeError: REF does not stand in the reference where it should.
+        """
+        return next(compare_block(self.reader, reference, [variant], method))
 
     def variant_method(
         self,
@@ -297,6 +318,22 @@ class Carbon:
         rule = SamplingRule(**sampling)
         task = Task(length_bp, rule, seed, tuple(tags), constraints, right)
         return infill(self.reader, left, task, candidates, draft, advance)
+
+    def next_token(self, context: str, *, tags: Sequence[str] = ()) -> NextToken:
+        """Return the distribution of the 6-mer that begins right behind a context.
+
+        Its `given` fixes bases of the 6-mer and tells how the others adapt.
+
+        Args:
+            context: DNA of any length; 6-mers are counted from its end, so that its first one to
+                five bases are left out where its length is no multiple of six. Of a context that
+                is longer than the model's the end is read.
+            tags: metadata tags to condition on.
+
+        Raises:
+            UserError: the context is no DNA, or there is no such tag.
+        """
+        return next_token(self.reader, context, tags)
 
     def embed(
         self,

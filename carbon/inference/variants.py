@@ -68,6 +68,63 @@ class VariantScore(NamedTuple):
     reverse: float | None = None
 
 
+class AlleleComparison(NamedTuple):
+    """What one strand says of the bases from a variant on, behind what is the same before it.
+
+    The rows of `ref` and `alt` have one length, that of the window; behind an insertion or deletion
+    they do not end with the same base of the contig.
+
+    Attributes:
+        ref_bp: length of REF, with which the rows of `ref` begin.
+        alt_bp: length of ALT, with which the rows of `alt` begin.
+        ref: (frames, bases) float32, log-likelihoods in nats with REF, along the strand.
+        alt: (frames, bases) float32, with ALT.
+    """
+
+    ref_bp: int
+    alt_bp: int
+    ref: NDArray[np.float32]
+    alt: NDArray[np.float32]
+
+    @property
+    def delta(self) -> float:
+        """Log-likelihood(ALT) - log-likelihood(REF) of all the bases, the mean over frames."""
+        deltas = [
+            float((of_alt.astype(np.float64) - of_ref).sum())
+            for of_ref, of_alt in zip(self.ref, self.alt, strict=True)
+        ]
+        return sum(deltas) / len(deltas)
+
+    @property
+    def allele_delta(self) -> float:
+        """The part of the alleles' own bases."""
+        ref, alt = self._means
+        return float(alt[: self.alt_bp].sum() - ref[: self.ref_bp].sum())
+
+    @property
+    def downstream_deltas(self) -> NDArray[np.float64]:
+        """The part of each base that both windows have behind the variant, the nearest first."""
+        ref, alt = self._means
+        behind_ref, behind_alt = ref[self.ref_bp :], alt[self.alt_bp :]
+        shared_bp = min(len(behind_ref), len(behind_alt))
+        return behind_alt[:shared_bp] - behind_ref[:shared_bp]
+
+    @property
+    def length_delta(self) -> float:
+        """The part of the last bases, which only the window of the shorter allele reaches."""
+        ref, alt = self._means
+        shared_bp = len(self.downstream_deltas)
+        return float(alt[self.alt_bp + shared_bp :].sum() - ref[self.ref_bp + shared_bp :].sum())
+
+    @property
+    def _means(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self.ref.mean(axis=0, dtype=np.float64), self.alt.mean(axis=0, dtype=np.float64)
+
+
+Compared = tuple[VariantScore, dict[str, AlleleComparison]]
+"""A variant's score and what it sums up, by strand (`+`, `-`); nothing where there is a reason."""
+
+
 def method_for(
     reader: Reader,
     protocol: ProtocolName,
@@ -112,6 +169,13 @@ def score_block(
     reader: Reader, reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[VariantScore]:
     """Yield the scores of some variants; those that stand together share the most if near."""
+    return (score for score, _ in compare_block(reader, reference, block, method))
+
+
+def compare_block(
+    reader: Reader, reference: Reference, block: list[Variant], method: Method
+) -> Iterator[Compared]:
+    """Yield the scores of some variants, each with what it sums up, by strand (`+`, `-`)."""
     for variant in block:
         where = f"variant {variant.to_text()}"
         reference.check_ref(variant.contig, variant.position, variant.ref, where)
@@ -121,17 +185,15 @@ def score_block(
         for variant in block
     ]
     scored = [variant for variant, reason in zip(block, reasons, strict=True) if reason is None]
-    deltas = _deltas(reader, reference, scored, method)
+    comparisons = _comparisons(reader, reference, scored, method)
     for variant, reason in zip(block, reasons, strict=True):
-        if reason is not None:
-            yield VariantScore(variant, None, reason)
-        else:
-            by_strand = next(deltas)
-            if not by_strand:
-                yield VariantScore(variant, None, "contig_edge")
-                continue
-            mean = sum(by_strand.values()) / len(by_strand)
-            yield VariantScore(variant, mean, None, by_strand.get("+"), by_strand.get("-"))
+        by_strand = next(comparisons) if reason is None else {}
+        if not by_strand:
+            yield VariantScore(variant, None, reason or "contig_edge"), by_strand
+            continue
+        deltas = {strand: comparison.delta for strand, comparison in by_strand.items()}
+        mean = sum(deltas.values()) / len(deltas)
+        yield VariantScore(variant, mean, None, deltas.get("+"), deltas.get("-")), by_strand
 
 
 def why_no_score(variant: Variant, method: Method, context_bp: int, contig_bp: int) -> str | None:
@@ -158,10 +220,10 @@ class Fork(NamedTuple):
     rights: dict[str, str]  # by allele
 
 
-def _deltas(
+def _comparisons(
     reader: Reader, reference: Reference, variants: list[Variant], method: Method
-) -> Iterator[dict[str, float]]:
-    """Yield the delta by strand of each variant, the mean over frames.
+) -> Iterator[dict[str, AlleleComparison]]:
+    """Yield the comparison by strand of each variant.
 
     A strand on which the contig ends before the alleles differ says nothing, and is left out.
     """
@@ -187,11 +249,11 @@ def _deltas(
             counted_bp = min(wanted_bp, len(ref), len(alt))
             if counted_bp < wanted_bp and ref[:counted_bp].upper() == alt[:counted_bp].upper():
                 continue
-            deltas = []
-            for frame in method.frames:
-                of_ref, of_alt = (steps[place, frame][allele][:counted_bp] for allele in pair)
-                deltas.append(float((of_alt.astype(np.float64) - of_ref).sum()))
-            result[strand] = sum(deltas) / len(deltas)
+            of_ref, of_alt = (
+                np.stack([steps[place, frame][allele][:counted_bp] for frame in method.frames])
+                for allele in pair
+            )
+            result[strand] = AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
         yield result
 
 

@@ -15,6 +15,7 @@ from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
 from eval.markov import MAX_ORDER, Markov
+from eval.records import check_folder
 
 
 class _Material:
@@ -74,6 +75,7 @@ def _chosen_tasks(arguments: argparse.Namespace) -> list[str]:
 def run_heldout(arguments: argparse.Namespace) -> None:
     """Measure a model on the held-out records of a corpus; write results.json."""
     names = _chosen_tasks(arguments)
+    check_folder(arguments.output)
     material = _Material(arguments)
     results = {name: _TASKS[name](material) for name in names}
     arguments.output.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Records of several folders, put beside one another task by task, and compared in pairs."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -66,7 +67,7 @@ def sections_of(folders: Sequence[Path]) -> list[Section]:
 
     Raises:
         ConfigError: a folder has no records, a task has a model and no baseline, records of one
-            task are not of the same data and options, or two models have one name.
+            task are not of the same version, data and options, or two models have one name.
     """
     by_task: dict[str, list[Stored]] = {}
     for folder in folders:
@@ -81,6 +82,12 @@ def _by_axis(entry: tuple[str, list[Stored]]) -> tuple[str, str]:
 
 def _add(found: list[Stored], stored: Stored) -> None:
     for other in found:
+        versions = [s.record["task"]["version"] for s in (stored, other)]
+        if versions[0] != versions[1]:
+            raise ConfigError(
+                f"{stored.path} and {other.path} are of versions {' and '.join(versions)} of "
+                f"{stored.task}, whose numbers differ in meaning; run the older one again"
+            )
         for part in ("data", "options"):
             ours, theirs = stored.record[part], other.record[part]
             differing = {key for key in ours if ours[key] != theirs.get(key)}
@@ -94,7 +101,7 @@ def _add(found: list[Stored], stored: Stored) -> None:
                 return
             raise ConfigError(
                 f"{stored.path} and {other.path} are both called '{stored.entrant}' and differ; "
-                "run one of them again with --model NAME=MODEL, or other --train sequences"
+                "run one of them again with --model NAME=MODEL, or the same --train sequences"
             )
     found.append(stored)
 
@@ -136,17 +143,18 @@ def _rough(stored: Stored) -> bool:
 
 
 def _compared(first: Stored, second: Stored) -> Comparison | None:
-    """Return the difference on common examples, or None where there is none."""
+    """Return the difference on common examples; None where there are none, or it has no value."""
     results = [{row["id"]: row for row in stored.results()} for stored in (first, second)]
     common = [name for name in results[0] if name in results[1]]
     task = first.record["task"]
-    rows = [[found[name] for name in common] for found in results]
+    rows = [[by_id[name] for name in common] for by_id in results]
     if not common or not _can_compare(rows[0], task["metric"]):
         return None
     ours, theirs = (METRICS[task["metric"]](some) for some in rows)
     cluster = task["cluster"]
     names = None if cluster is None else [str(row[cluster]) for row in rows[0]]
-    return Comparison(first, second, difference(ours, theirs, len(common), 0, names))
+    found = difference(ours, theirs, len(common), 0, names)
+    return None if math.isnan(found.value) else Comparison(first, second, found)
 
 
 def _can_compare(rows: Sequence[Json], metric: str) -> bool:

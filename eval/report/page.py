@@ -9,7 +9,7 @@ from pathlib import Path
 
 from carbon.files import atomic_file
 from eval.drawing import Row, html_page, html_table, interval, svg_of
-from eval.records import Stored
+from eval.records import Stored, check_folder
 from eval.report.collect import (
     Comparison,
     Section,
@@ -34,7 +34,9 @@ def write_report(folders: Sequence[Path], output: Path, title: str) -> Path:
 
     Raises:
         ConfigError: a folder has no records, or they cannot stand in one report.
+        UserError: the output is a file.
     """
+    check_folder(output)
     sections = sections_of(folders)
     compared = {section.task["name"]: comparisons_of(section) for section in sections}
     gaps = [gap for section in sections for gap in precision_gaps(section)]
@@ -204,17 +206,19 @@ def _machine_part(sections: Sequence[Section]) -> str:
             record = stored.record
             options, software, hardware = record["options"], record["software"], record["hardware"]
             gpus = ", ".join(hardware["gpus"]) or "no GPU"
+            context_bp = record["model"]["context_bp"]
             rows[
                 (
                     section.task["name"],
                     stored.entrant,
+                    "any" if context_bp is None else f"{context_bp:,} bp",
                     f"{record['data']['source']} ({record['data']['identity'][:12]})",
                     f"{options['seed']}",
                     f"Carbon {software['carbon']}, {(software['git_revision'] or 'no git')[:12]}",
                     f"{hardware['machine']}, {hardware['cores']} cores, {gpus}",
                 )
             ] = None
-    header = ("task", "model", "data", "seed", "software", "hardware")
+    header = ("task", "model", "context", "data", "seed", "software", "hardware")
     return "<h2>Where from</h2>" + html_table(list(rows), header)
 
 

@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from carbon.errors import UserError
 from carbon.genome import Variant, VcfReader, VcfRow
-from eval.contract import BuildReport, Example, Options, Task
+from eval.contract import BuildReport, Example, Options, Reading, Task
 from eval.summary import summary_of
 from eval.tasks.building import drawn, write_dataset
 from eval.tasks.references import PartOfGenome
 from eval.tasks.tables import read_table
-from eval.tasks.variants import Protocol, check_share, examples_on_reference, is_snv, run
+from eval.tasks.variants import check_share, examples_on_reference, is_snv, run
 
 Region = Literal["coding", "noncoding"]
 
-PROTOCOL = Protocol("right_end", 24_000, "forward")
+READING = Reading("right_end", 24_000, "forward")
 COLUMNS: dict[str, type] = {"chrom": object, "pos": int, "ref": str, "alt": str, "label": int}
 HUB_ID = "HuggingFaceBio/clinvar-vep"
 
@@ -80,7 +80,7 @@ def task(
         read=partial(_read, region=region, hub_file=hub_file),
         build=build,
         examples=_examples,
-        run=partial(run, protocol=PROTOCOL),
+        run=run,
         summarise=partial(
             summary_of, metric="auroc", others=("auprc_trapezoid", "average_precision")
         ),
@@ -105,7 +105,7 @@ def _bare(region: Any) -> str:
 
 
 def _examples(table: pa.Table, options: Options) -> list[Example]:
-    return examples_on_reference(table, options, PROTOCOL, "variant_type")
+    return examples_on_reference(table, options, READING, "variant_type")
 
 
 def build_clinvar(

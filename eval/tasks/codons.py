@@ -6,6 +6,7 @@ from pathlib import Path
 from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE
 from carbon.genome.streams import open_text
+from eval.data import readable
 
 _COLUMNS = ("amino_acid", "codon", "relative_frequency")
 
@@ -25,15 +26,16 @@ def read_codon_usage(path: Path) -> dict[str, float]:
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a CSV with {', '.join(_COLUMNS)}")
     usage: dict[str, float] = {}
-    with open_text(path) as lines:
+    with readable(path), open_text(path) as lines:
         table = csv.DictReader(lines)
         if missing := [name for name in _COLUMNS if name not in (table.fieldnames or ())]:
             raise UserError(f"{path}: has no column {', '.join(missing)}")
         for number, row in enumerate(table, start=2):
             where = f"{path} line {number}"
-            codon = row["codon"].upper().replace("U", "T")
+            codon = (row["codon"] or "").upper().replace("U", "T")
             if GENETIC_CODE.get(codon) != row["amino_acid"]:
-                raise UserError(f"{where}: {codon} is not {row['amino_acid']} in the standard code")
+                shown = codon or "nothing"
+                raise UserError(f"{where}: {shown} is not {row['amino_acid']} in the standard code")
             if codon in usage:
                 raise UserError(f"{where}: {codon} stands twice")
             usage[codon] = _frequency(row["relative_frequency"], where)
@@ -42,9 +44,9 @@ def read_codon_usage(path: Path) -> dict[str, float]:
     return usage
 
 
-def _frequency(text: str, where: str) -> float:
+def _frequency(text: str | None, where: str) -> float:
     try:
-        frequency = float(text)
+        frequency = float(text or "")
     except ValueError:
         frequency = -1.0
     if not frequency >= 0:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from carbon.errors import UserError
 from carbon.genome.streams import open_text
+from eval.data import readable
 
 Listed = dict[str, Any]
 """A row by the names that the tasks use."""
@@ -43,7 +44,8 @@ def read_listing(path: Path, needed: Sequence[str]) -> list[Listed]:
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a TSV, CSV, Parquet or xlsx of variants")
-    rows = list(_rows(path))
+    with readable(path):
+        rows = list(_rows(path))
     if not rows:
         raise UserError(f"{path}: has no row")
     if missing := [name for name in needed if name not in rows[0]]:
@@ -77,8 +79,8 @@ def _of_workbook(path: Path) -> Iterator[Listed]:
         rows = book[_HUANG_SHEET].iter_rows(min_row=_HUANG_HEADER_ROWS + 1, values_only=True)
         yield from (_of_huang(row) for row in rows if row[1] is not None)
         return
-    header, *rows = book.worksheets[0].iter_rows(values_only=True)
-    names = [str(name or "").strip() for name in header]
+    rows = book.worksheets[0].iter_rows(values_only=True)
+    names = [str(name or "").strip() for name in next(rows, ())]
     yield from _named([dict(zip(names, row, strict=False)) for row in rows])
 
 
@@ -104,6 +106,8 @@ def _clean(row: Listed, where: str) -> None:
         row["pos"] = int(row["pos"])
     except (TypeError, ValueError):
         raise UserError(f"{where}: position {row['pos']!r} is not a number") from None
+    if row["pos"] < 1:
+        raise UserError(f"{where}: position {row['pos']}; places are counted from 1")
     row["chrom"] = str(row["chrom"]).strip()
     for allele in ("ref", "alt"):
         if not isinstance(row[allele], str) or not row[allele].strip():

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -86,7 +87,7 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
             yield {
                 "id": example.id,
                 "group": example.group,
-                "score": float(difference > 0),
+                "score": np.nan if np.isnan(difference) else float(difference > 0),
                 "difference_nats": float(difference),
             }
 

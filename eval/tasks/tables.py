@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.types as types
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
 from eval.contract import Example, Options
+from eval.data import files_of
 
 _IS_OF_TYPE: dict[type, Callable[[pa.DataType], bool]] = {
     str: lambda t: types.is_string(t) or types.is_large_string(t),
@@ -60,7 +62,8 @@ def read_table(
     The table is mapped from the cache of `datasets` (`HF_HOME`) and not held in memory.
 
     Args:
-        source: a path; or `owner/name` on the Hub where nothing of that name is there.
+        source: a path, which may be a pattern with `*`; or `owner/name` on the Hub where nothing
+            of that name is there.
         columns: what it must have, by the type of a value; more may be there.
         hub_file: the file to take from a dataset of the Hub.
 
@@ -68,14 +71,13 @@ def read_table(
         UserError: there is no such dataset, it lacks a column, a column is of another type, or a
             value is missing.
     """
-    path = Path(source)
-    if path.exists():
-        files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-        if not files:
-            raise UserError(f"{path}: has no Parquet file; give one, or build the dataset")
+    path, files = Path(source), files_of(str(source))
+    if path.is_dir() and not files:
+        raise UserError(f"{path}: has no Parquet file; give one, or build the dataset")
+    if files:
         if not any(map(_may_have_rows, files)):
             raise UserError(f"{path}: has no row")
-        table = load("parquet", str(source), data_files=[str(file) for file in files])
+        table = load("parquet", str(source), data_files=[escape(str(file)) for file in files])
     elif str(source).count("/") == 1 and not path.suffix:
         table = load(str(source), str(source), data_files=hub_file)
     else:

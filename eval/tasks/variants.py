@@ -5,41 +5,27 @@ surprise, so that what damages should be above what does not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
-from eval.contract import Example, Model, Options, ProtocolName, Result, Strands
+from eval.contract import Example, Model, Options, Reading, Result
 from eval.tasks.references import AnyName, Windows
 from eval.tasks.tables import Row, batches, chosen_rows
 
 _BLOCK = 256
-_MOST_DISAGREEING = 0.01  # of the REFs; more is another assembly
+_MOST_DISAGREEING = 0.01  # of the REFs, where that is more than one; more is another assembly
 _BASES = frozenset("ACGT")
 
 
-class Protocol(NamedTuple):
-    """How the variants of a task are read.
-
-    Attributes:
-        name: `centered` or `right_end`.
-        window_bp: of the whole window, or before the variant.
-        strands: that are read.
-    """
-
-    name: ProtocolName
-    window_bp: int
-    strands: Strands
-
-
-def run(model: Model, examples: Sequence[Example], protocol: Protocol) -> Iterator[Result]:
+def run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield one result an example, in order; a block of variants is asked for at a time."""
     for block in batches(examples, _BLOCK):
         asked = [example for example in block if example.data["skip"] is None]
-        by_id = dict(zip((e.id for e in asked), _deltas(model, asked, protocol), strict=True))
+        by_id = dict(zip((e.id for e in asked), _deltas(model, asked), strict=True))
         for example in block:
             found = {"id": example.id, "group": example.group, "chrom": example.data["chrom"]}
             delta = by_id.get(example.id)
@@ -49,27 +35,22 @@ def run(model: Model, examples: Sequence[Example], protocol: Protocol) -> Iterat
                 yield {**found, "label": example.data["label"], "score": -delta}
 
 
-def _deltas(model: Model, asked: Sequence[Example], protocol: Protocol) -> list[float | None]:
+def _deltas(model: Model, asked: Sequence[Example]) -> list[float | None]:
     if not asked:
         return []
-    return model.deltas(
-        asked[0].data["reference"],
-        [example.data["variant"] for example in asked],
-        protocol=protocol.name,
-        window_bp=asked[0].data["window_bp"],
-        strands=protocol.strands,
-    )
+    variants = [example.data["variant"] for example in asked]
+    return model.deltas(asked[0].data["reference"], variants, asked[0].data["reading"])
 
 
 def examples_on_reference(
-    table: pa.Table, options: Options, protocol: Protocol, group: str
+    table: pa.Table, options: Options, reading: Reading, group: str
 ) -> list[Example]:
     """Return questions about rows whose windows are cut from a reference.
 
     Args:
         table: with `chrom`, `pos` (1-based), `ref`, `alt` and `label`.
         options: with a reference.
-        protocol: of the task.
+        reading: of the task.
         group: the column that tells groups apart, if the table has it.
 
     Raises:
@@ -82,13 +63,13 @@ def examples_on_reference(
     rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
     variants = [_variant_of(row) for row in rows]
     check_assembly(reference, variants)
-    return _examples(table, rows, variants, reference, options, protocol, group, _label)
+    return _examples(table, rows, variants, reference, options, reading, group, label_of)
 
 
 def examples_in_windows(
     table: pa.Table,
     options: Options,
-    protocol: Protocol,
+    reading: Reading,
     group: str,
     label: Callable[[Row], int | None],
 ) -> list[Example]:
@@ -97,9 +78,9 @@ def examples_in_windows(
     Args:
         table: with `chrom`, `pos`, `ref`, `alt`, `ref_seq`, `var_seq` and what `label` reads.
         options: of the run; its reference is not needed.
-        protocol: of the task.
+        reading: of the task.
         group: the column that tells groups apart, if the table has it.
-        label: of a row, 0 or 1; None leaves the row out.
+        label: of a row, 0 or 1; rows with None are skipped, and counted.
 
     Raises:
         UserError: a row is broken, or all labels are one.
@@ -107,7 +88,7 @@ def examples_in_windows(
     windows = Windows(table, "ref_seq")
     rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
     variants = [_variant_in_window(row, windows.names[row.number]) for row in rows]
-    return _examples(table, rows, variants, windows, options, protocol, group, label)
+    return _examples(table, rows, variants, windows, options, reading, group, label)
 
 
 def _examples(
@@ -116,32 +97,31 @@ def _examples(
     variants: Sequence[Variant],
     reference: Reference,
     options: Options,
-    protocol: Protocol,
+    reading: Reading,
     group: str,
     label: Callable[[Row], int | None],
 ) -> list[Example]:
-    window_bp = int(options.sizes.get("window_bp", protocol.window_bp))
+    window_bp = int(options.sizes.get("window_bp", reading.window_bp))
     examples = []
     for row, variant in zip(rows, variants, strict=True):
         labelled = label(row)
-        if labelled is None:
-            continue
         name = f"{row['chrom']}:{row['pos']}:{row['ref']}>{row['alt']}"
         data: dict[str, Any] = {
             "variant": variant,
             "reference": reference,
             "chrom": str(row["chrom"]),
             "label": labelled,
-            "window_bp": window_bp,
-            "skip": _why_not(reference, variant),
+            "reading": reading._replace(window_bp=window_bp),
+            "skip": "has no label" if labelled is None else _why_not(reference, variant),
             "row": row,
         }
         shown_group = str(row[group]) if group in table.column_names and row[group] else ""
         examples.append(Example(f"{row.number + 1}:{name}", shown_group, data, window_bp))
-    if len(found := {example.data["label"] for example in examples}) < 2:
+    labels = [example.data["label"] for example in examples if example.data["label"] is not None]
+    if len(found := set(labels)) < 2:
         only = f"only label {found.pop()}" if found else "no label"
         raise UserError(
-            f"{len(examples)} variants with {only}: both labels are needed; take more of them"
+            f"{len(labels)} variants with {only}: both labels are needed; take more of them"
         )
     # Variants that stand together share what is read before them.
     return sorted(examples, key=lambda example: _place(example.data["variant"]))
@@ -151,7 +131,12 @@ def _place(variant: Variant) -> tuple[str, int]:
     return variant.contig, variant.position
 
 
-def _label(row: Row) -> int:
+def label_of(row: Row) -> int:
+    """Return the label of a row, 0 or 1.
+
+    Raises:
+        UserError: it is something else.
+    """
     label = int(row["label"])
     if label not in (0, 1):
         raise UserError(f"{row.where}: label {label}; it must be 0 or 1")
@@ -197,7 +182,7 @@ def check_assembly(reference: Reference, variants: Sequence[Variant]) -> None:
 
 def check_share(reference: Reference, disagreeing: Sequence[Variant], looked_at: int) -> None:
     """Raise GenomeError where disagreeing variants are too many of those that were looked at."""
-    if len(disagreeing) > _MOST_DISAGREEING * looked_at:
+    if len(disagreeing) > max(1, _MOST_DISAGREEING * looked_at):
         # The first of them says what is there instead.
         first = disagreeing[0]
         where = f"{len(disagreeing)} of {looked_at} variants disagree, as {first.to_text()}"

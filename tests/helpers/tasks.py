@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pyarrow as pa
 
-from carbon.genome import reverse_complement
 from eval.contract import Model
 from tests.helpers.files import random_bases
 
@@ -97,7 +96,7 @@ class Oracle(Model):
         value = self.values[prompt[-24:]]
         return value, np.array([-float(ending != value) for ending in endings])
 
-    def deltas(self, reference, variants, *, protocol, window_bp, strands, by="chain"):
+    def deltas(self, reference, variants, reading):
         """Tell by the window's sequence, or by the place."""
         by_window = {row.get("ref_seq"): row["label"] for row in self.rows}
         by_place = {(row["chrom"], row["pos"]): row["label"] for row in self.rows}
@@ -112,7 +111,3 @@ class Oracle(Model):
                 label = by_place[variant.contig, variant.position + 1]
             found.append(-float(label))
         return found
-
-
-def both_strands(bases: str) -> dict[str, str]:
-    return {"forward": bases, "reverse": reverse_complement(bases)}

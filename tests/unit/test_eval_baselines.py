@@ -15,6 +15,7 @@ from eval.baselines import (
     UniformModel,
     word_tables,
 )
+from eval.contract import Reading
 from eval.windows import alleles_at, deltas_by_windows
 from tests.helpers.files import random_bases, write_fasta
 
@@ -161,9 +162,7 @@ def test_transitions_and_cpg_by_hand(tmp_path):
             Variant("c", 0, "T", "<DEL>"): (None, None),
         }
         for model, column in ((TransitionModel(), 0), (CpgModel(), 1)):
-            found = model.deltas(
-                reference, list(asked), protocol="centered", window_bp=8, strands="forward"
-            )
+            found = model.deltas(reference, list(asked), Reading("centered", 8, "forward"))
             assert found == [expected[column] for expected in asked.values()]
 
 
@@ -171,18 +170,19 @@ def test_transitions_and_cpg_by_hand(tmp_path):
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
 def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands):
     model = MarkovModel(3, word_tables(3, [random_bases(3000, 4)]))
+    reading = Reading(protocol, 120, strands)
     variants = [*snvs(reference), Variant("c", 50, reference_base(reference, 50, 3), "A")]
     for some in (variants[:-1], variants):
-        fast = model.deltas(reference, some, protocol=protocol, window_bp=120, strands=strands)
-        slow = deltas_by_windows(model, reference, some, protocol, 120, strands)
+        fast = model.deltas(reference, some, reading)
+        slow = deltas_by_windows(model, reference, some, reading)
         assert fast == pytest.approx(slow)
     (variant,) = [v for v in variants if v.position == 203][:1]
     expected = []
     for strand in {"forward": "+", "reverse": "-", "both": "+-"}[strands]:
-        window = alleles_at(reference, variant, protocol, 120, strand)
+        window = alleles_at(reference, variant, reading, strand)
         ref, alt = model.log_likelihoods([window.left + window.ref, window.left + window.alt])
         expected.append(alt - ref)
-    (found,) = model.deltas(reference, [variant], protocol=protocol, window_bp=120, strands=strands)
+    (found,) = model.deltas(reference, [variant], reading)
     assert found == pytest.approx(np.mean(expected))
 
 
@@ -195,17 +195,18 @@ def reference_base(reference, position, length_bp=1):
 def test_windows_by_hand(reference):
     sequence = reference.fetch(_whole(reference))
     variant = Variant("c", 100, sequence[100], "ACGT"[("ACGT".index(sequence[100]) + 1) % 4])
-    window = alleles_at(reference, variant, "centered", 8, "+")
+    centered, right_end = Reading("centered", 8, "both"), Reading("right_end", 50, "forward")
+    window = alleles_at(reference, variant, centered, "+")
     assert (window.left, window.ref) == (sequence[96:100], sequence[100:104])
     assert window.alt == variant.alt + sequence[101:104]
-    turned = alleles_at(reference, variant, "centered", 8, "-")
+    turned = alleles_at(reference, variant, centered, "-")
     assert turned.left + turned.ref == reverse_complement(window.left + window.ref)
     assert turned.left + turned.alt == reverse_complement(window.left + window.alt)
     deletion = Variant("c", 100, sequence[100:103], sequence[100])
-    window = alleles_at(reference, deletion, "centered", 8, "+")
+    window = alleles_at(reference, deletion, centered, "+")
     assert window.ref == sequence[100:104]
     assert window.alt == sequence[100] + sequence[103:106]
-    edge = alleles_at(reference, Variant("c", 2, sequence[2], variant.alt), "right_end", 50, "+")
+    edge = alleles_at(reference, Variant("c", 2, sequence[2], variant.alt), right_end, "+")
     assert edge.left == sequence[:2] and len(edge.ref) == 1
 
 

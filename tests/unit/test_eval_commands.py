@@ -68,7 +68,7 @@ def test_what_a_probe_of_training_measures_is_what_is_run(folder, capsys):
 
 def test_models_of_two_kinds_in_two_dtypes_and_a_report(folder, capsys):
     words = words_of(folder, "--model", f"letters={folder / 'letters'}", "--preset", "smoke",
-                     "--max-samples", 8, "--dtype", "float32,bfloat16")  # fmt: skip
+                     "--max-samples", 8, "--dtype", "float32,bfloat16,float32")  # fmt: skip
     assert main(words) == 0
     names = {path.stem for path in (folder / "out/sequence_recovery").glob("*.json")}
     assert names == {"chance", "GC", "Markov-1", "Markov-3", "Markov-6", "run", "run-bfloat16",
@@ -96,6 +96,7 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
     for task in TASKS.values():
         assert f"{task.name} (version {task.version}, {task.axis})" in out
         assert task.measures in out and task.source in out
+        assert f"  columns    {', '.join(task.columns)}\n" in out
     assert f"data       {folder}/data/sequence_recovery.parquet; looked for: " in out
     assert f"not found; looked for: {folder}/data/brca2.parquet" in out
     assert main(["list"]) == 0
@@ -112,8 +113,10 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
         (["--tasks", "brca2"], "brca2: no dataset: "),
         (["--data", "brca3=x"], "--data brca3: no such task; did you mean brca2?"),
         (["--data", "other"], "--data other: is given twice for all tasks"),
+        (["--data", "brca2="], "--data brca2=: names no path"),
         (["--reference", "niah=x"], "did you mean genomic_niah?"),
         (["--dtype", "float16"], "--dtype float16: give float32, bfloat16, or both"),
+        (["--dtype", ","], "--dtype : give float32, bfloat16, or both"),
         (["--max-samples", "0"], "--max-samples 0: give 1 or more"),
         (["--orders", "0"], "--orders 0: give 1 to 12"),
         (["--train", "absent.fa"], "--train absent.fa: no such file"),
@@ -154,11 +157,14 @@ def test_a_dataset_is_built_and_what_a_builder_does_not_take_is_said(folder, cap
     assert pq.read_table(output).num_rows == 7
     for more, message in (
         ([], "sequence_recovery: needs --source to be built"),
+        (["--examples", "0"], "--examples 0: give 1 or more"),
         (["--source", "a=b", "--vcf", "x"], "is not built with --vcf"),
         (["--source", "a"], "source 'a': write it as group=FASTA"),
     ):
         assert main([*words, *more]) == 2
         assert message in capsys.readouterr().err
+    assert main(["build", "brca2", "--output", str(folder / "b.json")]) == 2
+    assert "b.json: name it brca2.parquet" in capsys.readouterr().err
     assert main(["build", "recovery", "--output", "x"]) == 2
     assert "did you mean sequence_recovery?" in capsys.readouterr().err
 

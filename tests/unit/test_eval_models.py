@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedT
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.model import save_model
-from eval.contract import Model
+from eval.contract import Model, Reading
 from eval.cost import tokens_counted
 from eval.hugging_face import HuggingFaceModel
 from eval.models import CarbonModel, load_any
@@ -170,26 +170,39 @@ def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
     stock = HuggingFaceModel(model.model.network, tokenizer, "stock")
     assert (stock.step_bp, stock.context_bp) == (6, carbon_model.context_bp)
     sequences = [random_bases(6 * n, n) for n in (1, 7, 30)]
-    assert stock.log_likelihoods(sequences) == pytest.approx(
-        carbon_model.log_likelihoods(sequences), abs=1e-4
+    # What is left over of 6-mers, with N or alone, has the mass of those that begin so.
+    read = [*sequences, random_bases(50, 1), "ACG", random_bases(36, 2) + "NC", ""]
+    assert stock.log_likelihoods(read) == pytest.approx(
+        carbon_model.log_likelihoods(read), abs=1e-4
     )
     assert stock.next_base(sequences) == pytest.approx(carbon_model.next_base(sequences), abs=1e-5)
     assert stock.generate(sequences, 40) == carbon_model.generate(sequences, 40)
     bases = random_bases(400, 8)
     with Reference(write_fasta(tmp_path / "r.fa", {"c": bases})) as reference:
-        variants = [
-            Variant("c", at, bases[at], alt)
-            for at in (6, 150, 201, 388)  # at the edges too, in windows of whole 6-mers
-            for alt in "ACGT"
-            if alt != bases[at]
-        ] + [Variant("c", 200, bases[200], "<DEL>")]
+        variants = (
+            [
+                Variant("c", at, bases[at], alt)
+                for at in (6, 150, 201, 388)  # at the edges too, in windows of whole 6-mers
+                for alt in "ACGT"
+                if alt != bases[at]
+            ]
+            + [
+                Variant("c", 12, bases[12:14], bases[12]),
+                Variant("c", 394, bases[394:400], bases[394]),  # only its reverse strand differs
+                Variant("c", 200, bases[200], "<DEL>"),
+            ]
+        )
         for protocol in ("centered", "right_end"):
             for strands in ("forward", "both"):
-                words = {"protocol": protocol, "window_bp": 96, "strands": strands}
-                ours = carbon_model.deltas(reference, variants, **words)
-                theirs = stock.deltas(reference, variants, **words)
+                reading = Reading(protocol, 96, strands)
+                ours = carbon_model.deltas(reference, variants, reading)
+                theirs = stock.deltas(reference, variants, reading)
                 assert ours[-1] is theirs[-1] is None
-                assert theirs[:-1] == pytest.approx(ours[:-1], abs=1e-4), (protocol, strands)
+                assert (ours[-2] is None) == (strands == "forward")
+                assert [d is None for d in ours] == [d is None for d in theirs]
+                measured = [(a, b) for a, b in zip(theirs, ours, strict=True) if b is not None]
+                theirs, ours = zip(*measured, strict=True)
+                assert theirs == pytest.approx(ours, abs=1e-4), (protocol, strands)
 
 
 def test_carbons_likelihoods_and_next_base_against_a_stock_network(model, carbon_model):
@@ -263,9 +276,21 @@ def test_what_is_loaded_as_what(model, tmp_path):
     )
     with pytest.raises(ModelError, match="no such model folder"):
         load_any(str(tmp_path / "absent"), "c", yarn=None)
+    with pytest.raises(UserError, match="device 'abacus' cannot be used"):
+        load_any(str(tmp_path / "toy"), "c", yarn=None, device="abacus")
     (tmp_path / "toy" / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="toy: the model cannot be loaded"):
         load_any(str(tmp_path / "toy"), "c", yarn=None)
+
+
+@pytest.mark.parametrize("letters", ["acgt", "Acgt"])
+def test_a_tokenizer_that_does_not_read_capitals_is_refused(letters):
+    """All bases would be unknown and count 0, and every comparison would be a tie."""
+    vocabulary = {name: n for n, name in enumerate(["<s>", "<unk>", *letters])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    with pytest.raises(ModelError, match="x: the tokenizer does not cut DNA in capitals"):
+        HuggingFaceModel(gpt2(6), wrapped(tokenizer, bos_token="<s>"), "x")
 
 
 def test_a_tokenizer_of_text_is_refused():

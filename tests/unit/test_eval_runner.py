@@ -46,7 +46,8 @@ def read(source) -> pa.Table:
 def examples(table: pa.Table, options: Options) -> list[Example]:
     rows = table.to_pylist()[: options.max_samples]
     return [
-        Example(f"e{n}", row["group"], {"row": row, "chrom": f"chr{n % 3}", "label": n % 2},
+        Example(f"e{n}", row["group"],
+                {"row": row, "chrom": f"chr{n % 3}", "label": n % 2, "skip": None},
                 len(row["prompt"]))
         for n, row in enumerate(rows)
     ]  # fmt: skip
@@ -178,13 +179,25 @@ def test_other_results_are_not_gone_on_with(folder, change, what):
         run_suite(suite_of(folder, resume=True, **change))
 
 
+def test_a_genome_may_lie_elsewhere_but_not_change(folder):
+    fasta, moved = folder / "g.fa", folder / "moved.fa"
+    write_fasta(fasta, {"c": random_bases(200, 1)})
+    suite = replace(suite_of(folder), references={"": str(fasta)})
+    run_suite(suite)
+    fasta.rename(moved)
+    run_suite(replace(suite, references={"": str(moved)}, resume=True))
+    write_fasta(moved, {"c": random_bases(200, 2)})
+    with pytest.raises(UserError, match="is of another reference"):
+        run_suite(replace(suite, references={"": str(moved)}, resume=True))
+
+
 def test_what_does_not_fit_is_skipped_and_said(folder):
     run_suite(suite_of(folder, context_bp=30))
     record = read_record(folder / "out/toy/m.json").record
     reason = "longer than the context: needs 40 bp, 30 fit"
     assert record["counts"] == {"examples": 30, "measured": 20, "skipped": {reason: 10}}
     page = write_report([folder / "out"], folder / "out", "T").read_text()
-    assert f"m skipped 10: {reason}" in page
+    assert f"m skipped 10: {reason}" in page and "<td>30 bp</td>" in page
     # Compared on what both have measured.
     comparisons = list(csv.DictReader((folder / "out/csv/comparisons.csv").open()))
     assert {row["samples"] for row in comparisons} == {"20"}
@@ -229,6 +242,105 @@ def test_columns_of_the_user_stand_beside_models_of_variants(folder):
     for column, message in (("CADD", "no column 'CADD'"), ("group", "has 'a', which is no number")):
         with pytest.raises(UserError, match=message):
             run_suite(suite_of(folder, task=task, columns=[column], output=column))
+
+
+def skipping(table, options):
+    """Leave some out, and all of one label in the last third."""
+    found = examples(table, options)
+    for n, example in enumerate(found):
+        example.data["skip"] = "REF is not in the reference" if n in (3, 4) else None
+    return found
+
+
+def labelled_answers(model, some):
+    for example, result in zip(some, answers(model, some), strict=True):
+        if example.data["skip"]:
+            yield {"id": example.id, "group": example.group, "skipped": example.data["skip"]}
+        else:
+            yield {**result, "label": example.data["label"]}
+
+
+LABELLED = replace(
+    TASK, axis="variants", metric="auroc", examples=skipping, run=labelled_answers, cluster=None,
+    summarise=partial(summary_of, metric="auroc"),
+)  # fmt: skip
+
+
+def test_a_column_is_measured_on_the_variants_that_models_are_measured_on(folder):
+    run_suite(suite_of(folder, task=LABELLED, columns=["phyloP"]))
+    ids = {s.entrant: {row["id"] for row in s.results()} for s in read_folder(folder / "out")}
+    assert ids["column phyloP"] == ids["m"] == ids["CpG"] == {f"e{n}" for n in range(30)} - {
+        "e3", "e4"
+    }  # fmt: skip
+
+
+def test_what_is_broken_is_said_with_its_task_data_and_entrant(folder):
+    def rows(table, options):
+        raise UserError("row 7: label is 9")
+
+    with pytest.raises(UserError, match=r"^toy \(.*toy\.parquet\): row 7: label is 9$"):
+        run_suite(suite_of(folder, task=replace(TASK, examples=rows)))
+
+    def unread(source):
+        raise ConfigError("x.parquet: has no row")
+
+    with pytest.raises(ConfigError, match=r"^toy: x\.parquet: has no row$"):
+        run_suite(suite_of(folder, task=replace(TASK, read=unread)))
+    # A column that says nothing of one label leaves nothing to tell apart.
+    table = pq.read_table(folder / "toy.parquet").to_pylist()
+    half = [row | {"phyloP": None if n % 2 else 1.0} for n, row in enumerate(table)]
+    pq.write_table(pa.Table.from_pylist(half), folder / "toy.parquet")
+    message = r"^toy \(.*\), column phyloP: 14 examples, only label 0: both labels are needed"
+    with pytest.raises(UserError, match=message):
+        run_suite(suite_of(folder, task=LABELLED, columns=["phyloP"]))
+    assert not (folder / "out/toy/column-phyloP.jsonl").exists()
+
+
+def test_examples_of_one_id_are_a_defect(folder):
+    def twice(table, options):
+        return examples(table, options)[:1] * 2
+
+    with pytest.raises(AssertionError, match="toy"):
+        run_suite(suite_of(folder, task=replace(TASK, examples=twice)))
+
+
+def test_a_model_that_is_stretched_is_another(folder):
+    """Else results with YaRN and without would stand in one record."""
+    (folder / "model").mkdir()
+    suite = suite_of(folder)
+    for yarn, output in ((None, "out"), (4.0, "stretched")):
+        models = entrants_of([f"m={folder / 'model'}"], ["float32"], yarn)
+        run_suite(replace(suite, models=models, output=folder / output))
+    with pytest.raises(UserError, match="is of another identity"):
+        run_suite(replace(suite, models=models, resume=True))
+    with pytest.raises(ConfigError, match="both called 'm' and differ"):
+        write_report([folder / "out", folder / "stretched"], folder / "r", "T")
+
+
+def test_a_file_in_the_way_of_a_folder_is_said(folder):
+    run_suite(suite_of(folder))
+    (folder / "file").touch()
+    with pytest.raises(UserError, match="file: is a file; name a folder"):
+        run_suite(suite_of(folder, output="file"))
+    with pytest.raises(UserError, match="file: is a file; name a folder"):
+        write_report([folder / "out"], folder / "file", "T")
+
+
+def test_a_difference_without_a_value_is_not_shown(folder):
+    """Average precision by chromosome, where no chromosome has both labels."""
+    metric = "average_precision_by_chromosome"
+    task = replace(
+        LABELLED, metric=metric, summarise=partial(summary_of, metric=metric),
+        examples=lambda table, options: [
+            replace(example, data={**example.data, "chrom": f"chr{n % 2}"})
+            for n, example in enumerate(skipping(table, options))
+        ],
+    )  # fmt: skip
+    models = [Entrant("m", "model", "s", "i", dtype) for dtype in ("float32", "bfloat16")]
+    run_suite(replace(suite_of(folder, task=task), models=models))
+    page = write_report([folder / "out"], folder / "out", "T").read_text()
+    assert "nan [" not in page and "nan" not in (folder / "out/report.md").read_text()
+    assert len((folder / "out/csv/comparisons.csv").read_text().splitlines()) == 1
 
 
 def two_runs(folder):
@@ -284,6 +396,9 @@ def test_what_cannot_stand_in_one_report(folder):
     run_suite(other)
     with pytest.raises(ConfigError, match="both called 'm' and differ"):
         write_report([folder / "all", folder / "o"], folder / "r", "T")
+    run_suite(suite_of(folder, output="newer", task=replace(TASK, version="2")))
+    with pytest.raises(ConfigError, match="are of versions 2 and 1 of toy"):
+        write_report([folder / "all", folder / "newer"], folder / "r", "T")
     with pytest.raises(ConfigError, match="no such folder"):
         write_report([folder / "absent"], folder / "r", "T")
     (folder / "empty").mkdir()
@@ -296,9 +411,10 @@ def test_torn_records_and_rows_are_named(folder):
     run_suite(suite_of(folder))
     path = folder / "out/toy/m.json"
     whole = path.read_text()
-    path.write_text(whole[:200])
-    with pytest.raises(ConfigError, match=r"m\.json: is not valid JSON"):
-        read_folder(folder / "out")
+    for torn in (whole[:200].encode(), b"\xff\xfe" + whole.encode()):
+        path.write_bytes(torn)
+        with pytest.raises(ConfigError, match=r"m\.json: is not valid JSON"):
+            read_folder(folder / "out")
     record = json.loads(whole)
     del record["summary"]["value"]["low"]
     path.write_text(json.dumps(record))
@@ -306,9 +422,17 @@ def test_torn_records_and_rows_are_named(folder):
         read_folder(folder / "out")
     path.write_text(whole)
     rows = path.with_suffix(".jsonl")
+    lines = rows.read_text().splitlines()
     rows.write_text(rows.read_text()[:-20])
     with pytest.raises(ConfigError, match=r"m\.jsonl line 30: is not valid JSON"):
         write_report([folder / "out"], folder / "r", "T")
+    for text, words in (
+        (lines[:-1], "m.jsonl: has 29 results, of 30 of the record"),
+        (["\xff\xfe"], "m.jsonl line 1: is not valid JSON"),
+    ):
+        rows.write_text("\n".join(text), encoding="latin-1")
+        with pytest.raises(ConfigError, match=words):
+            write_report([folder / "out"], folder / "r", "T")
     rows.unlink()
     with pytest.raises(ConfigError, match=r"m\.jsonl: no such file"):
         write_report([folder / "out"], folder / "r", "T")
@@ -324,6 +448,8 @@ def test_names_of_models_and_files(tmp_path):
     ]  # fmt: skip
     with pytest.raises(UserError, match="'run' is taken; write NAME=b/run"):
         entrants_of([export, "b/run"], ["float32"])
+    with pytest.raises(UserError, match="--model x=: no such model folder"):
+        entrants_of(["x="], ["float32"])
     for absent in ("absent", "./a", "a/b/c"):
         with pytest.raises(UserError, match=f"--model {absent}: no such model folder"):
             entrants_of([absent], ["float32"])
@@ -351,8 +477,16 @@ def test_baselines_are_not_left_out(tmp_path):
     pq.write_table(pa.table({"text": ["ACGT"]}), tmp_path / "t.parquet")
     baselines = Baselines([tmp_path / "t.parquet"], [1], [])
     make = baselines.of(TASK)
+    fit = next(m for e, m in make.items() if e.name == "Markov 1")
     with pytest.raises(UserError, match="has no column 'sequence'"):
-        next(m for e, m in make.items() if e.name == "Markov 1")()
+        fit()
+    for rows in ([None, "ACGT"], [1, 2]):
+        pq.write_table(pa.table({"sequence": rows}), tmp_path / "t.parquet")
+        with pytest.raises(UserError, match=r"t\.parquet: column 'sequence' has rows that are no"):
+            fit()
+    (tmp_path / "t.parquet").write_bytes(b"no")
+    with pytest.raises(UserError, match=r"t\.parquet: cannot be read"):
+        fit()
 
 
 def test_the_schema_is_a_schema():

@@ -1,5 +1,6 @@
 """Builders: what they make of genomes written by hand, and what they refuse."""
 
+import gzip
 import importlib
 import itertools
 import json
@@ -514,6 +515,7 @@ def test_lists_that_are_broken_are_refused(tmp_path, brca):
     for rows, words in (
         ([{k: v for k, v in row.items() if k != "label"} for row in good], "no column 'label'"),
         ([good[0], good[1] | {"pos": "?"}], "row 2: position '\\?' is not a number"),
+        ([good[0], good[1] | {"pos": -5}], "row 2: position -5; places are counted from 1"),
         ([good[0], good[1] | {"alt": " "}], "row 2: has no alt"),
         ([good[0], good[1] | {"label": 2}], "variant 2: label '2'"),
         ([row | {"pos": row["pos"] + 1} for row in good], "variants disagree.*assembly"),
@@ -525,6 +527,33 @@ def test_lists_that_are_broken_are_refused(tmp_path, brca):
         assert "\n" not in str(raised.value)
     with pytest.raises(UserError, match="no such file"):
         build(tmp_path / "t.parquet", table=tmp_path / "absent.tsv", reference=fasta)
+
+
+def test_lists_that_cannot_be_read_are_said_in_one_line(tmp_path, brca):
+    openpyxl.Workbook().save(tmp_path / "hollow.xlsx")
+    short = openpyxl.Workbook()
+    sheet = short.create_sheet("Table S3")
+    for _ in range(5):
+        sheet.append(["a", "b"])
+    short.save(tmp_path / "short.xlsx")
+    (tmp_path / "torn.tsv.gz").write_bytes(gzip.compress(b"chrom\tpos\n" * 1000)[:30])
+    (tmp_path / "binary.tsv").write_bytes(b"chrom\tpos\n\xff\xfe\x00\x81")
+    (tmp_path / "empty.csv").write_bytes(b"")
+    for name in ("no.xlsx", "no.parquet"):
+        (tmp_path / name).write_bytes(b"no")
+    for name, words in (
+        ("hollow.xlsx", "has no row"),
+        ("empty.csv", "has no row"),
+        ("short.xlsx", "cannot be read"),
+        ("torn.tsv.gz", r"cannot be read \(Compressed file ended"),
+        ("binary.tsv", r"cannot be read \('utf-8' codec"),
+        ("no.xlsx", "cannot be read .*of another kind than its name says"),
+        ("no.parquet", "cannot be read"),
+    ):
+        with pytest.raises(UserError, match=f"{name}: {words}") as raised:
+            TASKS["brca2"].build(tmp_path / "b.parquet", table=tmp_path / name, reference=brca[1])
+        assert "\n" not in str(raised.value)
+    assert not (tmp_path / "b.parquet").exists()
 
 
 def test_what_is_drawn_and_written(tmp_path):

@@ -10,13 +10,21 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference
+from eval.baselines import UniformModel
 from eval.contract import Options
+from eval.data import files_of, find_data, identity_of
 from eval.tasks import TASKS
 from eval.tasks.codons import favourites, read_codon_usage
 from eval.tasks.references import AnyName, Windows
 from eval.tasks.tables import chosen_rows, load, read_table
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.tasks import clinvar_table, pairs_table, recovery_table, windows_table
+from tests.helpers.tasks import (
+    OTHER,
+    clinvar_table,
+    pairs_table,
+    recovery_table,
+    windows_table,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +83,36 @@ def test_every_cell_of_niah_is_asked_for(monkeypatch):
     table = TASKS["genomic_niah"].read("HuggingFaceBio/genome-niah")
     assert len(asked) == 24 and {"niah_4k", "niah_128k", "niah_neardup_d1_64k"} <= set(asked)
     assert table["level"].to_pylist() == ["plain"] * 6 + ["d4"] * 6 + ["d2"] * 6 + ["d1"] * 6
+
+
+def test_copies_of_published_datasets_are_found_in_a_folder(tmp_path):
+    """As they lie on the Hub, in the folder itself or in one of the dataset's name."""
+    for name, table, files in (
+        ("brca2", windows_table(4), ["brca2-vep/brca2_vep.parquet"]),
+        ("triplet_expansion", pairs_table(3), ["perturbation-bench/motif_human/test-0.parquet"]),
+        (
+            "synonymous_codons",
+            pairs_table(3),
+            [f"perturbation-bench/syn_{species}/test-0.parquet" for species in ("human", "mouse")],
+        ),
+    ):
+        paths = [written(table, tmp_path / "[all]" / file) for file in files]
+        for folder in (tmp_path / "[all]", paths[0].parents[1] if name != "brca2" else None):
+            if folder is None:
+                continue
+            place = find_data(TASKS[name], {"": str(folder)})
+            assert place is not None and files_of(place) == paths
+            assert TASKS[name].read(place).num_rows == len(files) * table.num_rows
+            assert len(identity_of(place).split()) == len(files)
+    table = pa.table(
+        {"uid": ["u"], "prompt": ["A"], "value": ["C"], "negative_sequence": ["AG"],
+         "context_length_tokens": [4096]}
+    )  # fmt: skip
+    written(table, tmp_path / "[all]/genome-niah/niah_neardup_d1_4k/test-0.parquet")
+    place = find_data(TASKS["genomic_niah"], {"": str(tmp_path / "[all]")})
+    assert place is not None
+    assert TASKS["genomic_niah"].read(place)["level"].to_pylist() == ["d1"]
+    assert find_data(TASKS["clinvar_coding"], {"": str(tmp_path / "[all]")}) is None
 
 
 def test_the_level_of_niah_is_that_of_the_folder(tmp_path):
@@ -156,6 +194,7 @@ def test_chosen_rows_follow_from_the_seed(num_rows, most, seed):
         ("brca2", changed(windows_table(9), 4, ref_seq="ACGT"), "row 5: .*not of one length"),
         ("brca2", changed(windows_table(9), 4, alt="N"), "row 5: is .>N, but"),
         ("traitgym_mendelian", windows_table(9, positive=0), "only label 0"),
+        ("traitgym_mendelian", changed(windows_table(9), 4, label=7), "row 5: label 7; it must be"),
         ("brca2", changed(windows_table(2), 0, **{"class": "VUS"}), "1 variants with only label"),
     ],
 )
@@ -164,8 +203,40 @@ def test_broken_rows_are_named(name, table, words):
         TASKS[name].examples(table, Options())
 
 
+def test_variants_of_other_classes_are_skipped_and_counted():
+    """Those of uncertain significance, and what the task does not know."""
+    table = changed(changed(windows_table(40), 3, **{"class": "VUS"}), 8, **{"class": "lof"})
+    task = TASKS["brca2"]
+    results = list(task.run(UniformModel(), task.examples(table, Options())))
+    skipped = {result["id"].split(":")[0]: result["skipped"] for result in results
+               if "skipped" in result}  # fmt: skip
+    assert skipped == {"4": "has no label", "9": "has no label"} and len(results) == 40
+    assert task.summarise([r for r in results if "score" in r]).value.num_samples == 38
+
+
+def test_one_ref_of_few_may_disagree(tmp_path):
+    """It is skipped; more of 40 are another assembly."""
+    bases = random_bases(900, seed=5)
+    options = Options(reference=write_fasta(tmp_path / "g.fa", {"7": bases}))
+    task = TASKS["clinvar_coding"]
+    table = clinvar_table("7", bases, 40, 200)
+    for number in (3, 4):
+        ref = table["ref"][number].as_py()
+        table = changed(table, number, ref=OTHER[ref], alt=ref)
+        if number == 3:
+            (skipped,) = (e for e in task.examples(table, options) if e.data["skip"])
+            assert skipped.data["skip"] == "REF is not in the reference"
+    with pytest.raises(GenomeError, match="2 of 40 variants disagree"):
+        task.examples(table, options)
+
+
 def test_letters_that_are_not_dna_are_named_when_they_are_read():
     for name, table, words in (
+        (
+            "sequence_recovery",
+            changed(recovery_table(2), 1, label="ACG!" * 32),
+            "row 2 label: '!' is not a DNA letter",
+        ),
         (
             "sequence_recovery",
             changed(recovery_table(2), 1, sequence="ACG!" * 30),
@@ -175,7 +246,7 @@ def test_letters_that_are_not_dna_are_named_when_they_are_read():
     ):
         task = TASKS[name]
         with pytest.raises(UserError, match=words):
-            list(task.run(None, task.examples(table, Options())))
+            list(task.run(UniformModel(), task.examples(table, Options())))
 
 
 def test_clinvar_needs_the_right_genome(tmp_path):
@@ -204,8 +275,8 @@ def test_single_rows_that_do_not_fit_are_skipped_with_a_reason(tmp_path):
 
     class Zero:
         @staticmethod
-        def deltas(reference, variants, **how):
-            assert how == {"protocol": "right_end", "window_bp": 96, "strands": "forward"}
+        def deltas(reference, variants, reading):
+            assert reading == ("right_end", 96, "forward")
             return [0.5] * len(variants)
 
     options = Options(reference=fasta, sizes={"window_bp": 96})
@@ -272,10 +343,15 @@ def test_codon_tables(tmp_path):
         ("\n".join([header, *lines, lines[0]]), "line 66: AAA stands twice"),
         ("\n".join([header, "M,AAA,0.1"]), "line 2: AAA is not M"),
         ("\n".join([header, "K,AAA,often"]), "line 2: frequency 'often'"),
+        ("\n".join([header, "K,AAA"]), "line 2: frequency 'None'"),
+        ("\n".join([header, "K"]), "line 2: nothing is not K"),
     ):
         path.write_text(text)
         with pytest.raises(UserError, match=words):
             read_codon_usage(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"usage\.csv: cannot be read \('utf-8' codec"):
+        read_codon_usage(path)
     with pytest.raises(UserError, match="no such file"):
         read_codon_usage(tmp_path / "absent.csv")
 

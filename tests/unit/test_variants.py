@@ -313,3 +313,40 @@ def test_what_does_not_fit_is_refused(model, reference):
 
 def test_regions_of_the_file_are_those_of_the_reference(reference):
     assert reference.fetch(Interval("c", 0, 600)).upper() == BASES
+
+
+@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+@pytest.mark.parametrize("variant", VARIANTS[:5] + VARIANTS[-1:], ids=Variant.to_text)
+def test_a_comparison_has_the_parts_that_a_score_sums_up(model, reference, protocol, variant):
+    options = {"protocol": protocol, "window_bp": 120, "strands": "both", "frames": (0, 4)}
+    (score,) = model.score_variants(reference, [variant], **options)
+    found, strands = model.compare_alleles(reference, variant, model.variant_method(**options))
+    assert found == score
+    for strand, delta in (("+", score.forward), ("-", score.reverse)):
+        compared = strands[strand]
+        assert compared.delta == delta
+        parts = compared.allele_delta, *compared.downstream_deltas, compared.length_delta
+        assert sum(parts) == pytest.approx(delta, abs=1e-9)
+        assert compared.ref.shape == compared.alt.shape
+        if len(variant.ref) == len(variant.alt):
+            assert compared.length_delta == 0
+
+
+@pytest.mark.parametrize("strand", ["+", "-"])
+def test_a_comparison_pairs_the_same_bases_behind_a_deletion(model, reference, strand):
+    """Each base behind is that of the reference, read behind REF and behind ALT by `score`."""
+    variant = variant_at(250, 4, BASES[250])
+    method = model.variant_method(window_bp=120, strands="both")
+    compared = model.compare_alleles(reference, variant, method)[1][strand]
+    pair = window_pair(reference, variant, 120, strand)
+    of_ref, of_alt = (score.bases for score in model.score(pair))
+    before_bp = 60 if strand == "+" else 59
+    counted_bp = 120 - before_bp - 4
+    expected = [of_alt[before_bp + 1 + n] - of_ref[before_bp + 4 + n] for n in range(counted_bp)]
+    np.testing.assert_allclose(compared.downstream_deltas, expected, atol=1e-4)
+
+
+def test_a_comparison_of_what_has_no_score_is_empty(model, reference):
+    variant = Variant("c", 250, BASES[250], "<DEL>")
+    score, strands = model.compare_alleles(reference, variant, model.variant_method(window_bp=120))
+    assert (score.reason, strands) == ("symbolic_allele", {})

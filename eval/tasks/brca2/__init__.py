@@ -4,11 +4,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from eval.contract import Example, Options, Task
+from eval.contract import Example, Options, Reading, Task
 from eval.summary import summary_of
 from eval.tasks.brca2.build import LABELS, WINDOW_BP, build
 from eval.tasks.tables import Row, reader
-from eval.tasks.variants import Protocol, examples_in_windows, run
+from eval.tasks.variants import examples_in_windows, run
 
 COLUMNS: dict[str, type] = {
     "chrom": object,
@@ -19,12 +19,12 @@ COLUMNS: dict[str, type] = {
     "ref_seq": str,
     "var_seq": str,
 }
-PROTOCOL = Protocol("centered", WINDOW_BP, "forward")
+READING = Reading("centered", WINDOW_BP, "forward")
 _HUB_FILE = "brca2_vep.parquet"
 
 
 def _examples(table: pa.Table, options: Options) -> list[Example]:
-    return examples_in_windows(table, options, PROTOCOL, "region", _label)
+    return examples_in_windows(table, options, READING, "region", _label)
 
 
 def _label(row: Row) -> int | None:
@@ -51,6 +51,6 @@ TASK = Task(
     read=reader(COLUMNS, _HUB_FILE),
     build=build,
     examples=_examples,
-    run=partial(run, protocol=PROTOCOL),
+    run=run,
     summarise=partial(summary_of, metric="auroc", others=("auprc_trapezoid", "average_precision")),
 )

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from carbon.errors import UserError
 from carbon.tokenizer import K
 from eval.contract import Estimate, Example, Grid, Model, Options, Result, Summary, Task
+from eval.data import files_of
 from eval.summary import by_group, estimate, summary_of
 from eval.tasks.genomic_niah.build import CONTEXT_LENGTHS_TOKENS, LEVELS, build
 from eval.tasks.tables import Row, check_dna, chosen_rows, load, read_table
@@ -25,6 +26,8 @@ COLUMNS: dict[str, type] = {
 HUB_ID = "HuggingFaceBio/genome-niah"
 _MOST_TRIMMED_BP = 20 * K
 _DEPTH_STEP = 5  # percent
+_READ = ("prompt", "value")
+_CLUSTER = "value"  # levels share haystacks, keys and values
 
 
 def _read(source: Path | str) -> pa.Table:
@@ -33,12 +36,11 @@ def _read(source: Path | str) -> pa.Table:
     Where no column `level` says so, the name of the file or of its folder tells the level.
     """
     path = Path(source)
-    if path.is_dir() and (files := sorted(path.rglob("*.parquet"))):
-        return pa.concat_tables([_read(file) for file in files], promote_options="default")
-    if path.exists():
-        return _levelled(read_table(path, COLUMNS), f"{path.parent.name}/{path.name}")
-    if "/" not in str(source) or path.suffix:
-        return read_table(source, COLUMNS)
+    if files := files_of(str(source)):
+        parts = [_levelled(read_table(f, COLUMNS), f"{f.parent.name}/{f.name}") for f in files]
+        return pa.concat_tables(parts, promote_options="default")
+    if path.is_dir() or "/" not in str(source) or path.suffix:
+        return read_table(source, COLUMNS)  # which says what is wrong
     names = [
         f"niah_{f'neardup_{level}_' if edits else ''}{tokens // 1024}k"
         for level, edits in LEVELS.items()
@@ -82,7 +84,9 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
         trimmed_bp = over_bp + -over_bp % K if 0 < over_bp <= _MOST_TRIMMED_BP else 0
         data = {"row": row, "trimmed_bp": trimmed_bp}
         needs_bp = prompt_bp - trimmed_bp + value_bp
-        examples.append(Example(row["uid"], row["level"], data, needs_bp))
+        # Configurations may count their rows alike.
+        name = f"{number + 1}:{row['uid']}"
+        examples.append(Example(name, row["level"], data, needs_bp))
     return examples
 
 
@@ -90,7 +94,7 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield what each prompt recalls, one at a time: a haystack is read once."""
     for example in examples:
         row: Row = example.data["row"]
-        prompt, value = check_dna(row["prompt"], f"{row.where} prompt"), row["value"].upper()
+        prompt, value = (check_dna(row[name], f"{row.where} {name}") for name in _READ)
         wrong = row["negative_sequence"][len(prompt) :].upper()
         at = prompt.find(value)
         if at < 0 or len(wrong) != len(value):
@@ -112,17 +116,18 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
             "margin_nats": float(likelihoods[0] - likelihoods[1]),
             "depth_percent": round(100 * depth / _DEPTH_STEP) * _DEPTH_STEP,
             "context_length_tokens": row["context_length_tokens"],
+            "value": value,
         }
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
     others = {
-        name: estimate([{**result, "score": result[name]} for result in results], "mean")
+        name: estimate([{**result, "score": result[name]} for result in results], "mean", _CLUSTER)
         for name in ("base_accuracy", "likelihood_correct")
     }
     levels = [level for level in LEVELS if any(result["group"] == level for result in results)]
     return replace(
-        summary_of(results, "mean", groups=()),
+        summary_of(results, "mean", cluster=_CLUSTER, groups=()),
         others=others,
         groups={
             "level": by_group(results, "group", "mean"),
@@ -141,7 +146,8 @@ def _summarise(results: Sequence[Result]) -> Summary:
 
 def _by_length(results: Sequence[Result]) -> dict[str, Estimate]:
     shown = [{**r, "context": f"{r['context_length_tokens']:>6} tokens"} for r in results]
-    return {name.strip(): found for name, found in by_group(shown, "context", "mean").items()}
+    found = by_group(shown, "context", "mean", _CLUSTER)
+    return {name.strip(): estimate for name, estimate in found.items()}
 
 
 def _grid(results: Sequence[Result]) -> Grid:
@@ -183,4 +189,5 @@ TASK = Task(
     examples=_examples,
     run=_run,
     summarise=_summarise,
+    cluster=_CLUSTER,
 )

@@ -48,7 +48,8 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
         prompts = [_prompt(example) for example in block]
         texts = {mode: model.generate(prompts, TARGET_BP, mode) for mode in _MODES}
         for n, example in enumerate(block):
-            target = example.data["row"]["label"][:TARGET_BP].upper()
+            row: Row = example.data["row"]
+            target = check_dna(row["label"][:TARGET_BP], f"{row.where} label")
             hits = {mode: hits_of(texts[mode][n], target) for mode in _MODES}
             yield {
                 "id": example.id,

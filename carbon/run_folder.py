@@ -1,0 +1,148 @@
+"""The folder of a training run, read while it trains or after.
+
+It holds `config.toml` (the recipe), and a line of JSON a step in `metrics.jsonl`, a probe in
+`probes.jsonl`, an event in `events.jsonl`; docs/training.md says what stands in them.
+"""
+
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import ConfigError
+
+Line = dict[str, Any]
+Values = NDArray[np.float64]
+
+RECIPE, METRICS, PROBES, EVENTS = "config.toml", "metrics.jsonl", "probes.jsonl", "events.jsonl"
+_LOSSES = ("loss", "nats_per_base", "marginal_nats_per_base")
+
+
+@dataclass(frozen=True, slots=True)
+class RunLines:
+    """What a run has written down; each list is in the order of steps.
+
+    Attributes:
+        name: of the folder.
+        steps: lines of `metrics.jsonl`; a step that was skipped has no losses.
+        probes: lines of `probes.jsonl`.
+        events: lines of `events.jsonl`.
+    """
+
+    name: str
+    steps: list[Line]
+    probes: list[Line]
+    events: list[Line]
+
+    @property
+    def boundaries(self) -> list[int]:
+        """Places in `steps` where another stage begins."""
+        pairs = itertools.pairwise((line["stage"], line["objective"]) for line in self.steps)
+        return [i for i, (before, after) in enumerate(pairs, start=1) if before != after]
+
+
+def read_lines(run: str | Path, most_lines: int | None = None) -> RunLines:
+    """Read what a run has written so far; it may still be writing.
+
+    A last line that is cut off is left out, and so is what a later line takes back, by returning to
+    its step or one before it.
+
+    Args:
+        run: the folder.
+        most_lines: of a longer file, read every n-th line and the last.
+
+    Raises:
+        ConfigError: a file is malformed.
+    """
+    run = Path(run)
+    steps, probes, events = (
+        _read_file(run / name, most_lines) for name in (METRICS, PROBES, EVENTS)
+    )
+    return RunLines(
+        name=run.resolve().name,
+        steps=[_usable(line) for line in _without_retaken(steps)],
+        probes=_without_retaken(probes),
+        events=events,
+    )
+
+
+def read_recipe(run: str | Path) -> dict[str, Any]:
+    """Return the tables of a run's `config.toml`.
+
+    Raises:
+        ConfigError: it is absent or no TOML.
+    """
+    path = Path(run) / RECIPE
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; give the folder of a training run") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def column(lines: Sequence[Line], name: str) -> Values:
+    """Return one value a line; NaN where there is none, or none that is finite."""
+    values = [line.get(name) for line in lines]
+    return np.array([math.nan if v is None or not math.isfinite(v) else v for v in values])
+
+
+def stretches(length: int, boundaries: Sequence[int], most: int) -> list[NDArray[np.int64]]:
+    """Divide places into at most about `most` equal stretches; none reaches over a boundary."""
+    width = max(1, -(-length // most))
+    parts = np.split(np.arange(length), boundaries)
+    return [
+        chunk
+        for part in parts
+        if len(part)
+        for chunk in np.array_split(part, -(-len(part) // width))
+    ]
+
+
+def reduced(
+    values: Values, groups: Sequence[NDArray[np.int64]], how: Callable[[Values], Any] = np.mean
+) -> Values:
+    """Return one value a stretch, of what is finite in it; NaN where nothing is."""
+    known = (values[group][np.isfinite(values[group])] for group in groups)
+    return np.array([how(part) if len(part) else math.nan for part in known])
+
+
+def _read_file(path: Path, most_lines: int | None) -> list[Line]:
+    """Read a file of JSON objects; a last line that is cut off is still being written."""
+    if not path.is_file():
+        return []
+    texts = path.read_text(encoding="utf-8").splitlines()
+    every = -(-len(texts) // most_lines) if most_lines and texts else 1
+    lines = []
+    for number in range((len(texts) - 1) % every + 1, len(texts) + 1, every):
+        try:
+            line = json.loads(texts[number - 1])
+        except json.JSONDecodeError as error:
+            if number < len(texts):
+                raise ConfigError(f"{path} line {number}: is not valid JSON ({error})") from None
+            continue
+        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+            raise ConfigError(f"{path} line {number}: is no object with a 'step'")
+        lines.append(line)
+    return lines
+
+
+def _without_retaken(lines: list[Line]) -> list[Line]:
+    kept: list[Line] = []
+    for line in lines:
+        while kept and kept[-1]["step"] >= line["step"]:
+            kept.pop()
+        kept.append(line)
+    return kept
+
+
+def _usable(line: Line) -> Line:
+    """Take the losses out of a step that was skipped: a spike would hide all others."""
+    return line | dict.fromkeys(_LOSSES) if "skipped" in line else line

@@ -1,0 +1,55 @@
+"""`carbon next`: what a model expects behind a context."""
+
+import argparse
+
+from carbon.verbs.common import Verbs, add_model, load
+
+COLUMNS = {"kmer": str, "probability": float, "cross_entropy_nats": float, "fns_nats": float}
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "next",
+        help="the 6-mers that may follow a context, best first",
+        description="Writes a row a 6-mer with its probability, and the loss by cross-entropy and "
+        "by FNS if it were the true one. The 6-mer begins right behind the context.",
+    )
+    add_model(verb)
+    verb.add_argument("--prompt", default="", metavar="SEQ", help="the context; none by default")
+    verb.add_argument(
+        "--fixed",
+        default="......",
+        metavar="PATTERN",
+        help="bases of the 6-mer that are given, such as A..T..; probabilities are those among the "
+        "6-mers with them, losses stay those of the model",
+    )
+    verb.add_argument("--output", metavar="FILE", help="a .tsv, .json or .parquet; TSV to stdout")
+    verb.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the verb."""
+    from contextlib import nullcontext
+    from pathlib import Path
+
+    from carbon.files import atomic_file
+    from carbon.inference import kmer_index
+    from carbon.inference.tables import TABLE_WRITERS, chosen_by_ending
+
+    output = arguments.output
+    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    model = load(arguments)
+    token = model.next_token(arguments.prompt, tags=arguments.tags)
+    given = token.given(arguments.fixed)
+    settings = {"model": arguments.model, "yarn": model.yarn, "dtype": arguments.dtype}
+    settings |= {"tags": arguments.tags, "context": given.context, "fixed": given.fixed}
+    cross_entropy_nats, fns_nats = token.cross_entropy_nats, token.fns_nats
+    with (
+        atomic_file(output) if output else nullcontext(Path("-")) as path,
+        writer(path, COLUMNS, settings) as write,
+    ):
+        for kmer, probability in given.ranked():
+            index = kmer_index(kmer)
+            losses = float(cross_entropy_nats[index]), float(fns_nats[index])
+            write((kmer, probability, *losses))

@@ -1,0 +1,77 @@
+"""`python -m demo`: open the demo on this machine."""
+
+import argparse
+import logging
+from pathlib import Path
+
+from carbon.console import natural, run_command, say
+from carbon.errors import UserError
+
+_LOCAL = "127.0.0.1"
+
+
+def main() -> int:
+    """Parse the arguments and serve; return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m demo", description="See what a DNA language model sees, in a browser."
+    )
+    parser.add_argument(
+        "--model",
+        help="model folder or name on the Hub; the quickstart's by default, which is trained at "
+        "the first start (minutes)",
+    )
+    parser.add_argument("--genome", help="FASTA; default: a simulated one")
+    parser.add_argument("--annotation", help="its genes: GFF3 or GTF")
+    parser.add_argument("--runs", type=Path, help="folder of training runs to look at")
+    parser.add_argument(
+        "--home", type=Path, default=Path("quickstart"),
+        help="folder of the quickstart (default: quickstart)",
+    )  # fmt: skip
+    parser.add_argument("--host", default=_LOCAL, help="0.0.0.0 to be seen from other machines")
+    parser.add_argument("--port", type=natural, default=7860)
+    parser.add_argument("--share", action="store_true", help="a public link, by Gradio's servers")
+    parser.add_argument("--calls-per-minute", type=natural, default=120, help="of one address")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    return run_command(lambda: _serve(arguments))
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    from demo.app import build, launch_options
+    from demo.first_start import find_genome, find_model
+    from demo.lab import Genome, Lab
+    from demo.limits import Limits
+
+    if arguments.annotation and not arguments.genome:
+        raise UserError("--annotation: give the --genome that it belongs to")
+    model_name = arguments.model or find_model(arguments.home)
+    files = (arguments.genome, arguments.annotation)
+    if not arguments.genome:
+        files = find_genome(arguments.home)
+    say(f"loading {model_name}")
+    from carbon.inference import load
+
+    model = load(model_name, device=arguments.device, dtype=arguments.dtype)
+    lab = Lab(model, str(model_name), Genome.open(*files), arguments.runs or arguments.home)
+    limits = Limits(calls_per_minute=arguments.calls_per_minute)
+    app = build(lab, limits)
+    try:
+        _, local, public = app.launch(
+            server_name=arguments.host,
+            server_port=arguments.port,
+            share=arguments.share,
+            prevent_thread_lock=True,
+            **launch_options(lab, limits),
+        )
+    except OSError as error:
+        raise UserError(f"port {arguments.port}: {error}; give another --port") from None
+    say(f"open {local} (stop with Ctrl-C)")
+    if public:
+        say(f"and for everybody: {public}")
+    app.block_thread()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

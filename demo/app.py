@@ -1,0 +1,77 @@
+"""The pages together, and the server around them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly
+from starlette.middleware import Middleware
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from demo.api_page import api_page
+from demo.lab import Lab
+from demo.limits import Limits
+from demo.markup import escape
+from demo.page import Page
+from demo.panel import Panel
+from demo.panels import PANELS
+from demo.security import SecurityHeaders
+
+ASSETS = Path(__file__).parent / "assets"
+_PLOTLY = Path(plotly.__file__).parent / "package_data"
+_SYSTEM_FONTS = ["system-ui", "sans-serif"]
+_MONO_FONTS = ["ui-monospace", "monospace"]
+_SESSIONS = 500
+
+
+def make_panels(lab: Lab) -> tuple[Panel, ...]:
+    """Return all panels, in the order of the navigation."""
+    return tuple(panel(lab) for panel in PANELS)
+
+
+def build(lab: Lab, limits: Limits) -> gr.Blocks:
+    """Return the app: a page for each panel, the first of them at the root."""
+    first, *others = make_panels(lab)
+    with gr.Blocks(title="Carbon", analytics_enabled=False, delete_cache=(600, 3600)) as app:
+        _header(lab)
+        Page(app, first, limits)
+    app.pages[0] = ("", first.title, True)
+    for panel in others:
+        with app.route(panel.title, panel.path) as page:
+            _header(lab)
+            Page(page, panel, limits)
+    app.queue(max_size=limits.waiting, api_open=False)
+    return app
+
+
+def _header(lab: Lab) -> None:
+    gr.HTML(
+        f'<header class="model"><strong>Carbon</strong> {escape(lab.model_name)} '
+        '<a href="/api">for programs</a></header>'
+    )
+
+
+def launch_options(lab: Lab, limits: Limits) -> Mapping[str, Any]:
+    """Return what `gr.Blocks.launch` is given, whoever starts the server."""
+    return {
+        "app_kwargs": {
+            "routes": [
+                Mount("/carbon/assets", StaticFiles(directory=ASSETS)),
+                Mount("/carbon/plotly", StaticFiles(directory=_PLOTLY)),
+                Route("/api", api_page(make_panels(lab))),
+            ],
+            "middleware": [Middleware(SecurityHeaders)],
+        },
+        "css_paths": [ASSETS / "demo.css"],
+        "theme": gr.themes.Base(font=_SYSTEM_FONTS, font_mono=_MONO_FONTS),
+        "max_file_size": limits.upload_bytes,
+        "state_session_capacity": _SESSIONS,
+        "footer_links": ["settings"],
+        "ssr_mode": False,
+        "pwa": False,
+        "show_error": False,
+        "quiet": True,
+        "enable_monitoring": False,
+    }

@@ -1,0 +1,108 @@
+// The two drawn views: Plotly figures, and bases coloured by probability. Text from outside becomes
+// text nodes alone, never markup.
+"use strict";
+
+window.carbon = (() => {
+  const BASES = "ATCG"; // the order of alternatives
+
+  // With a <base>, Plotly names its clip paths and gradients by the page's address of the moment,
+  // and loses them when that comes to hold another state; "./" changes no other address.
+  document.querySelector("base")?.remove();
+
+  const whenLoaded = (work) => (window.Plotly ? work() : setTimeout(() => whenLoaded(work), 30));
+
+  const template = (element) => {
+    const ink = getComputedStyle(element).color;
+    const axis = { gridcolor: "rgba(128,128,128,0.25)", zerolinecolor: "rgba(128,128,128,0.5)",
+                   linecolor: "rgba(128,128,128,0.5)", automargin: true };
+    return { layout: {
+      font: { family: "system-ui, sans-serif", size: 13, color: ink },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 50, r: 12, t: 36, b: 40 }, xaxis: axis, yaxis: axis,
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      hoverlabel: { font: { family: "ui-monospace, monospace" } },
+      colorway: ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"],
+    } };
+  };
+
+  // A figure: props.value is {data, layout}; a click triggers `select` with the point's customdata.
+  const figure = (element, props, trigger, watch) => {
+    const draw = () => whenLoaded(() => {
+      const target = element.querySelector(".figure");
+      if (!target || !props.value || !props.value.data) return;
+      const { data, layout } = props.value;
+      target.style.height = `${layout.height || 320}px`;
+      Plotly.react(target, data, { ...layout, template: template(element) },
+                   { displaylogo: false, responsive: true, scrollZoom: false,
+                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"] });
+      if (!target.dataset.listens) {
+        target.dataset.listens = "yes";
+        target.on("plotly_click", (event) => {
+          const picked = event.points[0].customdata;
+          if (picked !== undefined && picked !== null) trigger("select", { picked });
+        });
+        new MutationObserver(draw).observe(document.body, { attributeFilter: ["class"] });
+      }
+    });
+    let drawn = "";
+    const drawIfNew = () => {
+      const asked = JSON.stringify(props.value);
+      if (asked === drawn) return;
+      drawn = asked;
+      draw();
+    };
+    watch("value", drawIfNew);
+    drawIfNew();
+  };
+
+  const tip = (value, at) => {
+    const number = at + 1 + (value.offset || 0);
+    if (at < value.prompt_bp) return `base ${number}: ${value.bases[at]}, given`;
+    const p = value.alternatives[at - value.prompt_bp];
+    const each = [...BASES].map((base, n) => [base, p[n]]).sort((a, b) => b[1] - a[1]);
+    return `base ${number}: ${value.bases[at]}   ` +
+      each.map(([base, share]) => `${base} ${(100 * share).toFixed(1)} %`).join("   ");
+  };
+
+  // Bases: props.value is {bases, prompt_bp, probabilities, alternatives}. The arrow keys move
+  // along them; what the model thought of the base is told below.
+  const bases = (element, props, trigger, watch) => {
+    let at = 0;
+    const mark = (next) => {
+      const spans = element.querySelectorAll(".base");
+      if (!spans.length) return;
+      spans[Math.min(at, spans.length - 1)].classList.remove("here");
+      at = Math.max(0, Math.min(next, spans.length - 1));
+      spans[at].classList.add("here");
+      element.querySelector(".tip").textContent = tip(props.value, at);
+    };
+    const draw = () => {
+      const value = props.value;
+      const strip = element.querySelector(".strip");
+      if (!strip || !value || !value.bases) return;
+      const shown = document.createDocumentFragment();
+      [...value.bases].forEach((base, n) => {
+        const span = document.createElement("span");
+        const p = n < value.prompt_bp ? null : value.probabilities[n - value.prompt_bp];
+        span.className = p === null ? "base given" : `base p${Math.min(9, Math.floor(10 * p))}`;
+        span.textContent = base;
+        span.dataset.at = n;
+        shown.append(span);
+      });
+      strip.replaceChildren(shown);
+    };
+    element.addEventListener("mouseover", (event) => {
+      if (event.target.dataset.at !== undefined) mark(Number(event.target.dataset.at));
+    });
+    element.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 6, ArrowUp: -6 }[event.key];
+      if (step === undefined) return;
+      event.preventDefault();
+      mark(at + step);
+    });
+    watch("value", draw);
+    draw();
+  };
+
+  return { figure, bases };
+})();

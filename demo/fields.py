@@ -1,0 +1,156 @@
+"""What a visitor can set in a panel: one description for the page, for links and for programs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlencode
+
+import gradio as gr
+
+from carbon.errors import UserError
+from carbon.genome import short
+
+Kind = Literal["text", "lines", "integer", "number", "choice", "choices", "switch", "files"]
+Values = dict[str, Any]
+
+MOST_FILES = 4
+_GZIP = b"\x1f\x8b"  # the readers would unpack it, to any size
+_FEW = 4  # choices that are shown side by side, not in a list
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One input.
+
+    Attributes:
+        name: in links, in code and for programs.
+        label: on the page.
+        default: of the panel's first example.
+        kind: what it is; `files` are uploads, which no link restores.
+        choices: of `choice` and `choices`, or the endings that `files` may have.
+        least: of a number.
+        most: of a number; of a text, its letters.
+        info: a line under the label.
+        more: stands under "More settings".
+    """
+
+    name: str
+    label: str
+    default: Any
+    kind: Kind = "text"
+    choices: tuple[str, ...] = ()
+    least: float = 0
+    most: float = 200
+    info: str = ""
+    more: bool = False
+
+    def component(self) -> gr.components.Component:
+        """Return the widget."""
+        label = {"label": self.label, "info": self.info or None}
+        match self.kind:
+            case "text" | "lines":
+                lines = {"text": 1, "lines": 4}[self.kind]
+                return gr.Textbox(self.default, lines=lines, max_lines=8, **label)
+            case "integer" | "number":
+                whole = self.kind == "integer"
+                step = 1 if whole else 0.05
+                return gr.Slider(self.least, self.most, self.default, step=step, **label)
+            case "choice" if len(self.choices) <= _FEW:
+                return gr.Radio(list(self.choices), value=self.default, **label)
+            case "choice":
+                return gr.Dropdown(list(self.choices), value=self.default, **label)
+            case "choices":
+                return gr.CheckboxGroup(list(self.choices), value=list(self.default), **label)
+            case "switch":
+                return gr.Checkbox(self.default, **label)
+            case "files":
+                return gr.File(
+                    label=f"{self.label} ({', '.join(self.choices)})",
+                    file_count="multiple",
+                    file_types=list(self.choices),
+                    height=120,
+                )
+
+    def checked(self, value: Any) -> Any:
+        """Return a value as the panel takes it; programs and links can send anything.
+
+        Raises:
+            UserError: it is not possible, and what is.
+        """
+        match self.kind:
+            case "text" | "lines":
+                return self._text(value)
+            case "integer" | "number":
+                return self._number(value)
+            case "choice":
+                return self._choice(value)
+            case "choices":
+                chosen = value.split(",") if isinstance(value, str) else value or []
+                return [self._choice(one) for one in chosen if one != ""]
+            case "switch":
+                return value in (True, "True", "true", "1")
+            case "files":
+                return self._files(value)
+
+    def in_link(self, value: Any) -> str:
+        """Return a value as text that `checked` takes."""
+        return ",".join(value) if self.kind == "choices" else str(value)
+
+    def _text(self, value: Any) -> str:
+        text = "" if value is None else str(value).strip()
+        if len(text) > self.most:
+            raise UserError(f"{self.label}: {len(text):,} letters; give {self.most:,.0f} at most")
+        return text
+
+    def _number(self, value: Any) -> float | int:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise UserError(f"{self.label}: '{short(str(value))}' is not a number") from None
+        if not self.least <= number <= self.most:
+            raise UserError(
+                f"{self.label}: {number:g} is out of range; give {self.least:g} to {self.most:,g}"
+            )
+        if self.kind == "integer" and number != int(number):
+            raise UserError(f"{self.label}: give a whole number, not {number:g}")
+        return int(number) if self.kind == "integer" else number
+
+    def _choice(self, value: Any) -> str:
+        if str(value) not in self.choices:
+            raise UserError(
+                f"{self.label}: there is no '{short(str(value))}'; give one of "
+                f"{', '.join(filter(None, self.choices))}"
+            )
+        return str(value)
+
+    def _files(self, value: Any) -> list[str]:
+        paths = [str(path) for path in ([value] if isinstance(value, str) else value or [])]
+        if len(paths) > MOST_FILES:
+            raise UserError(f"{self.label}: {len(paths)} files; give {MOST_FILES} at most")
+        for path in paths:
+            if not path.lower().endswith(self.choices):
+                raise UserError(f"{self.label}: give files that end in {', '.join(self.choices)}")
+            with open(path, "rb") as upload:
+                if upload.read(len(_GZIP)) == _GZIP:
+                    raise UserError(f"{self.label}: {Path(path).name} is compressed; unpack it")
+        return paths
+
+
+def checked_values(fields: tuple[Field, ...], given: Mapping[str, Any]) -> Values:
+    """Return a value for every field, its default where none is given.
+
+    Raises:
+        UserError: one is not possible.
+    """
+    return {field.name: field.checked(given.get(field.name, field.default)) for field in fields}
+
+
+def link_to(path: str, fields: tuple[Field, ...], values: Mapping[str, Any]) -> str:
+    """Return the address that restores the values, without what is as it was or was uploaded."""
+    changed = {
+        field.name: field.in_link(values[field.name])
+        for field in fields
+        if field.kind != "files" and values.get(field.name, field.default) != field.default
+    }
+    return f"{path}?{urlencode(changed)}" if changed else path

@@ -1,0 +1,92 @@
+"""Plotly figures as plain data: `{"data": traces, "layout": layout}`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from carbon.genome import Gene, Interval
+
+Figure = dict[str, Any]
+
+# Okabe and Ito (2008): told apart by the colour-blind.
+BASE_COLORS = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00"}
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
+SEQUENTIAL = "Cividis"
+DIVERGING = [[0.0, "#D55E00"], [0.5, "#f2f2f2"], [1.0, "#0072B2"]]
+_MOST_GENES = 40
+
+
+def figure(traces: Sequence[dict[str, Any]], height: int = 320, **layout: Any) -> Figure:
+    """Return a figure; the page adds fonts, grid and colours of its theme."""
+    return {"data": list(traces), "layout": {"height": height, **layout}}
+
+
+def positions(interval: Interval) -> list[int]:
+    """Return the 1-based positions of an interval's bases, as browsers of genomes count."""
+    return list(range(interval.start + 1, interval.end + 1))
+
+
+def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[dict[str, Any]]:
+    """Return the first transcript of each gene: a line with its exons, the CDS thicker.
+
+    Args:
+        genes: those that are drawn, in lanes one above the other.
+        interval: what is in sight.
+        axis: Plotly's name of the y axis, such as `y2`.
+    """
+    traces = []
+    for lane, gene in enumerate(list(genes)[:_MOST_GENES]):
+        transcript = gene.transcripts[0] if gene.transcripts else None
+        exons = transcript.exons if transcript else ((gene.interval.start, gene.interval.end),)
+        coding = transcript.cds if transcript else ()
+        arrow = "→" if gene.strand == "+" else "←"
+        label = f"{_shown(gene.name)} {arrow}"
+        y = -(lane % 4)
+        for spans, width in (
+            (((gene.interval.start, gene.interval.end),), 1),
+            (exons, 6),
+            (coding, 14),
+        ):
+            clipped = [_clipped(span, interval) for span in spans]
+            inside = [span for span in clipped if span]
+            if inside:
+                traces.append(_bars(inside, y, width, label, axis))
+        start = max(gene.interval.start, interval.start)
+        traces.append({
+            "type": "scatter", "mode": "text", "x": [start + 1], "y": [y - 0.45], "yaxis": axis,
+            "text": [label], "textposition": "middle right", "hoverinfo": "skip",
+            "showlegend": False, "cliponaxis": False,
+        })  # fmt: skip
+    return traces
+
+
+def gene_axis(domain: tuple[float, float]) -> dict[str, Any]:
+    """Return the y axis that genes are drawn on."""
+    return {"domain": list(domain), "visible": False, "fixedrange": True, "range": [-3.9, 0.5]}
+
+
+def plain(text: str) -> str:
+    """Return text as Plotly shows it letter by letter; it reads a little markup otherwise."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _shown(name: str) -> str:
+    return plain(name if len(name) <= 24 else f"{name[:23]}…")
+
+
+def _clipped(span: tuple[int, int], interval: Interval) -> tuple[int, int] | None:
+    start, end = max(span[0], interval.start), min(span[1], interval.end)
+    return (start, end) if start < end else None
+
+
+def _bars(
+    spans: list[tuple[int, int]], y: float, width: int, label: str, axis: str
+) -> dict[str, Any]:
+    """Return horizontal bars as one trace: segments with gaps between."""
+    x: list[float | None] = []
+    for start, end in spans:
+        x += [start + 0.5, end + 0.5, None]
+    return {
+        "type": "scatter", "mode": "lines", "x": x, "y": [y if v is not None else None for v in x],
+        "yaxis": axis, "line": {"color": BLUE, "width": width}, "hoverinfo": "text",
+        "text": label, "showlegend": False,
+    }  # fmt: skip

@@ -1,0 +1,71 @@
+"""How much one visitor may ask for."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TypeVar
+
+from carbon.errors import UserError
+
+T = TypeVar("T")
+_KEPT_ADDRESSES = 10_000
+
+
+@dataclass
+class Limits:
+    """Bounds on calls; those on lengths stand in the fields.
+
+    Attributes:
+        calls_per_minute: from one address.
+        seconds_per_call: after which an answer is broken off.
+        waiting: most calls in the queue, of all visitors.
+        upload_bytes: of one file.
+        clock: seconds; another one in tests.
+    """
+
+    calls_per_minute: int = 120
+    seconds_per_call: float = 120.0
+    waiting: int = 64
+    upload_bytes: int = 5 * 2**20
+    clock: Callable[[], float] = time.monotonic
+    _calls: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
+
+    def admit(self, address: str) -> None:
+        """Count a call.
+
+        Raises:
+            UserError: the address has made too many in the last minute, and when it may go on.
+        """
+        now = self.clock()
+        with self._lock:
+            calls = self._calls.setdefault(address, deque())
+            self._calls.move_to_end(address)
+            while len(self._calls) > _KEPT_ADDRESSES:
+                self._calls.popitem(last=False)
+            while calls and calls[0] <= now - 60:
+                calls.popleft()
+            if len(calls) >= self.calls_per_minute:
+                wait_seconds = calls[0] + 60 - now
+                raise UserError(
+                    f"{self.calls_per_minute} questions a minute are answered at most; "
+                    f"ask again in {wait_seconds:.0f} s"
+                )
+            calls.append(now)
+
+    def timed(self, items: Iterator[T]) -> Iterator[T]:
+        """Pass items on until the time of a call is over.
+
+        Raises:
+            UserError: it is.
+        """
+        start = self.clock()
+        for item in items:
+            yield item
+            if self.clock() - start > self.seconds_per_call:
+                raise UserError(
+                    f"this took more than {self.seconds_per_call:.0f} s and was broken off; ask "
+                    "for less, or run it on your own machine: the code is below"
+                )

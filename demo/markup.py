@@ -1,0 +1,49 @@
+"""Small pieces of HTML; everything that comes from a visitor or a file is escaped here."""
+
+import html
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote
+
+
+def escape(text: object) -> str:
+    """Return text that a browser shows as it is."""
+    return html.escape(str(text))
+
+
+def paragraph(text: str) -> str:
+    """Return a paragraph of plain text."""
+    return f"<p>{escape(text)}</p>"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
+    """Return a table that scrolls sideways where the page is narrow; numbers stand to the right."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table class="plain">{title}<thead><tr>{head}</tr>'
+        f"</thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> str:
+    """Return a row of names with their values."""
+    items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in pairs)
+    return f'<dl class="facts">{items}</dl>'
+
+
+def download(name: str, text: str, label: str = "") -> str:
+    """Return a link that saves a text; it holds the text, so that the server keeps no file."""
+    address = f"data:text/plain;charset=utf-8,{quote(text)}"
+    shown = escape(label or f"Download {name}")
+    return f'<a class="chip" download="{escape(name)}" href="{address}">{shown}</a>'
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f'<td class="number">{value:.4g}</td>'
+    return (
+        f'<td class="number">{value:,}</td>'
+        if isinstance(value, int)
+        else (f"<td>{escape(value)}</td>")
+    )

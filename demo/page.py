@@ -1,0 +1,255 @@
+"""One panel as a page: inputs, buttons, views, and the events between them."""
+
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import gradio as gr
+
+from carbon.errors import UserError
+from demo.fields import Field, Values, checked_values
+from demo.limits import Limits
+from demo.markup import escape
+from demo.panel import Panel, Progress, Result
+from demo.views import component_of
+
+_LOG = logging.getLogger("carbon.demo")
+_BROKEN = "something went wrong on this side; what it was is in the server's log"
+_POLITE = ' role="status"'
+_SECONDS_BETWEEN_VIEWS = 0.2  # drawing costs more than computing where the model is small
+_SHOW_ADDRESS = "(link) => { history.replaceState(null, '', link); }"
+
+
+class Page:
+    """Builds a panel's widgets into the page that is open, and answers what happens there."""
+
+    def __init__(self, page: gr.Blocks, panel: Panel, limits: Limits) -> None:
+        """Build it."""
+        self.panel, self.limits = panel, limits
+        gr.HTML(
+            f"<h1>{escape(panel.title)}</h1><p>{escape(panel.sentence)}</p>"
+            f"<nav aria-label='Examples'>{panel.example_links()}</nav>"
+        )
+        with gr.Row():
+            with gr.Column(scale=1, min_width=300):
+                self.inputs = self._inputs()
+                with gr.Row():
+                    self.run = gr.Button(panel.run_label, variant="primary")
+                    self.more = {label: gr.Button(label) for label in panel.buttons()}
+                    self.stop = gr.Button("Stop")
+            with gr.Column(scale=3, min_width=320):
+                self.status = gr.HTML(elem_id="status")
+                self.views = {view.name: component_of(view) for view in panel.views}
+                with gr.Accordion("Show the code", open=False):
+                    self.python = gr.Code(language="python", label="Python", interactive=False)
+                    self.command = gr.Code(
+                        language="shell", label="Command line", interactive=False
+                    )
+                self.link = gr.Textbox(
+                    label="Link to this state", interactive=False, buttons=["copy"]
+                )
+        self.result = gr.State(time_to_live=3600)
+        self._events(page)
+
+    def _inputs(self) -> list[gr.components.Component]:
+        made = {field.name: field for field in self.panel.fields}
+        first = {name: field.component() for name, field in made.items() if not field.more}
+        behind = [field for field in made.values() if field.more]
+        if behind:
+            with gr.Accordion("More settings", open=False):
+                first |= {field.name: field.component() for field in behind}
+        return [first[name] for name in made]
+
+    @property
+    def _outputs(self) -> list[gr.components.Component]:
+        return [
+            self.status,
+            *self.views.values(),
+            self.python,
+            self.command,
+            self.link,
+            self.result,
+        ]
+
+    def _events(self, page: gr.Blocks) -> None:
+        turn: dict[str, Any] = {
+            "concurrency_id": "model" if self.panel.uses_model else "light",
+            "concurrency_limit": 1 if self.panel.uses_model else 4,
+        }
+        quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        ask = {"fn": self._ask, "inputs": self.inputs, "outputs": self._outputs, **turn, **quiet}
+        asked = [self.run.click(**ask)]
+        asked.append(page.load(self._open, None, [*self.inputs, *self._outputs], **turn, **quiet))
+        for label, button in self.more.items():
+            change = button.click(
+                self._changed_by(label), [self.result, *self.inputs], self.inputs, **quiet
+            )
+            asked.append(change.success(**ask))
+        for pick in self.panel.picks():
+            picked = self.views[pick.view].select(
+                self._picked_by(pick.set), self.inputs, self.inputs, **quiet
+            )
+            asked.append(picked.success(**ask))
+        if self.panel.refresh_seconds:
+            asked.append(gr.Timer(self.panel.refresh_seconds).tick(**ask | {"fn": self._ask_again}))
+        for event in asked:
+            event.success(None, self.link, js=_SHOW_ADDRESS, **quiet)
+        # Told only when it is so: what was on its way until then would stand over it.
+        stopped = self.stop.click(None, cancels=asked, **quiet)
+        stopped.then(lambda: _status("Stopped."), None, self.status, queue=False, **quiet)
+        gr.Button(visible=False).click(
+            self._program(),
+            self.inputs,
+            gr.JSON(visible=False),
+            api_name=self.panel.name,
+            api_description=self.panel.sentence,
+            **turn,
+        )
+
+    def _values(self, given: Sequence[Any]) -> Values:
+        names = [field.name for field in self.panel.fields]
+        return checked_values(self.panel.fields, dict(zip(names, given, strict=True)))
+
+    def _ask(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
+        """Answer the widgets' values; yield the outputs as they come."""
+        try:
+            self.limits.admit(_address(request))
+            yield from self._answered(self._values(given))
+        except Exception as error:
+            yield [_status(_sentence(error), wrong=True), *self._unchanged()]
+
+    def _ask_again(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
+        """Answer by the clock; a screen reader is told nothing but what is wrong."""
+        for status, *shown in self._ask(request, *given):
+            yield [status.replace(_POLITE, ""), *shown]
+
+    def _open(self, request: gr.Request) -> Iterator[list[Any]]:
+        """Restore the state that the address names, and answer it."""
+        if self.panel.refresh_seconds:
+            self.panel.fields = self.panel.make_fields()  # what can be chosen changes with time
+        fields = self.panel.fields
+        values: Values = {field.name: field.default for field in fields}
+        try:
+            self.limits.admit(_address(request))
+            values = checked_values(
+                fields,
+                {
+                    k: v
+                    for k, v in request.query_params.items()
+                    if any(f.name == k and f.kind != "files" for f in fields)
+                },
+            )
+            yield [
+                *(_restored(field, values[field.name]) for field in fields),
+                _status("Waiting ..."),
+                *self._unchanged(),
+            ]
+            for outputs in self._answered(values):
+                yield [*(gr.skip() for _ in fields), *outputs]
+        except Exception as error:
+            outputs = [_status(_sentence(error), wrong=True), *self._unchanged()]
+            yield [*(gr.skip() for _ in fields), *outputs]
+
+    def _answered(self, values: Values) -> Iterator[list[Any]]:
+        start = shown_at = time.monotonic()
+        result: Result = {}
+        for item in self.limits.timed(self.panel.answer(values)):
+            is_result = not isinstance(item, Progress)
+            result = item if is_result else result
+            if time.monotonic() - shown_at < _SECONDS_BETWEEN_VIEWS:
+                continue
+            if is_result:
+                yield [_status("Working ..."), *self._shown(values, result), *[gr.skip()] * 4]
+            else:
+                yield [_bar(item), *self._unchanged()]
+            shown_at = time.monotonic()
+        kept = result if self.more else None
+        code = [self.panel.python(values), self.panel.command(values), self.panel.link(values)]
+        status = _status(f"{time.monotonic() - start:.2f} s")
+        yield [status, *self._shown(values, result), *code, kept]
+
+    def _shown(self, values: Values, result: Result) -> list[Any]:
+        shown = self.panel.show(values, result)
+        return [shown.get(name, gr.skip()) for name in self.views]
+
+    def _unchanged(self) -> list[Any]:
+        return [gr.skip() for _ in self._outputs[1:]]
+
+    def _changed_by(self, label: str) -> Callable[..., list[Any]]:
+        change = self.panel.buttons()[label]
+
+        def pressed(result: Result | None, *given: Any) -> list[Any]:
+            values = self._values(given)
+            return self._as_updates(change(values, result) if result else {})
+
+        return pressed
+
+    def _picked_by(self, change: Callable[[Any, Values], Values]) -> Callable[..., list[Any]]:
+        def picked(event: gr.EventData, *given: Any) -> list[Any]:
+            return self._as_updates(change(event._data["picked"], self._values(given)))
+
+        return picked
+
+    def _as_updates(self, changed: Values) -> list[Any]:
+        return [changed.get(field.name, gr.skip()) for field in self.panel.fields]
+
+    def _program(self) -> Callable[..., Result]:
+        """Return the endpoint: the panel's answer alone, its parameters named as the fields."""
+
+        def endpoint(request: gr.Request, *given: Any) -> Result:
+            try:
+                self.limits.admit(_address(request))
+                result: Result = {}
+                for item in self.limits.timed(self.panel.answer(self._values(given))):
+                    if not isinstance(item, Progress):
+                        result = item
+                return result
+            except Exception as error:
+                raise gr.Error(_sentence(error)) from None
+
+        parameter = inspect.Parameter
+        kind = parameter.POSITIONAL_OR_KEYWORD
+        endpoint.__signature__ = inspect.Signature(
+            [  # type: ignore[attr-defined]
+                parameter("request", kind, annotation=gr.Request),
+                # Of what has no value on the page, only None makes a client's argument optional.
+                *(
+                    parameter(f.name, kind, default=None if f.kind == "files" else f.default)
+                    for f in self.panel.fields
+                ),
+            ]
+        )
+        return endpoint
+
+
+def _address(request: gr.Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+def _sentence(error: Exception) -> str:
+    """Return what a visitor is told; a defect of ours goes to the log."""
+    if isinstance(error, UserError):
+        return str(error)
+    _LOG.error("a panel failed", exc_info=error)
+    return _BROKEN
+
+
+def _restored(field: Field, value: Any) -> Any:
+    if field.kind == "choice":
+        return gr.update(value=value, choices=list(field.choices))
+    return None if field.kind == "files" else value
+
+
+def _status(text: str, *, wrong: bool = False) -> str:
+    style, role = ("status wrong", ' role="alert"') if wrong else ("status", _POLITE)
+    return f'<div class="{style}"{role}>{escape(text)}</div>'
+
+
+def _bar(progress: Progress) -> str:
+    done, total = progress.done, progress.total
+    return (
+        f'<div class="status"{_POLITE}>{done:,} of {total:,} {escape(progress.unit)}'
+        f'<progress max="{total}" value="{done}"></progress></div>'
+    )

@@ -1,0 +1,137 @@
+"""What a panel is: a question that a visitor asks the model, and how its answer is shown."""
+
+import html
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from demo.fields import Field, Values, link_to
+from demo.lab import Lab
+
+Result = dict[str, Any]
+"""What a program gets: numbers, texts and lists, ready for JSON."""
+
+ViewKind = Literal["html", "figure", "bases"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an answer has come."""
+
+    done: int
+    total: int
+    unit: str
+
+
+class View(NamedTuple):
+    """A place on the page where a part of an answer is shown.
+
+    Attributes:
+        name: key of what `show` returns.
+        kind: markup, a Plotly figure, or bases with their probabilities.
+        label: said to screen readers, and above it.
+    """
+
+    name: str
+    kind: ViewKind
+    label: str
+
+
+class Example(NamedTuple):
+    """Values that show something; what is not named keeps its default."""
+
+    label: str
+    values: Mapping[str, Any]
+
+
+class Pick(NamedTuple):
+    """A click in a view that sets fields and asks anew.
+
+    Attributes:
+        view: where it happens.
+        set: what was picked, and the values before it, to the values that change.
+    """
+
+    view: str
+    set: Callable[[Any, Values], Values]
+
+
+class Panel(ABC):
+    """One page of the demo; a subclass says what is asked and how the answer is shown.
+
+    Attributes:
+        name: of its page, of its endpoint, and in links.
+        title: in the navigation.
+        sentence: what it shows, in one.
+        views: where the answer goes, from top to bottom.
+        uses_model: whether it waits for its turn with the model.
+        refresh_seconds: how often the answer is asked for again; None if only when asked.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    sentence: ClassVar[str]
+    views: ClassVar[tuple[View, ...]]
+    uses_model: ClassVar[bool] = True
+    run_label: ClassVar[str] = "Run"
+    refresh_seconds: ClassVar[float | None] = None
+
+    def __init__(self, lab: Lab) -> None:
+        """Keep what all panels share."""
+        self.lab = lab
+        self.fields = self.make_fields()
+
+    @abstractmethod
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs; their defaults are an example that works at once."""
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return more of them, shown as links."""
+        return ()
+
+    def picks(self) -> tuple[Pick, ...]:
+        """Return what clicks in the views do."""
+        return ()
+
+    def buttons(self) -> Mapping[str, Callable[[Values, Result], Values]]:
+        """Return more buttons: label to the values that change, from those and the answer."""
+        return {}
+
+    @abstractmethod
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield how far it is, or what is known so far; the last is the answer.
+
+        Raises:
+            UserError: the question makes no sense, in a sentence.
+        """
+
+    @abstractmethod
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return what each view shows; a view that is not named stays as it is."""
+
+    @abstractmethod
+    def python(self, values: Values) -> str:
+        """Return a program that prints the same."""
+
+    @abstractmethod
+    def command(self, values: Values) -> str:
+        """Return a command line that prints or writes the same."""
+
+    @property
+    def path(self) -> str:
+        """Where its page is."""
+        return f"/{self.name}"
+
+    def link(self, values: Mapping[str, Any]) -> str:
+        """Return the address of a state, from the server's root."""
+        return link_to(self.path, self.fields, values)
+
+    def example_links(self) -> str:
+        """Return the examples as markup."""
+        links = (
+            f'<a class="chip" href="{html.escape(self.link(example.values))}">'
+            f"{html.escape(example.label)}</a>"
+            for example in self.examples()
+        )
+        return "".join(links)

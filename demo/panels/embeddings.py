@@ -1,0 +1,287 @@
+"""Embeddings: a map of sequences by what the model makes of them."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+
+from carbon.errors import UserError
+from carbon.genome import Interval, Record, Strand, intergenic, read_records, reverse_complement
+from demo.fields import Field, Values
+from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
+from demo.lab import FASTA_ENDINGS, Genome, without_folders
+from demo.markup import download, facts, table
+from demo.panel import Example, Panel, Progress, Result, View
+
+T = TypeVar("T")
+_Site = tuple[Interval, Strand]
+
+_FASTA = "sequences.fa"
+_ALL_LAYERS = "all and the last norm"
+_POOLS = ("mean", "last", "end")
+_MOST_SEQUENCES = 200
+_MOST_BP = 3000
+_LEAST_SEQUENCES = 3
+_COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#E69F00", "#56B4E9", GREY)
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
+
+
+class Embeddings(Panel):
+    """Draws sequences by the first two principal components of their vectors."""
+
+    name = "embeddings"
+    title = "Embeddings"
+    sentence = (
+        "Each sequence is a vector inside the model; the map shows them by the two directions in "
+        "which they differ most (PCA), coloured by label."
+    )
+    run_label = "Draw the map"
+    views: ClassVar[tuple[View, ...]] = (
+        View("map", "figure", "Map of the sequences"),
+        View("facts", "html", "The map in numbers"),
+        View("downloads", "html", "Download"),
+        View("table", "html", "Sequences and where they are"),
+    )
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        num_layers = self.lab.model.model.network.config.num_hidden_layers
+        layers = (_ALL_LAYERS, *map(str, range(num_layers + 1)))
+        return (
+            Field("per_kind", "Pieces of each kind", 20, "integer", least=2, most=60,
+                  info="coding, intron and intergenic pieces of the genome that is there"),
+            Field("piece_bp", "Bases of a piece", 60, "integer", least=12, most=600,
+                  info="what is shorter than this is passed over"),
+            Field("pool", "Vector", "mean", "choice", _POOLS,
+                  info="mean over the bases, state of the last 6-mer, or of </dna> after it"),
+            Field("layer", "Behind layers", _ALL_LAYERS, "choice", layers, more=True),
+            Field("sequences", "Your own sequences, label=... in headers", [], "files",
+                  FASTA_ENDINGS,
+                  info=f"{_MOST_SEQUENCES} of {_MOST_BP:,} bases at most; the label is label=... "
+                  "in the header, else what follows the name there, else the file's name"),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return more of them."""
+        return (
+            Example("Longer pieces", {"piece_bp": 120}),
+            Example("Before the first layer", {"layer": "0"}),
+            Example("The state at the end", {"pool": "end"}),
+        )
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield the map, once every sequence has its vector."""
+        records = self._records(values)
+        vectors: list[NDArray[np.float32]] = []
+        for record in records:
+            vectors += self.lab.model.embed([record.bases], **_options(values))
+            yield Progress(len(vectors), len(records), "sequences")
+        places, explained = _principal(np.stack(vectors))
+        yield {
+            "names": [record.name for record in records],
+            "labels": [record.description for record in records],
+            "lengths_bp": [len(record.bases) for record in records],
+            "x": places[:, 0].tolist(),
+            "y": places[:, 1].tolist(),
+            "explained": explained.tolist(),
+            "width": len(vectors[0]),
+        }
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return map, facts, downloads and table."""
+        labels = result["labels"]
+        counts = ", ".join(f"{label} {labels.count(label)}" for label in dict.fromkeys(labels))
+        columns = ("names", "labels", "lengths_bp", "x", "y")
+        rows = list(zip(*(result[name] for name in columns), strict=True))
+        header = ("name", "label", "bases", "pc1", "pc2")
+        tsv = "".join("\t".join(map(str, row)) + "\n" for row in [header, *rows])
+        fasta = "".join(
+            f">{r.name} label={r.description}\n{r.bases}\n" for r in self._records(values)
+        )
+        return {
+            "map": _map(result),
+            "facts": facts([
+                ("sequences", f"{len(rows):,}"),
+                ("numbers in a vector", f"{result['width']:,}"),
+                ("variance shown", f"{100 * sum(result['explained']):.1f} %"),
+                ("labels", counts),
+            ]),
+            "downloads": download("map.tsv", tsv) + download(_FASTA, fasta),
+            "table": f'<div class="tall">{table(header, rows)}</div>',
+        }  # fmt: skip
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        options = "".join(f", {k}={v!r}" for k, v in _options(values).items() if v is not None)
+        return (
+            "import carbon\n"
+            "import numpy as np\n"
+            "from carbon.genome import read_sequences\n"
+            "from sklearn.decomposition import PCA\n\n"
+            f"# {_FASTA}: download it on this page\n"
+            f"names, sequences = zip(*read_sequences({_FASTA!r}))\n"
+            f"model = carbon.load({self.lab.model_name!r})\n"
+            f"vectors = np.stack(list(model.embed(sequences{options})))\n"
+            'pca = PCA(2, svd_solver="full").fit(vectors.astype(float))\n'
+            "for name, (x, y) in zip(names, pca.transform(vectors.astype(float))):\n"
+            "    print(name, x, y)\n"
+        )
+
+    def command(self, values: Values) -> str:
+        """Return the command line."""
+        options = _options(values)
+        words = ["carbon", "embed", "--model", self.lab.model_name, _FASTA,
+                 "--pool", options["pool"], "--output", "vectors.parquet"]  # fmt: skip
+        if options["layer"] is not None:
+            words += ["--layer", str(options["layer"])]
+        return f"# {_FASTA}: download it on this page\n{shlex.join(words)}"
+
+    def _records(self, values: Values) -> list[Record]:
+        """Return what is drawn; the description is the label.
+
+        Raises:
+            UserError: there are too few or too many, or one is too long or has no base.
+        """
+        files = values["sequences"]
+        try:
+            records = (
+                list(_uploaded(files))
+                if files
+                else list(_pieces(self.lab.genome, values["per_kind"], values["piece_bp"]))
+            )
+        except UserError as error:
+            raise UserError(without_folders(str(error), files)) from None
+        if len(records) < _LEAST_SEQUENCES:
+            what = "give more of them" if files else "ask for shorter pieces"
+            raise UserError(
+                f"{len(records)} sequences; a map needs {_LEAST_SEQUENCES} at least: {what}"
+            )
+        return records
+
+
+def _options(values: Values) -> dict[str, Any]:
+    layer = values["layer"]
+    return {"pool": values["pool"], "layer": None if layer == _ALL_LAYERS else int(layer)}
+
+
+def _principal(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the first two principal components (N, 2), and the shares of variance they explain.
+
+    Raises:
+        UserError: all vectors are the same.
+    """
+    values = vectors.astype(float)
+    if (values == values[0]).all():
+        raise UserError("all sequences have the same vector; give sequences that differ")
+    pca = PCA(2, svd_solver="full").fit(values)
+    return pca.transform(values), pca.explained_variance_ratio_
+
+
+def _uploaded(files: Sequence[str]) -> Iterator[Record]:
+    """Yield the sequences of uploads, their labels in place of descriptions."""
+    numbers = count(1)
+    for path in files:
+        for record in read_records(path):
+            if next(numbers) > _MOST_SEQUENCES:
+                raise UserError(f"more than {_MOST_SEQUENCES} sequences; give fewer")
+            if len(record.bases) > _MOST_BP:
+                raise UserError(
+                    f"{record.name}: {len(record.bases):,} bases; give {_MOST_BP:,} at most"
+                )
+            if not any(letter in "ACGTacgt" for letter in record.bases):
+                raise UserError(f"{record.name}: has no base that is one of ACGT; leave it out")
+            yield record._replace(description=_label(record, path))
+
+
+def _label(record: Record, path: str) -> str:
+    for word in record.description.split():
+        if word.startswith("label="):
+            return word.removeprefix("label=")
+    return record.description.strip() or Path(path).stem
+
+
+def _pieces(genome: Genome, per_kind: int, piece_bp: int) -> Iterator[Record]:
+    """Yield pieces of each kind, spread over the genome; genes are read along their strand."""
+    for kind, sites in _sites_of_kinds(genome).items():
+        for interval, strand in _windows(sites, per_kind, piece_bp):
+            bases = genome.reference.fetch(interval)
+            if any(letter in "ACGTacgt" for letter in bases):
+                name = f"{interval.to_region()}({strand})"
+                yield Record(name, kind, bases if strand == "+" else reverse_complement(bases))
+
+
+def _sites_of_kinds(genome: Genome) -> dict[str, list[_Site]]:
+    """Return coding spans, introns and what is between genes; contigs where no gene is known."""
+    lengths_bp = genome.reference.contig_lengths_bp
+    if genome.annotation is None:
+        return {name: [(Interval(name, 0, bp), "+")] for name, bp in lengths_bp.items()}
+    genes = genome.annotation.genes
+    transcripts = [gene.transcripts[0] for gene in genes if gene.transcripts]
+    spans = {
+        "coding": [(t, span) for t in transcripts for span in t.cds],
+        "intron": [(t, span) for t in transcripts for span in t.introns],
+    }
+    found: dict[str, list[_Site]] = {
+        kind: [
+            (Interval(t.contig, start, end), t.strand)
+            for t, (start, end) in kind_spans
+            if end <= lengths_bp[t.contig]  # on a circular contig a span may go on from its start
+        ]
+        for kind, kind_spans in spans.items()
+    }
+    return found | {"intergenic": [(gap, "+") for gap in intergenic(genes, lengths_bp)]}
+
+
+def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:
+    """Return so many pieces of one length, of as many sites as there are."""
+    sites = _evenly([site for site in sites if site[0].length_bp >= piece_bp], number)
+    per_site = -(-number // max(len(sites), 1))
+    found = [
+        (Interval(site.contig, start, start + piece_bp), strand)
+        for site, strand in sites
+        for start in _evenly(range(site.start, site.end - piece_bp + 1, piece_bp), per_site)
+    ]
+    return _evenly(found, number)
+
+
+def _evenly(items: Sequence[T], number: int) -> list[T]:
+    """Return so many of the items, or all if there are fewer, at even distances."""
+    if len(items) <= number:
+        return list(items)
+    return [items[n * len(items) // number] for n in range(number)]
+
+
+def _map(result: Result) -> Figure:
+    labels = result["labels"]
+    traces = []
+    for n, label in enumerate(dict.fromkeys(labels)):
+        chosen = [i for i, own in enumerate(labels) if own == label]
+        traces.append({
+            "type": "scatter", "mode": "markers", "name": plain(_short(label)),
+            "x": [result["x"][i] for i in chosen], "y": [result["y"][i] for i in chosen],
+            "text": [_hover(result, i) for i in chosen], "hoverinfo": "text",
+            "marker": {"color": _COLORS[n % len(_COLORS)], "size": 9, "opacity": 0.8,
+                       "symbol": _SYMBOLS[n % len(_SYMBOLS)]},
+        })  # fmt: skip
+    first, second = (f"{100 * share:.1f} %" for share in result["explained"])
+    return figure(
+        traces,
+        height=460,
+        showlegend=True,
+        xaxis={"title": {"text": f"PC 1 ({first} of the variance)"}},
+        yaxis={"title": {"text": f"PC 2 ({second})"}},
+    )
+
+
+def _hover(result: Result, at: int) -> str:
+    lines = (result["names"][at], result["labels"][at], f"{result['lengths_bp'][at]:,} bases")
+    return "<br>".join(plain(_short(line)) for line in lines)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -1,0 +1,258 @@
+"""Primer: what a reader of either side needs of the other, with figures that are computed here."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA, Gene, reverse_complement, short, spliced, translate
+from carbon.inference import NextToken, kmer_index
+from carbon.tokenizer import ALL_KNOWN, BASES, KMER_DIGITS, K, encode_kmers
+from demo import primer_text as text
+from demo.example import example_bases
+from demo.fields import Field, Values
+from demo.figures import BLUE, ORANGE, Figure, figure, gene_axis, gene_traces, plain
+from demo.lab import Genome
+from demo.panel import Example, Panel, Progress, Result, View
+from demo.token_figures import marginal_bars
+
+_MOST_GENE_BP = 6000
+_SEQUENCE_BP = 66
+_FREE = "." * K
+
+
+class Primer(Panel):
+    """The first page."""
+
+    name = "primer"
+    title = "Primer"
+    sentence = (
+        "What a DNA language model reads and learns, for readers from either side; every figure is "
+        "computed from the model and the genome that are loaded here."
+    )
+    run_label = "Show"
+    views: ClassVar[tuple[View, ...]] = (
+        View("strands", "html", "Bases and strands"),
+        View("splicing", "html", "Genes and splicing"),
+        View("gene", "figure", "A gene with its exons"),
+        View("codons", "html", "Codons"),
+        View("usage", "figure", "How often each codon is used"),
+        View("kmers", "html", "6-mers and frames"),
+        View("token", "html", "What the model says"),
+        View("marginals", "figure", "Probability of each base of the next 6-mer"),
+        View("losses", "html", "Cross-entropy and FNS"),
+        View("credit", "figure", "Loss by the number of wrong bases"),
+        View("more", "html", "The other pages"),
+    )
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        return (
+            Field("sequence", "A sequence to play with", example_bases(self.lab, _SEQUENCE_BP),
+                  "lines", most=300, info="DNA; the model predicts its last six bases"),
+            Field("frame", "Second frame", 2, "integer", least=1, most=5,
+                  info="bases left out before the 6-mers are cut"),
+            Field("gene", "Gene", self.lab.example_gene, info="a gene's name or contig:first-last"),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return more of them."""
+        return (
+            Example("A repeat", {"sequence": "GATTACACTGAC" * 5 + "GATTAC"}),
+            Example("One base further", {"frame": 1}),
+        )
+
+    @property
+    def path(self) -> str:
+        """It is the first page."""
+        return "/"
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield what all figures show."""
+        sequence = _sequence(values)
+        context, true = sequence[:-K], sequence[-K:]
+        token = self.lab.model.next_token(context)
+        best, _ = token.ranked()[0]
+        yield {
+            "sequence": sequence,
+            "reverse_complement": reverse_complement(sequence),
+            "protein": translate(sequence[: len(sequence) // 3 * 3]),
+            "frames": [
+                {"frame": frame, "kmers": cut(sequence, frame)} for frame in (0, values["frame"])
+            ],
+            "gene": gene_facts(self.lab.genome, values["gene"]),
+            "context": token.context,
+            "true": true,
+            "true_probability": float(token.probabilities[kmer_index(true)]),
+            "best": best,
+            "marginals": token.marginals.tolist(),
+            "losses_by_wrong_bases": losses_by_wrong_bases(token, best),
+        }
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the sections, and the figures between them."""
+        found = result["gene"]
+        return {
+            "strands": text.strands(result),
+            "splicing": text.splicing(values["gene"], found),
+            "gene": _gene_figure(self.lab.genome, values["gene"]),
+            "codons": text.codons(result),
+            "usage": _usage_figure(found["codons"] if found else {}),
+            "kmers": text.kmers(result),
+            "token": text.token(result),
+            "marginals": marginal_bars(
+                result["marginals"], result["marginals"], result["true"], _FREE
+            ),
+            "losses": text.losses(result),
+            "credit": _credit_figure(result["losses_by_wrong_bases"]),
+            "more": text.more(),
+        }
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        sequence = _sequence(values)
+        return (
+            "import carbon\nfrom carbon.genome import translate\n"
+            "from carbon.tokenizer import KMER_DIGITS, encode_kmers\n\n"
+            f"sequence = {sequence!r}\n"
+            "print(carbon.reverse_complement(sequence))\n"
+            "print(translate(sequence[: len(sequence) // 3 * 3]))\n"
+            f"for frame in (0, {values['frame']}):\n"
+            "    print(encode_kmers(sequence[frame:]).indices.tolist())\n\n"
+            f"model = carbon.load({self.lab.model_name!r})\n"
+            "token = model.next_token(sequence[:-6])\n"
+            "print(token.ranked()[0])\n"
+            "print(token.marginals.tolist())  # six places, bases in the order ATCG\n"
+            "best = token.probabilities.argmax()\n"
+            "wrong = (KMER_DIGITS != KMER_DIGITS[best]).sum(axis=1)\n"
+            "for n in range(7):\n"
+            "    these = wrong == n\n"
+            "    print(n, token.cross_entropy_nats[these].mean(), token.fns_nats[these].mean())\n"
+        )
+
+    def command(self, values: Values) -> str:
+        """Return the command line behind the last two figures."""
+        words = ["carbon", "next", "--model", self.lab.model_name]
+        return shlex.join([*words, "--prompt", _sequence(values)[:-K]])
+
+
+def cut(sequence: str, frame: int) -> list[dict[str, Any]]:
+    """Return the 6-mers of a sequence less its first bases, with their indices.
+
+    The index is None where a base is unknown, and of a shorter rest behind the last whole 6-mer.
+    """
+    left = sequence[frame:]
+    kmers = encode_kmers(left)
+    return [
+        {"bases": left[K * n : K * (n + 1)], "index": int(index) if known == ALL_KNOWN else None}
+        for n, (index, known) in enumerate(zip(kmers.indices, kmers.known, strict=True))
+    ]
+
+
+def gene_facts(genome: Genome, place: str) -> Result | None:
+    """Return what is told of a gene; None where no gene is.
+
+    Raises:
+        UserError: there is no such gene or region, or it is too long.
+    """
+    gene = _gene(genome, place)
+    if gene is None:
+        return None
+    transcript = gene.transcripts[0]
+    where = (genome.reference, transcript.contig)
+    coding = spliced(*where, transcript.cds, gene.strand).upper()
+    introns = [spliced(*where, [span], gene.strand).upper() for span in transcript.introns]
+    codons = [coding[at : at + 3] for at in range(0, len(coding) // 3 * 3, 3)]
+    return {
+        "name": gene.name,
+        "region": gene.interval.to_region(),
+        "length_bp": gene.interval.length_bp,
+        "strand": gene.strand,
+        "exons": len(transcript.exons),
+        "coding_bp": len(coding),
+        "introns": [f"{intron[:2]}…{intron[-2:]}" for intron in introns],
+        "protein": translate("".join(codons)),
+        "codons": dict(sorted(Counter(codons).items())),
+    }
+
+
+def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]:
+    """Return the mean losses of all 6-mers that differ from one in 0 to 6 bases."""
+    wrong = (KMER_DIGITS[kmer_index(best)] != KMER_DIGITS).sum(axis=1)
+    losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
+    return [
+        {"wrong": n, **{name: float(nats[wrong == n].mean()) for name, nats in losses.items()}}
+        for n in range(K + 1)
+    ]
+
+
+def _sequence(values: Values) -> str:
+    sequence = "".join(values["sequence"].split()).upper()
+    if wrong := set(sequence) - set(IUPAC_DNA):
+        raise UserError(f"the sequence: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
+    if len(sequence) < K or set(sequence[-K:]) - set(BASES):
+        raise UserError(
+            f"the sequence '{short(sequence)}' is to end with six of ACGT, which the model predicts"
+        )
+    return sequence
+
+
+def _gene(genome: Genome, place: str) -> Gene | None:
+    """Return the gene of this name, or the first in this region."""
+    interval = genome.place(place, 0, _MOST_GENE_BP)
+    there = [gene for gene in genome.genes_in(interval) if gene.transcripts]
+    named = [gene for gene in there if place in (gene.name, gene.gene_id)]
+    return next(iter(named + there), None)
+
+
+def _gene_figure(genome: Genome, place: str) -> Figure:
+    """Return the gene: a line, its exons, and the coding part thicker."""
+    interval = genome.place(place, 0, _MOST_GENE_BP)
+    gene = _gene(genome, place)
+    return figure(
+        gene_traces([gene] if gene else [], interval, "y"),
+        height=150,
+        xaxis={"title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
+               "range": [interval.start + 0.5, interval.end + 0.5], "fixedrange": True},
+        yaxis={**gene_axis((0, 1)), "range": [-1, 0.6]},
+        showlegend=False,
+    )  # fmt: skip
+
+
+def _usage_figure(codons: Mapping[str, int]) -> Figure:
+    """Return the codons, those of one amino acid side by side."""
+    known = sorted((translate(codon), codon) for codon in codons if not set(codon) - set(BASES))
+    names = [[_amino(amino) for amino, _ in known], [codon for _, codon in known]]
+    shades = {amino: n % 2 for n, amino in enumerate(sorted({amino for amino, _ in known}))}
+    return figure(
+        [{"type": "bar", "x": names, "y": [codons[codon] for _, codon in known],
+          "marker": {"color": [(BLUE, ORANGE)[shades[amino]] for amino, _ in known]},
+          "hovertemplate": "%{x}: %{y}<extra></extra>"}],
+        height=300,
+        xaxis={"fixedrange": True, "tickangle": -90, "tickfont": {"size": 10},
+               "title": {"text": "codon, and amino acid"}},
+        yaxis={"title": {"text": "times"}, "fixedrange": True},
+    )  # fmt: skip
+
+
+def _amino(letter: str) -> str:
+    return "stop" if letter == "*" else letter
+
+
+def _credit_figure(losses: list[dict[str, float]]) -> Figure:
+    """Return both losses, in nats per base, against the number of wrong bases."""
+    wrong = [loss["wrong"] for loss in losses]
+    lines = (
+        ("cross-entropy / 6", [loss["cross_entropy_nats"] / K for loss in losses], BLUE, "circle"),
+        ("FNS", [loss["fns_nats"] for loss in losses], ORANGE, "diamond"),
+    )
+    return figure(
+        [{"type": "scatter", "mode": "lines+markers", "name": name, "x": wrong, "y": nats,
+          "line": {"color": color}, "marker": {"symbol": symbol, "size": 9}}
+         for name, nats, color, symbol in lines],
+        height=300,
+        xaxis={"title": {"text": "bases that differ from the favourite"}, "dtick": 1,
+               "fixedrange": True},
+        yaxis={"title": {"text": "nats per base"}, "fixedrange": True},
+    )  # fmt: skip

@@ -1,0 +1,295 @@
+"""Tokenizer: DNA or text as tokens, in both vocabularies, shifted and reversed."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import groupby
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA, Strand, reverse_complement
+from carbon.tokenizer import HYBRID, NATIVE, Encoding, K, Vocabulary, encode, known_bases
+from carbon.tokenizer.pretrained import HybridDNATokenizer
+from carbon.tokenizer.text import TokenizedText, tokenize_hybrid, tokenize_native
+from demo.fields import Field, Values
+from demo.markup import download, escape, facts, paragraph, table
+from demo.panel import Example, Panel, Progress, Result, View
+
+_FASTA = "sequence.fa"
+_NO_BYTE_PAIRS = (
+    "Text outside of <dna> has hybrid ids only where the loaded model is hybrid and its folder "
+    "holds the byte pairs of Qwen3 (tokenizer.json, or vocab.json and merges.txt); here it is "
+    "left out of the hybrid reading."
+)
+_MOST_LETTERS = 1200
+_FRAMES = tuple("012345")
+
+
+class Tokenizer(Panel):
+    """Shows tokens."""
+
+    name = "tokenizer"
+    title = "Tokenizer"
+    sentence = (
+        "How DNA becomes tokens of six bases: ids, which bases are known, and what a shift of the "
+        "frame or the other strand changes."
+    )
+    run_label = "Tokenize"
+    uses_model = False
+    views: ClassVar[tuple[View, ...]] = (
+        View("frames", "html", "The six frames"),
+        View("facts", "html", "In numbers"),
+        View("tokens", "html", "Tokens"),
+        View("fasta", "html", "Download"),
+    )
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        return (
+            Field("text", "DNA, or text with <dna> tags", "ATGGCCAAGTTTNCCGGATTACAGRTTGA", "lines",
+                  most=_MOST_LETTERS, info="either case; N and IUPAC codes are unknown bases"),
+            Field("shift", "Frame beside frame 0", "2", "choice", _FRAMES,
+                  info="bases passed over before the first token"),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return more of them."""
+        return (
+            Example("Lower case and a tail", {"text": "acgtacgtacgtacg", "shift": "1"}),
+            Example("Tags before DNA",
+                    {"text": "<fungi_species><protein_coding_region><dna>ATGGCCAAG</dna>"}),
+            Example("Text and DNA", {"text": "The motif <dna>CCCCCCTATAAA</dna> of CCCCCC"}),
+            Example("A word in both vocabularies", {"text": "CCCCCCGGGGGG", "shift": "3"}),
+        )  # fmt: skip
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield the readings, each a list of tokens."""
+        text = values["text"]
+        bases, shift = _bases(text), int(values["shift"])
+        readings = [
+            _reading(name, bases, frame, strand) for name, frame, strand in _ways(shift, bases)
+        ]
+        if "<" in text:
+            readings = [
+                _text_reading("as written, native", text, tokenize_native(text), NATIVE),
+                _text_reading("as written, hybrid", text, self._hybrid(text), HYBRID),
+                *readings,
+            ]
+        missing = _NO_BYTE_PAIRS if "<" in text and self._byte_pairs is None else ""
+        yield {"bases": bases, "readings": readings, "missing": missing}
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return frames, facts, tables and download."""
+        bases = result["bases"]
+        tables = "".join(f"<div>{_table(reading)}</div>" for reading in result["readings"])
+        known = sum(letter in "ACGTacgt" for letter in bases)
+        note = paragraph(result["missing"]) if result["missing"] else ""
+        return {
+            "frames": _frames(bases) if bases else "",
+            "facts": facts([
+                ("bases", f"{len(bases):,}"),
+                ("known", f"{known:,}"),
+                ("tokens in frame 0", f"{-(-len(bases) // K):,}"),
+                ("native ids", f"{NATIVE.size:,}"),
+                ("hybrid ids", f"{HYBRID.size:,}"),
+            ]),
+            "tokens": f'{note}<div class="readings tall">{tables}</div>',
+            "fasta": download(_FASTA, _fasta(bases, int(values["shift"]))) if bases else "",
+        }  # fmt: skip
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        bases, shift = _bases(values["text"]), int(values["shift"])
+        ways = [(frame, strand) for _, frame, strand in _ways(shift, bases)]
+        program = (
+            "from carbon.tokenizer import HYBRID, NATIVE, encode\n\n"
+            f"for frame, strand in {ways!r}:\n"
+            "    for vocabulary in (NATIVE, HYBRID):\n"
+            f"        tokens = encode({bases!r}, vocabulary, frame=frame, strand=strand)\n"
+            "        print(tokens.ids.tolist(), tokens.known.tolist())\n"
+        )
+        if "<" not in values["text"]:
+            return program
+        return (
+            "from carbon.tokenizer.text import tokenize_native\n\n"
+            f"print(tokenize_native({values['text']!r}).ids.tolist())\n\n"
+            f"{self._hybrid_program(values['text'])}\n{program}"
+        )
+
+    def command(self, values: Values) -> str:
+        """Return the command lines."""
+        words = ["carbon", "tokenize", _FASTA]
+        lines = (shlex.join(words), shlex.join([*words, "--vocabulary", "hybrid"]))
+        return "\n".join([f"# {_FASTA}: download it on this page", *lines])
+
+    @cached_property
+    def _byte_pairs(self) -> HybridDNATokenizer | None:
+        """The tokenizer of the loaded model, where it reads text: only then has it text tags."""
+        vocabulary = self.lab.model.model.vocabulary
+        if vocabulary.name != HYBRID.name or not vocabulary.tags:
+            return None
+        return HybridDNATokenizer.from_pretrained(self.lab.model_name)
+
+    def _hybrid(self, text: str) -> TokenizedText:
+        if self._byte_pairs is not None:
+            return self._byte_pairs.tokenize_text(text)
+        return tokenize_hybrid(text, lambda _: ([], []))
+
+    def _hybrid_program(self, text: str) -> str:
+        if self._byte_pairs is None:
+            return (
+                "from carbon.tokenizer.text import tokenize_hybrid\n\n"
+                f"print(tokenize_hybrid({text!r}, lambda _: ([], [])).ids.tolist())\n"
+            )
+        return (
+            "import carbon\n\n"
+            f"hybrid = carbon.HybridDNATokenizer.from_pretrained({self.lab.model_name!r})\n"
+            f"print(hybrid.tokenize_text({text!r}).ids.tolist())\n"
+        )
+
+
+def _bases(text: str) -> str:
+    """Return the DNA of a text: all of it, or what its first region holds.
+
+    Raises:
+        UserError: there is nothing, or a letter that is no base.
+    """
+    if not text:
+        raise UserError("nothing is given; type DNA, or text with <dna> tags")
+    if "<" in text:
+        return _first_region(text)
+    bases = "".join(text.split())
+    wrong = next((letter for letter in bases if letter.upper() not in IUPAC_DNA), None)
+    if wrong is not None:
+        raise UserError(
+            f"{wrong!r} is not a DNA letter (ACGT, N and IUPAC codes); write text around DNA with "
+            "tags: words <dna>ACGT</dna>"
+        )
+    return bases
+
+
+def _first_region(text: str) -> str:
+    """Return the letters of the first region of DNA, as the hybrid tokenizer finds it."""
+    tokens = tokenize_hybrid(text, lambda _: ([], []))
+    pairs = zip(tokens.ids.tolist(), tokens.offsets.tolist(), strict=True)
+    for is_dna, run in groupby(pairs, lambda pair: _is_kmer(pair[0], HYBRID)):
+        if is_dna:
+            spans = [span for _, span in run]
+            return text[spans[0][0] : spans[-1][1]]
+    return ""
+
+
+def _is_kmer(token_id: int, vocabulary: Vocabulary) -> bool:
+    return token_id == vocabulary.oov or token_id >= vocabulary.first_kmer
+
+
+def _ways(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
+    """Return the readings of DNA: name, frame and strand.
+
+    Raises:
+        UserError: the shift leaves nothing to read.
+    """
+    if not bases:
+        return []
+    if shift >= len(bases):
+        raise UserError(f"frame {shift} passes over all {len(bases)} bases; choose a lower one")
+    shifted: list[tuple[str, int, Strand]] = [(f"frame {shift}", shift, "+")] if shift else []
+    return [("frame 0", 0, "+"), *shifted, ("reverse complement", 0, "-")]
+
+
+def _reading(name: str, bases: str, frame: int, strand: Strand) -> dict[str, Any]:
+    native = encode(bases, NATIVE, frame=frame, strand=strand)
+    hybrid = encode(bases, HYBRID, frame=frame, strand=strand)
+    columns = (
+        _letters(bases, native),
+        _known(native.known),
+        native.ids.tolist(),
+        hybrid.ids.tolist(),
+    )
+    return {
+        "name": name,
+        "tokens": [
+            {"text": letters, "span": span, "known": known if span else "",
+             "native_id": native_id, "hybrid_id": hybrid_id}
+            for (letters, span), known, native_id, hybrid_id in zip(*columns, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _letters(bases: str, encoding: Encoding) -> Iterator[tuple[str, list[int] | None]]:
+    """Yield the letters of each token as they were typed, and where they are, 1-based."""
+    for number, (start, end) in enumerate(encoding.offsets_bp.tolist()):
+        if number < encoding.num_prefix:
+            yield "<dna>", None
+            continue
+        letters = bases[start:end]
+        yield letters if encoding.strand == "+" else reverse_complement(letters), [start + 1, end]
+
+
+def _text_reading(
+    name: str, text: str, tokens: TokenizedText, vocabulary: Vocabulary
+) -> dict[str, Any]:
+    columns = (tokens.offsets.tolist(), _known(tokens.known), tokens.ids.tolist())
+    return {
+        "name": name,
+        "tokens": [
+            {"text": text[start:end], "span": None,
+             "known": known if _is_kmer(token_id, vocabulary) else "",
+             "native_id": None, "hybrid_id": None, f"{vocabulary.name}_id": token_id}
+            for (start, end), known, token_id in zip(*columns, strict=True)
+        ],
+    }  # fmt: skip
+
+
+def _known(known: NDArray[np.uint8]) -> list[str]:
+    """Return six digits a token, 1 where a base is real and known."""
+    return ["".join(map(str, bits)) for bits in known_bases(known).astype(int).tolist()]
+
+
+def _table(reading: Mapping[str, Any]) -> str:
+    """Return the tokens as a table, without the columns that this reading has nothing in."""
+    tokens = reading["tokens"]
+    columns = {
+        "bases": ["-".join(map(str, token["span"] or ())) for token in tokens],
+        "token": [token["text"] for token in tokens],
+        "known": [token["known"] for token in tokens],
+        "native id": [_shown(token["native_id"]) for token in tokens],
+        "hybrid id": [_shown(token["hybrid_id"]) for token in tokens],
+    }
+    kept = {name: cells for name, cells in columns.items() if any(cells)}
+    return table(tuple(kept), zip(*kept.values(), strict=True), reading["name"])
+
+
+def _shown(token_id: int | None) -> str:
+    return "" if token_id is None else str(token_id)
+
+
+def _frames(bases: str) -> str:
+    """Return the sequence once a frame, its tokens told apart by two colours."""
+    lines = [_frame_line(bases, frame) for frame in range(min(K, len(bases)))]
+    return f'<div class="scroll frames" tabindex="0">{"<br>".join(lines)}</div>'
+
+
+def _frame_line(bases: str, frame: int) -> str:
+    parts = [f"frame {frame}  {escape(bases[:frame])}"]
+    for number, start in enumerate(range(frame, len(bases), K)):
+        letters = bases[start : start + K]
+        shown = "".join(
+            letter if letter in "ACGTacgt" else f'<span class="unknown">{escape(letter)}</span>'
+            for letter in letters
+        )
+        parts.append(f'<span class="{("odd", "even")[number % 2]}">{shown}</span>')
+    return "".join(parts)
+
+
+def _fasta(bases: str, shift: int) -> str:
+    """Return each way of reading as a record of its own, so that a command gives the same ids."""
+    bases = "".join(letter if letter.upper() in IUPAC_DNA else "N" for letter in bases)
+    records = (
+        (name.replace(" ", "_"), (bases if strand == "+" else reverse_complement(bases))[frame:])
+        for name, frame, strand in _ways(shift, bases)
+    )
+    return "".join(f">{name}\n{letters}\n" for name, letters in records)

@@ -1,0 +1,275 @@
+"""Training: the curves of a run, while it trains or after."""
+
+import math
+import os
+import shlex
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+import numpy as np
+
+from carbon.errors import UserError
+from carbon.run_folder import (
+    EVENTS,
+    METRICS,
+    PROBES,
+    RECIPE,
+    RunLines,
+    column,
+    read_lines,
+    read_recipe,
+    reduced,
+    stretches,
+)
+from carbon.run_folder import (
+    Values as Floats,
+)
+from demo.fields import Field, Values
+from demo.lab import Lab
+from demo.markup import facts, paragraph, table
+from demo.panel import Example, Panel, Progress, Result, View
+from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
+
+_NEWEST = "newest"
+_MOST_DEPTH = 3  # folders between that of all runs and a run
+_MOST_FOLDERS = 2000
+_MOST_RUNS = 60
+_MOST_LINES = 20_000  # of a file; a longer one is thinned as it is read
+_MOST_POINTS = 400  # of a curve
+_MOST_EVENTS = 100
+_KEPT_RUNS = 4
+
+
+class Training(Panel):
+    """Draws a run folder."""
+
+    name = "training"
+    title = "Training"
+    sentence = (
+        "How a training run goes: loss and likelihood across the switch from cross-entropy to "
+        "FNS, its stages, what it reads, and its probes; drawn anew while it trains."
+    )
+    run_label = "Show"
+    uses_model = False
+    refresh_seconds = 3.0
+    views: ClassVar[tuple[View, ...]] = (
+        View("facts", "html", "The run in numbers"),
+        View("curves", "figure", "Curves over the steps of the run, with its stages"),
+        View("mixture", "figure", "Share of each source by stage"),
+        View("tables", "html", "Stages and events"),
+    )
+
+    def __init__(self, lab: Lab) -> None:
+        """Keep the last runs that were read."""
+        super().__init__(lab)
+        self._kept: OrderedDict[tuple[Any, ...], RunLines] = OrderedDict()
+        self._lock = Lock()
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        return (
+            Field("run", "Run", _NEWEST, "choice", (_NEWEST, *find_runs(self.lab.runs)),
+                  info="the folders of runs on this machine; newest is the one last written to"),
+            Field("axis", "Along", "steps", "choice", ("steps", "tokens")),
+            Field("last_steps", "Last steps alone", 0, "integer", most=1_000_000,
+                  info="0 for all; fewer steps are drawn in more detail"),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return the runs, and more ways to look at the newest."""
+        runs = [Example(f"Run {name}", {"run": name}) for name in self.fields[0].choices[1:3]]
+        return (
+            *runs,
+            Example("Along tokens", {"axis": "tokens"}),
+            Example("The last 50 steps", {"last_steps": 50}),
+        )
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield the curves as they are now."""
+        name, folder = self._folder(values["run"])
+        recipe = read_recipe(folder)
+        lines = self._lines(folder)
+        shown = _last_steps(lines, values["last_steps"])
+        groups = stretches(len(shown.steps), shown.boundaries, _MOST_POINTS)
+        last = lines.steps[-1] if lines.steps else {}
+        yield {
+            "run": name,
+            "model": str(recipe.get("model", {}).get("preset", "")),
+            "step": last.get("step", 0),
+            "tokens": last.get("tokens", 0),
+            "planned_tokens": sum(stage.get("tokens", 0) for stage in recipe.get("stages", [])),
+            "stages": recipe.get("stages", []),
+            "switches": [_switch(shown, place) for place in (0, *shown.boundaries) if shown.steps],
+            "steps_per_point": max(map(len, groups), default=1),
+            "points": {
+                column_name: _plain_numbers(values)
+                for column_name, values in _points(shown, groups).items()
+            },
+            "skipped_steps": [line["step"] for line in shown.steps if "skipped" in line],
+            "probes": shown.probes,
+            "events": [e for e in lines.events if e.get("event") != "save"][-_MOST_EVENTS:],
+        }
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return facts, curves, mixture and tables."""
+        return {
+            "facts": _facts(result),
+            "curves": run_curves(result, values["axis"], f"{values['last_steps']}"),
+            "mixture": run_mixture(result["stages"]),
+            "tables": _tables(result),
+        }
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        _, folder = self._folder(values["run"])
+        last = values["last_steps"]
+        cut = (
+            f"first = run.steps[-1]['step'] - {last}\n"
+            "run = replace(run, steps=[line for line in run.steps if line['step'] > first])\n"
+        )
+        return (
+            f"{'from dataclasses import replace' + chr(10) * 2 if last else ''}"
+            "from carbon.run_folder import column, read_lines, reduced, stretches\n\n"
+            f"run = read_lines({str(folder)!r}, most_lines={_MOST_LINES})\n"
+            f"{cut if last else ''}"
+            f"groups = stretches(len(run.steps), run.boundaries, {_MOST_POINTS})\n"
+            'names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")\n'
+            "columns = [reduced(column(run.steps, name), groups) for name in names]\n"
+            "for row in zip(*columns):\n"
+            "    print(*row)\n"
+        )
+
+    def command(self, values: Values) -> str:
+        """Return the command line."""
+        _, folder = self._folder(values["run"])
+        config = str(folder / RECIPE)
+        words = ["python", "-m", "train", "summary", "--config", config,
+                 "--set", f"output={folder}"]  # fmt: skip
+        return f"# writes summary.html into the run's folder\n{shlex.join(words)}"
+
+    def _folder(self, name: str) -> tuple[str, Path]:
+        """Return a run that is there now, by its name among those that were found."""
+        found = find_runs(self.lab.runs)
+        if not found:
+            raise UserError(
+                f"there is no training run under {self.lab.runs} yet; make one with `python -m "
+                "train --config train/recipes/tiny.toml --set data.corpus=CORPUS --set "
+                f"output={self.lab.runs / 'mine'}`, and it is drawn here while it trains"
+            )
+        chosen = next(iter(found)) if name == _NEWEST else name
+        if chosen not in found:
+            raise UserError(f"the run '{chosen}' is no longer there; choose another")
+        return chosen, found[chosen]
+
+    def _lines(self, folder: Path) -> RunLines:
+        """Read a run's lines, or return those that were read if nothing was written since."""
+        key = (folder, *(_written(folder / name) for name in (METRICS, PROBES, EVENTS)))
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = read_lines(folder, _MOST_LINES)
+            self._kept.move_to_end(key)
+            while len(self._kept) > _KEPT_RUNS:
+                self._kept.popitem(last=False)
+            return self._kept[key]
+
+
+def find_runs(root: Path) -> dict[str, Path]:
+    """Return the run folders a few levels below a folder, the last written first.
+
+    Returns:
+        The path from `root`, or its own name for itself, to the folder.
+    """
+    found: list[tuple[int, str, Path]] = []
+    for seen, (place, below, files) in enumerate(os.walk(root), start=1):
+        folder = Path(place)
+        inside = folder.relative_to(root)
+        is_run = RECIPE in files and METRICS in files
+        if is_run:
+            name = str(inside) if inside.parts else folder.resolve().name
+            found.append((_written(folder / METRICS)[0], name, folder))
+        if is_run or len(inside.parts) >= _MOST_DEPTH:
+            below.clear()
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if seen >= _MOST_FOLDERS:
+            break
+    newest = sorted(found, reverse=True)[:_MOST_RUNS]
+    return {name: folder for _, name, folder in newest}
+
+
+def _written(path: Path) -> tuple[int, int]:
+    """Return when a file was written to, and its bytes; zeros where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+def _last_steps(lines: RunLines, number: int) -> RunLines:
+    if not number or not lines.steps:
+        return lines
+    first = lines.steps[-1]["step"] - number
+    return replace(
+        lines,
+        steps=[line for line in lines.steps if line["step"] > first],
+        probes=[line for line in lines.probes if line["step"] > first],
+    )
+
+
+def _switch(lines: RunLines, place: int) -> dict[str, Any]:
+    """Return where a stage begins, as far as it is drawn."""
+    return {key: lines.steps[place].get(key) for key in ("step", "tokens", "stage", "objective")}
+
+
+def _points(lines: RunLines, groups: Sequence[Any]) -> dict[str, Floats]:
+    names = ("step", "tokens", *STEP_COLUMNS)
+    points = {name: reduced(column(lines.steps, name), groups) for name in names}
+    if any(len(group) > 1 for group in groups):
+        norms = column(lines.steps, "gradient_norm")
+        points["gradient_norm_most"] = reduced(norms, groups, np.max)
+    return points
+
+
+def _plain_numbers(values: Floats) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]
+
+
+def _last(values: Sequence[float | None], form: str) -> str:
+    known = [value for value in values if value is not None]
+    return format(known[-1], form) if known else "-"
+
+
+def _facts(result: Result) -> str:
+    points, switches = result["points"], result["switches"]
+    now = switches[-1] if switches else {"stage": "not begun", "objective": "-"}
+    planned = result["planned_tokens"]
+    share = f" ({min(100, 100 * result['tokens'] / planned):.0f} %)" if planned else ""
+    text = facts([
+        ("run", result["run"]),
+        ("model", result["model"]),
+        ("stage", f"{now['stage']} ({now['objective']})"),
+        ("step", f"{result['step']:,}"),
+        ("tokens", f"{result['tokens']:,} of {planned:,}{share}"),
+        ("nats per base", _last(points["nats_per_base"], ".4f")),
+        ("tokens / s", _last(points["tokens_per_second"], ",.0f")),
+    ])  # fmt: skip
+    if result["steps_per_point"] > 1:
+        text += paragraph(f"A point is the mean of up to {result['steps_per_point']:,} steps.")
+    return text
+
+
+def _tables(result: Result) -> str:
+    stages = (
+        (s.get("name", ""), s.get("objective", ""), s.get("tokens", 0), s.get("context_tokens", 0),
+         s.get("batch_rows", 0), f"{s.get('learning_rate', 0):g}", s.get("schedule", ""),
+         ", ".join(f"{source} {share:g}" for source, share in s.get("mixture", {}).items()))
+        for s in result["stages"]
+    )  # fmt: skip
+    header = ("stage", "objective", "tokens", "tokens a row", "rows a batch", "learning rate",
+              "schedule", "mixture")  # fmt: skip
+    events = ((e["step"], e.get("event", ""), e.get("message", "")) for e in result["events"])
+    return table(header, stages, "Stages") + table(("step", "event", "message"), events, "Events")

@@ -1,0 +1,299 @@
+"""Variant effect: how much less likely is ALT than REF, and which bases behind it say so?"""
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from carbon.errors import UserError
+from carbon.genome import Interval, Reference, Variant, VcfReader, from_region, snv_effect
+from carbon.inference import VariantScore, join_chunks
+from demo.fields import Field, Values
+from demo.lab import GENOME_ENDINGS, Genome, Lab, without_folders
+from demo.panel import Example, Panel, Pick, Progress, Result, View
+from demo.variant_views import downloads, effect_map, facts_of, vcf_table
+
+_STRAND_NAMES = {"+": "forward", "-": "reverse"}
+_MOST_WINDOW_BP = 240
+_MOST_VARIANTS = 200
+_EXAMPLE_EFFECTS = {
+    "stop_gained": "A stop codon gained",
+    "splice_donor_variant": "A splice donor lost",
+    "synonymous_variant": "A synonymous change",
+}
+
+
+class Listed(NamedTuple):
+    """A variant of a VCF, and what the reference has where that is not REF."""
+
+    variant: Variant
+    mismatch: str | None
+
+
+class VariantEffect(Panel):
+    """Scores a variant and all SNVs around it."""
+
+    name = "variant"
+    title = "Variant effect"
+    sentence = (
+        "How much less likely the model finds a variant than the reference, which bases behind it "
+        "say so, and what every other change of a base nearby would do."
+    )
+    run_label = "Score"
+    views: ClassVar[tuple[View, ...]] = (
+        View("facts", "html", "The variant in numbers"),
+        View("map", "figure", "Bases behind the variant, every SNV around it, exons below"),
+        View("tsv", "html", "Download"),
+        View("table", "html", "The variants of your VCF"),
+    )
+
+    def __init__(self, lab: Lab) -> None:
+        """Look for examples in the lab's genome."""
+        self._examples = _example_variants(lab)
+        super().__init__(lab)
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        return (
+            Field("variant", "Variant", next(iter(self._examples.values())),
+                  info="contig:position REF>ALT, from 1, or click a cell of the heat map; empty "
+                  "for the first of your VCF"),
+            Field("window_bp", "Bases in the heat map", 60, "integer", least=6,
+                  most=_MOST_WINDOW_BP, info="its deltas are those of the alleles alone"),
+            Field("strands", "Strands that are read", "both", "choice",
+                  ("forward", "reverse", "both")),
+            Field("protocol", "Protocol", "centered", "choice", ("centered", "right_end"),
+                  info="centered compares windows around the variant, right_end the alleles alone"),
+            Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
+                  info=f"a sorted VCF, of which the first {_MOST_VARIANTS} variants are scored"),
+            Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
+                  info="one GenBank file, or FASTA and annotation"),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return more of them."""
+        first, *others = self._examples.items()
+        return (
+            *(Example(label, {"variant": variant}) for label, variant in others),
+            Example("The alleles alone", {"variant": first[1], "protocol": "right_end"}),
+        )
+
+    def picks(self) -> tuple[Pick, ...]:
+        """Return what a click on a cell of the heat map does."""
+        return (Pick("map", lambda picked, values: {"variant": str(picked)}),)
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield the result of one variant, then with it those of the VCF."""
+        try:
+            yield from self._answered(values)
+        except UserError as error:
+            files = [*values["genome"], *values["vcf"]]
+            raise UserError(without_folders(str(error), files)) from None
+
+    def _answered(self, values: Values) -> Iterator[Progress | Result]:
+        genome, listed, variant = self._read(values)
+        method = self.lab.model.variant_method(**_options(values))
+        score, strands = self.lab.model.compare_alleles(genome.reference, variant, method)
+        if score.reason:
+            reason = score.reason.replace("_", " ")
+            raise UserError(f"variant {variant.to_text()} cannot be scored: {reason}")
+        yield Progress(1, 2, "steps")
+        window = _around(variant, values["window_bp"], genome.reference)
+        scan = self.lab.model.scan(genome.reference, window, strands=values["strands"])
+        scanned = join_chunks(scan)
+        result: Result = {
+            **_row(score),
+            "read_bp": method.window_bp,
+            "effects": _effects(genome, variant),
+            "strands": {
+                _STRAND_NAMES[strand]: {
+                    "delta": compared.delta,
+                    "allele_delta": compared.allele_delta,
+                    "downstream_deltas": compared.downstream_deltas.tolist(),
+                    "length_delta": compared.length_delta,
+                }
+                for strand, compared in strands.items()
+            },
+            "window": window.to_region(),
+            "bases": scanned.bases,
+            "deltas": [
+                [None if math.isnan(delta) else delta for delta in row]
+                for row in scanned.deltas.tolist()
+            ],
+        }
+        yield result
+        if values["vcf"]:
+            yield from self._with_vcf(values, genome, listed, result)
+
+    def _with_vcf(
+        self, values: Values, genome: Genome, listed: list[Listed], result: Result
+    ) -> Iterator[Progress | Result]:
+        shown = listed[:_MOST_VARIANTS]
+        rows = []
+        for variant, mismatch in shown:
+            score = VariantScore(variant, None, "ref_mismatch")
+            if mismatch is None:
+                (score,) = self.lab.model.score_variants(
+                    genome.reference, [variant], **_options(values)
+                )
+            rows.append(_row(score))
+            yield Progress(len(rows), len(shown), "variants")
+        yield result | {"vcf": rows, "vcf_has_more": len(listed) > len(shown)}
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return numbers, figure, table and downloads."""
+        genome = self.lab.genome_of(values["genome"])
+        window = from_region(result["window"], genome.reference.contig_lengths_bp)
+        return {
+            "facts": facts_of(values["protocol"], result),
+            "map": effect_map(genome, window, result),
+            "table": vcf_table(result["vcf"], result["vcf_has_more"]) if "vcf" in result else "",
+            "tsv": downloads(window, result),
+        }
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        genome, _, variant = self._read(values)
+        window = _around(variant, values["window_bp"], genome.reference)
+        options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
+        program = (
+            "import carbon\nfrom carbon.genome import VcfReader\n\n"
+            f"model = carbon.load({self.lab.model_name!r})\n"
+            f"variant = carbon.Variant.from_text({variant.to_text()!r})\n"
+            f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
+            f"method = model.variant_method({options})\n"
+            f"with carbon.Reference({genome.shown_files[0]!r}) as genome:\n"
+            "    score, strands = model.compare_alleles(genome, variant, method)\n"
+            "    print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
+            "    for strand, compared in strands.items():\n"
+            "        print(strand, compared.allele_delta, *compared.downstream_deltas)\n"
+            f"    for chunk in model.scan(genome, window, strands={values['strands']!r}):\n"
+            "        for base, deltas in zip(chunk.bases, chunk.deltas):\n"
+            "            print(base, *deltas)\n"
+        )
+        if not values["vcf"]:
+            return program.replace("from carbon.genome import VcfReader\n", "")
+        return program + (
+            f"    for row in VcfReader({Path(values['vcf'][0]).name!r}, genome, strict=False):\n"
+            "        if row.mismatch is None:\n"
+            f"            for score in model.score_variants(genome, row.variants, {options}):\n"
+            "                print(score.variant.to_text(), score.delta, score.reason)\n"
+        )
+
+    def command(self, values: Values) -> str:
+        """Return the command lines; the first writes a VCF of the one variant."""
+        genome, _, variant = self._read(values)
+        window = _around(variant, values["window_bp"], genome.reference)
+        read = ["--model", self.lab.model_name, "--reference", genome.shown_files[0],
+                "--strands", values["strands"]]  # fmt: skip
+        score = ["carbon", "variants", *read, "--protocol", values["protocol"], "--lenient"]
+        scan = ["carbon", "scan", *read, "--region", window.to_region()]
+        lines = [
+            f"printf '%b' {shlex.quote(_vcf_of(variant))} > variant.vcf",
+            shlex.join([*score, "--vcf", "variant.vcf", "--output", "variant.tsv"]),
+            shlex.join([*scan, "--output", "window.tsv"]),
+        ]
+        for path in values["vcf"]:
+            vcf = ["--vcf", Path(path).name, "--skip-mismatches", "--output", "variants.tsv"]
+            lines.append(shlex.join([*score, *vcf]))
+        return "\n".join(lines)
+
+    def _read(self, values: Values) -> tuple[Genome, list[Listed], Variant]:
+        """Return the genome, the variants of the VCF, and the one that is looked at."""
+        genome = self.lab.genome_of(values["genome"])
+        listed = _read_vcf(values["vcf"], genome.reference)
+        return genome, listed, _chosen(values["variant"], listed)
+
+
+def _read_vcf(files: list[str], reference: Reference) -> list[Listed]:
+    """Return the first variants of a VCF, one more than are scored.
+
+    Raises:
+        UserError: there are several files.
+        GenomeError: it is malformed, as far as it is read.
+    """
+    if len(files) > 1:
+        raise UserError(f"{len(files)} VCFs are given; give one")
+    rows = (row for path in files for row in VcfReader(path, reference, strict=False))
+    each = (Listed(variant, row.mismatch) for row in rows for variant in row.variants)
+    return list(islice(each, _MOST_VARIANTS + 1))
+
+
+def _chosen(text: str, listed: list[Listed]) -> Variant:
+    """Return the variant that is typed, or the first of the VCF that has bases."""
+    if text:
+        return Variant.from_text(text)
+    fit = (v for v, mismatch in listed if mismatch is None and v.why_unscorable() is None)
+    if variant := next(fit, None):
+        return variant
+    raise UserError("no variant is given; type one as contig:position REF>ALT")
+
+
+def _options(values: Values) -> dict[str, Any]:
+    return {"protocol": values["protocol"], "strands": values["strands"]}
+
+
+def _around(variant: Variant, window_bp: int, reference: Reference) -> Interval:
+    """Return the window with the variant in its middle, cut at the contig's ends."""
+    start = max(0, variant.position - window_bp // 2)
+    length_bp = reference.contig_lengths_bp[variant.contig]
+    return Interval(variant.contig, start, min(start + window_bp, length_bp))
+
+
+def _row(score: VariantScore) -> Result:
+    """Return a score as a program gets it."""
+    numbers = {"delta": score.delta, "forward": score.forward, "reverse": score.reverse}
+    return {"variant": score.variant.to_text(), **numbers, "reason": score.reason}
+
+
+def _effects(genome: Genome, variant: Variant) -> list[Result]:
+    """Return what an SNV does to the first transcript of each gene that it lies in."""
+    found = []
+    for gene in genome.genes_in(variant.interval):
+        for transcript in gene.transcripts[:1]:
+            if effect := snv_effect(genome.reference, transcript, variant):
+                found.append({"gene": gene.name, **effect._asdict()})
+    return found
+
+
+def _vcf_of(variant: Variant) -> str:
+    """Return a VCF of one variant, as `printf '%b'` takes it."""
+    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
+    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
+    header = "#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"
+    lines = ("\\t".join(map(str, columns)) for columns in (header, record))
+    return "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
+
+
+def _example_variants(lab: Lab) -> dict[str, str]:
+    """Return variants of the example gene that do something, those near its middle, by label."""
+    genome = lab.genome
+    genes = genome.annotation.genes if genome.annotation else ()
+    gene = next((g for g in genes if g.name == lab.example_gene and g.transcripts), None)
+    lengths_bp = genome.reference.contig_lengths_bp
+    place = gene.interval if gene else from_region(lab.example_gene, lengths_bp)
+    found: dict[str, Variant] = {}
+    for snv in _snvs(genome.reference, place):
+        effect = snv_effect(genome.reference, gene.transcripts[0], snv) if gene else None
+        label = _EXAMPLE_EFFECTS.get(effect.term if effect else "", "A change of a base")
+        found.setdefault(label, snv)
+        if set(found) >= set(_EXAMPLE_EFFECTS.values()) or not gene:
+            break
+    ordered = {label: found[label] for label in _EXAMPLE_EFFECTS.values() if label in found}
+    ordered = ordered or found
+    first = next(iter(ordered.values()), Variant(place.contig, place.start, "A", "C"))
+    inserted = Variant(first.contig, first.position, first.ref, first.ref + first.alt)
+    ordered |= {"A base inserted": inserted}
+    return {label: variant.to_text() for label, variant in ordered.items()}
+
+
+def _snvs(reference: Reference, place: Interval) -> Iterator[Variant]:
+    """Yield the SNVs of a place, those near its middle first."""
+    end = min(place.end, reference.contig_lengths_bp[place.contig])
+    bases = reference.fetch(Interval(place.contig, place.start, end)).upper()
+    for at in sorted(range(len(bases)), key=lambda at: abs(at - len(bases) // 2)):
+        if bases[at] in "ACGT":
+            for alt in "ACGT".replace(bases[at], ""):
+                yield Variant(place.contig, place.start + at, bases[at], alt)

@@ -1,0 +1,180 @@
+"""A training run as figures: its curves one above the other, and what each stage reads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
+
+_MIXTURE_COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#E69F00", "#56B4E9")
+_PATTERNS = ("", "/", ".", "x", "-", "|")
+_SHADES = {"fns": "rgba(0,114,178,0.1)", "blend": "rgba(230,159,0,0.14)"}
+_ROW_PIXELS = 105
+_HEAD_PIXELS = 75
+_FOOT_PIXELS = 110
+_GAP_PIXELS = 34
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """A column of `metrics.jsonl`, or of `probes.jsonl`, as it is drawn."""
+
+    column: str
+    label: str
+    color: str
+    of_probes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Curves over one y axis."""
+
+    title: str
+    curves: tuple[_Curve, ...]
+    axis: Mapping[str, Any]
+    height: int = 1
+
+
+_ROWS = (
+    _Row("nats per base", (
+        _Curve("nats_per_base", "chain", BLUE),
+        _Curve("marginal_nats_per_base", "marginals", ORANGE),
+        _Curve("heldout_nats_per_base", "chain, held out", GREEN, of_probes=True),
+        _Curve("heldout_marginal_nats_per_base", "marginals, held out", PURPLE, of_probes=True),
+    ), {}, 2),
+    _Row("loss, a token (CE) or a base (FNS)",
+         (_Curve("loss", "loss", GREY),), {}),
+    _Row("probes: recovery of held-out bases", (
+        _Curve("recovery", "fp32", BLUE, of_probes=True),
+        _Curve("recovery_bf16", "bf16", ORANGE, of_probes=True),
+    ), {}),
+    _Row("learning rate", (_Curve("learning_rate", "learning rate", GREEN),),
+         {"rangemode": "tozero", "exponentformat": "power"}),
+    _Row("gradient norm", (
+        _Curve("gradient_norm", "norm, mean", BLUE),
+        _Curve("gradient_norm_most", "norm, largest", GREY),
+    ), {"type": "log", "dtick": 1}),
+    _Row("tokens / s", (_Curve("tokens_per_second", "tokens / s", PURPLE),),
+         {"rangemode": "tozero"}),
+    _Row("MFU", (_Curve("mfu", "MFU", ORANGE),), {"rangemode": "tozero", "tickformat": ".0%"}),
+)  # fmt: skip
+STEP_COLUMNS = tuple(c.column for row in _ROWS for c in row.curves if not c.of_probes)
+
+
+def run_curves(result: Mapping[str, Any], axis: str, kept_while: str) -> Figure:
+    """Return the curves one above the other, with the stages behind all of them.
+
+    Args:
+        result: what the panel answers.
+        axis: `steps` or `tokens`.
+        kept_while: a zoom stays as long as this, the run and the axis do.
+    """
+    along = {"steps": "step", "tokens": "tokens"}[axis]
+    rows = [(row, found) for row in _ROWS if (found := _traces(row, result, along))]
+    pixels = sum(row.height for row, _ in rows) * _ROW_PIXELS
+    traces: list[dict[str, Any]] = []
+    axes: dict[str, Any] = {}
+    titles = []
+    top = 1.0
+    for n, (row, found) in enumerate(rows, start=1):
+        key = "" if n == 1 else str(n)
+        bottom = max(0.0, top - row.height * _ROW_PIXELS / pixels)
+        domain = [bottom, top - _GAP_PIXELS / pixels]
+        axes[f"yaxis{key}"] = {"domain": domain, "automargin": True, **row.axis}
+        titles.append(_note(row.title, 0, domain[1]) | {"xref": "paper"})
+        traces += [trace | {"yaxis": f"y{key}"} for trace in found]
+        top = bottom
+    shapes, names = _stages(result, along)
+    return figure(
+        traces,
+        height=pixels + _HEAD_PIXELS + _FOOT_PIXELS,
+        margin={"l": 50, "r": 12, "t": _HEAD_PIXELS, "b": _FOOT_PIXELS},
+        xaxis={"title": {"text": along}, "anchor": f"y{len(rows)}" if len(rows) > 1 else "y"},
+        legend={"orientation": "h", "y": -55 / max(pixels, 1), "yanchor": "top", "x": 0},
+        hovermode="x",
+        uirevision=f"{result['run']} {axis} {kept_while}",
+        shapes=shapes,
+        annotations=[*titles, *names],
+        **axes,
+    )
+
+
+def run_mixture(stages: Sequence[Mapping[str, Any]]) -> Figure:
+    """Return the share of each source as bars, one a stage."""
+    labels = [f"{n}. {plain(str(s.get('name', '')))}" for n, s in enumerate(stages, start=1)]
+    sources = list(dict.fromkeys(name for stage in stages for name in stage.get("mixture", {})))
+    traces = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": plain(source),
+            "y": labels,
+            "x": [stage.get("mixture", {}).get(source, 0) for stage in stages],
+            "marker": {
+                "color": _MIXTURE_COLORS[n % len(_MIXTURE_COLORS)],
+                "pattern": {"shape": _PATTERNS[n % len(_PATTERNS)]},
+            },
+        }
+        for n, source in enumerate(sources)
+    ]
+    return figure(
+        traces,
+        height=130 + 34 * len(stages),
+        barmode="stack",
+        showlegend=True,
+        xaxis={"tickformat": ".0%", "range": [0, 1], "fixedrange": True,
+               "title": {"text": "share of rows"}},
+        yaxis={"autorange": "reversed", "fixedrange": True},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0,
+                "traceorder": "normal"},
+    )  # fmt: skip
+
+
+def _traces(row: _Row, result: Mapping[str, Any], along: str) -> list[dict[str, Any]]:
+    traces = []
+    for curve in row.curves:
+        if curve.of_probes:
+            x = [line.get(along) for line in result["probes"]]
+            y = [line.get(curve.column) for line in result["probes"]]
+        else:
+            x, y = result["points"][along], result["points"].get(curve.column, [])
+        if any(value is not None for value in y):
+            few = curve.of_probes or len(y) == 1
+            traces.append({
+                "type": "scatter", "mode": "lines+markers" if few else "lines", "x": x, "y": y,
+                "name": curve.label, "showlegend": len(row.curves) > 1,
+                "line": {"color": curve.color, "width": 1.5},
+            })  # fmt: skip
+    return traces
+
+
+def _stages(
+    result: Mapping[str, Any], along: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return shapes, a line where a stage begins and a shade where FNS is trained, and names."""
+    switches = result["switches"]
+    starts = [switch[along] for switch in switches]
+    ends = [*starts, result[along]][1:]
+    shapes, names = [], []
+    for n, (switch, start, end) in enumerate(zip(switches, starts, ends, strict=True)):
+        over = {"x0": start, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
+        if shade := _SHADES.get(str(switch["objective"])):
+            shapes.append(over | {"type": "rect", "x1": end, "fillcolor": shade,
+                                  "line": {"width": 0}})  # fmt: skip
+        if n:
+            shapes.append(over | {"type": "line", "x1": start,
+                                  "line": {"color": GREY, "width": 1, "dash": "dash"}})  # fmt: skip
+        names.append(_note(_stage_name(switch), start, 1) | {"yshift": 4 + 14 * (n % 3)})
+    return shapes, names
+
+
+def _stage_name(switch: Mapping[str, Any]) -> str:
+    name, objective = str(switch["stage"])[:16], str(switch["objective"]).upper()
+    return objective if name.upper() == objective else f"{name} ({objective})"
+
+
+def _note(text: str, x: float, y: float) -> dict[str, Any]:
+    return {
+        "x": x, "y": y, "yref": "paper", "xanchor": "left", "yanchor": "bottom",
+        "showarrow": False, "font": {"size": 11}, "text": plain(text),
+    }  # fmt: skip

@@ -1,0 +1,179 @@
+"""What the panel `variant` shows of its answer."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from carbon.genome import Interval, Variant, short
+from demo.figures import (
+    BLUE,
+    DIVERGING,
+    ORANGE,
+    PURPLE,
+    Figure,
+    figure,
+    gene_axis,
+    gene_traces,
+    plain,
+    positions,
+)
+from demo.lab import Genome
+from demo.markup import download, facts, paragraph, table
+from demo.panel import Result
+
+_BASES = "ACGT"
+_STRAND_COLORS = {"forward": BLUE, "reverse": ORANGE}
+_MOST_LETTERED_BP = 90  # of a window whose cells have room for a letter
+_LEAST_SCALE_NATS = 0.1
+
+
+def facts_of(protocol: str, result: Result) -> str:
+    """Return the score in numbers, and the parts that it is the sum of."""
+    way = "less" if result["delta"] < 0 else "more"
+    pairs = [
+        ("variant", _named(result["variant"])),
+        ("delta", f"{result['delta']:+.4f} nats"),
+        ("the model finds ALT", f"{way} likely than REF"),
+        ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
+    ]
+    pairs += [
+        (e["gene"], f"{e['term'].replace('_', ' ')} {e['change']}") for e in result["effects"]
+    ]
+    rows = [
+        (name, part["delta"], part["allele_delta"], sum(part["downstream_deltas"], 0.0),
+         part["length_delta"])
+        for name, part in result["strands"].items()
+    ]  # fmt: skip
+    header = ("strand", "delta", "alleles", "behind", "end")
+    told = (
+        "Each strand's delta in nats is the sum of three parts: that of the alleles, of the bases "
+        "behind them, and of the window's end, which only the shorter allele reaches."
+    )
+    return facts(pairs) + paragraph(told) + table(header, rows)
+
+
+def effect_map(genome: Genome, window: Interval, result: Result) -> Figure:
+    """Return the bases behind the variant, the heat map of the window, and exons below."""
+    variant = Variant.from_text(result["variant"])
+    traces = [
+        trace
+        for name, part in result["strands"].items()
+        for trace in _strand_traces(name, part, variant)
+    ]
+    traces.append(_heat(window, result))
+    traces += gene_traces(genome.genes_in(window), window, "y2")
+    first, last = variant.position + 0.5, variant.interval.end + 0.5
+    return figure(
+        traces,
+        height=620,
+        barmode="overlay",
+        bargap=0,
+        xaxis={"title": {"text": f"position on {plain(window.contig)}"}, "tickformat": ",d",
+               "range": [window.start + 0.5, window.end + 0.5], "anchor": "y2"},
+        yaxis={"domain": [0.64, 1], "title": {"text": "delta of a base"}},
+        yaxis2=gene_axis((0, 0.13)),
+        yaxis3={"domain": [0.2, 0.56], "title": {"text": "ALT"}, "fixedrange": True,
+                "type": "category", "autorange": "reversed"},
+        shapes=[{"type": "rect", "x0": first, "x1": last, "y0": 0.2, "y1": 1, "yref": "paper",
+                 "line": {"color": PURPLE, "width": 2}}],
+    )  # fmt: skip
+
+
+def vcf_table(rows: Sequence[Result], has_more: bool) -> str:
+    """Return the variants of a VCF with their scores, or why they have none."""
+    caption = f"{len(rows):,} variants of your VCF"
+    if has_more:
+        caption = f"The first {len(rows):,} variants of your VCF; the command line scores all"
+    shown = (
+        (_named(row["variant"]), *(_cell(row[name]) for name in ("delta", "forward", "reverse")),
+         (row["reason"] or "").replace("_", " "))
+        for row in rows
+    )  # fmt: skip
+    return table(("variant", "delta", "forward", "reverse", "why not scored"), shown, caption)
+
+
+def downloads(window: Interval, result: Result) -> str:
+    """Return links that save the numbers of the heat map, of the bases behind, and of the VCF."""
+    variant = Variant.from_text(result["variant"])
+    snvs = (
+        (window.contig, position, ref, alt, delta)
+        for position, ref, row in zip(
+            positions(window), result["bases"], result["deltas"], strict=True
+        )
+        for alt, delta in zip(_BASES, row, strict=True)
+        if ref != alt
+    )
+    behind = (
+        (name, position, delta)
+        for name, part in result["strands"].items()
+        for position, delta in zip(_behind(name, variant), part["downstream_deltas"], strict=False)
+    )
+    saved = download("window.tsv", _tsv(("contig", "position", "ref", "alt", "delta"), snvs))
+    saved += download("behind.tsv", _tsv(("strand", "position", "delta"), behind))
+    if "vcf" in result:
+        names = ("variant", "delta", "forward", "reverse", "reason")
+        rows = ([row[name] for name in names] for row in result["vcf"])
+        saved += download("variants.tsv", _tsv(names, rows))
+    return saved
+
+
+def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, Any]]:
+    """Return the bases that a strand reads behind the variant, and the alleles themselves."""
+    deltas, color = part["downstream_deltas"], _STRAND_COLORS[name]
+    places = _behind(name, variant)[: len(deltas)]
+    middle = variant.position + (len(variant.ref) + 1) / 2
+    return [
+        {"type": "bar", "name": f"read {name}", "x": list(places), "y": deltas, "width": 1,
+         "marker": {"color": color}},
+        {"type": "scatter", "mode": "markers", "name": f"the alleles, {name}", "x": [middle],
+         "y": [part["allele_delta"]], "showlegend": False,
+         "marker": {"color": color, "size": 10,
+                    "symbol": "triangle-right" if name == "forward" else "triangle-left"}},
+    ]  # fmt: skip
+
+
+def _behind(strand_name: str, variant: Variant) -> range:
+    """Return the 1-based positions that a strand reads behind the variant, the nearest first."""
+    if strand_name == "forward":
+        return range(variant.interval.end + 1, 2**62)
+    return range(variant.position, 0, -1)
+
+
+def _heat(window: Interval, result: Result) -> dict[str, Any]:
+    """Return the deltas of all SNVs of the window; a click on one asks for it."""
+    bases, places = result["bases"], positions(window)
+    deltas = [list(column) for column in zip(*result["deltas"], strict=True)]
+    changes = [[f"{ref}>{alt}" if ref not in (alt, "N") else "" for ref in bases] for alt in _BASES]
+    largest = max((abs(v) for column in deltas for v in column if v is not None), default=0.0)
+    most = max(largest, _LEAST_SCALE_NATS)
+    letters = [[ref if ref == alt else "" for ref in bases] for alt in _BASES]
+    return {
+        "type": "heatmap", "x": places, "y": list(_BASES), "z": deltas, "yaxis": "y3",
+        "zmin": -most, "zmax": most, "colorscale": DIVERGING, "hovertext": changes,
+        "customdata": [
+            [f"{window.contig}:{place} {change}" if change else None
+             for place, change in zip(places, row, strict=True)]
+            for row in changes
+        ],
+        "hovertemplate": "%{x:,d} %{hovertext}<br>delta %{z:.3f}<extra></extra>",
+        "text": letters, "texttemplate": "%{text}" if len(bases) <= _MOST_LETTERED_BP else "",
+        "colorbar": {
+            "orientation": "h", "y": -0.2, "yanchor": "top", "thickness": 10, "len": 0.6,
+            "title": {"text": "delta of an SNV, in nats", "side": "bottom"},
+        },
+    }  # fmt: skip
+
+
+def _named(text: str) -> str:
+    """Write a variant with the beginning of long alleles."""
+    place, _, change = text.rpartition(" ")
+    ref, _, alt = change.partition(">")
+    return f"{place} {short(ref)}>{short(alt)}"
+
+
+def _cell(value: float | None) -> float | str:
+    return "" if value is None else value
+
+
+def _tsv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = ("\t".join("." if v is None else str(v) for v in row) for row in rows)
+    return "\n".join(["\t".join(names), *lines, ""])

@@ -1,0 +1,170 @@
+"""The primer: its numbers, its code, and that its links open states of the other pages."""
+
+import ast
+import contextlib
+import html
+import io
+import itertools
+import math
+import re
+import shlex
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from carbon.cli import main
+from carbon.errors import UserError
+from carbon.genome import reverse_complement
+from demo.fields import checked_values
+from demo.lab import Genome, Lab
+from demo.panels import PANELS
+from demo.panels.primer import Primer
+from tests.helpers.demo import answered, make_lab
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import INDEX, KMERS, chunks, stock_distribution
+
+HOSTILE = "<img_src=x_onerror=alert(1)>"
+GIVEN = {"sequence": "acgtnnACGTTGCATTAGCATG", "frame": 1}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, model):
+    return make_lab(tmp_path_factory.mktemp("lab"), model)
+
+
+@pytest.fixture(scope="module")
+def panel(lab):
+    return Primer(lab)
+
+
+def test_it_is_the_first_page(panel):
+    assert PANELS[0] is Primer
+    assert panel.path == "/" and panel.link({"frame": 3}) == "/?frame=3"
+
+
+def test_the_sequence(panel):
+    result = answered(panel, GIVEN)
+    sequence = "ACGTNNACGTTGCATTAGCATG"
+    assert result["sequence"] == sequence
+    assert result["reverse_complement"] == reverse_complement(sequence)
+    assert result["protein"] == "TXTLH*H"
+    for frame in result["frames"]:
+        kmers = chunks(sequence[frame["frame"] :])
+        assert [k["bases"] for k in frame["kmers"]] == kmers
+        assert [k["index"] for k in frame["kmers"]] == [INDEX.get(kmer) for kmer in kmers]
+    assert [frame["frame"] for frame in result["frames"]] == [0, 1]
+
+
+def test_the_gene(panel):
+    gene = answered(panel, {})["gene"]
+    assert (gene["name"], gene["region"], gene["strand"]) == ("ABC", "c1:101-1000", "+")
+    assert (gene["length_bp"], gene["exons"], gene["coding_bp"]) == (900, 2, 720)
+    assert gene["introns"] == ["GT…AG"]
+    # ATG, then TAC CAA TTA GGA GCA over and over for 238 codons, then TAA.
+    assert gene["codons"] == {
+        "ATG": 1, "TAA": 1, "TAC": 48, "CAA": 48, "TTA": 48, "GGA": 47, "GCA": 47,
+    }  # fmt: skip
+    assert gene["protein"].startswith("MYQLGAY") and gene["protein"].endswith("*")
+
+
+def test_losses_by_wrong_bases_against_plain_means(panel, network):
+    result = answered(panel, {"sequence": "ACGTTGCATTAGCATGAC"})
+    p = stock_distribution(network, result["context"])
+    best = KMERS[p.argmax()]
+    assert result["best"] == best
+    assert result["true_probability"] == pytest.approx(float(p[INDEX["CATGAC"]]), rel=1e-4)
+    for loss in result["losses_by_wrong_bases"]:
+        these = [
+            v
+            for v, kmer in enumerate(KMERS)
+            if sum(a != b for a, b in zip(kmer, best, strict=True)) == loss["wrong"]
+        ]
+        expected = -sum(math.log(p[v]) for v in these) / len(these)
+        assert loss["cross_entropy_nats"] == pytest.approx(expected, rel=1e-4)
+    # The text says that FNS rises by the same step for each wrong base, whatever the model.
+    fns = [loss["fns_nats"] for loss in result["losses_by_wrong_bases"]]
+    steps = [after - before for before, after in itertools.pairwise(fns)]
+    assert steps == pytest.approx([steps[0]] * 6, rel=1e-3) and steps[0] > 0
+
+
+@pytest.mark.parametrize("given", [{}, {"sequence": "ACGTTGCATTAGCATGAC", "frame": 5}])
+def test_the_program_and_the_command_give_the_same(panel, given, capsys):
+    values, result = checked_values(panel.fields, given), answered(panel, given)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(panel.python(values), {})
+    lines = printed.getvalue().splitlines()
+    assert lines[:2] == [result["reverse_complement"], result["protein"]]
+    for line, frame in zip(lines[2:4], result["frames"], strict=True):
+        whole = [k["index"] for k in frame["kmers"] if k["index"] is not None]
+        assert ast.literal_eval(line)[: len(whole)] == whole
+    assert ast.literal_eval(lines[4])[0] == result["best"]
+    assert ast.literal_eval(lines[5]) == result["marginals"]
+    for line, loss in zip(lines[6:], result["losses_by_wrong_bases"], strict=True):
+        wrong, cross_entropy_nats, fns_nats = map(float, line.split())
+        assert wrong == loss["wrong"]
+        assert cross_entropy_nats == pytest.approx(loss["cross_entropy_nats"], rel=1e-6)
+        assert fns_nats == pytest.approx(loss["fns_nats"], rel=1e-6)
+    assert main(shlex.split(panel.command(values))[1:]) == 0
+    best = capsys.readouterr().out.splitlines()[2].split("\t")[0]
+    assert best == result["best"]
+
+
+def test_links_open_states_of_pages_that_are_there(panel, lab):
+    pages = {p.path: p for p in (kind(lab) for kind in PANELS)}
+    values = checked_values(panel.fields, {})
+    shown = panel.show(values, answered(panel, {}))
+    markup = "".join(text for text in shown.values() if isinstance(text, str))
+    links = {urlsplit(html.unescape(link)) for link in re.findall(r'href="([^"]*)"', markup)}
+    assert {link.path for link in links} == set(pages) - {"/"}
+    for link in links:
+        page, asked = pages[link.path], dict(parse_qsl(link.query, keep_blank_values=True))
+        assert set(asked) <= {field.name for field in page.fields}, link
+        checked_values(page.fields, asked)
+
+
+def test_every_view_is_shown(panel):
+    for example in ({}, GIVEN, *(e.values for e in panel.examples())):
+        values = checked_values(panel.fields, example)
+        shown = panel.show(values, answered(panel, example))
+        assert set(shown) == {view.name for view in panel.views}
+
+
+def test_a_genome_without_genes(tmp_path, model):
+    fasta = write_fasta(tmp_path / "g.fa", {"c1": random_bases(900)})
+    panel = Primer(Lab(model, "model", Genome.open(fasta, None), tmp_path))
+    values, result = checked_values(panel.fields, {}), answered(panel, {})
+    assert result["gene"] is None
+    shown = panel.show(values, result)
+    assert "no gene with a known structure" in shown["splicing"]
+    assert shown["gene"]["data"] == []
+
+
+def test_names_are_shown_and_not_run(tmp_path, model):
+    lab = make_lab(tmp_path, model, contig=HOSTILE)
+    gff = tmp_path / "genes.gff3"
+    gff.write_text(gff.read_text().replace("Name=ABC", f"Name={HOSTILE.replace('=', '%3D')}"))
+    panel = Primer(Lab(model, "m", Genome.open(tmp_path / "genome.fa", gff), tmp_path))
+    result = answered(panel, {})
+    assert result["gene"]["name"] == HOSTILE and lab.example_gene == "ABC"
+    shown = panel.show(checked_values(panel.fields, {}), result)
+    for view in shown.values():
+        assert "<img" not in str(view)
+    assert "&lt;img" in shown["splicing"] and "&lt;img" in str(shown["gene"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sequence": "ACG"}, "is to end with six of ACGT"),
+        ({"sequence": "ACGTACGTN"}, "is to end with six of ACGT"),
+        ({"sequence": "<script>"}, "is not a DNA letter"),
+        ({"sequence": "A" * 301}, "give 300 at most"),
+        ({"gene": "nowhere"}, "gene 'nowhere'"),
+        ({"gene": ""}, "no place is given"),
+        ({"frame": 6}, "out of range"),
+    ],
+)
+def test_what_makes_no_sense_is_told(panel, given, message):
+    with pytest.raises(UserError, match=message):
+        answered(panel, given)

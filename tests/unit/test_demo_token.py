@@ -1,0 +1,130 @@
+"""The panel of one token: its numbers against plain sums, its code against its answer."""
+
+import ast
+import contextlib
+import io
+import math
+import shlex
+
+import pytest
+
+from carbon.cli import main
+from carbon.errors import UserError
+from demo.fields import checked_values
+from demo.panels.token import Token
+from demo.token_figures import marginal_bars
+from tests.helpers.demo import answered, make_lab
+from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
+
+GIVEN = {"fixed": "G..A..", "kmer": "ttgaca"}
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory, model):
+    return Token(make_lab(tmp_path_factory.mktemp("lab"), model))
+
+
+def test_numbers_against_a_stock_forward(panel, network):
+    result = answered(panel, GIVEN)
+    p = stock_distribution(network, result["context"]).tolist()
+    assert result["probabilities"] == pytest.approx(p, rel=1e-4, abs=1e-9)
+    chosen = mass(p, "G??A??")
+    for v in range(0, 4096, 41):
+        agrees = KMERS[v][0] == "G" and KMERS[v][3] == "A"
+        expected = p[v] / chosen if agrees else 0.0
+        assert result["given_probabilities"][v] == pytest.approx(expected, rel=1e-4, abs=1e-12)
+    for loss in result["losses"]:
+        bases = enumerate(loss["kmer"])
+        fns = -sum(math.log(marginal(p, place, base)) for place, base in bases) / 6
+        assert loss["fns_nats"] == pytest.approx(fns, rel=1e-4)
+        expected = -math.log(p[INDEX[loss["kmer"]]])
+        assert loss["cross_entropy_nats"] == pytest.approx(expected, rel=1e-4)
+    assert len(result["losses"]) == 19 and result["losses"][0]["kmer"] == "TTGACA"
+    assert result["rank"] == 1 + sum(q > p[INDEX["TTGACA"]] for q in p)
+    assert len(result["top"]) == 10
+    assert result["given_marginals"][0] == pytest.approx([0, 0, 0, 1])
+
+
+def test_the_defaults_are_coding_bases_and_what_follows_them(panel):
+    result = answered(panel, {})
+    assert result["context"].startswith("ATGTACCAATTAGGAGCA") and len(result["context"]) == 60
+    assert result["kmer"] == ("ATG" + "TACCAATTAGGAGCA" * 9)[60:66]
+    assert result["given_probabilities"] == pytest.approx(result["probabilities"], rel=1e-5)
+
+
+def test_a_context_is_cut_from_the_left(panel):
+    exact, longer = (answered(panel, {"context": c}) for c in ("ACGTTG", "TTACG ttg"))
+    assert longer["context"] == exact["context"] == "ACGTTG"
+    assert longer["probabilities"] == exact["probabilities"]
+
+
+def test_examples_answer_and_show(panel):
+    labels = [example.label for example in panel.examples()]
+    assert labels[0] == "An intron begins"
+    for example in panel.examples():
+        values = checked_values(panel.fields, example.values)
+        result = answered(panel, example.values)
+        shown = panel.show(values, result)
+        assert set(shown) == {view.name for view in panel.views}
+    assert answered(panel, panel.examples()[0].values)["kmer"].startswith("GT")
+
+
+def test_clicks(panel):
+    values = checked_values(panel.fields, GIVEN)
+    shown = panel.show(values, answered(panel, GIVEN))
+    picks = {pick.view: pick.set for pick in panel.picks()}
+    heat = shown["map"]["data"][0]
+    assert [kmer for row in heat["customdata"] for kmer in row] == KMERS
+    assert len(heat["z"]) == len(heat["z"][0]) == 64
+    assert heat["z"][0][0] is None  # AAAAAA has no G first
+    assert picks["map"]("ACGTAC", values) == {"kmer": "ACGTAC"}
+    assert picks["losses"]("ACGTAC", values) == {"kmer": "ACGTAC"}
+    bar = shown["marginals"]["data"][0]
+    assert bar["customdata"][5] == [1, "C"]
+    assert picks["marginals"]([1, "C"], values) == {"fixed": "GC.A.."}
+    assert picks["marginals"]([0, "G"], values) == {"fixed": "...A.."}
+    assert picks["marginals"]([0, "T"], {**values, "fixed": ""}) == {"fixed": "T....."}
+    value = answered(panel, GIVEN)["given_marginals"][1][2]  # C is the third of ATCG
+    assert bar["y"][5] == pytest.approx(value)
+
+
+def test_what_was_before_is_drawn_only_where_bases_are_fixed():
+    flat, fixed = [[0.25] * 4] * 6, [[1, 0, 0, 0], *[[0.25] * 4] * 5]
+    assert len(marginal_bars(flat, flat, "AAAAAA", "......")["data"]) == 2
+    assert len(marginal_bars(flat, fixed, "AAAAAA", "A.....")["data"]) == 3
+
+
+@pytest.mark.parametrize("given", [GIVEN, {}])
+def test_the_program_and_the_command_give_the_same(panel, given, capsys):
+    values, result = checked_values(panel.fields, given), answered(panel, given)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(panel.python(values), {})
+    lines = printed.getvalue().splitlines()
+    assert lines[:10] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
+    assert ast.literal_eval(lines[10]) == result["given_marginals"]
+    for line, loss in zip(lines[11:], result["losses"], strict=True):
+        kmer, cross_entropy_nats, fns_nats = line.split()
+        assert kmer == loss["kmer"]
+        assert float(cross_entropy_nats) == pytest.approx(loss["cross_entropy_nats"], rel=1e-6)
+        assert float(fns_nats) == pytest.approx(loss["fns_nats"], rel=1e-6)
+    assert main(shlex.split(panel.command(values))[1:]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]
+    for kmer, p, *_ in rows:
+        assert float(p) == pytest.approx(result["given_probabilities"][INDEX[kmer]], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"kmer": "ACGT"}, "give six letters of ACGT"),
+        ({"kmer": "<b>x.."}, "give six letters of ACGT"),
+        ({"fixed": "AC"}, "give six letters"),
+        ({"context": "<img src=x>"}, "is not a DNA letter"),
+        ({"context": "A" * 6001}, "give 6,000 at most"),
+    ],
+)
+def test_what_makes_no_sense_is_told(panel, given, message):
+    with pytest.raises(UserError, match=message):
+        answered(panel, given)

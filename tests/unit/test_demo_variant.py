@@ -1,0 +1,233 @@
+"""The panel of variants: its numbers are the library's, and the code that it shows gives them."""
+
+import contextlib
+import io
+import shlex
+import subprocess
+
+import numpy as np
+import pytest
+
+from carbon.cli import main
+from carbon.errors import UserError
+from carbon.genome import Interval, Variant
+from carbon.inference import join_chunks
+from demo.fields import checked_values
+from demo.panel import Progress
+from demo.panels.variant import VariantEffect
+from tests.helpers.demo import answered, make_lab
+from tests.helpers.files import write_fasta, write_vcf
+
+HOSTILE = "<img_src=x_onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, model):
+    return make_lab(tmp_path_factory.mktemp("lab"), model)
+
+
+@pytest.fixture(scope="module")
+def panel(lab):
+    return VariantEffect(lab)
+
+
+@pytest.fixture
+def vcf(tmp_path, lab):
+    bases = lab.genome.reference.fetch(Interval("c1", 0, 1400))
+    wrong = "A" if bases[699] != "A" else "C"
+    records = [
+        f"c1\t300\t.\t{bases[299]}\t{bases[299]}T,<DEL>\t.\t.\t.",
+        f"c1\t400\t.\t{bases[399:402]}\t{bases[399]}\t.\t.\t.",
+        f"c1\t700\t.\t{wrong}\tT\t.\t.\t.",
+    ]
+    return write_vcf(tmp_path / "mine.vcf", records)
+
+
+def test_the_examples_do_what_they_say(panel):
+    found = {e.label: answered(panel, e.values) for e in panel.examples()}
+    assert answered(panel, {})["effects"][0]["term"] == "stop_gained"
+    assert found["A splice donor lost"]["effects"][0]["term"] == "splice_donor_variant"
+    assert found["A synonymous change"]["effects"][0]["term"] == "synonymous_variant"
+    assert found["A base inserted"]["strands"]["forward"]["length_delta"] != 0
+    assert found["The alleles alone"]["strands"]["forward"]["downstream_deltas"] == []
+
+
+@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+@pytest.mark.parametrize("strands", ["forward", "reverse", "both"])
+def test_numbers_are_those_of_the_library(panel, lab, protocol, strands):
+    given = {"protocol": protocol, "strands": strands, "window_bp": 20}
+    result = answered(panel, given)
+    variant = Variant.from_text(result["variant"])
+    (score,) = lab.model.score_variants(
+        lab.genome.reference, [variant], protocol=protocol, strands=strands
+    )
+    assert [result[n] for n in ("delta", "forward", "reverse")] == list(
+        (score.delta, score.forward, score.reverse)
+    )
+    for name, part in result["strands"].items():
+        parts = part["allele_delta"], *part["downstream_deltas"], part["length_delta"]
+        assert sum(parts) == pytest.approx(getattr(score, name), abs=1e-9)
+    window = Interval("c1", variant.position - 10, variant.position + 10)
+    assert result["window"] == window.to_region()
+    scanned = join_chunks(lab.model.scan(lab.genome.reference, window, strands=strands))
+    np.testing.assert_array_equal(result["deltas"], scanned.deltas)
+
+
+def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
+    """By `score` of both windows: what lies before is the same, and the parts behind differ."""
+    result = answered(panel, {"strands": "forward"})
+    variant = Variant.from_text(result["variant"])
+    window_bp = result["read_bp"]
+    start = variant.position - window_bp // 2
+    ref = lab.genome.reference.fetch(Interval("c1", start, start + window_bp))
+    place = variant.position - start
+    alt = ref[:place] + variant.alt + ref[place + 1 :]
+    of_ref, of_alt = (score.bases for score in lab.model.score([ref, alt]))
+    part = result["strands"]["forward"]
+    np.testing.assert_allclose(part["downstream_deltas"], (of_alt - of_ref)[place + 1 :], atol=1e-4)
+    assert part["allele_delta"] == pytest.approx(float(of_alt[place] - of_ref[place]), abs=1e-4)
+
+
+def test_a_cell_asks_for_its_variant(panel):
+    result = answered(panel, {})
+    heat = next(t for t in panel.show(_values(panel), result)["map"]["data"] if "z" in t)
+    assert len(heat["z"]) == 4 and all(len(row) == 60 for row in heat["z"])
+    (pick,) = panel.picks()
+    for row, alt in enumerate("ACGT"):
+        for column, picked in enumerate(heat["customdata"][row]):
+            if result["bases"][column] == alt:
+                assert picked is None
+            else:
+                changed = pick.set(picked, _values(panel))
+                variant = Variant.from_text(changed["variant"])
+                assert (variant.position + 1, variant.alt) == (heat["x"][column], alt)
+    assert answered(panel, pick.set(heat["customdata"][1][3] or heat["customdata"][2][3], {}))
+
+
+def test_a_vcf_is_scored_variant_by_variant(panel, lab, vcf):
+    values = _values(panel, vcf=[str(vcf)], variant="", strands="forward")
+    items = list(panel.answer(values))
+    done = [item.done for item in items if isinstance(item, Progress) and item.unit == "variants"]
+    assert done == [1, 2, 3, 4]
+    result = items[-1]
+    assert result["variant"].startswith("c1:300 ")  # the first of the VCF
+    rows = result["vcf"]
+    assert [r["reason"] for r in rows] == [None, "symbolic_allele", None, "ref_mismatch"]
+    assert not result["vcf_has_more"]
+    deletion = Variant.from_text(rows[2]["variant"])
+    (score,) = lab.model.score_variants(lab.genome.reference, [deletion])
+    assert rows[2]["delta"] == score.delta
+    shown = panel.show(values, result)
+    assert "ref mismatch" in shown["table"] and "&lt;DEL&gt;" in shown["table"]
+    assert "variants.tsv" in shown["tsv"]
+
+
+def test_only_the_first_variants_of_a_long_vcf_are_scored(panel, lab, tmp_path, monkeypatch):
+    monkeypatch.setattr("demo.panels.variant._MOST_VARIANTS", 3)
+    bases = lab.genome.reference.fetch(Interval("c1", 0, 9))
+    records = [f"c1\t{n}\t.\t{bases[n - 1]}\t<DEL>\t.\t.\t." for n in range(1, 6)]
+    path = write_vcf(tmp_path / "long.vcf", records)
+    values = _values(panel, vcf=[str(path)])
+    *_, result = panel.answer(values)
+    assert len(result["vcf"]) == 3 and result["vcf_has_more"]
+    assert "The first 3 variants" in panel.show(values, result)["table"]
+
+
+def test_the_python_that_is_shown_prints_the_same(panel, vcf, monkeypatch):
+    monkeypatch.chdir(vcf.parent)
+    values = _values(panel, vcf=[str(vcf)], window_bp=30)
+    *_, result = panel.answer(values)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(panel.python(values), {})
+    lines = [line.split() for line in printed.getvalue().splitlines()]
+    assert lines[0][2:] == [str(result[n]) for n in ("delta", "forward", "reverse")]
+    for line, part in zip(lines[1:3], result["strands"].values(), strict=True):
+        expected = [part["allele_delta"], *part["downstream_deltas"]]
+        assert list(map(float, line[1:])) == pytest.approx(expected, abs=1e-6)
+    heat = lines[3:33]
+    assert "".join(line[0] for line in heat) == result["bases"]
+    np.testing.assert_allclose([list(map(float, x[1:])) for x in heat], result["deltas"], atol=1e-6)
+    of_vcf = [r for r in result["vcf"] if r["reason"] != "ref_mismatch"]
+    assert [x[2:] for x in lines[33:]] == [[str(r["delta"]), str(r["reason"])] for r in of_vcf]
+
+
+def test_the_command_lines_that_are_shown_write_the_same(panel, vcf, monkeypatch):
+    monkeypatch.chdir(vcf.parent)
+    values = _values(panel, vcf=[str(vcf)], window_bp=30)
+    *_, result = panel.answer(values)
+    first, *others = panel.command(values).splitlines()
+    subprocess.run(["bash", "-c", first], check=True)
+    for line in others:
+        assert main(shlex.split(line)[1:]) == 0
+    (scored,) = _rows(vcf.parent / "variant.tsv")
+    assert float(scored["delta"]) == pytest.approx(result["delta"], abs=1e-6)
+    assert float(scored["reverse"]) == pytest.approx(result["reverse"], abs=1e-6)
+    window = [[float(r[base]) for base in "ACGT"] for r in _rows(vcf.parent / "window.tsv")]
+    of_ref = [row["ACGT".index(b)] for row, b in zip(window, result["bases"], strict=True)]
+    deltas = np.array(window) - np.array(of_ref)[:, None]
+    np.testing.assert_allclose(deltas, result["deltas"], atol=1e-5)
+    for row, expected in zip(_rows(vcf.parent / "variants.tsv"), result["vcf"], strict=True):
+        assert row["reason"] == (expected["reason"] or ".")
+        if not expected["reason"]:
+            assert float(row["delta"]) == pytest.approx(expected["delta"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no variant is given"),
+        ("chr1", "write it as contig:position REF>ALT"),
+        ("c1:0 A>T", "from 1"),
+        ("c2:5 A>T", "no contig 'c2'"),
+        ("c1:2000 A>T", "ends past the contig"),
+        ("c1:114 A>T", "REF is A but"),
+        ("c1:114 T>T", "same as reference"),
+    ],
+)
+def test_what_makes_no_sense_is_said(panel, text, message):
+    with pytest.raises(UserError, match=message):
+        answered(panel, {"variant": text})
+
+
+def test_files_are_named_as_the_visitor_does(panel, tmp_path):
+    bad = write_vcf(tmp_path / "bad.vcf", ["c1\t5\t.\tA\tT\t.\t.\t.", "c1\t1\t.\tA\tT\t.\t.\t."])
+    with pytest.raises(UserError, match=r"^bad.vcf record 2 .*not sorted"):
+        answered(panel, {"vcf": [str(bad)]})
+    with pytest.raises(UserError, match="2 VCFs are given"):
+        answered(panel, {"vcf": [str(bad), str(bad)]})
+    packed = tmp_path / "packed.vcf"
+    packed.write_bytes(b"\x1f\x8b" + bytes(20))
+    with pytest.raises(UserError, match=r"packed\.vcf is compressed"):
+        answered(panel, {"vcf": [str(packed)]})
+
+
+def test_hostile_names_are_shown_and_not_run(panel, tmp_path):
+    fasta = write_fasta(tmp_path / "hostile.fa", {HOSTILE: "ACGTTGCA" * 20})
+    values = _values(panel, genome=[str(fasta)], variant=f"{HOSTILE}:81 A>G")
+    *_, result = panel.answer(values)
+    shown = panel.show(values, result)
+    assert "&lt;img" in shown["facts"]
+    assert (
+        "<img"
+        not in shown["facts"] + shown["tsv"] + shown["map"]["layout"]["xaxis"]["title"]["text"]
+    )
+
+
+def test_a_window_at_the_edge_and_unknown_bases(panel, tmp_path):
+    fasta = write_fasta(tmp_path / "edge.fa", {"n": "ACGTNNNN" + "TTGCA" * 20})
+    values = _values(panel, genome=[str(fasta)], variant="n:2 C>T")
+    *_, result = panel.answer(values)
+    assert result["window"] == "n:1-60"
+    assert result["deltas"][5] == [None] * 4
+    heat = next(t for t in panel.show(values, result)["map"]["data"] if "z" in t)
+    assert [row[5] for row in heat["customdata"]] == [None] * 4
+
+
+def _values(panel, **given):
+    return checked_values(panel.fields, given)
+
+
+def _rows(path):
+    names, *rows = [x.split("\t") for x in path.read_text().splitlines() if x[0] != "#"]
+    return [dict(zip(names, row, strict=True)) for row in rows]
