@@ -34,7 +34,8 @@ def make_panels(lab: Lab) -> tuple[Panel, ...]:
 def build(lab: Lab, limits: Limits) -> gr.Blocks:
     """Return the app: a page for each panel, the first of them at the root."""
     first, *others = make_panels(lab)
-    with gr.Blocks(title="Carbon", analytics_enabled=False, delete_cache=(600, 3600)) as app:
+    app = gr.Blocks(title="Carbon", analytics_enabled=False, delete_cache=(600, 3600))
+    with app:
         _header(lab)
         Page(app, first, limits)
     app.pages[0] = ("", first.title, True)

@@ -47,7 +47,7 @@ class Field:
 
     def component(self) -> gr.components.Component:
         """Return the widget."""
-        label = {"label": self.label, "info": self.info or None}
+        label: dict[str, Any] = {"label": self.label, "info": self.info or None}
         match self.kind:
             case "text" | "lines":
                 lines = {"text": 1, "lines": 4}[self.kind]

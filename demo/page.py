@@ -80,7 +80,7 @@ class Page:
         }
         quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         ask = {"fn": self._ask, "inputs": self.inputs, "outputs": self._outputs, **turn, **quiet}
-        asked = [self.run.click(**ask)]
+        asked: list[Any] = [self.run.click(**ask)]
         asked.append(page.load(self._open, None, [*self.inputs, *self._outputs], **turn, **quiet))
         for label, button in self.more.items():
             change = button.click(
@@ -156,14 +156,13 @@ class Page:
         start = shown_at = time.monotonic()
         result: Result = {}
         for item in self.limits.timed(self.panel.answer(values)):
-            is_result = not isinstance(item, Progress)
-            result = item if is_result else result
+            result = result if isinstance(item, Progress) else item
             if time.monotonic() - shown_at < _SECONDS_BETWEEN_VIEWS:
                 continue
-            if is_result:
-                yield [_status("Working ..."), *self._shown(values, result), *[gr.skip()] * 4]
-            else:
+            if isinstance(item, Progress):
                 yield [_bar(item), *self._unchanged()]
+            else:
+                yield [_status("Working ..."), *self._shown(values, item), *[gr.skip()] * 4]
             shown_at = time.monotonic()
         kept = result if self.more else None
         code = [self.panel.python(values), self.panel.command(values), self.panel.link(values)]
@@ -209,18 +208,12 @@ class Page:
             except Exception as error:
                 raise gr.Error(_sentence(error)) from None
 
-        parameter = inspect.Parameter
-        kind = parameter.POSITIONAL_OR_KEYWORD
-        endpoint.__signature__ = inspect.Signature(
-            [  # type: ignore[attr-defined]
-                parameter("request", kind, annotation=gr.Request),
-                # Of what has no value on the page, only None makes a client's argument optional.
-                *(
-                    parameter(f.name, kind, default=None if f.kind == "files" else f.default)
-                    for f in self.panel.fields
-                ),
-            ]
-        )
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        request = inspect.Parameter("request", kind, annotation=gr.Request)
+        # Of what has no value on the page, only None makes a client's argument optional.
+        defaults = {f.name: None if f.kind == "files" else f.default for f in self.panel.fields}
+        named = [inspect.Parameter(name, kind, default=v) for name, v in defaults.items()]
+        vars(endpoint)["__signature__"] = inspect.Signature([request, *named])
         return endpoint
 
 

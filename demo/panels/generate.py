@@ -134,8 +134,8 @@ class Generate(Panel):
         for name in ("forbid", "require"):
             if values[name]:
                 words += [f"--{name}", *values[name].split()]
-        if _gc(values):
-            words += ["--gc", *_gc(values)]
+        if share := _gc(values):
+            words += ["--gc", *share]
         if values["no_stop_frame"]:
             words += ["--no-stop", values["no_stop_frame"]]
         return shlex.join(map(str, words))
