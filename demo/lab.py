@@ -3,7 +3,7 @@
 import tempfile
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Self
@@ -118,7 +118,8 @@ class Lab:
         key = tuple(sorted(files))
         with self._lock:
             if key not in self._uploaded:
-                self._uploaded[key] = _read_upload(key)
+                names = tuple(Path(path).name for path in key)
+                self._uploaded[key] = replace(_read_upload(key), shown_files=names)
             self._uploaded.move_to_end(key)
             while len(self._uploaded) > _KEPT_GENOMES:
                 self._uploaded.popitem(last=False)

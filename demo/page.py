@@ -206,7 +206,7 @@ class Page:
                         result = item
                 return result
             except Exception as error:
-                raise gr.Error(_sentence(error)) from None
+                raise gr.Error(_sentence(error), print_exception=False) from None
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         request = inspect.Parameter("request", kind, annotation=gr.Request)

@@ -1,0 +1,32 @@
+"""The demo as a server of its own, for tests that come to it from outside."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from demo.app import build, launch_options
+from demo.lab import Lab
+from demo.limits import Limits
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def served(lab: Lab, limits: Limits | None = None) -> Iterator[str]:
+    """Yield the address of a server that is closed afterwards."""
+    limits = limits or Limits(calls_per_minute=10_000)
+    app = build(lab, limits)
+    try:
+        _, address, _ = app.launch(
+            server_name="127.0.0.1",
+            server_port=free_port(),
+            prevent_thread_lock=True,
+            **launch_options(lab, limits),
+        )
+        yield address.rstrip("/")
+    finally:
+        app.close()
