@@ -1,0 +1,111 @@
+"""Chromium before the demo: every page is watched for errors and for requests to elsewhere."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from tests.helpers.demo import make_lab
+from tests.helpers.server import served
+
+SCREENSHOTS = Path(os.environ.get("CARBON_SCREENSHOTS", "test-artefacts/screenshots"))
+ANSWERED = re.compile(r"^\d+\.\d\d s$")
+WIDTHS = {"wide": 1400, "narrow": 390}
+# A page that is left while it is being answered says so; nothing is wrong then.
+_LEFT = "AbortError"
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
+    if path is None:
+        if "browser" in os.environ.get("CARBON_REQUIRE", ""):
+            pytest.fail("CARBON_REQUIRE has browser, but there is no chromium")
+        pytest.skip("no chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def lab(model, tmp_path_factory):
+    return make_lab(tmp_path_factory.mktemp("lab"), model)
+
+
+@pytest.fixture(scope="session")
+def address(lab):
+    with served(lab) as found:
+        yield found
+
+
+class Visitor:
+    """A page that is looked at, and what went wrong in it."""
+
+    def __init__(self, page, address):
+        self.page, self.address, self.wrong = page, address, []
+        page.on("console", lambda m: self._told(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: self._told(str(error)))
+        page.on("request", lambda request: self._asked(request.url))
+
+    def _told(self, text):
+        if _LEFT not in text:
+            self.wrong.append(text)
+
+    def _asked(self, url):
+        if not url.startswith((self.address, "data:", "blob:")):
+            self.wrong.append(f"asked {url}")
+
+    def open(self, path):
+        self.page.goto(self.address + path)
+        self.answered()
+
+    def answered(self):
+        self.page.locator("#status").get_by_text(ANSWERED).wait_for()
+
+    def press(self, button):
+        """Press a button and wait until the answer has come."""
+        self.page.evaluate("document.querySelector('#status .status').textContent = ''")
+        self.page.get_by_role("button", name=button, exact=True).click()
+        self.answered()
+
+    def field(self, label):
+        """Return a text field; its name goes on with what stands below the label."""
+        return self.page.get_by_role("textbox", name=re.compile(rf"^{label}"))
+
+    def status(self):
+        return self.page.locator("#status").inner_text().strip()
+
+    def keep(self, name):
+        self.page.wait_for_timeout(400)  # figures are drawn after the answer has come
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+
+def _visitor(chromium, address, width, scheme):
+    page = chromium.new_page(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+    )
+    page.set_default_timeout(30_000)
+    return Visitor(page, address)
+
+
+@pytest.fixture
+def visitor(chromium, address):
+    """Somebody at a desk, by day."""
+    found = _visitor(chromium, address, WIDTHS["wide"], "light")
+    yield found
+    found.page.close()
+    assert found.wrong == []
+
+
+@pytest.fixture
+def phone(chromium, address):
+    """Somebody with a phone, by night."""
+    found = _visitor(chromium, address, WIDTHS["narrow"], "dark")
+    yield found
+    found.page.close()
+    assert found.wrong == []

@@ -1,0 +1,239 @@
+"""The demo as a visitor meets it."""
+
+import json
+
+import pytest
+
+from carbon.tokenizer import K
+from demo.app import make_panels
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+PAGES = {
+    "primer": "/", "generate": "/generate", "read": "/read", "variant": "/variant",
+    "token": "/token", "tokenizer": "/tokenizer", "embeddings": "/embeddings",
+}  # fmt: skip
+DRAWN = ".js-plotly-plot .main-svg"
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+
+
+def luminance(color):
+    red, green, blue = (int(part) for part in color[4:-1].split(",")[:3])
+    return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_answers_its_example_at_once(visitor, name):
+    visitor.open(PAGES[name])
+    visitor.keep(f"{name}-1400")
+    if name != "tokenizer":
+        assert visitor.page.locator(DRAWN).count() >= 1
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 1400
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_on_a_phone_in_the_dark(phone, name):
+    phone.open(PAGES[name])
+    phone.keep(f"{name}-390-dark")
+    assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
+    body = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert luminance(body) < 0.2
+    if phone.page.locator(".js-plotly-plot text").count():
+        ink = phone.page.locator(".js-plotly-plot text").first.evaluate(
+            "e => getComputedStyle(e).fill"
+        )
+        assert luminance(ink) > 0.6
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_example_of_a_page_works(visitor, lab, name):
+    (panel,) = [panel for panel in make_panels(lab) if panel.name == name]
+    for example in panel.examples():
+        visitor.open(panel.link(example.values))
+
+
+def test_bases_stream_in_and_tell_what_the_model_thought(visitor):
+    visitor.open("/generate?prompt=ATGGCC&length_bp=60")
+    bases = visitor.page.locator(".strip .base")
+    assert bases.count() == 66
+    bases.nth(10).hover()
+    told = visitor.page.locator(".tip").inner_text()
+    assert told.startswith("base 11: ") and told.count("%") == 4
+    visitor.page.locator(".strip").focus()
+    visitor.page.keyboard.press("ArrowRight")
+    assert visitor.page.locator(".tip").inner_text().startswith("base 12: ")
+
+
+def test_continue_takes_the_bases_into_the_prompt(visitor):
+    visitor.open("/generate?prompt=ATGGCC&length_bp=30")
+    first = visitor.page.locator(".strip").inner_text()
+    visitor.press("Continue")
+    visitor.page.wait_for_function("document.querySelectorAll('.strip .base').length == 66")
+    assert visitor.page.locator(".strip").inner_text().startswith(first)
+    assert visitor.field("Prompt").input_value() == first
+
+
+def test_the_fasta_is_downloaded(visitor):
+    visitor.open("/generate?length_bp=30")
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("link", name="Download generated.fa").click()
+    header, *bases = download.value.path().read_text().splitlines()
+    assert header.startswith(">generated model=") and "length_bp=30" in header
+    assert visitor.page.locator(".strip").inner_text().endswith("".join(bases))
+
+
+def test_the_address_holds_the_state(visitor, chromium, address):
+    visitor.open("/generate")
+    visitor.field("Prompt").fill("CCCTTTAAA")
+    visitor.press("Generate")
+    visitor.page.wait_for_function("location.search.includes('CCCTTTAAA')")
+    link = visitor.page.url.removeprefix(address)
+    shown = visitor.page.locator(".strip").inner_text()
+    visitor.open("/read")
+    visitor.open(link)
+    assert visitor.field("Prompt").input_value() == "CCCTTTAAA"
+    assert visitor.page.locator(".strip").inner_text() == shown
+
+
+def test_an_impossible_link_is_told(visitor):
+    visitor.page.goto(visitor.address + "/generate?length_bp=many")
+    visitor.page.get_by_role("alert").get_by_text("'many' is not a number").wait_for()
+    visitor.press("Generate")
+
+
+def test_errors_are_sentences_and_the_page_goes_on(visitor):
+    visitor.open("/read")
+    visitor.field("Gene or region").fill("c1:5000-6000")
+    visitor.page.get_by_role("button", name="Read", exact=True).click()
+    visitor.page.get_by_role("alert").get_by_text("need 1 <= first <= last <= 1400").wait_for()
+    visitor.keep("error-1400")
+    visitor.field("Gene or region").fill("c1:50-100")
+    visitor.press("Read")
+
+
+def test_zoom_and_token_grid(visitor):
+    visitor.open("/read?place=c1:1-1200&grid=True&start_bp=100&width_bp=60")
+    left, right = visitor.page.evaluate(
+        "document.querySelector('.js-plotly-plot').layout.xaxis.range"
+    )
+    assert (left, right) == (100.5, 160.5)
+    shapes = visitor.page.evaluate(
+        "document.querySelector('.js-plotly-plot').layout.shapes.map(s => s.x0)"
+    )
+    assert shapes and all((x - 0.5) % K == 0 for x in shapes)
+    box = visitor.page.locator(".nsewdrag").first.bounding_box()
+    visitor.page.mouse.move(box["x"] + 50, box["y"] + 50)
+    visitor.page.mouse.down()
+    visitor.page.mouse.move(box["x"] + 200, box["y"] + 50, steps=5)
+    visitor.page.mouse.up()
+    visitor.page.wait_for_timeout(300)
+    nearer = visitor.page.evaluate(
+        "document.querySelector('.js-plotly-plot').layout.xaxis.range"
+    )
+    assert nearer[1] - nearer[0] < right - left
+
+
+def test_a_click_on_the_heat_map_asks_for_that_variant(visitor):
+    visitor.open("/variant")
+    before = visitor.field("Variant").input_value()
+    box = visitor.page.locator(".nsewdrag").nth(1).bounding_box()
+    # Two places, for the first may be the reference's own base, which is no variant.
+    for share in (0.13, 0.37):
+        visitor.page.mouse.click(
+            box["x"] + box["width"] * share, box["y"] + box["height"] * share
+        )
+        visitor.page.wait_for_timeout(1500)
+    assert visitor.field("Variant").input_value() != before
+
+
+def test_a_cancelled_job(visitor, tmp_path):
+    """Many variants are stopped half-way, and the next question is answered."""
+    bases = random_bases(1400, seed=1)
+    records = [f"c1\t{n}\t.\t{bases[n - 1]}\t{'A' if bases[n - 1] != 'A' else 'C'}\t.\t.\t."
+               for n in range(100, 300)]  # fmt: skip
+    fasta = write_fasta(tmp_path / "many.fa", {"c1": bases})
+    vcf = write_vcf(tmp_path / "many.vcf", records, "##contig=<ID=c1,length=1400>\n")
+    visitor.open("/variant")
+    visitor.field("Variant").fill("")
+    visitor.page.get_by_role("button", name="More settings").click()
+    files = visitor.page.locator("input[type=file]")
+    for place, path in zip(range(2), (vcf, fasta), strict=True):
+        files.nth(place).set_input_files(path)
+        visitor.page.get_by_text(path.name.rpartition(".")[0]).first.wait_for()
+    visitor.page.wait_for_timeout(500)
+    visitor.page.get_by_role("button", name="Score", exact=True).click()
+    visitor.page.locator("#status progress").wait_for()
+    visitor.keep("progress-1400")
+    visitor.page.get_by_role("button", name="Stop", exact=True).click()
+    visitor.page.locator("#status").get_by_text("Stopped.").wait_for()
+    visitor.page.wait_for_timeout(1000)
+    assert visitor.status() == "Stopped."
+    visitor.open("/variant")
+
+
+def test_hostile_names_are_shown_and_not_run(visitor, tmp_path):
+    path = tmp_path / "<img src=x onerror=window.hacked=2>.fa"
+    names = [f"{HOSTILE.replace(' ', '/')}{n} {HOSTILE}" for n in range(5)]
+    write_fasta(path, {name: random_bases(90, seed=n) for n, name in enumerate(names)})
+    visitor.open("/embeddings")
+    visitor.page.locator("input[type=file]").first.set_input_files(path)
+    visitor.page.wait_for_timeout(1000)
+    visitor.press("Draw the map")
+    visitor.page.get_by_text("onerror").first.wait_for()
+    visitor.keep("hostile-1400")
+    assert visitor.page.evaluate("window.hacked") is None
+    assert visitor.page.locator("img[src=x]").count() == 0
+
+
+def test_by_keyboard_alone(visitor):
+    """From the top of the page to a field, and on to the button, without a mouse."""
+    visitor.open("/tokenizer")
+    for _ in range(40):
+        visitor.page.keyboard.press("Tab")
+        if visitor.page.evaluate("document.activeElement.tagName") == "TEXTAREA":
+            break
+    visitor.page.keyboard.press("Control+A")
+    visitor.page.keyboard.type("GGGGGGTTTTTT")
+    for _ in range(40):
+        visitor.page.keyboard.press("Tab")
+        focused = visitor.page.evaluate("document.activeElement.textContent.trim()")
+        if focused == make_button(visitor):
+            break
+    outline = visitor.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    visitor.page.keyboard.press("Enter")
+    visitor.page.wait_for_function("location.search.includes('GGGGGGTTTTTT')")
+
+
+def make_button(visitor):
+    return visitor.page.locator("button.primary").first.inner_text().strip()
+
+
+def test_the_code_is_shown(visitor):
+    visitor.open("/generate?length_bp=30")
+    visitor.page.get_by_role("button", name="Show the code").click()
+    visitor.page.get_by_text("carbon generate --model").first.wait_for()
+    visitor.page.get_by_text("import carbon").first.wait_for()
+
+
+def test_a_run_is_drawn_while_it_trains(visitor, lab):
+    run = lab.runs / "a_run"
+    run.mkdir()
+    (run / "config.toml").write_text('[[stages]]\nname = "ce"\ntokens = 6400\n')
+    line = {"tokens": 64, "stage": "ce", "objective": "ce", "loss": 8.0, "nats_per_base": 1.4,
+            "learning_rate": 0.1, "gradient_norm": 1.0, "tokens_per_second": 10.0, "mfu": 0.1}
+    metrics = run / "metrics.jsonl"
+    metrics.write_text("".join(json.dumps(line | {"step": n}) + "\n" for n in range(1, 6)))
+    visitor.open("/training")
+    visitor.page.get_by_text("a_run").first.wait_for()
+    with metrics.open("a") as sink:
+        objective = {"objective": "fns", "loss": 1.3}
+        for n in range(6, 12):
+            sink.write(json.dumps(line | objective | {"step": n}) + "\n")
+    visitor.page.locator("#view-facts").get_by_text("11", exact=True).wait_for()
+    visitor.keep("training-1400")
+
+
+def test_the_page_for_programs(visitor):
+    visitor.page.goto(visitor.address + "/api")
+    visitor.keep("api-1400")
+    assert visitor.page.get_by_role("heading", level=2).count() == 8
