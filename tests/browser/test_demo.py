@@ -126,21 +126,20 @@ def test_zoom_and_token_grid(visitor):
     visitor.page.mouse.move(box["x"] + 200, box["y"] + 50, steps=5)
     visitor.page.mouse.up()
     visitor.page.wait_for_timeout(300)
-    nearer = visitor.page.evaluate(
-        "document.querySelector('.js-plotly-plot').layout.xaxis.range"
-    )
+    nearer = visitor.page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     assert nearer[1] - nearer[0] < right - left
 
 
 def test_a_click_on_the_heat_map_asks_for_that_variant(visitor):
     visitor.open("/variant")
     before = visitor.field("Variant").input_value()
-    box = visitor.page.locator(".nsewdrag").nth(1).bounding_box()
+    axis = visitor.page.evaluate(
+        "document.querySelector('.js-plotly-plot').data.find(t => t.type == 'heatmap').yaxis"
+    )
+    box = visitor.page.locator(f".nsewdrag[data-subplot=x{axis}]").bounding_box()
     # Two places, for the first may be the reference's own base, which is no variant.
     for share in (0.13, 0.37):
-        visitor.page.mouse.click(
-            box["x"] + box["width"] * share, box["y"] + box["height"] * share
-        )
+        visitor.page.mouse.click(box["x"] + box["width"] * share, box["y"] + box["height"] * share)
         visitor.page.wait_for_timeout(1500)
     assert visitor.field("Variant").input_value() != before
 
@@ -219,8 +218,17 @@ def test_a_run_is_drawn_while_it_trains(visitor, lab):
     run = lab.runs / "a_run"
     run.mkdir()
     (run / "config.toml").write_text('[[stages]]\nname = "ce"\ntokens = 6400\n')
-    line = {"tokens": 64, "stage": "ce", "objective": "ce", "loss": 8.0, "nats_per_base": 1.4,
-            "learning_rate": 0.1, "gradient_norm": 1.0, "tokens_per_second": 10.0, "mfu": 0.1}
+    line = {
+        "tokens": 64,
+        "stage": "ce",
+        "objective": "ce",
+        "loss": 8.0,
+        "nats_per_base": 1.4,
+        "learning_rate": 0.1,
+        "gradient_norm": 1.0,
+        "tokens_per_second": 10.0,
+        "mfu": 0.1,
+    }
     metrics = run / "metrics.jsonl"
     metrics.write_text("".join(json.dumps(line | {"step": n}) + "\n" for n in range(1, 6)))
     visitor.open("/training")

@@ -5,13 +5,16 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from gradio_client import Client
 
 from carbon.genome import read_sequences
+from tests.helpers.server import free_port
 
 ROOT = Path(__file__).parents[2]
 SHORT = ["--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128"]
@@ -138,6 +141,27 @@ def test_the_commands_of_the_readme(small):
     lines = done.stdout.splitlines()
     assert lines[0].startswith("12 ") and lines[1].startswith("6 ")
     assert lines[2].startswith("chr6:1000 ") and len(lines[3].strip("[]'")) == 60
+
+
+def test_the_demo_of_the_readme(small):
+    """Started as it stands, it answers with the quickstart's genome, and Ctrl-C ends it."""
+    (line,) = re.findall(
+        r"^\.venv/bin/python (-m demo .*?) +#", (ROOT / "README.md").read_text(), re.M
+    )
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, *line.split(), "--port", str(port)],
+        cwd=small, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if line.startswith(("open", "error")))
+        assert told == f"open http://127.0.0.1:{port}/ (stop with Ctrl-C)\n"
+        read = Client(f"http://127.0.0.1:{port}", verbose=False).predict(api_name="/read")
+        assert read["region"].startswith("chr") and 0 < read["nats_per_base"] < 2
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
 
 
 def test_the_commands_of_the_tokenizer_page(small, tmp_path):
