@@ -13,6 +13,8 @@ BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", 
 SEQUENTIAL = "Cividis"
 DIVERGING = [[0.0, "#D55E00"], [0.5, "#f2f2f2"], [1.0, "#0072B2"]]
 _MOST_GENES = 40
+_LANES = 4
+_LABEL_BELOW = 0.55  # of a lane
 
 
 def figure(traces: Sequence[dict[str, Any]], height: int = 320, **layout: Any) -> Figure:
@@ -40,7 +42,7 @@ def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[di
         coding = transcript.cds if transcript else ()
         arrow = "→" if gene.strand == "+" else "←"
         label = f"{_shown(gene.name)} {arrow}"
-        y = -(lane % 4)
+        y = -(lane % _LANES)
         for spans, width in (
             (((gene.interval.start, gene.interval.end),), 1),
             (exons, 6),
@@ -52,16 +54,18 @@ def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[di
                 traces.append(_bars(inside, y, width, label, axis))
         start = max(gene.interval.start, interval.start)
         traces.append({
-            "type": "scatter", "mode": "text", "x": [start + 1], "y": [y - 0.45], "yaxis": axis,
-            "text": [label], "textposition": "middle right", "hoverinfo": "skip",
+            "type": "scatter", "mode": "text", "x": [start + 1], "y": [y - _LABEL_BELOW],
+            "yaxis": axis, "text": [label], "textposition": "middle right", "hoverinfo": "skip",
             "showlegend": False, "cliponaxis": False,
         })  # fmt: skip
     return traces
 
 
-def gene_axis(domain: tuple[float, float]) -> dict[str, Any]:
-    """Return the y axis that genes are drawn on."""
-    return {"domain": list(domain), "visible": False, "fixedrange": True, "range": [-3.9, 0.5]}
+def gene_axis(domain: tuple[float, float], num_genes: int) -> dict[str, Any]:
+    """Return the y axis that so many genes are drawn on."""
+    lanes = min(max(num_genes, 1), _LANES)
+    span = [0.4 - lanes - _LABEL_BELOW / 2, 0.5]
+    return {"domain": list(domain), "visible": False, "fixedrange": True, "range": span}
 
 
 def plain(text: str) -> str:

@@ -60,7 +60,8 @@ def effect_map(genome: Genome, window: Interval, result: Result) -> Figure:
         for trace in _strand_traces(name, part, variant)
     ]
     traces.append(_heat(window, result))
-    traces += gene_traces(genome.genes_in(window), window, "y2")
+    genes = genome.genes_in(window)
+    traces += gene_traces(genes, window, "y2")
     first, last = variant.position + 0.5, variant.interval.end + 0.5
     return figure(
         traces,
@@ -70,7 +71,7 @@ def effect_map(genome: Genome, window: Interval, result: Result) -> Figure:
         xaxis={"title": {"text": f"position on {plain(window.contig)}"}, "tickformat": ",d",
                "range": [window.start + 0.5, window.end + 0.5], "anchor": "y2"},
         yaxis={"domain": [0.64, 1], "title": {"text": "delta of a base"}},
-        yaxis2=gene_axis((0, 0.13)),
+        yaxis2=gene_axis((0, 0.13), len(genes)),
         yaxis3={"domain": [0.2, 0.56], "title": {"text": "ALT"}, "fixedrange": True,
                 "type": "category", "autorange": "reversed"},
         shapes=[{"type": "rect", "x0": first, "x1": last, "y0": 0.2, "y1": 1, "yref": "paper",

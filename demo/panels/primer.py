@@ -215,7 +215,7 @@ def _gene_figure(genome: Genome, place: str) -> Figure:
         height=150,
         xaxis={"title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
                "range": [interval.start + 0.5, interval.end + 0.5], "fixedrange": True},
-        yaxis={**gene_axis((0, 1)), "range": [-1, 0.6]},
+        yaxis=gene_axis((0, 1), 1),
         showlegend=False,
     )  # fmt: skip
 

@@ -152,11 +152,12 @@ def _track(genome: Genome, interval: Interval, values: Values, result: Result) -
     traces: list[dict[str, Any]] = [
         _bases(base, places, result["bases"], p) for base in "ACGT"
     ] + [{
-        "type": "scatter", "mode": "lines", "name": "entropy (bits)", "x": places, "yaxis": "y",
+        "type": "scatter", "mode": "lines", "name": "entropy, of 2 bits", "x": places, "yaxis": "y",
         "y": (np.array(result["entropy_nats"]) / np.log(2) / 2).tolist(),
         "line": {"color": GREY, "width": 1}, "visible": "legendonly",
     }]  # fmt: skip
-    traces += gene_traces(genome.genes_in(interval), interval, "y2")
+    genes = genome.genes_in(interval)
+    traces += gene_traces(genes, interval, "y2")
     first = interval.start + 1 + min(values["start_bp"], interval.length_bp - 1)
     last = min(first + values["width_bp"] - 1, interval.end) if values["width_bp"] else interval.end
     return figure(
@@ -168,7 +169,7 @@ def _track(genome: Genome, interval: Interval, values: Values, result: Result) -
                "range": [first - 0.5, last + 0.5], "anchor": "y2"},
         yaxis={"domain": [0.3, 1], "range": [0, 1], "fixedrange": True,
                "title": {"text": "p(base | before)"}},
-        yaxis2=gene_axis((0, 0.22)),
+        yaxis2=gene_axis((0, 0.22), len(genes)),
         shapes=_grid(first, last, values),
     )  # fmt: skip
 
