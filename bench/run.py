@@ -452,6 +452,20 @@ def evaluation(quick: bool) -> list[Measure]:
     ]
 
 
+def demo(quick: bool) -> list[Measure]:
+    """What a visitor waits for: the first paint, the example's answer, and the answer alone."""
+    import visitors as trials
+
+    measures = []
+    for path, (paint, whole, answer) in trials.waits(7899, 1 if quick else 3).items():
+        measures += [
+            Measure(f"{path}:first_paint", paint, "s", 3.0, paint < 3),
+            Measure(f"{path}:until_the_example_is_answered", whole, "s"),
+            Measure(f"{path}:answer", answer, "s", 2.0, answer < 2),
+        ]
+    return measures
+
+
 def _ratio(name: str, value: float, target: float | None) -> Measure:
     return Measure(name, value, "times", target, None if target is None else value <= target)
 
@@ -464,6 +478,7 @@ BENCHES = {
     "train": train,
     "inference": inference,
     "eval": evaluation,
+    "demo": demo,
 }
 
 

@@ -268,14 +268,20 @@ def _vcf_of(variant: Variant) -> str:
 
 
 def _example_variants(lab: Lab) -> dict[str, str]:
-    """Return variants of the example gene that do something, those near its middle, by label."""
+    """Return variants of the example gene that do something, by label.
+
+    They lie as near as can be to the middle of its longest coding exon, where a model has seen most
+    of what tells it that the bases are coding.
+    """
     genome = lab.genome
     genes = genome.annotation.genes if genome.annotation else ()
     gene = next((g for g in genes if g.name == lab.example_gene and g.transcripts), None)
     lengths_bp = genome.reference.contig_lengths_bp
     place = gene.interval if gene else from_region(lab.example_gene, lengths_bp)
+    coding = gene.transcripts[0].cds if gene else ()
+    longest = max(coding, key=lambda span: span[1] - span[0], default=(place.start, place.end))
     found: dict[str, Variant] = {}
-    for snv in _snvs(genome.reference, place):
+    for snv in _snvs(genome.reference, place, sum(longest) // 2):
         effect = snv_effect(genome.reference, gene.transcripts[0], snv) if gene else None
         label = _EXAMPLE_EFFECTS.get(effect.term if effect else "", "A change of a base")
         found.setdefault(label, snv)
@@ -289,11 +295,11 @@ def _example_variants(lab: Lab) -> dict[str, str]:
     return {label: variant.to_text() for label, variant in ordered.items()}
 
 
-def _snvs(reference: Reference, place: Interval) -> Iterator[Variant]:
-    """Yield the SNVs of a place, those near its middle first."""
+def _snvs(reference: Reference, place: Interval, middle: int) -> Iterator[Variant]:
+    """Yield the SNVs of a place, those near a position of the contig first."""
     end = min(place.end, reference.contig_lengths_bp[place.contig])
     bases = reference.fetch(Interval(place.contig, place.start, end)).upper()
-    for at in sorted(range(len(bases)), key=lambda at: abs(at - len(bases) // 2)):
+    for at in sorted(range(len(bases)), key=lambda at: abs(place.start + at - middle)):
         if bases[at] in "ACGT":
             for alt in "ACGT".replace(bases[at], ""):
                 yield Variant(place.contig, place.start + at, bases[at], alt)
