@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from carbon.errors import UserError
@@ -25,6 +27,16 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove the temporary files of `path` that killed processes have left.
+
+    Only for those who hold a lock on `path`: others may be writing theirs.
+    """
+    for leftover in path.parent.glob(f".*.{escape(path.name)}"):
+        if re.fullmatch(r"\.\d+", leftover.name.removesuffix(f".{path.name}")):
+            leftover.unlink()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pysam
 
 from carbon.console import progress
 from carbon.errors import GenomeError, UserError
-from carbon.files import atomic_file, sha256_of_file
+from carbon.files import atomic_file, remove_leftovers, sha256_of_file
 from carbon.genome import Interval, Reference, VcfReader, VcfRow, short
 from carbon.inference.engine import Carbon
 from carbon.inference.journal import Journal
@@ -75,6 +75,7 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
         # Read all of it once first: a bad last record costs seconds then, and not hours.
         num_records = _checked(vcf, reference, job)
         journal = Journal(job.output, settings | _fingerprints(model, job), resume=job.resume)
+        remove_leftovers(job.output)  # the journal is locked: nobody else writes this output
         done = min(journal.num_blocks * _RECORDS_AT_ONCE, num_records)
         try:
             with (

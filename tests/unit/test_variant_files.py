@@ -205,7 +205,11 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(folder, tmp_path, capsys, monke
     monkeypatch.setattr(Journal, "add", lambda self, block: scored.append(len(block)))
     with journal.open("ab") as sink:
         sink.write(b"[[[0.1, null, 0.1, null]], [[")  # the line that was being written
+    leftover, other = output.with_name(f".123.{output.name}"), output.with_name(".123.mine.vcf")
+    for path in (leftover, other):  # of a process that was killed, and of somebody else
+        path.write_text("torn")
     assert score(folder, vcf, output, *more, "--resume") == 0
+    assert other.exists() and not leftover.exists()
     assert scored == [128, 16]  # of 400, two blocks of 128 were done
     assert output.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
     assert not journal.exists()
