@@ -1,0 +1,173 @@
+"""Generate and Read: their answers are the library's, and the code they show gives the same."""
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from carbon.cli import main as carbon
+from carbon.errors import UserError
+from carbon.genome import Interval
+from carbon.inference import Constraints, join_chunks
+from demo.fields import checked_values
+from demo.panels.generate import Generate, gc_share
+from demo.panels.read import Read
+from tests.helpers.demo import GENE, answered, make_lab
+from tests.helpers.files import write_fasta
+
+
+@pytest.fixture(scope="module")
+def lab(model, tmp_path_factory):
+    return make_lab(tmp_path_factory.mktemp("lab"), model)
+
+
+@pytest.fixture(scope="module")
+def generate(lab):
+    return Generate(lab)
+
+
+@pytest.fixture(scope="module")
+def read(lab):
+    return Read(lab)
+
+
+def filled(panel, **given):
+    return checked_values(panel.fields, given)
+
+
+ASKED = [
+    {"length_bp": 40},
+    {"prompt": "acgtn", "mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5},
+    {"prompt": "ATG", "no_stop_frame": "0", "length_bp": 60},
+    {"prompt": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4, "gc_most": 0.6},
+]
+
+
+def printed_python(panel, capsys, **given):
+    exec(panel.python(filled(panel, **given)), {})
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", ASKED)
+def test_generated_by_panel_python_and_command(generate, capsys, given):
+    bases = answered(generate, given)["bases"]
+    assert len(bases) == filled(generate, **given)["length_bp"]
+    assert printed_python(generate, capsys, **given).strip() == bases
+    words = shlex.split(generate.command(filled(generate, **given)))
+    assert words[0] == "carbon" and carbon(words[1:]) == 0
+    assert "".join(capsys.readouterr().out.splitlines()[1:]) == bases
+
+
+def test_constraints_and_tags_reach_the_model(generate, lab):
+    tags = generate.fields[2].choices[1], generate.fields[3].choices[1]
+    given = {"species": tags[0], "gene": tags[1], "forbid": "GC", "length_bp": 30}
+    expected = lab.model.generate(
+        ["ATGGCCAAG"], 30, tags=tags, constraints=Constraints(forbid=("GC",)), top_p=1.0
+    )
+    bases = answered(generate, given)["bases"]
+    assert [bases] == expected and "GC" not in bases
+    assert answered(generate, {"length_bp": 30})["bases"] != bases
+
+
+def test_probabilities_are_those_of_the_bases(generate):
+    result = answered(generate, {"length_bp": 30})
+    for base, p, four in zip(
+        result["bases"], result["probabilities"], result["alternatives"], strict=True
+    ):
+        assert p == four["ATCG".index(base)] and sum(four) == pytest.approx(1, abs=1e-5)
+
+
+def test_tracks_count_codons_and_gc(generate):
+    values = filled(generate, prompt="ATGTAA", length_bp=6)
+    result = answered(generate, {"prompt": "ATGTAA", "length_bp": 6})
+    result |= {"bases": "GCGCTA"}
+    traces = {t["name"]: t for t in generate.show(values, result)["tracks"]["data"]}
+    # ATGTAAGCGCTA: TAA at 4, frame 0, alone; ATG at 1; GC of the whole 4 of 12.
+    assert list(zip(traces["stop codon"]["x"], traces["stop codon"]["y"], strict=True)) == [(4, 0)]
+    assert traces["ATG"]["x"] == [1]
+    assert traces["GC of 30 bp"]["y"][-1] == pytest.approx(5 / 12) == gc_share("ATGTAAGCGCTA")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prompt": "EFIL"}, "DNA|ACGT"),
+        ({"forbid": "A C G T"}, "constraints|cannot"),
+        ({"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
+    ],
+)
+def test_what_cannot_be_generated(generate, given, message):
+    with pytest.raises(UserError, match=message):
+        answered(generate, given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"place": "c1:200-420", "frames": ["0", "3"], "strand": "both"},
+        {"place": "c1:1-30", "strand": "reverse", "frames": []},
+    ],
+)
+def test_read_by_panel_python_and_command(read, capsys, tmp_path, monkeypatch, given):
+    result = answered(read, given)
+    lines = printed_python(read, capsys, **given).split()
+    assert "".join(lines[::2]) == result["bases"]
+    assert [float(v) for v in lines[1::2]] == pytest.approx(result["log_p_ref"], abs=1e-6)
+    monkeypatch.chdir(tmp_path)
+    assert carbon(shlex.split(read.command(filled(read, **given)))[1:]) == 0
+    _, header, *rows = (line.split("\t") for line in Path("scan.tsv").read_text().splitlines())
+    assert "".join(row[header.index("ref")] for row in rows) == result["bases"]
+    found = [float(row[header.index(row[header.index("ref")])]) for row in rows]
+    assert found == pytest.approx(result["log_p_ref"], abs=1e-5)
+
+
+def test_a_gene_is_read_with_its_flanks(read, lab):
+    result = answered(read, {"place": GENE})
+    assert result["region"] == "c1:1-1100"  # the gene is 101-1000
+    scanned = join_chunks(lab.model.scan(lab.genome.reference, Interval("c1", 0, 1100), frames=[0]))
+    assert result["entropy_nats"] == pytest.approx(scanned.entropy_nats.tolist())
+    assert result["nats_per_base"] == pytest.approx(-float(scanned.log_p_ref.mean()), abs=1e-6)
+
+
+def test_unknown_bases_have_no_probability(lab, tmp_path):
+    fasta = write_fasta(tmp_path / "n.fa", {"z": "ACGTACNNNNACGTACGTAC"})
+    read = Read(lab)
+    given = {"place": "z:1-20", "genome": [str(fasta)]}
+    result = answered(read, given)
+    assert [v is None for v in result["log_p_ref"]] == [b == "N" for b in result["bases"]]
+    shown = read.show(filled(read, **given), result)
+    assert "None" in shown["tsv"] and np.isfinite(result["nats_per_base"])
+
+
+def test_the_grid_stands_where_tokens_begin(read):
+    values = filled(read, place="c1:101-200", frames=["2"], grid=True, start_bp=7, width_bp=50)
+    result = answered(read, {"place": "c1:101-200", "frames": ["2"]})
+    layout = read.show(values, result)["track"]["layout"]
+    first = 108  # the 8th base of the region
+    assert layout["xaxis"]["range"] == [first - 0.5, first + 49.5]
+    # In frame 2 tokens begin at 0-based positions 2, 8, 14 ...; a line stands left of the base.
+    expected = [at + 0.5 for at in range(first - 1, first + 49) if at % 6 == 2]
+    assert [shape["x0"] for shape in layout["shapes"]] == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("", "no place"),
+        ("nothing", "is not in"),
+        ("c9:1-10", "no such contig"),
+        ("c1:10-5", "first <= last"),
+        ("c1:1-99999", "first <= last"),
+    ],
+)
+def test_places_that_are_not_there(read, place, message):
+    with pytest.raises(UserError, match=message):
+        answered(read, {"place": place})
+
+
+def test_a_place_that_is_too_long(lab, tmp_path):
+    fasta = write_fasta(tmp_path / "long.fa", {"z": "ACGT" * 2000})
+    with pytest.raises(UserError, match="8,000 bases; this page reads 6,000"):
+        answered(Read(lab), {"place": "z", "genome": [str(fasta)]})
