@@ -63,6 +63,10 @@ class Visitor:
         self.page.goto(self.address + path)
         self.answered()
 
+    def drawn(self):
+        """Wait for a figure; it is drawn after the answer has come."""
+        self.page.locator(".js-plotly-plot .main-svg").first.wait_for()
+
     def answered(self):
         self.page.locator("#status").get_by_text(ANSWERED).wait_for()
 

@@ -176,9 +176,8 @@ def test_twenty_visitors_at_once(lab, address):
     """All are answered, each by its own question, and memory comes back."""
 
     def visit(seed):
-        return Client(address, verbose=False).predict(
-            seed=seed, length_bp=60, api_name="/generate"
-        )["bases"]
+        patient = Client(address, verbose=False, httpx_kwargs={"timeout": 120})
+        return patient.predict(seed=seed, length_bp=60, api_name="/generate")["bases"]
 
     def peak_mib():
         gc.collect()
