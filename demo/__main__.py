@@ -65,8 +65,10 @@ def _serve(arguments: argparse.Namespace) -> None:
             prevent_thread_lock=True,
             **launch_options(lab, limits),
         )
-    except OSError as error:
-        raise UserError(f"port {arguments.port}: {error}; give another --port") from None
+    except OSError:
+        raise UserError(
+            f"port {arguments.port}: is taken, or not allowed; give another --port"
+        ) from None
     say(f"open {local} (stop with Ctrl-C)")
     if public:
         say(f"and for everybody: {public}")
