@@ -61,7 +61,7 @@ class VariantEffect(Panel):
                   info="contig:position REF>ALT, from 1, or click a cell of the heat map; empty "
                   "for the first of your VCF"),
             Field("window_bp", "Bases in the heat map", 60, "integer", least=6,
-                  most=_MOST_WINDOW_BP, info="its deltas are those of the alleles alone"),
+                  most=_MOST_WINDOW_BP, info="its deltas are those of the alleles alone, read in the same window"),
             Field("strands", "Strands that are read", "both", "choice",
                   ("forward", "reverse", "both")),
             Field("protocol", "Protocol", "centered", "choice", ("centered", "right_end"),
@@ -101,7 +101,9 @@ class VariantEffect(Panel):
             raise UserError(f"variant {variant.to_text()} cannot be scored: {reason}")
         yield Progress(1, 2, "steps")
         window = _around(variant, values["window_bp"], genome.reference)
-        scan = self.lab.model.scan(genome.reference, window, strands=values["strands"])
+        scan = self.lab.model.scan(
+            genome.reference, window, window_bp=method.window_bp, strands=values["strands"]
+        )
         scanned = join_chunks(scan)
         result: Result = {
             **_row(score),
@@ -169,7 +171,8 @@ class VariantEffect(Panel):
             "    print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
             "    for strand, compared in strands.items():\n"
             "        print(strand, compared.allele_delta, *compared.downstream_deltas)\n"
-            f"    for chunk in model.scan(genome, window, strands={values['strands']!r}):\n"
+            "    options = {'window_bp': method.window_bp, 'strands': method.strands}\n"
+            "    for chunk in model.scan(genome, window, **options):\n"
             "        for base, deltas in zip(chunk.bases, chunk.deltas):\n"
             "            print(base, *deltas)\n"
         )
@@ -185,11 +188,13 @@ class VariantEffect(Panel):
     def command(self, values: Values) -> str:
         """Return the command lines; the first writes a VCF of the one variant."""
         genome, _, variant = self._read(values)
+        method = self.lab.model.variant_method(**_options(values))
         window = _around(variant, values["window_bp"], genome.reference)
         read = ["--model", self.lab.model_name, "--reference", genome.shown_files[0],
                 "--strands", values["strands"]]  # fmt: skip
         score = ["carbon", "variants", *read, "--protocol", values["protocol"], "--lenient"]
-        scan = ["carbon", "scan", *read, "--region", window.to_region()]
+        scan = ["carbon", "scan", *read, "--region", window.to_region(),
+                "--window", str(method.window_bp)]  # fmt: skip
         lines = [
             f"printf '%b' {shlex.quote(_vcf_of(variant))} > variant.vcf",
             shlex.join([*score, "--vcf", "variant.vcf", "--output", "variant.tsv"]),

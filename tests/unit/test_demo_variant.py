@@ -69,7 +69,10 @@ def test_numbers_are_those_of_the_library(panel, lab, protocol, strands):
         assert sum(parts) == pytest.approx(getattr(score, name), abs=1e-9)
     window = Interval("c1", variant.position - 10, variant.position + 10)
     assert result["window"] == window.to_region()
-    scanned = join_chunks(lab.model.scan(lab.genome.reference, window, strands=strands))
+    scan = lab.model.scan(
+        lab.genome.reference, window, window_bp=result["read_bp"], strands=strands
+    )
+    scanned = join_chunks(scan)
     np.testing.assert_array_equal(result["deltas"], scanned.deltas)
 
 
