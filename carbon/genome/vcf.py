@@ -83,7 +83,7 @@ class VcfReader:
                 hint = _LENIENT if is_readable else ""
                 raise GenomeError(f"{path} {error}{hint}") from None
         if not is_readable:
-            raise GenomeError(f"{path}: the header cannot be read; fetch the file again")
+            raise GenomeError(f"{path}: is damaged or cut off; fetch it again")
 
     def __iter__(self) -> Iterator[VcfRow]:
         """Yield the records in order.
@@ -119,7 +119,7 @@ class VcfReader:
         try:
             with self.path.open("rb") as source, pysam.VariantFile(source) as file:
                 return bool(file.format == "VCF")
-        except (ValueError, OSError):
+        except (ValueError, OSError, TypeError):  # TypeError: pysam, of an open file of no format
             return False
 
     def _begins_as_vcf(self) -> bool:

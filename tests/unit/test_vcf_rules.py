@@ -3,6 +3,7 @@
 import gzip
 import re
 from itertools import combinations_with_replacement
+from pathlib import Path
 from types import SimpleNamespace
 
 import pysam
@@ -436,3 +437,21 @@ def records(draw):
 def test_records_that_are_right_are_never_refused(tmp_path_factory, rows, version):
     path = write(tmp_path_factory.mktemp("made"), rows, DECLARED, version, ["one", "two"])
     assert [row.columns for row in read(path)] == [tuple(row.split("\t")) for row in rows]
+
+
+@pytest.mark.parametrize("packed", [bytes, gzip.compress])
+def test_what_is_no_text_is_no_vcf(tmp_path, packed):
+    path = tmp_path / "x.vcf"
+    path.write_bytes(packed(bytes(range(255, 0, -1)) * 40))
+    with pytest.raises(GenomeError, match="is not a VCF"):
+        read(path)
+
+
+def test_a_bgzip_that_is_cut_off_is_said_to_be(tmp_path):
+    records = [f"c\t{n}\t.\tA\tC\t.\t.\t." for n in range(1, 20_000)]
+    plain = write(tmp_path, records, [f"##contig=<ID=c,length={10**6}>"])
+    whole, cut = str(tmp_path / "whole.vcf.gz"), tmp_path / "cut.vcf.gz"
+    pysam.tabix_compress(str(plain), whole)
+    cut.write_bytes(Path(whole).read_bytes()[:-100])
+    with pytest.raises(GenomeError, match="cut off"):
+        read(cut)
