@@ -17,13 +17,27 @@ from demo.markup import escape
 from demo.page import Page
 from demo.panel import Panel
 from demo.panels import PANELS
-from demo.security import SecurityHeaders
+from demo.security import BodyLimits, SecurityHeaders
 
 ASSETS = Path(__file__).parent / "assets"
 _PLOTLY = Path(plotly.__file__).parent / "package_data"
 _SYSTEM_FONTS = ["system-ui", "sans-serif"]
 _MONO_FONTS = ["ui-monospace", "monospace"]
-_SESSIONS = 500
+_SESSIONS = 100  # Gradio keeps about a MiB of each, and what was answered there last
+_UNFIT = "a value is missing, or is none that its field takes; /api lists what each takes"
+
+
+class _App(gr.Blocks):
+    """Blocks that say in a sentence, and not in a traceback, that values fit no field."""
+
+    async def preprocess_data(self, *args: Any, **kwargs: Any) -> list[Any]:
+        try:
+            values: list[Any] = await super().preprocess_data(*args, **kwargs)
+            return values
+        except gr.Error as error:
+            raise gr.Error(error.message, print_exception=False) from None
+        except Exception:
+            raise gr.Error(_UNFIT, print_exception=False) from None
 
 
 def make_panels(lab: Lab) -> tuple[Panel, ...]:
@@ -34,7 +48,7 @@ def make_panels(lab: Lab) -> tuple[Panel, ...]:
 def build(lab: Lab, limits: Limits) -> gr.Blocks:
     """Return the app: a page for each panel, the first of them at the root."""
     first, *others = make_panels(lab)
-    app = gr.Blocks(title="Carbon", analytics_enabled=False, delete_cache=(600, 3600))
+    app = _App(title="Carbon", analytics_enabled=False, delete_cache=(600, 3600))
     with app:
         _header(lab)
         Page(app, first, limits)
@@ -63,7 +77,7 @@ def launch_options(lab: Lab, limits: Limits) -> Mapping[str, Any]:
                 Mount("/carbon/plotly", StaticFiles(directory=_PLOTLY)),
                 Route("/api", api_page(make_panels(lab))),
             ],
-            "middleware": [Middleware(SecurityHeaders)],
+            "middleware": [Middleware(SecurityHeaders), Middleware(BodyLimits, limits=limits)],
         },
         "css_paths": [ASSETS / "demo.css"],
         "theme": gr.themes.Base(font=_SYSTEM_FONTS, font_mono=_MONO_FONTS),

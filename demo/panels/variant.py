@@ -61,8 +61,8 @@ class VariantEffect(Panel):
                   info="contig:position REF>ALT, from 1, or click a cell of the heat map; empty "
                   "for the first of your VCF"),
             Field("window_bp", "Bases in the heat map", 60, "integer", least=6,
-                  most=_MOST_WINDOW_BP, info="its deltas are those of the alleles alone, read in the same "
-                  "window"),
+                  most=_MOST_WINDOW_BP,
+                  info="its deltas are those of the alleles alone, read in the same window"),
             Field("strands", "Strands that are read", "both", "choice",
                   ("forward", "reverse", "both")),
             Field("protocol", "Protocol", "centered", "choice", ("centered", "right_end"),

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
+from gradio.state_holder import SessionState
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
@@ -88,6 +89,24 @@ def test_errors_of_endpoints_are_sentences(client):
         client.predict(prompt="A" * 7000, api_name="/generate")
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("generate", []),
+        ("primer", ["ATGGCCAAG", None, ""]),
+        ("read", ["c1:1-60", 0, 0, 5, "forward", False, None]),
+        ("read", ["c1:1-60", 0, 0, ["0"], "forward", False, "x.fa"]),
+        ("tokenizer", ["ACGT", "9"]),
+    ],
+)
+def test_values_that_fit_no_field_are_said_to(address, caplog, capfd, name, data):
+    event = requests.post(f"{address}/gradio_api/call/{name}", json={"data": data}).json()
+    told = requests.get(f"{address}/gradio_api/call/{name}/{event['event_id']}").text
+    error = json.loads(told.partition("data: ")[2].splitlines()[0])["error"]
+    assert "field" in error or "list of choices" in error
+    assert "Traceback" not in told + caplog.text + "".join(capfd.readouterr())
+
+
 def test_an_uploaded_genome(client, tmp_path):
     fasta = write_fasta(tmp_path / "mine.fa", {"z": "ACGT" * 50})
     read = client.predict(place="z:1-12", genome=[handle_file(str(fasta))], api_name="/read")
@@ -119,6 +138,36 @@ def test_uploads_are_bounded_in_size_and_kind(lab, client, tmp_path):
     script.write_text("raise SystemExit('this was run')\n")
     with pytest.raises(AppError):
         client.predict(genome=[handle_file(str(script))], api_name="/read")
+
+
+def test_bodies_are_bounded(lab):
+    with served(lab, Limits(calls_per_minute=2, upload_bytes=1000)) as small:
+        long = {"data": ["A" * 2**20, "2"]}
+        answer = requests.post(f"{small}/gradio_api/call/tokenizer", json=long)
+        assert (answer.status_code, answer.json()["detail"][-13:]) == (413, "bytes at most")
+        unknown = requests.post(f"{small}/gradio_api/call/tokenizer", data=iter([b'{"data":[]}']))
+        assert unknown.status_code == 413
+        many = [("files", (f"{n}.fa", b"A" * 1000)) for n in range(100)]
+        assert requests.post(f"{small}/gradio_api/upload", files=many).status_code == 413
+        upload = [requests.post(f"{small}/gradio_api/upload", files=many[:4]) for _ in range(3)]
+        assert [answer.status_code for answer in upload] == [200, 200, 429]
+        assert "2 questions a minute" in upload[-1].json()["detail"]
+
+
+def test_few_sessions_are_kept(lab):
+    """Each holds what was asked and answered, whether its visitor is still there or not."""
+
+    def kept():
+        return sum(type(item) is SessionState for item in gc.get_objects())
+
+    with served(lab) as own:
+        before = kept()
+        for _ in range(130):
+            event = requests.post(
+                f"{own}/gradio_api/call/tokenizer", json={"data": ["ACGT", "2"]}
+            ).json()
+            requests.get(f"{own}/gradio_api/call/tokenizer/{event['event_id']}")
+        assert kept() - before <= 101
 
 
 def test_what_the_browser_is_told(address):
