@@ -18,6 +18,7 @@ from demo.figures import (
     figure,
     gene_axis,
     gene_traces,
+    plain,
     positions,
 )
 from demo.lab import GENOME_ENDINGS, Genome
@@ -85,28 +86,30 @@ class Read(Panel):
             done_bp += chunk.interval.length_bp
             yield Progress(done_bp, interval.length_bp, "bases")
         scanned = join_chunks(chunks)
+        known = scanned.log_p_ref[~np.isnan(scanned.log_p_ref)]
         yield {
             "region": interval.to_region(),
             "bases": scanned.bases,
             "log_p_ref": [None if np.isnan(v) else float(v) for v in scanned.log_p_ref],
             "log_probabilities": scanned.log_probabilities.tolist(),
             "entropy_nats": scanned.entropy_nats.tolist(),
-            "nats_per_base": float(-np.nanmean(scanned.log_p_ref)),
+            "nats_per_base": float(-known.mean()) if len(known) else None,
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return track, facts and download."""
         genome = self.lab.genome_of(values["genome"])
         interval = genome.place(result["region"], 0, _MOST_BP)
-        known = np.array([v for v in result["log_p_ref"] if v is not None])
+        known = [v for v in result["log_p_ref"] if v is not None]
+        above = sum(v > np.log(0.5) for v in known)
         rows = zip(positions(interval), result["bases"], result["log_p_ref"], strict=True)
         tsv = "position\tbase\tlog_p\n" + "".join(f"{p}\t{b}\t{v}\n" for p, b, v in rows)
         return {
             "track": _track(genome, interval, values, result),
             "facts": facts([
                 ("region", result["region"]),
-                ("nats per base", f"{result['nats_per_base']:.4f}"),
-                ("bases above 1/2", f"{100 * float((known > np.log(0.5)).mean()):.1f} %"),
+                ("nats per base", f"{result['nats_per_base']:.4f}" if known else "-"),
+                ("bases above 1/2", f"{100 * above / len(known):.1f} %" if known else "-"),
                 ("a fair die has", "1.3863"),
             ]),
             "tsv": download("bases.tsv", tsv),
@@ -165,7 +168,7 @@ def _track(genome: Genome, interval: Interval, values: Values, result: Result) -
         height=420,
         barmode="overlay",
         bargap=0,
-        xaxis={"title": {"text": f"position on {interval.contig}"}, "tickformat": ",d",
+        xaxis={"title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
                "range": [first - 0.5, last + 0.5], "anchor": "y2"},
         yaxis={"domain": [0.3, 1], "range": [0, 1], "fixedrange": True,
                "title": {"text": "p(base | before)"}},

@@ -141,6 +141,23 @@ def test_unknown_bases_have_no_probability(lab, tmp_path):
     assert "None" in shown["tsv"] and np.isfinite(result["nats_per_base"])
 
 
+def test_a_region_without_a_known_base(lab, tmp_path):
+    fasta = write_fasta(tmp_path / "n.fa", {"z": "N" * 20})
+    read = Read(lab)
+    given = {"place": "z:1-20", "genome": [str(fasta)]}
+    result = answered(read, given)
+    assert result["nats_per_base"] is None
+    assert "nan" not in read.show(filled(read, **given), result)["facts"]
+
+
+def test_a_contig_named_as_markup_is_shown_letter_by_letter(lab, tmp_path):
+    fasta = write_fasta(tmp_path / "b.fa", {"<b>z</b>": "ACGT" * 20})
+    read = Read(lab)
+    given = {"place": "<b>z</b>:1-20", "genome": [str(fasta)]}
+    layout = read.show(filled(read, **given), answered(read, given))["track"]["layout"]
+    assert layout["xaxis"]["title"]["text"] == "position on &lt;b&gt;z&lt;/b&gt;"
+
+
 def test_the_grid_stands_where_tokens_begin(read):
     values = filled(read, place="c1:101-200", frames=["2"], grid=True, start_bp=7, width_bp=50)
     result = answered(read, {"place": "c1:101-200", "frames": ["2"]})
