@@ -118,7 +118,10 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
     """Read a file of JSON objects; a last line that is cut off is still being written."""
     if not path.is_file():
         return []
-    texts = path.read_text(encoding="utf-8").splitlines()
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is no text ({error})") from None
     every = -(-len(texts) // most_lines) if most_lines and texts else 1
     lines = []
     for number in range((len(texts) - 1) % every + 1, len(texts) + 1, every):

@@ -166,7 +166,7 @@ def _read_genbank(path: str) -> Genome:
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:
-    """Return a message that names uploads as the visitor does."""
+    """Return a message that names files without the folders of this machine."""
     for path in files:
         message = message.replace(path, Path(path).name)
     return message

@@ -10,6 +10,7 @@ import gradio as gr
 
 from carbon.errors import UserError
 from demo.fields import Field, Values, checked_values
+from demo.lab import without_folders
 from demo.limits import Limits
 from demo.markup import escape
 from demo.panel import Panel, Progress, Result
@@ -118,7 +119,7 @@ class Page:
             self.limits.admit(_address(request))
             yield from self._answered(self._values(given))
         except Exception as error:
-            yield [_status(_sentence(error), wrong=True), *self._unchanged()]
+            yield [_status(self._sentence(error), wrong=True), *self._unchanged()]
 
     def _ask_again(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
         """Answer by the clock; a screen reader is told nothing but what is wrong."""
@@ -149,7 +150,7 @@ class Page:
             for outputs in self._answered(values):
                 yield [*(gr.skip() for _ in fields), *outputs]
         except Exception as error:
-            outputs = [_status(_sentence(error), wrong=True), *self._unchanged()]
+            outputs = [_status(self._sentence(error), wrong=True), *self._unchanged()]
             yield [*(gr.skip() for _ in fields), *outputs]
 
     def _answered(self, values: Values) -> Iterator[list[Any]]:
@@ -191,6 +192,13 @@ class Page:
 
         return picked
 
+    def _sentence(self, error: Exception) -> str:
+        """Return what a visitor is told; a defect of ours goes to the log."""
+        if isinstance(error, UserError):
+            return without_folders(str(error), self.panel.lab.genome.shown_files)
+        _LOG.error("a panel failed", exc_info=error)
+        return _BROKEN
+
     def _as_updates(self, changed: Values) -> list[Any]:
         return [changed.get(field.name, gr.skip()) for field in self.panel.fields]
 
@@ -206,7 +214,7 @@ class Page:
                         result = item
                 return result
             except Exception as error:
-                raise gr.Error(_sentence(error), print_exception=False) from None
+                raise gr.Error(self._sentence(error), print_exception=False) from None
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         request = inspect.Parameter("request", kind, annotation=gr.Request)
@@ -219,14 +227,6 @@ class Page:
 
 def _address(request: gr.Request) -> str:
     return request.client.host if request.client else "unknown"
-
-
-def _sentence(error: Exception) -> str:
-    """Return what a visitor is told; a defect of ours goes to the log."""
-    if isinstance(error, UserError):
-        return str(error)
-    _LOG.error("a panel failed", exc_info=error)
-    return _BROKEN
 
 
 def _restored(field: Field, value: Any) -> Any:

@@ -91,8 +91,10 @@ class Training(Panel):
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the curves as they are now."""
         name, folder = self._folder(values["run"])
-        recipe = read_recipe(folder)
-        lines = self._lines(folder)
+        try:
+            recipe, lines = read_recipe(folder), self._lines(folder)
+        except UserError as error:
+            raise UserError(str(error).replace(str(folder), name)) from None
         shown = _last_steps(lines, values["last_steps"])
         groups = stretches(len(shown.steps), shown.boundaries, _MOST_POINTS)
         last = lines.steps[-1] if lines.steps else {}
@@ -156,9 +158,9 @@ class Training(Panel):
         found = find_runs(self.lab.runs)
         if not found:
             raise UserError(
-                f"there is no training run under {self.lab.runs} yet; make one with `python -m "
+                "there is no training run under the demo's --runs yet; make one with `python -m "
                 "train --config train/recipes/tiny.toml --set data.corpus=CORPUS --set "
-                f"output={self.lab.runs / 'mine'}`, and it is drawn here while it trains"
+                "output=RUNS/mine`, where RUNS is that folder, and it is drawn here while it trains"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
         if chosen not in found:
@@ -187,7 +189,8 @@ def find_runs(root: Path) -> dict[str, Path]:
     for seen, (place, below, files) in enumerate(os.walk(root), start=1):
         folder = Path(place)
         inside = folder.relative_to(root)
-        is_run = RECIPE in files and METRICS in files
+        # A name that is no text cannot be in a link.
+        is_run = RECIPE in files and METRICS in files and str(inside).isprintable()
         if is_run:
             name = str(inside) if inside.parts else folder.resolve().name
             found.append((_written(folder / METRICS)[0], name, folder))

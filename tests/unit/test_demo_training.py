@@ -200,8 +200,28 @@ def test_only_runs_that_were_found(panel):
 
 def test_no_run_is_said(lab, tmp_path):
     lab.runs = tmp_path / "empty"
-    with pytest.raises(UserError, match=r"no training run under .*train/recipes/tiny.toml"):
+    with pytest.raises(UserError, match=r"no training run under .*train/recipes/tiny.toml") as told:
         ask(Training(lab))
+    assert str(tmp_path) not in str(told.value)
+
+
+def test_a_broken_run_is_named_without_its_folder(lab, tmp_path):
+    lab.runs = tmp_path / "others"
+    run = write_run(lab.runs / "a", [step_line(1), step_line(2)])
+    for name, text in (("metrics.jsonl", b"\xff\n"), ("config.toml", b"= 3")):
+        (run / name).write_bytes(text)
+        with pytest.raises(UserError, match=rf"^a/{name}: ") as told:
+            ask(Training(lab))
+        assert str(tmp_path) not in str(told.value)
+
+
+def test_a_folder_whose_name_is_no_text_is_passed_over(lab, tmp_path):
+    lab.runs = tmp_path / "others"
+    for name in ("a", os.fsdecode(b"b\xff")):
+        write_run(lab.runs / name, [step_line(1), step_line(2)])
+    panel = Training(lab)
+    assert panel.fields[0].choices == ("newest", "a")
+    assert "run=a" in panel.example_links()
 
 
 def test_files_that_are_broken(tmp_path):
