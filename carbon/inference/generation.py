@@ -49,14 +49,34 @@ def generate(
     draft: Draft | None = None,
     advance: Callable[[int], None] = lambda num_bases: None,
 ) -> list[str]:
-    """Return a continuation for each prompt, in order; `advance` hears of new bases.
+    """Return a continuation for each prompt, in order.
+
+    Those of like lengths are drawn together, as many as memory holds. `advance` hears of new bases,
+    and of fewer than none where a batch that memory did not hold begins again.
 
     Raises:
         UserError: a prompt, tag or constraint is not possible.
     """
     rows = continuations(prompts, task)
-    for drawn in _drawn(reader, rows, task.tags, draft):
-        advance(drawn.new.stop - drawn.new.start)
+    waiting = sorted(rows, key=lambda row: -len(row.prompt))
+    while waiting:
+        held = min(len(waiting[0].prompt) // K + waiting[0].tokens_left, reader.context_tokens)
+        batch = waiting[: min(_MOST_ROWS, max(1, reader.batch_tokens // held))]
+        beginnings = [row.random.bit_generator.state for row in batch]
+        num_bases = 0
+        try:
+            for drawn in _drawn(reader, batch, task.tags, draft):
+                num_new = drawn.new.stop - drawn.new.start
+                num_bases += num_new
+                advance(num_new)
+        except RuntimeError as error:
+            reader.halve(error, len(batch), held)
+            advance(-num_bases)
+            for row, beginning in zip(batch, beginnings, strict=True):
+                row.pop(len(row.kmers))
+                row.random.bit_generator.state = beginning
+            continue
+        del waiting[: len(batch)]
     return [row.text for row in rows]
 
 
@@ -82,27 +102,14 @@ def _step(drawn: Drawn) -> Step:
 
 
 def _drawn(
-    reader: Reader, rows: Sequence[Continuation], tags: tuple[str, ...], draft: Draft | None
+    reader: Reader, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
 ) -> Iterator[Drawn]:
-    """Draw until all rows are done, those of like lengths together."""
-    for batch in _batches(reader, rows):
-        decoder = Decoder(reader, [row.prompt for row in batch], tags)
-        rounds = (
-            speculative_rounds(decoder, draft, batch, tags) if draft else _rounds(decoder, batch)
-        )
-        for drawn in rounds:
-            yield from drawn
-
-
-def _batches(reader: Reader, rows: Sequence[Continuation]) -> Iterator[list[Continuation]]:
-    """Cut rows into batches whose keys and values fit into memory."""
-    waiting = sorted(rows, key=lambda row: -len(row.prompt))
-    while waiting:
-        longest = len(waiting[0].prompt) // K + waiting[0].tokens_left
-        held = min(longest, reader.context_tokens)
-        most = min(_MOST_ROWS, max(1, reader.batch_tokens // held))
-        yield waiting[:most]
-        waiting = waiting[most:]
+    """Draw side by side until all rows are done."""
+    decoder = Decoder(reader, [row.prompt for row in rows], tags)
+    for drawn in (
+        speculative_rounds(decoder, draft, rows, tags) if draft else _rounds(decoder, rows)
+    ):
+        yield from drawn
 
 
 def _rounds(decoder: Decoder, rows: list[Continuation]) -> Iterator[list[Drawn]]:

@@ -172,13 +172,17 @@ class Reader:
             try:
                 measured = run(batch)
             except RuntimeError as error:
-                if not _is_out_of_memory(error) or len(batch) == 1:
-                    raise
-                self.batch_tokens = max(1, _padded(waiting[0][0]) * (len(batch) // 2))
-                say(f"out of memory with {len(batch)} rows at a time; going on with half of them")
+                self.halve(error, len(batch), _padded(waiting[0][0]))
                 continue
             del waiting[:most]
             yield batch, measured
+
+    def halve(self, error: RuntimeError, num_rows: int, row_tokens: int) -> None:
+        """Let batches be half of one that memory does not hold; raise any other error again."""
+        if not _is_out_of_memory(error) or num_rows == 1:
+            raise error
+        self.batch_tokens = max(1, row_tokens * (num_rows // 2))
+        say(f"out of memory with {num_rows} rows at a time; going on with half of them")
 
     @torch.inference_mode()
     def _read_rows(self, rows: Sequence[Int64s], layer: int | None = None) -> Tensor:

@@ -334,6 +334,38 @@ class TestGenerate:
         assert model.generate(prompts, 63, seed=5, mode=mode) == together
         assert model.generate(prompts, 63, seed=6, mode=mode) != together
 
+    @pytest.mark.parametrize("is_drafted", [False, True])
+    def test_memory_that_runs_out_halves_the_batch(
+        self, model, network, likeness, is_drafted, monkeypatch, capsys
+    ):
+        """In the middle too: the batch begins again, with the same numbers."""
+        prompts = [PROMPTS[6][: 2 * n] for n in range(20)]
+        draft = Draft(likeness) if is_drafted else None
+        expected = model.generate(prompts, 30, seed=5, draft=draft)
+        forward, passes = type(network.model).forward, []
+
+        def poor(self, input_ids, **more):
+            passes.append(len(input_ids))
+            if len(input_ids) > 8 and len(passes) > 4:
+                raise torch.OutOfMemoryError("no more")
+            return forward(self, input_ids=input_ids, **more)
+
+        monkeypatch.setattr(type(network.model), "forward", poor)
+        told = []
+        found = Carbon(model.model).generate(prompts, 30, seed=5, draft=draft, advance=told.append)
+        assert found == expected
+        assert sum(told) == 20 * 30 and min(told) < 0
+        assert "out of memory with 20 rows" in capsys.readouterr().err
+        assert max(passes[5:]) > 8 and passes[-1] <= 8
+
+    def test_other_errors_are_not_taken_for_it(self, model, network, monkeypatch):
+        def broken(self, **_):
+            raise RuntimeError("no")
+
+        monkeypatch.setattr(type(network.model), "forward", broken)
+        with pytest.raises(RuntimeError, match="^no$"):
+            model.generate(["ACGT", "ACG"], 30)
+
     def test_every_sample_has_its_own_numbers(self):
         rows = [
             row
