@@ -363,7 +363,7 @@ class TestGenerate:
             raise RuntimeError("no")
 
         monkeypatch.setattr(type(network.model), "forward", broken)
-        with pytest.raises(RuntimeError, match="^no$"):
+        with pytest.raises(RuntimeError, match=r"^no$"):
             model.generate(["ACGT", "ACG"], 30)
 
     def test_every_sample_has_its_own_numbers(self):
