@@ -28,7 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
             return None
 
     packages = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pysam")
-    optional = ("matplotlib", "scikit-learn", "flash-attn")
+    optional = ("matplotlib", "scikit-learn", "pyBigWig", "datasets", "datatrove", "gradio",
+                "flash-attn")  # fmt: skip
     facts = {
         "carbon": __version__,
         "python": platform.python_version(),
