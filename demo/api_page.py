@@ -52,7 +52,7 @@ def _section(panel: Panel) -> str:
 def _kind(field: Field) -> str:
     match field.kind:
         case "integer" | "number":
-            return f"{field.kind}, {field.least:g} to {field.most:,g}"
+            return f"{field.kind}, {field.span}"
         case "choice" | "choices":
             many = "a list of " if field.kind == "choices" else ""
             return many + " | ".join(choice or '""' for choice in field.choices)

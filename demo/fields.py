@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from carbon.errors import UserError
-from carbon.genome import short
 
 Kind = Literal["text", "lines", "integer", "number", "choice", "choices", "switch", "files"]
 Values = dict[str, Any]
 
 MOST_FILES = 4
 _GZIP = b"\x1f\x8b"  # the readers would unpack it, to any size
+_SHOWN = 40  # letters of a value that is not possible
 _FEW = 4  # choices that are shown side by side, not in a list
 
 
@@ -93,6 +93,11 @@ class Field:
             case "files":
                 return self._files(value)
 
+    @property
+    def span(self) -> str:
+        """What a number may be."""
+        return f"{self.least:g} to {self.most:,.7g}"
+
     def in_link(self, value: Any) -> str:
         """Return a value as text that `checked` takes."""
         return ",".join(value) if self.kind == "choices" else str(value)
@@ -107,11 +112,9 @@ class Field:
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise UserError(f"{self.label}: '{short(str(value))}' is not a number") from None
+            raise UserError(f"{self.label}: '{str(value)[:_SHOWN]}' is not a number") from None
         if not self.least <= number <= self.most:
-            raise UserError(
-                f"{self.label}: {number:g} is out of range; give {self.least:g} to {self.most:,g}"
-            )
+            raise UserError(f"{self.label}: {number:g} is out of range; give {self.span}")
         if self.kind == "integer" and number != int(number):
             raise UserError(f"{self.label}: give a whole number, not {number:g}")
         return int(number) if self.kind == "integer" else number
@@ -119,7 +122,7 @@ class Field:
     def _choice(self, value: Any) -> str:
         if str(value) not in self.choices:
             raise UserError(
-                f"{self.label}: there is no '{short(str(value))}'; give one of "
+                f"{self.label}: there is no '{str(value)[:_SHOWN]}'; give one of "
                 f"{', '.join(filter(None, self.choices))}"
             )
         return str(value)

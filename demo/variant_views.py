@@ -30,7 +30,7 @@ def facts_of(protocol: str, result: Result) -> str:
     """Return the score in numbers, and the parts that it is the sum of."""
     way = "less" if result["delta"] < 0 else "more"
     pairs = [
-        ("variant", _named(result["variant"])),
+        ("variant", named(result["variant"])),
         ("delta", f"{result['delta']:+.4f} nats"),
         ("the model finds ALT", f"{way} likely than REF"),
         ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
@@ -85,7 +85,7 @@ def vcf_table(rows: Sequence[Result], has_more: bool) -> str:
     if has_more:
         caption = f"The first {len(rows):,} variants of your VCF; the command line scores all"
     shown = (
-        (_named(row["variant"]), *(_cell(row[name]) for name in ("delta", "forward", "reverse")),
+        (named(row["variant"]), *(_cell(row[name]) for name in ("delta", "forward", "reverse")),
          (row["reason"] or "").replace("_", " "))
         for row in rows
     )  # fmt: skip
@@ -164,7 +164,7 @@ def _heat(window: Interval, result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _named(text: str) -> str:
+def named(text: str) -> str:
     """Write a variant with the beginning of long alleles."""
     place, _, change = text.rpartition(" ")
     ref, _, alt = change.partition(">")

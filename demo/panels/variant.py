@@ -13,7 +13,7 @@ from carbon.inference import VariantScore, join_chunks
 from demo.fields import Field, Values
 from demo.lab import GENOME_ENDINGS, Genome, Lab, without_folders
 from demo.panel import Example, Panel, Pick, Progress, Result, View
-from demo.variant_views import downloads, effect_map, facts_of, vcf_table
+from demo.variant_views import downloads, effect_map, facts_of, named, vcf_table
 
 _STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _MOST_WINDOW_BP = 240
@@ -99,7 +99,7 @@ class VariantEffect(Panel):
         score, strands = self.lab.model.compare_alleles(genome.reference, variant, method)
         if score.reason:
             reason = score.reason.replace("_", " ")
-            raise UserError(f"variant {variant.to_text()} cannot be scored: {reason}")
+            raise UserError(f"variant {named(variant.to_text())} cannot be scored: {reason}")
         yield Progress(1, 2, "steps")
         window = _around(variant, values["window_bp"], genome.reference)
         scan = self.lab.model.scan(
@@ -234,7 +234,8 @@ def _chosen(text: str, listed: list[Listed]) -> Variant:
     fit = (v for v, mismatch in listed if mismatch is None and v.why_unscorable() is None)
     if variant := next(fit, None):
         return variant
-    raise UserError("no variant is given; type one as contig:position REF>ALT")
+    missing = "the VCF has none that can be scored here" if listed else "no variant is given"
+    raise UserError(f"{missing}; type one as contig:position REF>ALT")
 
 
 def _options(values: Values) -> dict[str, Any]:

@@ -252,7 +252,9 @@ def test_twenty_visitors_at_once(lab, address):
         ("integer", "nan", "out of range"),
         ("integer", 1.5, "whole number"),
         ("number", 1e9, "out of range"),
+        ("integer", 201, "give 0 to 200$"),
         ("choice", "c", "give one of a, b"),
+        ("choice", "no such run of all", "there is no 'no such run of all'; give"),
         ("choices", ["a", "c"], "give one of a, b"),
         ("text", "A" * 201, "200 at most"),
         ("files", ["x.exe"], "end in"),
@@ -264,6 +266,11 @@ def test_values_that_are_not_possible(kind, value, message):
     field = Field("f", "F", "a", kind, endings, most=200)
     with pytest.raises(UserError, match=message):
         field.checked(value)
+
+
+def test_the_bounds_of_a_number_are_digits():
+    assert Field("f", "F", 0, "integer", most=1_000_000).span == "0 to 1,000,000"
+    assert Field("f", "F", 1.0, "number", least=0.05, most=1.0).span == "0.05 to 1"
 
 
 def test_links_restore_values(lab):

@@ -193,6 +193,21 @@ def test_what_makes_no_sense_is_said(panel, text, message):
         answered(panel, {"variant": text})
 
 
+def test_a_vcf_without_a_variant_that_can_be_scored(panel, tmp_path):
+    bad = write_vcf(tmp_path / "bad.vcf", ["c1\t114\t.\tA\tT\t.\t.\t."])
+    with pytest.raises(UserError, match="the VCF has none that can be scored here; type one as"):
+        answered(panel, {"variant": "", "vcf": [str(bad)]})
+
+
+def test_a_message_does_not_repeat_a_long_allele(panel, tmp_path):
+    ref = panel.lab.genome.reference.fetch(Interval("c1", 99, 100))
+    line = f"c1\t100\t.\t{ref}\t{ref}{'A' * 100_000}\t.\t.\t."
+    long = write_vcf(tmp_path / "long.vcf", [line])
+    with pytest.raises(UserError, match="cannot be scored") as told:
+        answered(panel, {"variant": "", "vcf": [str(long)]})
+    assert len(str(told.value)) < 200
+
+
 def test_files_are_named_as_the_visitor_does(panel, tmp_path):
     bad = write_vcf(tmp_path / "bad.vcf", ["c1\t5\t.\tA\tT\t.\t.\t.", "c1\t1\t.\tA\tT\t.\t.\t."])
     with pytest.raises(UserError, match=r"^bad.vcf record 2 .*not sorted"):
