@@ -6,6 +6,7 @@ packed from many pieces, ragged masks. The processes are started once for all th
 
 import dataclasses
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -83,7 +84,8 @@ def row_losses(network, batch, row, objective):
                 losses.append(torch.nn.functional.cross_entropy(logits[t], target))
             elif objective == "fns" and any(mask):
                 p = logits[t].softmax(0)
-                sums = [p[digits[:, j] == digits[target, j]].sum() for j in range(6) if mask[j]]
+                same = (digits == digits[target]).to(p.dtype).T
+                sums = [same[j] @ p for j in range(6) if mask[j]]
                 losses.append(-torch.stack(sums).log().mean())
     return losses
 
@@ -146,9 +148,20 @@ def test_every_layout_equals_the_plain_loop(world_size, corpus, plain, tmp_path)
     layouts = layouts_of(world_size) + (CHECKPOINTED if world_size == 2 else [])
     config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
     results = run_ranks(world_size, train_all, config, layouts)
-    expected_metrics, expected_weights = plain
+    assert all(list(by_layout) == [name for name, _, _ in layouts] for by_layout in results)
+    compare_all(results, plain)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="compiling needs a C++ compiler")
+def test_compiled_layers_equal_the_plain_loop(corpus, plain, tmp_path):
+    layout = "compiled", ParallelConfig(), ComputeConfig(compile=True)
+    config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
+    compare_all(run_ranks(2, train_all, config, [layout]), plain)
+
+
+def compare_all(results, expected):
+    expected_metrics, expected_weights = expected
     for rank, by_layout in enumerate(results):
-        assert list(by_layout) == [name for name, _, _ in layouts]
         for layout, (metrics, weights) in by_layout.items():
             for found, (loss, norm) in zip(metrics, expected_metrics, strict=True):
                 assert found["loss"] == pytest.approx(loss, rel=2e-5), layout
