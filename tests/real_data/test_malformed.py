@@ -50,7 +50,7 @@ def test_outcomes(real_data, tmp_path):
     rows = []
     for folder in FOLDERS:
         for path in sorted((real_data / "malformed" / folder).iterdir()):
-            if path.is_file():
+            if path.is_file() and path.suffix != ".fai":  # a reader's, not of the collection
                 outcome = outcome_of(path, tmp_path / "x.fa")
                 rows.append(f"{folder}/{path.name}\t{outcome}\n")
     if os.environ.get("CARBON_GOLDEN") == "write":

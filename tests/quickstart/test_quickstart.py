@@ -152,6 +152,8 @@ def test_the_demo_of_the_readme(small):
     process = subprocess.Popen(
         [sys.executable, *line.split(), "--port", str(port)],
         cwd=small, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+        # What a shell starts in the background is deaf to Ctrl-C, and so is what that starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
         assert process.stderr is not None
