@@ -62,22 +62,38 @@ def generate(
     while waiting:
         held = min(len(waiting[0].prompt) // K + waiting[0].tokens_left, reader.context_tokens)
         batch = waiting[: min(_MOST_ROWS, max(1, reader.batch_tokens // held))]
-        beginnings = [row.random.bit_generator.state for row in batch]
-        num_bases = 0
-        try:
-            for drawn in _drawn(reader, batch, task.tags, draft):
-                num_new = drawn.new.stop - drawn.new.start
-                num_bases += num_new
-                advance(num_new)
-        except RuntimeError as error:
-            reader.halve(error, len(batch), held)
-            advance(-num_bases)
-            for row, beginning in zip(batch, beginnings, strict=True):
-                row.pop(len(row.kmers))
-                row.random.bit_generator.state = beginning
-            continue
-        del waiting[: len(batch)]
+        if _all_drawn(reader, batch, held, task.tags, draft, advance):
+            del waiting[: len(batch)]
     return [row.text for row in rows]
+
+
+def _all_drawn(
+    reader: Reader,
+    rows: list[Continuation],
+    row_tokens: int,
+    tags: tuple[str, ...],
+    draft: Draft | None,
+    advance: Callable[[int], None],
+) -> bool:
+    """Draw a batch and return True; if memory does not hold it, undo all and let batches be half.
+
+    The rows have the random numbers again that they began with, so that the same is drawn.
+    """
+    beginnings = [row.random.bit_generator.state for row in rows]
+    num_bases = 0
+    try:
+        for drawn in _drawn(reader, rows, tags, draft):
+            num_new = drawn.new.stop - drawn.new.start
+            num_bases += num_new
+            advance(num_new)
+    except RuntimeError as error:
+        reader.halve(error, len(rows), row_tokens)
+        advance(-num_bases)
+        for row, beginning in zip(rows, beginnings, strict=True):
+            row.pop(len(row.kmers))
+            row.random.bit_generator.state = beginning
+        return False
+    return True
 
 
 def stream(reader: Reader, prompt: str, task: Task, draft: Draft | None = None) -> Iterator[Step]:

@@ -139,9 +139,11 @@ def test_killed_at_any_point_it_goes_on(genomes, expected, tmp_path):
         process.wait()
         if output.exists():
             break
+    # What is killed when all is in its place cannot take away its lock.
+    lock = {"c.lock"} if output.exists() and process.returncode else set()
     if not output.exists():
         assert main(["build", *words_of(genomes, output)]) == 0
     assert kills > 0
     assert read_manifest(output)["outputs"] == expected
     left = {p.name for p in tmp_path.iterdir() if not p.name.startswith(".")}
-    assert left <= {"c", "c.work", "c.lock"}  # what is killed at its end leaves its lock
+    assert left - lock in ({"c"}, {"c", "c.work"})

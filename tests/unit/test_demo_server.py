@@ -17,6 +17,7 @@ from demo.app import make_panels
 from demo.fields import Field, checked_values, link_to
 from demo.lab import Genome, Lab
 from demo.limits import Limits
+from demo.page import _status
 from tests.helpers.demo import answered, make_lab
 from tests.helpers.files import write_fasta
 from tests.helpers.server import served
@@ -317,3 +318,8 @@ def test_arguments_that_do_not_fit(words, message, monkeypatch, capsys):
 def test_a_genome_without_genes_has_an_example(model, tmp_path):
     fasta = write_fasta(tmp_path / "g.fa", {"c": "ACGTTGCAAC" * 40})
     assert Lab(model, "m", Genome.open(fasta, None), tmp_path).example_gene == "c:1-400"
+
+
+def test_an_answer_as_fast_as_the_last_is_told_again():
+    """The page redraws what has changed."""
+    assert _status("0.12 s") != _status("0.12 s")
