@@ -24,6 +24,7 @@ from carbon.genome.streams import BROKEN_GZIP, open_bytes
 
 _CONTIGS_LOOKED_AT = 1000
 _HEADER_BYTES = 4096
+_NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
 _BGZIP_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 _NOT_DNA = re.compile(rb"[^" + (IUPAC_DNA + IUPAC_DNA.lower()).encode() + rb"\-\r\n]")
 
@@ -296,6 +297,11 @@ def _check_header(line: bytes, seen: set[bytes], where: str) -> None:
     name = line[1:].split(maxsplit=1)[:1]
     if not name or line[1:2].isspace():
         raise GenomeError(f"{where}: a contig without a name; write it right after '>'")
+    if len(name[0]) > _NAME_BYTES:
+        raise GenomeError(
+            f"{where}: a contig's name of {len(name[0]):,} letters, more than an index can hold; "
+            "the name ends at the first space"
+        )
     if name[0] in seen:
         raise GenomeError(f"{where}: contig '{name[0].decode()}' stands twice; keep one")
     seen.add(name[0])

@@ -169,6 +169,9 @@ def test_a_cancelled_job(visitor, tmp_path):
     visitor.page.locator("#status").get_by_text("Stopped.").wait_for()
     visitor.page.wait_for_timeout(1000)
     assert visitor.status() == "Stopped."
+    # Gradio may think that something failed, and says so in a layer that nobody sees.
+    layer = visitor.page.locator("#status [data-testid=status-tracker]")
+    assert layer.evaluate("layer => getComputedStyle(layer).display") == "none"
     visitor.open("/variant")
 
 

@@ -161,6 +161,11 @@ class TestFasta:
             (b"ACGT\n", "line 1: expected a header"),
             (b">a\nACGT\n>a\nAC\n", "line 3: contig 'a' stands twice"),
             (b">\nACGT\n", "line 1: a contig without a name"),
+            pytest.param(
+                b">%b\nACGT\n" % (b"a" * 65_535),
+                "line 1: a contig's name of 65,535 letters",
+                id="longest name",
+            ),
             (b">p\nMKLV\nEF\n", "line 2: 'L' is not a DNA letter"),
             (b">a\nACGT\nACGTACGT\nAC\n", "lines of a contig must have one length"),
             (gzip.compress(b">a\n" + b"ACGT" * 9999, mtime=0)[:-20], "fetch it again"),
