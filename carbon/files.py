@@ -12,19 +12,40 @@ from pathlib import Path
 from carbon.errors import UserError
 
 
+def output_path(path: str | Path) -> Path:
+    """Return where a file of this name is to be written: behind links, if it is one.
+
+    Raises:
+        UserError: it is no file's name, or its folder is not there.
+    """
+    if Path(path).exists() and not Path(path).is_file():
+        kind = "folder" if Path(path).is_dir() else "device or a pipe"
+        raise UserError(f"{path}: is a {kind}; name a file")
+    whole = Path(path).resolve()
+    if not whole.parent.is_dir():
+        raise UserError(f"{path}: the folder {whole.parent} does not exist; create it first")
+    return whole
+
+
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it takes the name of `path` only if the body succeeds.
 
-    The temporary name ends as `path` does, for writers that look at the ending.
+    The temporary file is there, and empty; its name ends as `path` does, for writers that look at
+    the ending. Where `path` is a link, the file that it leads to is replaced.
+
+    Raises:
+        UserError, OSError: no file can be written there; before the body has done any work.
     """
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: the folder {path.parent} does not exist; create it first")
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    whole = output_path(path)
+    temporary = whole.with_name(f".{os.getpid()}.{whole.name}")
+    try:
+        temporary.touch()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         yield temporary
-        os.replace(temporary, path)
+        os.replace(temporary, whole)
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -8,7 +8,8 @@ IUPAC_BASES = {
     "K": "GT", "M": "AC", "B": "CGT", "D": "AGT", "H": "ACT", "V": "ACG", "N": "ACGT", "-": "",
 }  # fmt: skip
 IUPAC_DNA = "ACGTURYSWKMBDHVN"
-_COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCAAYRSWMKVHDBNtgcaayrswmkvhdbn")
+# U is no base of DNA and counts as unknown; so does what stands across from it.
+_COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCANYRSWMKVHDBNtgcanyrswmkvhdbn")
 
 # The standard genetic code (NCBI translation table 1), codons in the order TCAG.
 _AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
@@ -22,7 +23,7 @@ STOP_CODONS = frozenset(codon for codon, amino_acid in GENETIC_CODE.items() if a
 
 
 def reverse_complement(sequence: str) -> str:
-    """Return the other strand, read 5' to 3'; keeps case and IUPAC codes.
+    """Return the other strand, read 5' to 3'; keeps case and IUPAC codes, but for U, which gives N.
 
     >>> reverse_complement("AACGTn")
     'nACGTT'

@@ -10,22 +10,24 @@ import os
 import re
 import shutil
 import tempfile
+from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import pysam
 from pysam.utils import SamtoolsError
 
 from carbon.errors import GenomeError
 from carbon.genome.alphabet import IUPAC_BASES, IUPAC_DNA
 from carbon.genome.interval import Interval
-from carbon.genome.streams import BROKEN_GZIP, open_bytes
+from carbon.genome.streams import BGZIP_END, BROKEN_GZIP, LONE_CR, is_bgzip, open_bytes
 
 _CONTIGS_LOOKED_AT = 1000
 _HEADER_BYTES = 4096
+_BGZIP_BLOCK_BYTES = 1 << 16
 _NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
-_BGZIP_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 _NOT_DNA = re.compile(rb"[^" + (IUPAC_DNA + IUPAC_DNA.lower()).encode() + rb"\-\r\n]")
 
 
@@ -111,7 +113,9 @@ class Reference:
                 f"is {self.path} the assembly that the variants were called on?"
             )
         there = self.fetch(Interval(contig, position, position + len(ref))).upper()
-        agree = (a in ("N", b, *IUPAC_BASES[b]) for a, b in zip(ref.upper(), there, strict=True))
+        agree = (
+            a in ("N", b, *IUPAC_BASES.get(b, "")) for a, b in zip(ref.upper(), there, strict=True)
+        )
         return None if all(agree) else there
 
     def explain_missing(self, contigs: Iterable[str]) -> str:
@@ -185,14 +189,14 @@ def compression_of(path: Path) -> str:
         start = handle.read(16)
     if start[:2] != b"\x1f\x8b":
         return "plain"
-    return "bgzip" if start[12:14] == b"BC" else "gzip"
+    return "bgzip" if is_bgzip(start) else "gzip"
 
 
 def check_bgzip_end(path: Path) -> None:
-    """Raise GenomeError unless a bgzip file ends with its empty last block (SAM v1, 4.1.2)."""
+    """Raise GenomeError unless a bgzip file ends with its empty last block."""
     with path.open("rb") as source:
-        source.seek(max(0, path.stat().st_size - len(_BGZIP_END)))
-        if source.read() != _BGZIP_END:
+        source.seek(max(0, path.stat().st_size - len(BGZIP_END)))
+        if source.read() != BGZIP_END:
             raise GenomeError(f"{path}: is cut off: the end of its bgzip is missing; fetch again")
 
 
@@ -212,11 +216,11 @@ def _fresh_indexes(path: Path, *, bgzip: bool) -> tuple[Path, Path | None] | Non
     for index in filter(None, (fai, gzi)):
         if not index.is_file() or index.stat().st_mtime < modified:
             return None
-    return (fai, gzi) if bgzip or _describes(fai, path) else None
+    return (fai, gzi) if _describes(fai, gzi, path) else None
 
 
-def _describes(fai: Path, path: Path) -> bool:
-    """Tell whether an index is of a plain FASTA: a file that is put in its place may be older.
+def _describes(fai: Path, gzi: Path | None, path: Path) -> bool:
+    """Tell whether indexes are of a FASTA: a file that is put in its place may be older.
 
     Every contig that is looked at must stand where the index says, behind its own header, and the
     file must end with the last of them.
@@ -225,7 +229,7 @@ def _describes(fai: Path, path: Path) -> bool:
         lines = [line.split("\t") for line in fai.read_text(encoding="utf-8").splitlines()]
         entries = [(line[0], [int(number) for number in line[1:]]) for line in lines]
         looked_at = entries[:: len(entries) // _CONTIGS_LOOKED_AT + 1]
-        with path.open("rb") as source:
+        with _Unpacked(path, gzi) if gzi else path.open("rb") as source:
             for name, (length_bp, offset, line_bp, _) in [*looked_at, entries[-1]]:
                 source.seek(max(0, offset - _HEADER_BYTES))
                 before = source.read(min(offset, _HEADER_BYTES))
@@ -239,6 +243,32 @@ def _describes(fai: Path, path: Path) -> bool:
             return not source.read(_HEADER_BYTES).strip()
     except (OSError, ValueError, IndexError):
         return False
+
+
+class _Unpacked:
+    """A bgzip file read at places of what it unpacks to, which its index (.gzi) tells."""
+
+    def __init__(self, path: Path, gzi: Path) -> None:
+        blocks = np.fromfile(gzi, dtype="<u8")[1:].tolist()
+        self._packed_at, self._unpacked_at = [0, *blocks[::2]], [0, *blocks[1::2]]
+        pysam.set_verbosity(0)
+        self._file = pysam.BGZFile(str(path), "r", index=None)
+
+    def seek(self, at: int) -> None:
+        block = bisect_right(self._unpacked_at, at) - 1
+        within = at - self._unpacked_at[block]
+        if within >= _BGZIP_BLOCK_BYTES:
+            raise ValueError("the index ends before the file")
+        self._file.seek(self._packed_at[block] * _BGZIP_BLOCK_BYTES + within)
+
+    def read(self, num_bytes: int) -> bytes:
+        return bytes(self._file.read(num_bytes))
+
+    def __enter__(self) -> "_Unpacked":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
 
 
 def _build_indexes(
@@ -273,6 +303,8 @@ def check_fasta(path: Path, shown_as: Path) -> None:
     try:
         with open_bytes(path) as lines:
             for number, line in enumerate(lines, start=1):
+                if b"\r" in line[:-2]:
+                    raise GenomeError(f"{shown_as} line {number}: {LONE_CR}")
                 if line.startswith(b">"):
                     _check_header(line, seen, f"{shown_as} line {number}")
                 elif not seen and line.strip():

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from carbon.errors import GenomeError
 from carbon.genome.alphabet import IUPAC_DNA
-from carbon.genome.streams import BROKEN_GZIP, open_bytes
+from carbon.genome.streams import BROKEN_GZIP, LONE_CR, open_bytes
 
 _BLOCK_BYTES = 1 << 20
 _LETTERS = (IUPAC_DNA + IUPAC_DNA.lower() + "-").encode()
@@ -96,7 +96,7 @@ class _Parser:
         words = header[1:].split(maxsplit=1)
         where = f"{self._shown_as} line {self.line}"
         if b"\r" in header.rstrip(b"\r\n"):
-            raise GenomeError(f"{where}: lines end in a lone CR; convert them to LF")
+            raise GenomeError(f"{where}: {LONE_CR}")
         if not words or header[1:2].isspace():
             raise GenomeError(f"{where}: a contig without a name; write it right after '>'")
         self._contig = words[0].decode("utf-8", errors="replace")

@@ -9,20 +9,44 @@ from typing import IO, cast
 
 # What a broken gzip stream raises: cut off, a bad header or checksum, bad data inside.
 BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
+# The empty block at the end of a bgzip file (SAM v1, 4.1.2).
+BGZIP_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+LONE_CR = "lines end in a lone CR; convert them to LF"
 
 
 def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading, unpacking gzip, which is known by its first two bytes.
 
-    `-` is standard input.
+    `-` is standard input. What is read of a file that is cut off ends with one of `BROKEN_GZIP`.
     """
     # A pipe can be read but once, so nothing is opened twice.
     source = cast("io.BufferedReader", sys.stdin.buffer if str(path) == "-" else path.open("rb"))
-    if source.peek(2)[:2] != b"\x1f\x8b":
+    start = source.peek(16)[:16]
+    if start[:2] != b"\x1f\x8b":
         return source
-    unpacked = gzip.GzipFile(fileobj=source)
+    packed = cast("IO[bytes]", _WithEnd(source)) if is_bgzip(start) else source
+    unpacked = gzip.GzipFile(fileobj=packed, mode="rb")
     unpacked.myfileobj = source  # type: ignore[assignment]  # is closed with it
     return cast("IO[bytes]", unpacked)
+
+
+def is_bgzip(start: bytes) -> bool:
+    """Tell a bgzip file from another gzip by its first 16 bytes."""
+    return start[12:14] == b"BC"
+
+
+class _WithEnd:
+    """A bgzip stream that tells when it ends between two blocks before its last."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self._last = source, b""
+
+    def read(self, num_bytes: int = -1) -> bytes:
+        found = self._source.read(num_bytes)
+        self._last = (self._last + found)[-len(BGZIP_END) :]
+        if not found and self._last != BGZIP_END:
+            raise EOFError("the end of its bgzip is missing")
+        return found
 
 
 def open_text(path: Path, errors: str = "strict") -> IO[str]:

@@ -55,10 +55,11 @@ class Variant:
     def why_unscorable(self) -> str | None:
         """Say why no sequence follows from this record, or None if one does.
 
-        Symbolic alleles, breakends and `*` describe no bases; N and IUPAC codes no certain ones.
+        Symbolic alleles, breakends (single ones, such as `C.`, too) and `*` describe no bases; N
+        and IUPAC codes no certain ones.
         """
         alt = self.alt.upper()
-        if alt in {"", ".", "*"} or any(mark in alt for mark in "<>[]"):
+        if alt in {"", "*"} or any(mark in alt for mark in "<>[]."):
             return "symbolic_allele"
         if not set(alt) <= _BASES or not set(self.ref.upper()) <= _BASES:
             return "ambiguous_base"

@@ -6,6 +6,7 @@ from the input in what was added and in nothing else.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +14,14 @@ import pysam
 
 from carbon.errors import GenomeError
 from carbon.genome.fasta import Reference
-from carbon.genome.streams import BROKEN_GZIP, open_bytes, open_text
+from carbon.genome.streams import BROKEN_GZIP, open_bytes
 from carbon.genome.variant import Variant
 from carbon.genome.vcf_header_rules import Header, check_header
 from carbon.genome.vcf_record_rules import RecordRules
 
 _INFO = 7  # column of a VCF line, from 0
 _VCF = b"##fileformat=VCF"
+_ENCODING = ("utf-8", "utf-8-sig")  # of the first line, which may begin with a mark
 _LENIENT = " (`--lenient` reads it all the same)"
 
 
@@ -95,13 +97,13 @@ class VcfReader:
         seen_contigs: set[str] = set()
         previous: tuple[str, int] | None = None
         rules = RecordRules(self._rules) if self._rules else None
-        lines = (line for _, line in self._lines() if not line.startswith("#"))
+        lines = (line for _, line in islice(self._lines(), len(self.header), None))
         # From an open file pysam reads plain gzip too, which it does not by name.
         with self.path.open("rb") as source, pysam.VariantFile(source) as file:
             for number, line in enumerate(lines, start=1):
                 columns = tuple(line.split("\t"))
                 complaint = rules.complaint(columns) if rules else None
-                record = self._parsed(file, number, complaint)
+                record = self._parsed(file, number, columns, complaint)
                 where = f"{self.path} record {number} ({record.contig}:{record.pos})"
                 self._check_order(where, record, previous, seen_contigs)
                 if complaint:
@@ -138,28 +140,41 @@ class VcfReader:
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         """Yield the lines that are not empty, without their ends, and their numbers."""
-        line, number = "\n", 0
+        line, number = b"\n", 0
         try:
-            with open_text(self.path) as lines:
+            with open_bytes(self.path) as lines:
                 for number, line in enumerate(lines, start=1):
-                    if text := line.rstrip("\r\n"):
+                    if text := line.decode(_ENCODING[number == 1]).rstrip("\r\n"):
                         yield number, text
-        except (*BROKEN_GZIP, UnicodeDecodeError) as error:
+        except UnicodeDecodeError:
+            raise GenomeError(
+                f"{self.path} line {number}: is not UTF-8; convert the file, for example with "
+                "`iconv -f latin1 -t utf-8`"
+            ) from None
+        except BROKEN_GZIP as error:
             raise GenomeError(f"{self.path}: is broken ({error}); fetch it again") from None
-        if not line.endswith("\n") and self._rules and self._rules.version >= (4, 3):
+        if not line.endswith(b"\n") and self._rules and self._rules.version >= (4, 3):
             raise GenomeError(
                 f"{self.path} line {number}: has no line end, so the file may be cut off; fetch "
                 f"it again, or add the line end{_LENIENT}"
             )
 
     def _parsed(
-        self, file: pysam.VariantFile, number: int, complaint: str | None
+        self,
+        file: pysam.VariantFile,
+        number: int,
+        columns: tuple[str, ...],
+        complaint: str | None,
     ) -> pysam.VariantRecord:
+        """Return the next record, which must be that of the columns."""
         try:
-            return next(file)
+            record = next(file)
+            if (columns[0], int(columns[1])) == (record.contig, record.pos):
+                return record
         except (StopIteration, ValueError, OSError):
-            cut_off = "cannot be read; is a column missing or malformed, or the file cut off?"
-            raise GenomeError(f"{self.path} record {number}: {complaint or cut_off}") from None
+            pass
+        cut_off = "cannot be read; is a column missing or malformed, or the file cut off?"
+        raise GenomeError(f"{self.path} record {number}: {complaint or cut_off}")
 
     def _check_order(
         self,

@@ -59,7 +59,7 @@ class Journal:
         with self.path.open("rb") as source:
             source.readline()
             for _ in range(num_kept):
-                yield json.loads(source.readline())
+                yield self._parsed(source.readline())
 
     def add(self, block: Any) -> None:
         """Keep a block that is done."""
@@ -87,12 +87,18 @@ class Journal:
                 if not line.endswith(b"\n"):
                     break
                 if not num_lines:
-                    self._check(json.loads(line), resume)
+                    self._check(self._parsed(line), resume)
                 whole_bytes += len(line)
                 num_lines += 1
         os.truncate(self.path, whole_bytes)
         self.num_blocks = max(num_lines - 1, 0)
         return num_lines > 0
+
+    def _parsed(self, line: bytes) -> Any:
+        try:
+            return json.loads(line)
+        except ValueError:
+            raise UserError(f"{self.path}: is damaged; remove the file and begin anew") from None
 
     def _check(self, there: Any, resume: bool) -> None:
         if not resume:

@@ -1,6 +1,6 @@
 """A VCF in; a scored VCF, TSV or Parquet out, record by record in flat memory."""
 
-import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ import pysam
 
 from carbon.console import progress
 from carbon.errors import GenomeError, UserError
-from carbon.files import atomic_file, remove_leftovers, sha256_of_file
+from carbon.files import atomic_file, output_path, remove_leftovers, sha256_of_file
 from carbon.genome import Interval, Reference, VcfReader, VcfRow, short
 from carbon.inference.engine import Carbon
 from carbon.inference.journal import Journal
@@ -22,6 +22,7 @@ from carbon.inference.variants import Method
 _RECORDS_AT_ONCE = 128  # scored together, and kept together by the journal
 _MISMATCHES_SHOWN = 3
 _TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
+_OUR_FIELD = re.compile(r"(?:^|;)CARBON_(?:DELTA|FORWARD|REVERSE|REASON)\b")
 _MISMATCHES_SHIFTED = 1000  # looked at for a shift of the positions
 
 
@@ -59,13 +60,8 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
     """
     writer = variant_writer(job.output)
     method = model.variant_method(**job.method)
-    for given in (job.vcf, job.reference):
-        if job.output.resolve() == given.resolve():
-            raise UserError(f"{job.output}: is an input too; name another output")
-    if job.output.is_dir():
-        raise UserError(f"{job.output}: is a folder; name a file")
-    if not job.output.parent.is_dir():
-        raise UserError(f"{job.output}: the folder {job.output.parent} does not exist")
+    if output_path(job.output) in (job.vcf.resolve(), job.reference.resolve()):
+        raise UserError(f"{job.output}: is an input too; name another output")
     settings = _settings(model, job, method, dtype)
     counts = {"records": 0, "scored": 0, "not_scored": 0}
     reasons: Counter[str] = Counter()
@@ -75,7 +71,9 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
         # Read all of it once first: a bad last record costs seconds then, and not hours.
         num_records = _checked(vcf, reference, job)
         journal = Journal(job.output, settings | _fingerprints(model, job), resume=job.resume)
-        remove_leftovers(job.output)  # the journal is locked: nobody else writes this output
+        # The journal is locked: nobody else writes this output.
+        for path in (job.output, *_indexes(job.output)):
+            remove_leftovers(path)
         done = min(journal.num_blocks * _RECORDS_AT_ONCE, num_records)
         try:
             with (
@@ -90,8 +88,10 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
                         counts["not_scored"] += sum(score.delta is None for score in scores)
                         reasons.update(score.reason for score in scores if score.reason)
                         advance(counts["records"] > done)
-                if job.output.name.endswith(".vcf.gz"):
-                    _index(temporary, job.output, max(reference.contig_lengths_bp.values()))
+                for stale in _indexes(job.output):
+                    stale.unlink(missing_ok=True)
+            if job.output.name.endswith(".vcf.gz"):
+                _index(job.output, max(reference.contig_lengths_bp.values()))
         except BaseException:
             journal.say_what_is_kept()
             raise
@@ -104,12 +104,18 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
     }
 
 
-def _index(temporary: Path, output: Path, longest_bp: int) -> None:
+def _indexes(output: Path) -> list[Path]:
+    """Return what an index of the output may be called; htslib takes the first that is there."""
+    endings = ("csi", "tbi") if output.name.endswith(".vcf.gz") else ()
+    return [Path(f"{output}.{ending}") for ending in endings]
+
+
+def _index(output: Path, longest_bp: int) -> None:
     """Write the index of a bgzip VCF: tabix, or CSI where a contig is too long for that."""
+    csi, tbi = _indexes(output)
     is_long = longest_bp >= _TABIX_MOST_BP
-    pysam.tabix_index(str(temporary), preset="vcf", force=True, csi=is_long)
-    ending = "csi" if is_long else "tbi"
-    os.replace(f"{temporary}.{ending}", f"{output}.{ending}")
+    with atomic_file(csi if is_long else tbi) as index:
+        pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_long, index=str(index))
 
 
 def _settings(model: Carbon, job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
@@ -149,7 +155,7 @@ def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
     first: list[tuple[int, VcfRow]] = []
     for number, row in enumerate(vcf, start=1):
         num_records = number
-        if "CARBON_" in row.columns[7]:
+        if _OUR_FIELD.search(row.columns[7]):
             raise GenomeError(
                 f"{vcf.path} record {number}: has CARBON_ fields already: is it scored? give the "
                 "original"

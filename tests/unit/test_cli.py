@@ -1,10 +1,15 @@
 import gzip
+import io
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pysam
 import pytest
 
 from carbon.cli import main
@@ -72,13 +77,53 @@ def test_score_reads_fastq_and_standard_input(folder, tmp_path, capsys, monkeypa
     assert piped.stdout == expected
     (tmp_path / "cut.fq").write_text(reads[:-3])
     assert main(["score", "--model", model, str(tmp_path / "cut.fq")]) == 2
-    assert "cut.fq: is broken after record 2" in capsys.readouterr().err
+    assert "cut.fq line 12: record 'three' has no quality" in capsys.readouterr().err
     (tmp_path / "cut2.fq").write_text("@r1\nACGT\n+\nIIII\n@r2\nACGT\n")
     assert main(["score", "--model", model, str(tmp_path / "cut2.fq")]) == 2
-    assert "record 2 (r2): has no quality" in capsys.readouterr().err
+    assert "cut2.fq line 6: record 'r2' has no quality" in capsys.readouterr().err
     (tmp_path / "protein.fq").write_text("@p\nMKLV\n+\nIIII\n")
     assert main(["score", "--model", model, str(tmp_path / "protein.fq")]) == 2
-    assert "record 1 (p): 'L' is not a DNA letter" in capsys.readouterr().err
+    assert "protein.fq line 2: 'L' is not a DNA letter" in capsys.readouterr().err
+
+
+def _packed(text, cut=0):
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "s.fa"
+        path.write_text(text)
+        pysam.tabix_compress(str(path), f"{path}.gz")
+        return Path(f"{path}.gz").read_bytes()[: -cut or None]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"one\nACGT\n>b\nACGT\n", "line 1: expected a header"),
+        (b">a\rACGT\r", "line 1: lines end in a lone CR"),
+        (b">a\rACGT\r>b\nACGT\n", "line 1: lines end in a lone CR"),
+        (b">a\nAC\rGT\n", "line 2: lines end in a lone CR"),
+        (b">a\nACGT\n> b\nACGT\n", "line 3: a record without a name"),
+        (b"@a\nACGT\n+\nII\nII\n@b\nACGT\n+\nIIIII\n", "line 9: record 'b' has no quality"),
+        (b"@a\nACGT\n+\nIIII\nACGT\n", "line 5: expected a header"),
+        (b"\n\n", "has no sequence"),
+        (_packed(">a\nACGT\n"), None),
+        (_packed(">a\nACGT\n", cut=28), "line 2: is broken behind this (the end of its bgzip"),
+        (gzip.compress(b">a\nACGT\n", mtime=0)[:-4], "is broken behind this"),
+    ],
+    ids=str,
+)
+def test_standard_input_is_looked_at_as_closely_as_a_file(
+    folder, capsys, monkeypatch, content, message
+):
+    buffer = io.BufferedReader(io.BytesIO(content))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(buffer))
+    status = main(["score", "--model", str(folder / "model"), "-"])
+    captured = capsys.readouterr()
+    if message is None:
+        assert status == 0 and captured.out.splitlines()[-1].startswith("a\t4\t4\t")
+    else:
+        assert status == 2
+        (line,) = [x for x in captured.err.splitlines() if x.startswith("error")]
+        assert line.startswith("error: standard input") and message in line
 
 
 def test_generate(folder, capsys):
@@ -139,6 +184,25 @@ def test_a_file_is_whole_or_absent(tmp_path):
     with atomic_file(target) as temporary:
         temporary.write_text("new")
     assert target.read_text() == "new" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_an_output_that_is_no_file_is_known_before_the_work(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("target")
+    (tmp_path / "target").write_text("old")
+    begun = []
+    for path, message in [
+        (tmp_path, "is a folder"),
+        (tmp_path / "pipe", "is a device or a pipe"),
+        ("/dev/null", "is a device or a pipe"),
+        (tmp_path / "no" / "x", "the folder .* does not exist"),
+    ]:
+        with pytest.raises(UserError, match=message), atomic_file(path):
+            begun.append(path)
+    assert begun == [] and (tmp_path / "pipe").is_fifo()
+    with atomic_file(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "target").read_text() == "new"
 
 
 def test_an_output_may_be_a_link_to_an_empty_folder(tmp_path):

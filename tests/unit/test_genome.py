@@ -34,6 +34,8 @@ def test_reverse_complement_twice_is_nothing(sequence):
 def test_reverse_complement_of_codes():
     # R is A or G, so its complement is C or T, which is Y; B is not A, so V is not T.
     assert reverse_complement("ARBNs") == "sNVYT"
+    # U is no base of DNA: unknown on one strand, it is unknown on the other.
+    assert reverse_complement("AUu") == "nNT"
 
 
 def test_translation():
@@ -113,6 +115,32 @@ class TestFasta:
             assert dict(read_sequences(path)) == self.contigs
         assert (tmp_path / "p.fa.fai").exists() and not (tmp_path / "z.fa.gz.fai").exists()
 
+    def test_an_older_file_in_the_place_of_an_indexed_one(self, tmp_path):
+        others = {"first": random_bases(70_000, 5), "one": random_bases(250, 6)}
+        (tmp_path / "new").mkdir()
+        older = write_fasta(tmp_path / "new" / "p.fa", others)
+        pysam.tabix_compress(str(older), str(tmp_path / "new" / "b.fa.gz"))
+        for path in (tmp_path / "new").iterdir():
+            os.utime(path, (1, 1))
+        plain, _, packed = self.paths(tmp_path)
+        for path in (plain, packed):
+            Reference(path).close()
+            os.replace(tmp_path / "new" / path.name, path)
+            with Reference(path) as reference:
+                assert reference.contig_lengths_bp == {"first": 70_000, "one": 250}
+                assert reference.fetch(Interval("one", 0, 250)) == others["one"]
+                assert (
+                    reference.fetch(Interval("first", 66_000, 70_000)) == others["first"][66_000:]
+                )
+
+    def test_letters_of_an_indexed_file_that_are_none(self, tmp_path):
+        path = tmp_path / "p.fa"
+        path.write_text(f">c\n{'ACGT' * 15}\nACXT\n")
+        pysam.faidx(str(path))
+        with Reference(path) as reference:
+            assert reference.disagreement("c", 61, "C", "here") is None
+            assert reference.disagreement("c", 62, "G", "here") == "X"
+
     def test_random_spans(self, tmp_path):
         path = write_fasta(tmp_path / "p.fa", self.contigs, width=7)
         numbers = random.Random(0)
@@ -161,6 +189,8 @@ class TestFasta:
             (b"ACGT\n", "line 1: expected a header"),
             (b">a\nACGT\n>a\nAC\n", "line 3: contig 'a' stands twice"),
             (b">\nACGT\n", "line 1: a contig without a name"),
+            (b">a\rACGT\r", "line 1: lines end in a lone CR"),
+            (b">a\nACGT\rACGT\r>b\nAC\n", "line 2: lines end in a lone CR"),
             pytest.param(
                 b">%b\nACGT\n" % (b"a" * 65_535),
                 "line 1: a contig's name of 65,535 letters",

@@ -1,5 +1,6 @@
 import gzip
 import json
+import shutil
 
 import pyarrow.parquet as pq
 import pysam
@@ -299,9 +300,72 @@ def test_fields_and_records_that_are_odd(folder, tmp_path, capsys):
     assert (facts["scored"], facts["reasons"]) == (1, {"symbolic_allele": 2})
     lines = [x for x in (tmp_path / "o.vcf").read_text().splitlines() if x[0] != "#"]
     assert lines[1].split("\t")[7].startswith("DP=1;CARBON_DELTA=")
+    named = write_vcf(tmp_path / "n.vcf", [snv(50, ".\t.\tPATH=HYDROCARBON_METABOLISM")])
+    assert score(folder, named, tmp_path / "n2.vcf", "--lenient") == 0
+    single = [f"c\t70\t.\t{BASES[69]}\t{BASES[69]}.\t.\t.\t.",
+              f"c\t80\t.\t{BASES[79]}\t.{BASES[79]}\t.\t.\t."]  # fmt: skip
+    capsys.readouterr()
+    assert score(folder, write_vcf(tmp_path / "s.vcf", single), tmp_path / "s2.vcf") == 0
+    assert json.loads(capsys.readouterr().out)["reasons"] == {"symbolic_allele": 2}
     stale = write_vcf(tmp_path / "b.vcf", [snv(50, ".\t.\tCARBON_DELTA=9")])
     assert score(folder, stale, tmp_path / "p.vcf", "--lenient") == 2
     assert "record 1: has CARBON_ fields already" in capsys.readouterr().err
+
+
+def test_a_contig_whose_name_begins_as_a_comment(folder, tmp_path):
+    """Every score stands beside its own record, and none is lost."""
+    contigs = {"a": BASES, "#b": random_bases(500, 8), "c": random_bases(500, 9)}
+    write_fasta(tmp_path / "r.fa", contigs)
+    shutil.copytree(folder / "model", tmp_path / "model")
+    places = [("a", 10), ("#b", 12), ("c", 14), ("c", 15)]
+
+    def record(contig, position):
+        base = contigs[contig][position - 1]
+        return f"{contig}\t{position}\tid_{contig}{position}\t{base}\t{other(base)}\t.\t.\t."
+
+    deltas = {}
+    for name, chosen in (("all", places), ("few", [places[0], *places[2:]])):
+        vcf = write_vcf(tmp_path / f"{name}.vcf", [record(*place) for place in chosen])
+        assert score(tmp_path, vcf, tmp_path / f"{name}.tsv", "--lenient") == 0
+        rows = (tmp_path / f"{name}.tsv").read_text().splitlines()[2:]
+        cells = [row.split("\t") for row in rows]
+        assert [(c[0], int(c[1]), c[2]) for c in cells] == [
+            (*p, f"id_{p[0]}{p[1]}") for p in chosen
+        ]
+        deltas[name] = {c[2]: c[5] for c in cells}
+    assert deltas["few"].items() <= deltas["all"].items()
+
+
+def test_a_new_output_has_no_old_index(folder, tmp_path):
+    """htslib takes a .csi before a .tbi, and would not find what it does not list."""
+    output = tmp_path / "o.vcf.gz"
+    assert score(folder, write_vcf(tmp_path / "a.vcf", [snv(50)]), output) == 0
+    pysam.tabix_index(str(output), preset="vcf", csi=True, force=True)
+    assert score(folder, many(tmp_path / "b.vcf", 130), output) == 0
+    assert sorted(p.name for p in tmp_path.glob("o.*")) == ["o.vcf.gz", "o.vcf.gz.tbi"]
+    with pysam.VariantFile(str(output)) as file:
+        assert sum(1 for _ in file.fetch("c")) == 130
+
+
+def test_a_line_that_is_odd_inside(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50, ".\t.\tT=ab\rcd"), snv(60)])
+    assert score(folder, vcf, tmp_path / "o.vcf", "--lenient") == 0
+    lines = (tmp_path / "o.vcf").read_bytes().split(b"\n")
+    assert b"T=ab\rcd;CARBON_DELTA=" in lines[-3]
+    vcf.write_bytes(vcf.read_bytes().replace(b"T=ab\rcd", b"T=\xe9"))
+    number = 1 + vcf.read_bytes()[: vcf.read_bytes().index(b"\xe9")].count(b"\n")
+    for more in ([], ["--lenient"]):
+        capsys.readouterr()
+        assert score(folder, vcf, tmp_path / "p.vcf", *more) == 2
+        assert f"a.vcf line {number}: is not UTF-8" in capsys.readouterr().err
+
+
+def test_a_damaged_journal_is_told(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50)])
+    (tmp_path / ".o.tsv.progress").write_text("garbage\n")
+    assert score(folder, vcf, tmp_path / "o.tsv", "--resume") == 2
+    assert ".o.tsv.progress: is damaged; remove the file" in capsys.readouterr().err
+    assert not (tmp_path / "o.tsv").exists()
 
 
 def test_a_contig_too_long_for_tabix_gets_a_csi(tmp_path, monkeypatch):
@@ -309,8 +373,8 @@ def test_a_contig_too_long_for_tabix_gets_a_csi(tmp_path, monkeypatch):
     plain = tmp_path / "t.vcf"
     plain.write_text(f"{header}c\t540000001\t.\tA\tC\t.\t.\t.\n")
     pysam.tabix_compress(str(plain), str(tmp_path / "t.vcf.gz"))
-    variant_files._index(tmp_path / "t.vcf.gz", tmp_path / "o.vcf.gz", 545_000_000)
     (tmp_path / "t.vcf.gz").rename(tmp_path / "o.vcf.gz")
+    variant_files._index(tmp_path / "o.vcf.gz", 545_000_000)
     with pysam.VariantFile(str(tmp_path / "o.vcf.gz")) as file:
         assert [r.pos for r in file.fetch("c", 539_999_999, 540_000_010)] == [540_000_001]
     assert (tmp_path / "o.vcf.gz.csi").exists()
