@@ -21,10 +21,10 @@ def output_path(path: str | Path) -> Path:
     if Path(path).exists() and not Path(path).is_file():
         kind = "folder" if Path(path).is_dir() else "device or a pipe"
         raise UserError(f"{path}: is a {kind}; name a file")
-    whole = Path(path).resolve()
-    if not whole.parent.is_dir():
-        raise UserError(f"{path}: the folder {whole.parent} does not exist; create it first")
-    return whole
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise UserError(f"{path}: the folder {folder} does not exist; create it first")
+    return Path(path).resolve()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ Bools = NDArray[np.bool_]
 
 _MOST_STATES = 20_000
 _MOST_CELLS = 250_000_000  # of the table, one byte each
+_LEAST_CELLS = 64  # that a base counts for: its array takes as much beside what it holds
 _LONGEST_MOTIF_BP = 1000
 _IS_GC = np.array([base in "GC" for base in BASES]).astype(np.int64)
 _ROUNDING = 1e-9  # of a share times a length
@@ -102,7 +103,7 @@ class Automaton:
 
     def is_possible(self, prompt: int) -> bool:
         """Tell whether any sequence behind a prompt keeps to all."""
-        return bool(self._alive[0][self._starts[prompt].state, 0])
+        return bool(self._alive_at(0)[self._starts[prompt].state, 0])
 
     def start(self, prompt: int) -> Place:
         """Return the place behind a prompt."""
@@ -117,7 +118,7 @@ class Automaton:
             position_bp += 1
             state = int(self._next[state, digit])
             gc = min(gc + int(_IS_GC[digit]), self._windows.most)
-            if position_bp in self._windows.ends:
+            if self._windows.end_at(position_bp):
                 gc = 0
         return Place(position_bp, state, gc)
 
@@ -136,19 +137,24 @@ class Automaton:
             position_bp += 1
             states = self._next[states].reshape(-1)
             gc = np.minimum((gc[:, None] + _IS_GC).reshape(-1), self._windows.most)
-            if position_bp in self._windows.ends:
+            if self._windows.end_at(position_bp):
                 states = np.where(self._windows.holds(position_bp)[gc], states, dead)
                 gc = np.zeros_like(gc)
-        alive: Bools = self._alive[position_bp][states, gc]
+        alive: Bools = self._alive_at(position_bp)[states, gc]
         return np.repeat(alive, 4**K // len(alive))
 
-    def _reach_backwards(self, accepts: Bools) -> list[Bools]:
-        """Return for each number of generated bases, 0 to all, which states reach a good end.
+    def _alive_at(self, position_bp: int) -> Bools:
+        """Tell which states reach a good end from here: (states, G and C in the window)."""
+        return self._alive[min(self._length_bp - position_bp, len(self._alive) - 1)]
 
-        Each is (states, G and C in the window).
+    def _reach_backwards(self, accepts: Bools) -> list[Bools]:
+        """Return for each number of bases still to come, from 0, which states reach a good end.
+
+        Each is (states, G and C in the window). Without windows the list ends where it no longer
+        changes: what holds for its last number holds for all greater ones.
         """
-        cells = len(accepts) * (self._windows.most + 1) * self._length_bp
-        if self._windows.ends and cells > _MOST_CELLS:
+        cells = max(len(accepts) * (self._windows.most + 1), _LEAST_CELLS) * self._length_bp
+        if self._windows.are_counted and cells > _MOST_CELLS:
             raise UserError(
                 f"the GC share of {self._length_bp} bases with these motifs needs too large a "
                 "table; give a shorter GC window, fewer bases or fewer motifs"
@@ -159,33 +165,37 @@ class Automaton:
         counted = [np.minimum(counts + is_gc, self._windows.most) for is_gc in _IS_GC]
         for position_bp in range(self._length_bp, 0, -1):
             after = alive[-1]
-            if position_bp in self._windows.ends:
+            if self._windows.end_at(position_bp):
                 after = self._windows.holds(position_bp) & after[:, :1]
             before = np.logical_or.reduce(
                 [after[self._next[:, digit]][:, counted[digit]] for digit in range(4)]
             )
-            if not self._windows.ends and np.array_equal(before, after):  # so it is before that too
-                alive += [alive[-1]] * position_bp
+            if not self._windows.are_counted and np.array_equal(before, after):
                 break
             alive.append(before)
-        return alive[::-1]
+        return alive
 
 
 class _GcWindows:
     """The windows whose G and C are counted.
 
     Attributes:
-        ends: how many bases are generated where each ends.
+        are_counted: whether a share is asked for.
         most: what counts are cut off at: more than any window may hold.
     """
 
     def __init__(self, constraints: Constraints, length_bp: int) -> None:
         self._gc = constraints.gc or (0.0, 1.0)
         self._window_bp = constraints.gc_window_bp or length_bp
-        ends = [*range(self._window_bp, length_bp, self._window_bp), length_bp]
-        self.ends = frozenset(ends if constraints.gc else ())
+        self._length_bp = length_bp
+        self.are_counted = constraints.gc is not None
         longest_bp = min(self._window_bp, length_bp)
-        self.most = floor(self._gc[1] * longest_bp) + 2 if constraints.gc else 0
+        self.most = floor(self._gc[1] * longest_bp) + 2 if self.are_counted else 0
+
+    def end_at(self, position_bp: int) -> bool:
+        """Tell whether a window ends behind so many generated bases."""
+        is_end = position_bp == self._length_bp or position_bp % self._window_bp == 0
+        return self.are_counted and is_end
 
     def holds(self, end_bp: int) -> Bools:
         """Tell which counts the window that ends here may have: (most + 1,)."""

@@ -16,6 +16,9 @@ from carbon.inference.constraints import Automaton, Constraints, Place, automato
 from carbon.inference.sampling import Bools, Floats, SamplingRule, repetitions
 from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode_kmers, known_bases
 
+_MOST_TEXTS = 10**6  # of one call, each with random numbers of its own
+_MOST_BP = 10**9  # of them all
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -136,6 +139,15 @@ class Continuation:
         return np.concatenate([digits, drawn.astype(np.int8)]).reshape(-1)[-num_bp:]
 
 
+def check_amount(num_texts: int, length_bp: int) -> None:
+    """Raise UserError if so many texts of a length are more than memory should hold."""
+    if num_texts > _MOST_TEXTS or num_texts * length_bp > _MOST_BP:
+        raise UserError(
+            f"{num_texts:,} sequences of {length_bp:,} bases: give {_MOST_TEXTS:,} sequences and "
+            f"{_MOST_BP:,} bases in all at most"
+        )
+
+
 def continuations(prompts: Sequence[str], task: Task) -> list[Continuation]:
     """Return a sequence for each prompt, with nothing drawn yet.
 
@@ -143,8 +155,10 @@ def continuations(prompts: Sequence[str], task: Task) -> list[Continuation]:
     the list before: not from the other prompts.
 
     Raises:
-        UserError: a prompt is no DNA, or cannot be continued within the constraints.
+        UserError: a prompt is no DNA, or cannot be continued within the constraints, or there is
+            too much to draw.
     """
+    check_amount(len(prompts), task.length_bp)
     for n, prompt in enumerate(prompts, start=1):
         if wrong := set(prompt.upper()) - set(IUPAC_DNA):
             raise UserError(

@@ -76,9 +76,13 @@ class Decoder:
         return self._reader.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
 
     def forget(self, row: int, tokens: int) -> None:
-        """Take back the last tokens of a row: not more than were read since it last started."""
+        """Take back the last tokens of a row.
+
+        Where these are all that was read since the row last started, it is read anew next time.
+        """
         del self._ids[row][len(self._ids[row]) - tokens :]
-        self._num_read[row] -= tokens
+        left = self._num_read[row] - tokens
+        self._num_read[row] = left if left >= self._num_prefix else 0
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all rows but these, which are numbered anew."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from carbon.errors import UserError
 from carbon.inference.reader import Reader, check_layer
-from carbon.inference.scoring import blocks, overlapping_windows
+from carbon.inference.scoring import blocks, overlapping_windows, window_room_bp
 from carbon.tokenizer import K, Vocabulary, encode
 
 Pool = Literal["mean", "last", "end"]
@@ -43,10 +43,8 @@ def embed_sequences(
         raise UserError(f"pool '{pool}': give one of {', '.join(get_args(Pool))}")
     if layer is not None:
         check_layer(reader.network, layer)
-    num_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tags)) - (pool == "end")
-    if num_kmers < 2:
-        raise UserError(f"the tags leave no room in a context of {reader.context_tokens} tokens")
-    return _embedded(reader, sequences, pool, layer, tags, num_kmers * K)
+    room_bp = window_room_bp(reader, tags, close=pool == "end")
+    return _embedded(reader, sequences, pool, layer, tags, room_bp)
 
 
 def _embedded(
@@ -65,6 +63,7 @@ def _embedded(
         rows = (
             _Row(number, *row)
             for number, sequence in enumerate(block)
+            if sequence
             for row in read(sequence, reader.vocabulary, tags, pool == "end", room_bp)
         )
         while group := list(islice(rows, _ROWS_AT_ONCE)):
@@ -74,7 +73,7 @@ def _embedded(
                 sums[row.sequence] += pooled[n]
                 weights[row.sequence] += row.weights.sum()
         with np.errstate(invalid="ignore"):
-            yield from (sums / weights).astype(np.float32)  # 0 / 0 where no base is known
+            yield from (sums / weights).astype(np.float32)  # 0 / 0 where nothing counts
 
 
 def _read_whole(

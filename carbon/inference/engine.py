@@ -343,7 +343,7 @@ class Carbon:
         layer: int | None = None,
         tags: Sequence[str] = (),
     ) -> Iterator[Float32s]:
-        """Yield one vector a sequence, in order: (width,) float32.
+        """Yield one vector a sequence, in order: (width,) float32, NaN where there is no base.
 
         Args:
             sequences: DNA of any length and case; memory does not grow with their number.
@@ -356,7 +356,7 @@ class Carbon:
             tags: metadata tags to condition on.
 
         Raises:
-            UserError: there is no such pool, layer or tag.
+            UserError: there is no such pool, layer or tag, or the tags leave no room.
         """
         return embed_sequences(self.reader, sequences, pool, layer, tuple(tags))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
-from carbon.inference.continuation import Task
+from carbon.inference.continuation import Task, check_amount
 from carbon.inference.generation import generate
 from carbon.inference.reader import Passage, Reader, branch_of, stem_of
 from carbon.inference.speculative import Draft
@@ -51,6 +51,7 @@ def infill(
     """
     if num_candidates < 1:
         raise UserError(f"{num_candidates} candidates: give 1 or more")
+    check_amount(num_candidates, task.length_bp)
     if wrong := set(task.right.upper()) - set(IUPAC_DNA):
         raise UserError(f"right context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
     num_prefix = len(reader.vocabulary.prefix(task.tags))

@@ -2,7 +2,8 @@
 
 What is read is a passage: a stem and the branches that may follow it. The stem is read once, with
 its keys and values kept, and every branch goes on from it, which is exact in a causal network. A
-passage with one branch is one row of tokens.
+passage with one branch is one row of tokens. Of one with more branches than memory holds some are
+read at a time, and the stem again with each lot.
 
 On one machine with one number of threads the numbers of a row do not depend on what is read beside
 it: only rows of one padded length are read together, so that no product and no block of the
@@ -60,6 +61,31 @@ class Passage(NamedTuple):
     branches: tuple[Branch, ...]
 
 
+class _Row(NamedTuple):
+    """A stem and a branch, or all branches of one token, which the end of the stem predicts.
+
+    Its shape follows from the whole passage and not from the rows that are read beside it.
+
+    Attributes:
+        passage: number of the passage; rows of one share their stem.
+        stem: token ids.
+        branches: what is measured.
+        shared_tokens: of the stem, that are read once for all rows of the passage.
+        padded_tokens: of stem and branch.
+    """
+
+    passage: int
+    stem: Int64s
+    branches: tuple[Branch, ...]
+    shared_tokens: int
+    padded_tokens: int
+
+    @property
+    def ids(self) -> Int64s:
+        """What is read: of the branch all but the last token, which is only predicted."""
+        return np.concatenate([self.stem, *(branch.ids[:-1] for branch in self.branches)])
+
+
 def branch_of(sequence: str, vocabulary: Vocabulary) -> Branch:
     """Cut a sequence into 6-mers from its first base."""
     encoding = encode(sequence, vocabulary)
@@ -113,18 +139,17 @@ class Reader:
         self, passages: Sequence[Passage], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
         """Measure every token of every branch: for each passage a list of (tokens, ...) arrays."""
-        parts = [part for passage in passages for part in _parts(passage)]
-        measured: list[list[NDArray[np.float32]]] = [[] for _ in parts]
-        alike: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for number, part in enumerate(parts):
-            tokens = len(part.stem) + max(_longest(part) - 1, 0)
-            self._check_length(tokens)
-            alike[_shared_tokens(part), _padded(tokens)].append(number)
-        for (shared_tokens, _), numbers in alike.items():
+        for passage in passages:
+            self._check_length(_tokens(passage))
+        rows = [row for number, passage in enumerate(passages) for row in _rows(number, passage)]
+        measured: list[list[NDArray[np.float32]]] = [[] for _ in rows]
+        alike: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        for number, row in enumerate(rows):
+            alike[row.shared_tokens, row.padded_tokens][number] = row.passage
+        for (shared_tokens, padded_tokens), owners in alike.items():
             run = self._measure_forks if shared_tokens else self._measure_rows
-            costs = {n: _held_tokens(parts[n]) for n in numbers}
-            read = partial(_chosen, run, parts, measure)
-            for batch, arrays in self._in_batches(costs, read):
+            read = partial(_chosen, run, rows, measure)
+            for batch, arrays in self._in_batches(owners, padded_tokens, read):
                 for n, array in zip(batch, arrays, strict=True):
                     measured[n] = array
         flat = iter([array for arrays in measured for array in arrays])
@@ -148,9 +173,9 @@ class Reader:
 
         alike: dict[int, dict[int, int]] = defaultdict(dict)
         for number, row in enumerate(rows):
-            alike[_padded(len(row))][number] = len(row)
-        for costs in alike.values():
-            for batch, states in self._in_batches(costs, read):
+            alike[_padded(len(row))][number] = number
+        for padded_tokens, owners in alike.items():
+            for batch, states in self._in_batches(owners, padded_tokens, read):
                 for n, state in zip(batch, states, strict=True):
                     yield n, state[: len(rows[n])]
 
@@ -162,19 +187,27 @@ class Reader:
             )
 
     def _in_batches(
-        self, costs: Mapping[int, int], run: Callable[[list[int]], list[T]]
+        self, owners: Mapping[int, int], row_tokens: int, run: Callable[[list[int]], list[T]]
     ) -> Iterator[tuple[list[int], list[T]]]:
-        """Run over numbers in batches of like cost, in tokens; halve what memory does not hold."""
-        waiting = sorted(((cost, number) for number, cost in costs.items()), key=lambda c: -c[0])
+        """Run over rows of one length in batches; halve what memory does not hold.
+
+        Args:
+            owners: by the number of a row, that of its passage, which stays whole where it can.
+            row_tokens: of each row.
+            run: takes numbers of rows.
+        """
+        waiting = list(owners)
         while waiting:
-            most = max(1, self.batch_tokens // max(_padded(waiting[0][0]), 1))
-            batch = [number for _, number in waiting[:most]]
+            most = max(1, self.batch_tokens // max(row_tokens, 1))
+            some = [owners[number] for number in waiting[: most + 1]]
+            whole = some.index(some[-1]) if len(some) > most else most
+            batch = waiting[: whole or most]  # a passage that is too large for one is read in parts
             try:
                 measured = run(batch)
             except RuntimeError as error:
-                self.halve(error, len(batch), _padded(waiting[0][0]))
+                self.halve(error, len(batch), row_tokens)
                 continue
-            del waiting[:most]
+            del waiting[: len(batch)]
             yield batch, measured
 
     def halve(self, error: RuntimeError, num_rows: int, row_tokens: int) -> None:
@@ -187,60 +220,55 @@ class Reader:
     @torch.inference_mode()
     def _read_rows(self, rows: Sequence[Int64s], layer: int | None = None) -> Tensor:
         """Return the states of rows that are padded to one length: (rows, tokens, width)."""
-        ids = self._padded_ids(rows)
+        ids = self._padded_ids(rows, _padded(max(map(len, rows))))
         if layer is None:
             states: Tensor = self.network.model(input_ids=ids, use_cache=False)[0]
             return states
         return _states_behind(self.network, ids, layer)
 
-    def _padded_ids(self, rows: Sequence[Int64s]) -> Tensor:
-        shape = (len(rows), _padded(max(map(len, rows))))
-        ids = np.full(shape, self.vocabulary.pad, dtype=np.int64)
+    def _padded_ids(self, rows: Sequence[Int64s], num_tokens: int) -> Tensor:
+        ids = np.full((len(rows), num_tokens), self.vocabulary.pad, dtype=np.int64)
         for padded, row in zip(ids, rows, strict=True):
             padded[: len(row)] = row
         return torch.from_numpy(ids).to(self.device)
 
     def _measure_rows(
-        self, passages: Sequence[Passage], measure: Measure
+        self, rows: Sequence[_Row], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
-        """Measure passages of one branch, or of branches of one token, in one pass."""
-        rows = [
-            np.concatenate([stem, branches[0].ids[:-1]]) if branches else stem
-            for stem, branches in passages
-        ]
-        hidden = self._read_rows(rows)
+        """Measure rows that share nothing in one pass."""
+        hidden = self._read_rows([row.ids for row in rows])
         states, targets = [], []
-        for row, (stem, branches) in zip(hidden, passages, strict=True):
-            for branch in branches:
+        for read, row in zip(hidden, rows, strict=True):
+            for branch in row.branches:
                 # The state before a token predicts it.
-                states.append(row[len(stem) - 1 : len(stem) - 1 + len(branch.ids)])
+                states.append(read[len(row.stem) - 1 : len(row.stem) - 1 + len(branch.ids)])
                 targets.append(branch)
         arrays = iter(self._measure_states(states, targets, measure))
-        return [[next(arrays) for _ in branches] for _, branches in passages]
+        return [[next(arrays) for _ in row.branches] for row in rows]
 
     @torch.inference_mode()
     def _measure_forks(
-        self, passages: Sequence[Passage], measure: Measure
+        self, rows: Sequence[_Row], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
-        """Measure passages that share stems of one length: stems first, then branches on top."""
-        shared = _shared_tokens(passages[0])
-        stems = torch.from_numpy(np.stack([p.stem[:shared] for p in passages])).to(self.device)
+        """Measure rows that share so many tokens with others: stems first, then what follows."""
+        shared, padded_tokens = rows[0].shared_tokens, rows[0].padded_tokens
+        shares = {row.passage: row.stem[:shared] for row in rows}
+        places = {passage: n for n, passage in enumerate(shares)}
+        owner = [places[row.passage] for row in rows]
+        stems = torch.from_numpy(np.stack(list(shares.values()))).to(self.device)
         output: Any = self.network.model(input_ids=stems, use_cache=True)
-        branches = [branch for passage in passages for branch in passage.branches]
-        owner = [n for n, passage in enumerate(passages) for _ in passage.branches]
         cache = output.past_key_values
         cache.batch_select_indices(torch.tensor(owner, device=self.device))
-        rest = [passages[n].stem[shared:] for n in owner]
-        rows = [np.concatenate([r, b.ids[:-1]]) for r, b in zip(rest, branches, strict=True)]
-        ids = self._padded_ids(rows)
+        ids = self._padded_ids([row.ids[shared:] for row in rows], padded_tokens - shared)
         hidden = self.network.model(input_ids=ids, past_key_values=cache, use_cache=True)[0]
         last = output[0][:, -1:]
-        states = [
-            torch.cat([last[n], row])[len(r) : len(r) + len(branch.ids)]
-            for n, row, r, branch in zip(owner, hidden, rest, branches, strict=True)
-        ]
-        arrays = iter(self._measure_states(states, branches, measure))
-        return [[next(arrays) for _ in passage.branches] for passage in passages]
+        states, targets = [], []
+        for n, read, row in zip(owner, hidden, rows, strict=True):
+            (branch,) = row.branches
+            first = len(row.stem) - shared  # of the states from the last shared one on
+            states.append(torch.cat([last[n], read])[first : first + len(branch.ids)])
+            targets.append(branch)
+        return [[array] for array in self._measure_states(states, targets, measure)]
 
     @torch.inference_mode()
     def _measure_states(
@@ -264,44 +292,35 @@ class Reader:
 
 
 def _chosen(
-    run: Callable[[Sequence[Passage], Measure], list[T]],
-    passages: Sequence[Passage],
+    run: Callable[[Sequence[_Row], Measure], list[T]],
+    rows: Sequence[_Row],
     measure: Measure,
     numbers: list[int],
 ) -> list[T]:
-    return run([passages[n] for n in numbers], measure)
+    return run([rows[n] for n in numbers], measure)
 
 
 def _padded(tokens: int) -> int:
     return tokens + -tokens % _STEP_TOKENS
 
 
-def _longest(passage: Passage) -> int:
-    return max((len(branch.ids) for branch in passage.branches), default=0)
+def _tokens(passage: Passage) -> int:
+    """Return the tokens of the longest row of a passage, the last of which is only predicted."""
+    longest = max((len(branch.ids) for branch in passage.branches), default=0)
+    return len(passage.stem) + max(longest - 1, 0)
 
 
-def _shared_tokens(passage: Passage) -> int:
-    """Return the tokens of a stem that are read once for several branches: whole steps.
-
-    None where branches are one token long: the state at the end of the stem predicts them all.
-    """
-    shares = len(passage.branches) > 1 and _longest(passage) > 1
-    return len(passage.stem) // _STEP_TOKENS * _STEP_TOKENS if shares else 0
-
-
-def _parts(passage: Passage) -> list[Passage]:
-    """Return what is read together: a passage, or one a branch where there is nothing to share."""
-    if len(passage.branches) < 2 or _longest(passage) < 2 or _shared_tokens(passage):
-        return [passage]
-    return [Passage(passage.stem, (branch,)) for branch in passage.branches]
-
-
-def _held_tokens(passage: Passage) -> int:
-    """Return the tokens in memory: with several branches each has its copy of the stem."""
-    tokens = len(passage.stem) + max(_longest(passage) - 1, 0)
-    if not _shared_tokens(passage):
-        return tokens
-    return len(passage.stem) + len(passage.branches) * _padded(tokens)
+def _rows(number: int, passage: Passage) -> Iterator[_Row]:
+    """Yield the rows of a passage; of the stem whole steps are shared by several."""
+    stem, branches = passage
+    tokens = _tokens(passage)
+    if len(branches) < 2 or tokens == len(stem):
+        yield _Row(number, stem, branches, 0, _padded(tokens))
+        return
+    shared_tokens = len(stem) // _STEP_TOKENS * _STEP_TOKENS
+    for branch in branches:
+        longest = tokens if shared_tokens else _tokens(Passage(stem, (branch,)))
+        yield _Row(number, stem, (branch,), shared_tokens, _padded(longest))
 
 
 def check_layer(network: Any, layer: int) -> None:

@@ -20,6 +20,8 @@ MODES: tuple[Mode, ...] = ("token", "base", "chain")
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
+_LEAST_TEMPERATURE = 1e-6  # far less, and its inverse is no number of fp32
+
 
 class SamplingOptions(TypedDict, total=False):
     """The fields of `SamplingRule`, as keyword arguments."""
@@ -43,10 +45,10 @@ class SamplingRule:
     Attributes:
         mode: what is drawn at once: a 6-mer (`token`), a base by its marginal (`base`), or a base
             given those before it (`chain`).
-        temperature: 0 takes the most likely, 1 samples from the model.
+        temperature: 0 takes the most likely, 1 samples from the model; else 1e-6 to 100.
         top_k: only the `k` most likely choices.
         top_p: only the fewest that together hold probability `p` (Holtzman et al. 2020,
-            arXiv 1904.09751).
+            arXiv 1904.09751); 1 cuts nothing.
         min_p: only what is at least `p` times as likely as the most likely (Nguyen et al. 2024,
             arXiv 2407.01082).
         repetition_penalty: nats that a 6-mer's log-probability loses for every time that it stands
@@ -68,8 +70,8 @@ class SamplingRule:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise UserError(f"mode '{self.mode}': give {', '.join(MODES)}")
-        if not 0 <= self.temperature <= 100:
-            raise UserError(f"temperature {self.temperature}: give 0 (greedy) to 100")
+        if self.temperature != 0 and not _LEAST_TEMPERATURE <= self.temperature <= 100:
+            raise UserError(f"temperature {self.temperature}: give 0 (greedy) or 1e-6 to 100")
         if self.top_k is not None and self.top_k < 1:
             raise UserError(f"top_k {self.top_k}: give 1 or more")
         for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):
@@ -83,7 +85,7 @@ class SamplingRule:
     @property
     def cuts(self) -> bool:
         """Whether some choices are cut off."""
-        return not (self.top_k is None and self.top_p is None and self.min_p is None)
+        return not (self.top_k is None and self.top_p in (None, 1) and self.min_p is None)
 
 
 def draw(
@@ -211,9 +213,9 @@ def _shaped(log_weights: Floats, rule: SamplingRule) -> Floats:
     ranked = np.sort(weights, axis=-1)[..., ::-1].copy()
     if rule.top_k is not None:
         ranked[..., rule.top_k :] = 0
-    if rule.top_p is not None:
-        before = np.cumsum(ranked, axis=-1) - ranked
-        ranked[before >= rule.top_p * ranked.sum(axis=-1, keepdims=True)] = 0
+    if rule.top_p is not None and rule.top_p < 1:
+        held = np.cumsum(ranked, axis=-1, dtype=np.float64)
+        ranked[held - ranked >= rule.top_p * held[..., -1:]] = 0
     least = np.where(ranked > 0, ranked, np.inf).min(axis=-1, keepdims=True)
     if rule.min_p is not None:
         least = np.maximum(least, rule.min_p * ranked[..., :1])
@@ -221,9 +223,16 @@ def _shaped(log_weights: Floats, rule: SamplingRule) -> Floats:
 
 
 def _choose(weights: Floats, uniform: Floats) -> NDArray[np.int64]:
-    """Choose along the last axis in proportion: (N, 4) and uniform numbers (N,) to (N,)."""
+    """Choose along the last axis in proportion: (N, 4) and uniform numbers (N,) to (N,).
+
+    Raises:
+        FloatingPointError: a row has nothing to choose from, as where the logits are no numbers.
+    """
     reached = np.cumsum(weights, axis=1)
-    choices: NDArray[np.int64] = (reached > uniform[:, None] * reached[:, -1:]).argmax(axis=1)
+    total = reached[:, -1:]
+    if not (np.isfinite(total) & (total > 0)).all():
+        raise FloatingPointError("the next 6-mer has no probabilities: the logits are no numbers")
+    choices: NDArray[np.int64] = (reached > uniform[:, None] * total).argmax(axis=1)
     return choices
 
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.inference.reader import Measure, Passage, Reader, branch_of, stem_of
 from carbon.losses import chain, marginal
@@ -55,7 +56,18 @@ class SequenceScore(NamedTuple):
 def score_sequences(
     reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
-    """Yield the score of each sequence, in order."""
+    """Return the score of each sequence, in order and as they are asked for.
+
+    Raises:
+        UserError: the tags leave no room.
+    """
+    window_room_bp(reader, tags)  # what is not possible is said at once
+    return _scored(reader, sequences, by, strands, tags)
+
+
+def _scored(
+    reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+) -> Iterator[SequenceScore]:
     for block in blocks(sequences):
         values = base_log_likelihoods(reader, block, tags, by=by, strands=strands)
         for sequence, bases in zip(block, values, strict=True):
@@ -92,6 +104,9 @@ def base_log_likelihoods(
     token. With `strands` `both` it is the mean of what the two strands say of the base. Unknown
     bases get 0. A sequence that does not fit into the context is cut into windows that overlap by
     half; a base takes its value from the first window it is in.
+
+    Raises:
+        UserError: the tags leave no room.
     """
     read = STRANDS_READ[strands]
     totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
@@ -108,7 +123,7 @@ def _one_strand(
     reader: Reader, sequences: Sequence[str], tags: tuple[str, ...], by: By
 ) -> list[NDArray[np.float32]]:
     stem = stem_of("", reader.vocabulary, tags)
-    context_bp = (reader.context_tokens - len(stem)) * K
+    context_bp = window_room_bp(reader, tags)
     results = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
     jobs = (
         (number, start, scored_from)
@@ -123,6 +138,18 @@ def _one_strand(
             values = steps.reshape(-1)[: len(sequences[number]) - start]
             results[number][scored_from : start + len(values)] = values[scored_from - start :]
     return results
+
+
+def window_room_bp(reader: Reader, tags: tuple[str, ...], close: bool = False) -> int:
+    """Return how many bases a window holds beside tags and `<dna>`, and `</dna>` if `close`.
+
+    Raises:
+        UserError: there is no room for two 6-mers, so that windows could not overlap by half.
+    """
+    num_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tags)) - close
+    if num_kmers < 2:
+        raise UserError(f"the tags leave no room in a context of {reader.context_tokens} tokens")
+    return num_kmers * K
 
 
 def overlapping_windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:

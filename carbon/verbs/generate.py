@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbon.console import natural
@@ -101,6 +102,10 @@ def run(arguments: argparse.Namespace) -> None:
         raise UserError("--right fills one gap; give its left side by --prompt, not --prompts")
     if arguments.num_samples < 1:
         raise UserError("-n 0: give 1 or more")
+    if arguments.prompts and arguments.output:
+        prompts, output = Path(arguments.prompts), Path(arguments.output)
+        if output.resolve() == prompts.resolve():
+            raise UserError(f"{output}: is an input too; name another output")
     if not arguments.output:
         sys.stdout.writelines(_lines(arguments))
         return
@@ -131,10 +136,12 @@ def _continue(
 ) -> Iterator[Record]:
     from carbon.console import progress
     from carbon.genome import read_sequences
+    from carbon.inference.continuation import check_amount
 
     prompts = [("generated", arguments.prompt)]
     if arguments.prompts:
         prompts = list(read_sequences(arguments.prompts))
+    check_amount(len(prompts) * arguments.num_samples, arguments.length)
     named = [(*prompt, n) for prompt in prompts for n in range(arguments.num_samples)]
     with progress("bases", len(named) * arguments.length) as advance:
         texts = model.generate(

@@ -44,7 +44,7 @@ class TestAgainstStockTransformers:
         np.testing.assert_allclose(vector, expected, atol=1e-5)
 
     @pytest.mark.parametrize("layer", LAYERS)
-    @pytest.mark.parametrize("sequence", [random_bases(120), random_bases(63), "ACGTNA", ""])
+    @pytest.mark.parametrize("sequence", [random_bases(120), random_bases(63), "ACGTNA", "N"])
     def test_last_and_end(self, model, network, sequence, layer):
         (last,) = model.embed([sequence], pool="last", layer=layer)
         (end,) = model.embed([sequence], pool="end", layer=layer)
@@ -104,6 +104,15 @@ def test_company_and_padding_change_no_byte(model, sequences, pool, layer):
 def test_a_mean_of_nothing_is_no_number(model):
     unknown, empty, known = model.embed(["NNNNNNNN", "", "ANNN"])
     assert np.isnan(unknown).all() and np.isnan(empty).all() and np.isfinite(known).all()
+
+
+@pytest.mark.parametrize("pool", ["mean", "last", "end"])
+def test_a_record_without_bases_has_no_embedding(model, pool):
+    """Neither alone nor in company: the state of `<dna>` or `</dna>` would tell nothing of it."""
+    (alone,) = model.embed([""], pool=pool)
+    before, empty, behind = model.embed(["ACGT", "", "A"], pool=pool)
+    assert alone.shape == (32,) and np.isnan(alone).all() and np.isnan(empty).all()
+    assert np.isfinite(before).all() and np.isfinite(behind).all()
 
 
 def test_sequences_are_read_as_they_are_needed(model):

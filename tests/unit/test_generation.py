@@ -19,7 +19,7 @@ from carbon.inference import Carbon, Constraints, Draft, SamplingRule
 from carbon.inference.constraints import automaton_for
 from carbon.inference.continuation import Task, continuations
 from carbon.inference.decoding import Decoder
-from carbon.inference.sampling import MODES, distribution, draw, repetitions
+from carbon.inference.sampling import MODES, distribution, draw, repetitions, walk
 from carbon.inference.speculative import _check, _Proposal
 from carbon.model import LoadedModel, save_model
 from carbon.tokenizer import HYBRID, NATIVE, encode
@@ -184,6 +184,49 @@ class TestSampling:
         alone = [draw(logits[n : n + 1], rule, uniform[n : n + 1], None)[0] for n in range(65)]
         np.testing.assert_array_equal(together, alone)
 
+    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("temperature", [1e-6, 100.0])
+    def test_the_ends_of_temperature(self, mode, temperature):
+        """The least takes the most likely; at none is anything drawn that is not allowed."""
+        logits, uniform = random_logits(20), np.random.default_rng(5).random((20, 6))
+        allowed = np.random.default_rng(6).random((20, 4096)) < 0.01
+        drawn = draw(logits, SamplingRule(mode=mode, temperature=temperature), uniform, allowed)
+        assert allowed[range(20), drawn].all()
+        if temperature < 1:
+            greedy = draw(logits, SamplingRule(mode=mode, temperature=0.0), uniform, allowed)
+            np.testing.assert_array_equal(drawn, greedy)
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_top_p_of_1_cuts_nothing(self, mode):
+        logits, uniform = random_logits(50), np.random.default_rng(7).random((50, 6))
+        whole, cut = SamplingRule(mode=mode), SamplingRule(mode=mode, top_p=1)
+        np.testing.assert_array_equal(
+            distribution(logits, whole, None), distribution(logits, cut, None)
+        )
+        np.testing.assert_array_equal(
+            draw(logits, whole, uniform, None), draw(logits, cut, uniform, None)
+        )
+
+    @pytest.mark.parametrize("top_p", [0.9, 0.999, 1 - 1e-5, 1 - 1e-6])
+    def test_top_p_adds_up_thousands_of_small_weights(self, top_p):
+        for row in random_logits(20):
+            kept = (distribution(row[None], SamplingRule(top_p=top_p), None) > 0).sum()
+            ranked = np.sort(np.exp(row - row.max()).astype(np.float64))[::-1]
+            least = np.searchsorted(ranked.cumsum(), top_p * ranked.sum()) + 1
+            assert kept == least
+
+    @pytest.mark.parametrize("settings", RULES)
+    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("wrong", [math.nan, -math.inf])
+    @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+    def test_where_there_is_nothing_to_draw_from_nothing_is_drawn(self, mode, settings, wrong):
+        logits, uniform = random_logits(3), np.zeros((3, 6))
+        logits[1] = wrong
+        with pytest.raises(FloatingPointError, match="the logits are no numbers"):
+            draw(logits, SamplingRule(mode=mode, **settings), uniform, None)
+        with pytest.raises(FloatingPointError):
+            walk(np.zeros((1, 4096)), uniform[:1])
+
     @given(st.text("ACGTN", max_size=60))
     def test_repetitions_are_counted_in_any_frame(self, sequence):
         counts = repetitions(np.array(["ATCG".find(base) for base in sequence], dtype=np.int8))
@@ -198,6 +241,9 @@ class TestSampling:
         [
             {"temperature": -1},
             {"temperature": math.nan},
+            {"temperature": 1e-40},
+            {"temperature": 9e-7},
+            {"temperature": 101.0},
             {"top_k": 0},
             {"top_p": 0.0},
             {"min_p": 1.5},
@@ -212,6 +258,18 @@ class TestSampling:
     def test_settings_that_make_no_sense(self, model, wrong):
         with pytest.raises(UserError, match="give"):
             model.generate([""], **({"length_bp": 6} | wrong))
+
+    def test_more_than_memory_holds_is_refused(self, model):
+        too_much = "sequences of .* bases: give 1,000,000 sequences and 1,000,000,000 bases in all"
+        for constraints in (Constraints(forbid=("GAATTC",)), Constraints(gc=(0.4, 0.6))):
+            with pytest.raises(UserError, match=too_much):
+                model.generate([""], 10**12, constraints=constraints)
+        with pytest.raises(UserError, match=too_much):
+            model.generate([""] * 1001, 10**6)
+        with pytest.raises(UserError, match=too_much):
+            model.stream("", 10**9 + 1)
+        with pytest.raises(UserError, match=too_much):
+            model.infill("ACG", "ACG", 6, candidates=10**6 + 1)
 
 
 # Reading rows side by side
@@ -258,6 +316,26 @@ class TestDecoder:
             with torch.inference_mode():
                 expected = network(torch.tensor([ids])).logits[0, -3:, NATIVE.kmer_rows]
             torch.testing.assert_close(found[:3], expected, atol=2e-5, rtol=1e-5)
+
+    @pytest.mark.parametrize("tags", [(), ("<fungi_species>", "<transfer_rna>")])
+    @pytest.mark.parametrize("taken_back", [8, 10, 11, 12, 13])
+    def test_a_row_of_which_all_is_taken_back_is_read_anew(self, tags, taken_back):
+        """A context of 16 tokens is full; the row starts again, with 8 6-mers, and reads two."""
+        reader = other_network(5, context_tokens=16).reader
+        num_prefix = len(tags) + 1
+        whole = random_bases(6 * (16 - num_prefix + 3))
+        decoder = Decoder(reader, [whole[:-18]], tags)
+        decoder.read([[]])
+        for at in (-18, -12, -6):
+            decoder.read([[INDEX[whole[at:][:6]]]])
+        assert decoder.room(0) == 16 - (num_prefix + 10)
+        decoder.forget(0, taken_back)
+        if taken_back <= 10:
+            assert decoder.room(0) == 16 - (num_prefix + 10) + taken_back
+        else:
+            assert decoder.room(0) == 0
+            fresh = Decoder(reader, [whole[: -6 * taken_back]], tags)
+            assert torch.equal(decoder.read([[7]]), fresh.read([[7]]))
 
     def test_attention_by_name(self, network):
         """A network with eager attention takes the same mask."""
@@ -623,12 +701,19 @@ class TestConstraints:
             automaton_for(Constraints(gc=(0.4, 0.6)), [""], 30_000)
         with pytest.raises(UserError, match="give fewer or plainer ones"):
             automaton_for(Constraints(forbid=("A" + "N" * 18 + "C",)), [""], 100)
+        for window_bp in (None, 1, 50):
+            with pytest.raises(UserError, match="give a shorter GC window"):
+                automaton_for(Constraints(gc=(0.4, 0.6), gc_window_bp=window_bp), [""], 10**12)
 
     def test_long_sequences_take_little(self):
         """The table of motifs stops growing; that of GC windows is as long as the sequence."""
         automaton = automaton_for(Constraints(forbid=("GAATTC",), no_stop_frame=0), [""], 10**6)
         assert automaton.allowed(automaton.start(0)).sum() < 4096
         automaton_for(Constraints(gc=(0.4, 0.6), gc_window_bp=50), [""], 6000)
+        short = automaton_for(Constraints(forbid=("GAATTC",)), ["GA"], 1000)
+        endless = automaton_for(Constraints(forbid=("GAATTC",)), ["GA"], 10**12)
+        masks = [automaton.allowed(automaton.start(0)) for automaton in (short, endless)]
+        np.testing.assert_array_equal(*masks)
 
 
 # Speculative decoding
@@ -673,6 +758,25 @@ class TestSpeculative:
         monkeypatch.setattr(speculative, "_propose", watched)
         model.generate(PROMPTS, 300, draft=Draft(likeness), seed=1)
         assert len(rounds) > 20
+
+    def test_a_draft_that_starts_again_many_times_in_a_round(self, model, monkeypatch):
+        """32 6-mers are proposed in a context of 16, and nearly all are refused."""
+        from carbon.inference import speculative
+
+        propose, num_read = speculative._propose, []
+
+        def watched(helper, rows, behind, wanted):
+            num_read.extend(helper._num_read.tolist())
+            for ids, row, unread in zip(helper._ids, rows, behind, strict=True):
+                stem = encode(row.prompt[: len(row.prompt) // 6 * 6]).ids.tolist()
+                assert ids + [128 + k for k in unread] == stem + [128 + k for k in row.kmers]
+            return propose(helper, rows, behind, wanted)
+
+        monkeypatch.setattr(speculative, "_propose", watched)
+        draft = Draft(other_network(11, context_tokens=16), 32)
+        plain = model.generate(PROMPTS[::3], 150, temperature=0)
+        assert model.generate(PROMPTS[::3], 150, temperature=0, draft=draft) == plain
+        assert min(num_read) == 0 and max(num_read) > 0
 
     def test_texts_have_the_distribution_of_the_target(self, model, network, likeness):
         """Three 6-mers, each of the two likeliest: eight texts, by stock forwards."""
@@ -758,6 +862,26 @@ class TestInfill:
         assert (
             fillings[0].score == fillings[0].gap_log_likelihood + fillings[0].right_log_likelihood
         )
+
+    def test_memory_that_runs_out_halves_the_candidates(self, model, network, monkeypatch, capsys):
+        """They are branches of one passage, which shares 32 tokens of its stem."""
+        left, right = random_bases(220), random_bases(30, seed=1)
+        expected = model.infill(left, right, 7, candidates=12, seed=3)
+        assert len(expected) == 12
+        mine = Carbon(model.model)
+        monkeypatch.setattr("carbon.inference.generation._MOST_ROWS", 8)
+        forward, passes = type(network.model).forward, []
+
+        def poor(self, input_ids, **more):
+            passes.append(len(input_ids))
+            if len(input_ids) > 8:
+                raise torch.OutOfMemoryError("no more")
+            return forward(self, input_ids=input_ids, **more)
+
+        monkeypatch.setattr(type(network.model), "forward", poor)
+        assert mine.infill(left, right, 7, candidates=12, seed=3) == expected
+        assert "out of memory with 12 rows" in capsys.readouterr().err
+        assert passes[-6:] == [1, 12, 1, 6, 1, 6]
 
     def test_a_long_left_side_is_cut_by_whole_6mers(self, model, network):
         """48 tokens: `<dna>` and 48 6-mers, the last of which is only predicted."""
@@ -868,6 +992,12 @@ class TestCommand:
             "--min-p 2",
             "--prompts {f}/absent.fa",
             "--output {f}/absent/out.fa",
+            "--temperature 1e-40",
+            "--length 1000000000000 --forbid GAATTC",
+            "--length 1000000000000 --gc 0.4 0.6 --gc-window 50",
+            "-n 100000000000",
+            "--prompts {f}/p.fa -n 500001",
+            "--right ACG --candidates 100000000000",
         ],
     )
     def test_mistakes_leave_nothing_behind(self, folder, capsys, words):
@@ -880,3 +1010,15 @@ class TestCommand:
         assert captured.out == "" and sorted(folder.iterdir()) == before
         lines = captured.err.splitlines()
         assert len(lines) == 1 and lines[0].startswith("error: ")
+
+    @pytest.mark.parametrize("name", ["p.fa", "../p/p.fa", "link.fa"])
+    def test_an_output_that_is_the_input(self, folder, tmp_path, capsys, name):
+        inside = tmp_path / "p"
+        inside.mkdir()
+        prompts = write_fasta(inside / "p.fa", {"one": "ACGT"})
+        before = prompts.read_bytes()
+        (inside / "link.fa").symlink_to(prompts)
+        words = ["--prompts", str(prompts), "--output", str(inside / name)]
+        assert self.run(folder, *words) == 2
+        assert f"{inside / name}: is an input too; name another output" in capsys.readouterr().err
+        assert prompts.read_bytes() == before

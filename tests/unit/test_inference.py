@@ -205,6 +205,17 @@ class TestScore:
         np.testing.assert_allclose(steps[282:420], second[144:], atol=1e-5)
         assert (steps != 0).all()
 
+    def test_tags_that_leave_no_room_are_refused(self, model):
+        """48 tokens: beside `<dna>` and 45 tags are two 6-mers, and windows that overlap by one."""
+        (score,) = model.score([random_bases(20)], tags=("<fungi_species>",) * 45)
+        assert (score.bases != 0).all()
+        for num_tags in (46, 47, 60):
+            tags = ("<fungi_species>",) * num_tags
+            with pytest.raises(UserError, match="the tags leave no room in a context of 48 tokens"):
+                model.score([], tags=tags)
+            with pytest.raises(UserError, match="the tags leave no room"):
+                base_log_likelihoods(model.reader, ["ACGTACGTAC"], tags)
+
     def test_tags_change_the_score(self, model):
         bare, tagged = (
             next(iter(model.score(["ACGTACGTAC"], tags=tags)))

@@ -244,6 +244,80 @@ def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkey
         list(mine.score(["ACGT"]))
 
 
+def alts_of_one_place(num_alts):
+    """Return SNVs, and insertions of one base and more."""
+    alts = [other(300, step) for step in (1, 2, 3)]
+    alts += [BASES[300] + random_bases(n, seed=n) for n in range(1, num_alts - 2)]
+    return [variant_at(300, 1, alt) for alt in alts]
+
+
+@pytest.mark.parametrize("by", ["chain", "marginals"])
+@pytest.mark.parametrize("most_rows", [1, 3, 8])
+def test_memory_that_runs_out_halves_the_alts_of_a_place(
+    roomy, reference, by, most_rows, monkeypatch, capsys
+):
+    options = {"window_bp": 480, "by": by}
+    expected = list(roomy.score_variants(reference, alts_of_one_place(12), **options))
+    network = type(roomy.model.network.model)
+    forward, read = network.forward, []
+
+    def poor(self, input_ids, **more):
+        if len(input_ids) > most_rows:
+            raise torch.OutOfMemoryError("no more")
+        read.append(len(input_ids))
+        return forward(self, input_ids=input_ids, **more)
+
+    monkeypatch.setattr(network, "forward", poor)
+    mine = Carbon(roomy.model)
+    assert list(mine.score_variants(reference, alts_of_one_place(12), **options)) == expected
+    assert "out of memory with 13 rows" in capsys.readouterr().err
+    assert read[-1] == 1  # one of 13 is left over, and read in the shape that it had before
+
+
+def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, monkeypatch):
+    """And one that is not is read at once, however batches fall."""
+    several = alts_of_one_place(12)
+    pairs = [variant_at(p, 1, other(p)) for p in (300, 306, 312)]
+    expected = list(roomy.score_variants(reference, [*several, *pairs], window_bp=480))
+    network, read = type(roomy.model.network.model), []
+    forward = network.forward
+
+    def counting(self, input_ids, **more):
+        read.append(tuple(input_ids.shape))
+        return forward(self, input_ids=input_ids, **more)
+
+    monkeypatch.setattr(network, "forward", counting)
+    small = Carbon(roomy.model)
+    small.reader.batch_tokens = 5 * 96
+    assert list(small.score_variants(reference, several, window_bp=480)) == expected[:12]
+    assert read == [(1, 32), (5, 64)] * 2 + [(1, 32), (3, 64)]
+    read.clear()
+    assert list(small.score_variants(reference, pairs, window_bp=480)) == expected[12:]
+    assert read == [(2, 32), (4, 64), (1, 32), (2, 64)]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3, 4])
+def test_a_short_branch_left_over_has_the_bytes_that_it_has_in_company(
+    roomy, batch_rows, monkeypatch
+):
+    """Its row is as long as the longest of the passage, wherever that is read."""
+    stem = stem_of(BASES[: 40 * 6], NATIVE)
+    lengths_bp = (420, 300, 200, 61, 7)
+    passage = Passage(stem, tuple(branch_of(BASES[240:][:n], NATIVE) for n in lengths_bp))
+    (together,) = roomy.reader.measure([passage], chain)
+    network, lengths = type(roomy.model.network.model), set()
+    forward = network.forward
+
+    def watched(self, input_ids, **more):
+        lengths.add(input_ids.shape[1])
+        return forward(self, input_ids=input_ids, **more)
+
+    monkeypatch.setattr(network, "forward", watched)
+    (parted,) = Reader(roomy.model, batch_rows * 128).measure([passage], chain)
+    assert [steps.tobytes() for steps in parted] == [steps.tobytes() for steps in together]
+    assert lengths == {32, 96}  # of the stem; of its other 9 tokens and 69 of 70 6-mers
+
+
 def test_batches_fill_a_share_of_memory(model, network):
     tokens = Reader(model.model).batch_tokens
     assert tokens == 16_384  # of a small network on a CPU: more is no faster
