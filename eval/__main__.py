@@ -100,7 +100,13 @@ def _add_build_parser(verb: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     verb.add_argument("--codon-usage", type=Path, help="table of codon usage")
     verb.add_argument("--species", help="its species")
-    verb.add_argument("--examples", type=natural, dest="num_examples", help="most rows")
+    verb.add_argument(
+        "--examples",
+        type=natural,
+        dest="num_examples",
+        help="most rows (of each source of sequence_recovery, of each level and length of "
+        "genomic_niah)",
+    )
     verb.add_argument(
         "--context", type=_numbers, dest="context_length_tokens",
         help="tokens of haystacks, with commas",

@@ -94,15 +94,14 @@ class _Lines:
             yield line.rstrip()
 
     def _fasta(self, header: bytes, lines: Iterator[bytes]) -> Iterator[Record]:
-        name = self._named(header)
-        bases: list[bytes] = []
+        name, bases = self._named(header), bytearray()
         for line in lines:
             if line.startswith(b">"):
-                yield Record(*name, b"".join(bases).decode())
-                name, bases = self._named(line), []
+                yield Record(*name, bases.decode())
+                name, bases = self._named(line), bytearray()
             else:
-                bases.append(self._bases(line))
-        yield Record(*name, b"".join(bases).decode())
+                bases += self._bases(line)
+        yield Record(*name, bases.decode())
 
     def _fastq(self, header: bytes | None, lines: Iterator[bytes]) -> Iterator[Record]:
         while header is not None:

@@ -17,7 +17,7 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(verb)
     verb.add_argument("--reference", required=True, help="FASTA that the VCF refers to")
-    verb.add_argument("--vcf", required=True, help="sorted VCF, plain or bgzip")
+    verb.add_argument("--vcf", required=True, help="sorted VCF, plain, gzip or bgzip")
     verb.add_argument(
         "--output", required=True, help="a .vcf, .vcf.gz, .tsv, .json or .parquet to write"
     )

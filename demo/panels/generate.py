@@ -113,7 +113,7 @@ class Generate(Panel):
     def python(self, values: Values) -> str:
         """Return the program."""
         options = ", ".join(
-            f"{name}={value!r}" for name, value in _options(values).items() if value
+            f"{name}={value!r}" for name, value in _options(values).items() if value or value == 0
         )
         prompt = "".join(values["prompt"].split()).upper()
         return (

@@ -39,6 +39,7 @@ def filled(panel, **given):
 ASKED = [
     {"length_bp": 40},
     {"prompt": "acgtn", "mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5},
+    {"prompt": "ATGGCCAAG", "temperature": 0.0, "length_bp": 60},
     {"prompt": "ATG", "no_stop_frame": "0", "length_bp": 60},
     {"prompt": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4, "gc_most": 0.6},
 ]
