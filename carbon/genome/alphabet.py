@@ -8,6 +8,7 @@ IUPAC_BASES = {
     "K": "GT", "M": "AC", "B": "CGT", "D": "AGT", "H": "ACT", "V": "ACG", "N": "ACGT", "-": "",
 }  # fmt: skip
 IUPAC_DNA = "ACGTURYSWKMBDHVN"
+FASTA_LETTERS = (IUPAC_DNA + IUPAC_DNA.lower() + "-").encode()
 # U is no base of DNA and counts as unknown; so does what stands across from it.
 _COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCANYRSWMKVHDBNtgcanyrswmkvhdbn")
 

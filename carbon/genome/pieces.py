@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
-from carbon.genome.alphabet import IUPAC_DNA
+from carbon.genome.alphabet import FASTA_LETTERS
 from carbon.genome.streams import BROKEN_GZIP, LONE_CR, open_bytes
 
 _BLOCK_BYTES = 1 << 20
-_LETTERS = (IUPAC_DNA + IUPAC_DNA.lower() + "-").encode()
 
 
 class Piece(NamedTuple):
@@ -114,7 +113,7 @@ class _Parser:
             )
         if self._contig is None:
             bases = b""
-        elif wrong := bases.translate(None, _LETTERS):
+        elif wrong := bases.translate(None, FASTA_LETTERS):
             line = self.line + 1 + lines.count(b"\n", 0, lines.index(wrong[:1]))
             raise GenomeError(
                 f"{self._shown_as} line {line}: {wrong[:1].decode('latin-1')!r} is not a DNA "

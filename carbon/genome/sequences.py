@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from carbon.errors import GenomeError
-from carbon.genome.alphabet import IUPAC_DNA
+from carbon.genome.alphabet import FASTA_LETTERS
 from carbon.genome.fasta import check_bgzip_end, check_fasta, compression_of
 from carbon.genome.streams import BROKEN_GZIP, LONE_CR, open_bytes
-
-_LETTERS = (IUPAC_DNA + IUPAC_DNA.lower() + "-").encode()
 
 
 class Record(NamedTuple):
@@ -129,7 +127,7 @@ class _Lines:
         return words[0], words[1] if len(words) > 1 else ""
 
     def _bases(self, line: bytes) -> bytes:
-        if wrong := line.translate(None, _LETTERS):
+        if wrong := line.translate(None, FASTA_LETTERS):
             letter = wrong[:1].decode("latin-1")
             raise self.error(
                 f"{letter!r} is not a DNA letter (ACGT, N and IUPAC codes); is this a protein or a "

@@ -205,6 +205,14 @@ class TestScore:
         np.testing.assert_allclose(steps[282:420], second[144:], atol=1e-5)
         assert (steps != 0).all()
 
+    @pytest.mark.parametrize("strands", ["forward", "reverse", "both"])
+    def test_u_is_as_unknown_as_n_on_either_strand(self, model, strands):
+        rna = "ACGUACGGAUUACGGACCGUacguCGT"
+        unknown = rna.replace("U", "N").replace("u", "n")
+        first, second = model.score([rna, unknown], strands=strands)
+        np.testing.assert_array_equal(first.bases, second.bases)
+        assert first.num_known_bases == second.num_known_bases == 22
+
     def test_tags_that_leave_no_room_are_refused(self, model):
         """48 tokens: beside `<dna>` and 45 tags are two 6-mers, and windows that overlap by one."""
         (score,) = model.score([random_bases(20)], tags=("<fungi_species>",) * 45)
