@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Carbon
-from carbon.inference.variant_files import VariantJob, run_variant_job
+from carbon.inference.variants.files import VariantJob, run_variant_job
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.tokenizer import NATIVE, encode
 

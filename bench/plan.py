@@ -1,7 +1,7 @@
 """The table of docs/plan.md: `python bench/plan.py`.
 
 Layouts of the 3B and 8B recipes on GPUs of 80 GB and 989e12 operations a second, at 40 % of them
-while a GPU does not wait. Nothing is run: it prints what `train.planner` counts.
+while a GPU does not wait. Nothing is run: it prints what `train.planning.planner` counts.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from carbon.config import load_config
 from train.config import ComputeConfig, ParallelConfig, TrainConfig
-from train.course import Course
-from train.planner import Plan, plan_of
+from train.planning.course import Course
+from train.planning.planner import Plan, plan_of
 
 RECIPES = Path(__file__).parents[1] / "train" / "recipes"
 PEAK_FLOPS = 989e12  # dense bf16 of an H100 SXM, NVIDIA's data sheet

@@ -339,7 +339,7 @@ def train(quick: bool) -> list[Measure]:
     import training as trials
 
     from train.config import ParallelConfig, Schedule
-    from train.planner import idle_share
+    from train.planning.planner import idle_share
 
     steps = 5 if quick else 20
     schedules = [ParallelConfig(pipeline=2, schedule=name) for name in get_args(Schedule)]

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from carbon.genome import Reference, Variant
-from carbon.inference.variants import fork_at
+from carbon.inference.variants.scores import fork_at
 from eval.contract import Model, Reading, Strands
 
 _STRANDS: dict[Strands, str] = {"forward": "+", "reverse": "-", "both": "+-"}

@@ -82,9 +82,9 @@ def _print_plan(config: TrainConfig, arguments: argparse.Namespace) -> None:
     import torch
     from transformers.utils.import_utils import is_flash_attn_2_available
 
-    from train.course import Course
-    from train.data import open_rows
-    from train.planner import plan_of, print_plan
+    from train.loop.data import open_rows
+    from train.planning.course import Course
+    from train.planning.planner import plan_of, print_plan
 
     course = Course(config)
     peak = arguments.peak_tflops
@@ -111,9 +111,9 @@ def _print_plan(config: TrainConfig, arguments: argparse.Namespace) -> None:
 
 
 def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
-    from train.course import Course
-    from train.data import open_rows
-    from train.preview import draw_mixture, mixture_of, print_mixture, print_rows
+    from train.loop.data import open_rows
+    from train.planning.course import Course
+    from train.planning.preview import draw_mixture, mixture_of, print_mixture, print_rows
 
     if arguments.plot and Path(arguments.plot).suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"--plot {arguments.plot}: give a name that ends in .png, .svg or .pdf")
@@ -129,11 +129,11 @@ def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
 
 def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
     """Load the newest checkpoint into one process and write it as a model folder."""
-    from train.card import write_card
     from train.config import ParallelConfig
-    from train.log import manifest_of
-    from train.ranks import joined_ranks
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
+    from train.network.ranks import joined_ranks
+    from train.run_folder.card import write_card
+    from train.run_folder.log import manifest_of
 
     if not arguments.output:
         raise UserError("export: give --output, a folder that is not there yet")
@@ -149,7 +149,7 @@ def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
 
 
 def _summarize(config: TrainConfig) -> None:
-    from train.summary import write_summary
+    from train.run_folder.summary import write_summary
 
     print(write_summary(Path(config.output)))
 
@@ -157,8 +157,8 @@ def _summarize(config: TrainConfig) -> None:
 def _train(config: TrainConfig, resume: bool, accept_data_change: bool) -> None:
     from torch.distributed.elastic.multiprocessing.errors import record
 
-    from train.ranks import joined_ranks
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
+    from train.network.ranks import joined_ranks
 
     @record  # torchrun shows the traceback of the process that failed first
     def run() -> None:

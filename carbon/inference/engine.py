@@ -9,18 +9,24 @@ from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference.constraints import Constraints
-from carbon.inference.continuation import Task
-from carbon.inference.embeddings import Float32s, Pool, embed_sequences
-from carbon.inference.generation import Step, generate, stream
-from carbon.inference.infilling import Filling, infill
-from carbon.inference.next_token import NextToken, next_token
-from carbon.inference.reader import Reader
-from carbon.inference.sampling import SamplingOptions, SamplingRule
-from carbon.inference.scan import Combine, ScanChunk, ScanMethod, scan_method_for, scan_region
-from carbon.inference.scoring import By, SequenceScore, Strands, score_sequences
-from carbon.inference.speculative import Draft
-from carbon.inference.variants import (
+from carbon.inference.embeddings.vectors import Float32s, Pool, embed_sequences
+from carbon.inference.generation.constraints import Constraints
+from carbon.inference.generation.continuation import Task
+from carbon.inference.generation.drawing import Step, generate, stream
+from carbon.inference.generation.infilling import Filling, infill
+from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
+from carbon.inference.generation.speculative import Draft
+from carbon.inference.reading.next_token import NextToken, next_token
+from carbon.inference.reading.reader import Reader
+from carbon.inference.scan.regions import (
+    Combine,
+    ScanChunk,
+    ScanMethod,
+    scan_method_for,
+    scan_region,
+)
+from carbon.inference.scoring.sequences import By, SequenceScore, Strands, score_sequences
+from carbon.inference.variants.scores import (
     AlleleComparison,
     Method,
     ProtocolName,

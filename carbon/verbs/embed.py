@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.console import track
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
-    from carbon.inference.embeddings import write_embeddings
+    from carbon.inference.embeddings.vectors import write_embeddings
     from carbon.inference.tables import chosen_by_ending
 
     write = chosen_by_ending(arguments.output, {".parquet": write_embeddings})

@@ -136,7 +136,7 @@ def _continue(
 ) -> Iterator[Record]:
     from carbon.console import progress
     from carbon.genome import read_sequences
-    from carbon.inference.continuation import check_amount
+    from carbon.inference.generation.continuation import check_amount
 
     prompts = [("generated", arguments.prompt)]
     if arguments.prompts:

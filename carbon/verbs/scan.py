@@ -50,7 +50,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.inference.scan_files import ScanJob, run_scan_job
+    from carbon.inference.scan.files import ScanJob, run_scan_job
 
     along_gene = arguments.strands == "gene"
     job = ScanJob(

@@ -50,8 +50,8 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.inference.variant_files import VariantJob, run_variant_job
-    from carbon.inference.variant_writers import variant_writer
+    from carbon.inference.variants.files import VariantJob, run_variant_job
+    from carbon.inference.variants.writers import variant_writer
 
     variant_writer(arguments.output)  # a wrong ending is known before anything is loaded
     job = VariantJob(

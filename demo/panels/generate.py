@@ -8,7 +8,7 @@ import numpy as np
 
 from carbon.genome import translate
 from carbon.inference import Constraints
-from carbon.inference.sampling import MODES
+from carbon.inference.generation.sampling import MODES
 from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure

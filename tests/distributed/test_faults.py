@@ -63,8 +63,8 @@ def save_and_resume(ranks, config, saved_at, resumed_at):
 
 
 def trainer_of(ranks, config, name, parallel):
-    from train.ranks import ranks_of_group
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
+    from train.network.ranks import ranks_of_group
 
     one = dataclasses.replace(config, parallel=parallel, output=f"{config.output}/{name}")
     return Trainer(one, ranks_of_group(ranks.device, parallel))
@@ -106,7 +106,7 @@ def test_a_checkpoint_goes_on_at_any_layout(corpus, tmp_path):
 
 def run_with_nan(ranks, config, policy_runs):
     """Train under each policy; on the last rank alone the loss of step 3 is not a number."""
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
 
     results = []
     for name, guard in policy_runs:
@@ -260,7 +260,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(corpus, tmp_path):
 
 def hang(ranks, config):
     """Let one rank sleep after the first step; say what the other meets."""
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
 
     taken = Trainer(config, ranks).steps()
     next(taken)
@@ -316,6 +316,6 @@ def test_two_nodes(corpus, tmp_path):
 
 
 def run_whole(ranks, config):
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
 
     Trainer(config, ranks).run(resume=False)

@@ -16,10 +16,10 @@ import torch.distributed as dist
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
 from train.config import ComputeConfig, ParallelConfig
-from train.course import Course
-from train.data import batches, open_rows
-from train.network import initial_weight, llama_config
-from train.schedule import learning_rate
+from train.loop.data import batches, open_rows
+from train.loop.rates import learning_rate
+from train.network.parts import initial_weight, llama_config
+from train.planning.course import Course
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def plain(corpus, tmp_path_factory):
 
 def train_all(ranks, config, layouts):
     """Train under each layout in turn, in the processes that there are."""
-    from train.ranks import ranks_of_group
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
+    from train.network.ranks import ranks_of_group
 
     results = {}
     for name, parallel, compute in layouts:

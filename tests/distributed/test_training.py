@@ -30,7 +30,7 @@ def full_weights(trainer) -> dict[str, np.ndarray] | None:
 
 
 def take_steps(ranks, config: TrainConfig, num_steps: int):
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     metrics = list(itertools.islice(trainer.steps(), num_steps))
@@ -38,7 +38,7 @@ def take_steps(ranks, config: TrainConfig, num_steps: int):
 
 
 def run_to_the_end(ranks, config: TrainConfig, resume: bool, accept_data_change: bool = False):
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     try:
@@ -98,13 +98,13 @@ def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_
 
 def run_with_a_signal(ranks, config: TrainConfig):
     """Train; the first stage ends on a signal after its first step."""
-    import train.trainer
-    from train.trainer import Trainer
+    import train.loop.trainer
+    from train.loop.trainer import Trainer
 
     def signal(stage, state):
         return "told so" if stage.name == "ce" and state.step == 1 else ""
 
-    train.trainer.signal_to_end = signal
+    train.loop.trainer.signal_to_end = signal
     trainer = Trainer(config, ranks)
     trainer.run(resume=True)
     return full_weights(trainer)
@@ -127,7 +127,7 @@ def test_a_stage_that_a_signal_ends(corpus, tmp_path):
 
 def run_rolled_back(ranks, config: TrainConfig):
     """The first stage ends on a signal after its first step; the next step is spoilt."""
-    from train.trainer import Trainer
+    from train.loop.trainer import Trainer
 
     take = Trainer.__init__
 

@@ -50,7 +50,7 @@ def run_ranks(
 
 
 def _child(rank, world_size, path, queue, function, arguments, parallel):
-    from train.ranks import ranks_of_group
+    from train.network.ranks import ranks_of_group
 
     torch.set_num_threads(1)
     try:

@@ -8,7 +8,7 @@ from carbon.config import check, from_table, load_config, to_toml, with_override
 from carbon.errors import ConfigError
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
-from train.course import Course
+from train.planning.course import Course
 
 RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
 

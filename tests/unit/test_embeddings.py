@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from carbon.cli import main
 from carbon.errors import UserError
-from carbon.inference import embeddings
+from carbon.inference.embeddings import vectors as embeddings
 from carbon.model import save_model
 from carbon.tokenizer import encode
 from tests.helpers.files import random_bases, write_fasta

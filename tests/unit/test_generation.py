@@ -16,11 +16,11 @@ from carbon.errors import UserError
 from carbon.genome import STOP_CODONS
 from carbon.genome.alphabet import IUPAC_BASES
 from carbon.inference import Carbon, Constraints, Draft, SamplingRule
-from carbon.inference.constraints import automaton_for
-from carbon.inference.continuation import Task, continuations
-from carbon.inference.decoding import Decoder
-from carbon.inference.sampling import MODES, distribution, draw, repetitions, walk
-from carbon.inference.speculative import _check, _Proposal
+from carbon.inference.generation.constraints import automaton_for
+from carbon.inference.generation.continuation import Task, continuations
+from carbon.inference.generation.decoding import Decoder
+from carbon.inference.generation.sampling import MODES, distribution, draw, repetitions, walk
+from carbon.inference.generation.speculative import _check, _Proposal
 from carbon.model import LoadedModel, save_model
 from carbon.tokenizer import HYBRID, NATIVE, encode
 from tests.conftest import small_config
@@ -408,7 +408,7 @@ class TestGenerate:
         assert turned[:5] + turned[6:13] == together[:5] + together[6:13]
         assert sorted([turned[5], *turned[13:]]) == sorted([together[5], *together[13:]])
         assert len({together[5], *together[13:]}) == 3  # samples of one prompt
-        monkeypatch.setattr("carbon.inference.generation._MOST_ROWS", 3)
+        monkeypatch.setattr("carbon.inference.generation.drawing._MOST_ROWS", 3)
         assert model.generate(prompts, 63, seed=5, mode=mode) == together
         assert model.generate(prompts, 63, seed=6, mode=mode) != together
 
@@ -744,7 +744,7 @@ class TestSpeculative:
 
     def test_the_draft_reads_what_was_kept(self, model, likeness, monkeypatch):
         """Before every round, beyond the context too; a slip would cost acceptance and no more."""
-        from carbon.inference import speculative
+        from carbon.inference.generation import speculative
 
         propose, rounds = speculative._propose, []
 
@@ -761,7 +761,7 @@ class TestSpeculative:
 
     def test_a_draft_that_starts_again_many_times_in_a_round(self, model, monkeypatch):
         """32 6-mers are proposed in a context of 16, and nearly all are refused."""
-        from carbon.inference import speculative
+        from carbon.inference.generation import speculative
 
         propose, num_read = speculative._propose, []
 
@@ -869,7 +869,7 @@ class TestInfill:
         expected = model.infill(left, right, 7, candidates=12, seed=3)
         assert len(expected) == 12
         mine = Carbon(model.model)
-        monkeypatch.setattr("carbon.inference.generation._MOST_ROWS", 8)
+        monkeypatch.setattr("carbon.inference.generation.drawing._MOST_ROWS", 8)
         forward, passes = type(network.model).forward, []
 
         def poor(self, input_ids, **more):

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import zipfile
+from collections.abc import Container
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,18 @@ def imported_modules(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module)
     return names
+
+
+def imported_homes(path: Path, homes: Container[str]) -> set[str]:
+    """Return the modules of ours that a file imports: a name's own, where the name is a module."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in homes else node.module for name in names}
+    return {name for name in found if name in homes}
 
 
 def offends(module: str, forbidden: str) -> bool:
@@ -61,6 +74,31 @@ def test_rooms_import_no_other_room(room):
 @pytest.mark.parametrize("part", FORBIDDEN)
 def test_parts_of_carbon_keep_apart(part):
     assert violations(ROOT / part, FORBIDDEN[part]) == []
+
+
+def circle_in(imports: dict[str, set[str]]) -> list[str]:
+    """Return modules that import one another in a circle, none if there is no circle."""
+    while imports:
+        imported = set().union(*imports.values())
+        inside = {m: names & imports.keys() for m, names in imports.items() if m in imported}
+        inside = {module: names for module, names in inside.items() if names}
+        if inside == imports:
+            return sorted(imports)
+        imports = inside
+    return []
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    """Imports inside functions and for types alone count as well."""
+    homes = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for room in ("carbon", *ROOMS)
+        for path in (ROOT / room).rglob("*.py")
+    }
+    imports = {module: imported_homes(path, homes) - {module} for module, path in homes.items()}
+    assert circle_in(imports) == []
+    circle = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
+    assert circle_in(circle) == ["a", "b", "c"]
 
 
 def test_the_walk_finds_a_violation(tmp_path):

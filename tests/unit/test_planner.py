@@ -18,9 +18,17 @@ from carbon.config import load_config, to_toml
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
 from train.config import ParallelConfig, TrainConfig
-from train.course import Course
-from train.memory import Memory, Process, Sizes, in_flight, memory_of
-from train.planner import Plan, balanced, idle_share, pieces_of, pieces_of_rank, plan_of, print_plan
+from train.planning.course import Course
+from train.planning.memory import Memory, Process, Sizes, in_flight, memory_of
+from train.planning.planner import (
+    Plan,
+    balanced,
+    idle_share,
+    pieces_of,
+    pieces_of_rank,
+    plan_of,
+    print_plan,
+)
 
 ROOT = Path(__file__).parents[2]
 SCHEDULES = {

@@ -16,9 +16,9 @@ from data_pipeline.__main__ import main as data_pipeline
 from tests.helpers.files import random_bases
 from train.__main__ import main
 from train.config import TrainConfig
-from train.course import Course
-from train.data import batches, open_rows
-from train.preview import mixture_of
+from train.loop.data import batches, open_rows
+from train.planning.course import Course
+from train.planning.preview import mixture_of
 
 RECIPE = """
 output = "{folder}/run"

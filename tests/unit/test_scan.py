@@ -15,7 +15,7 @@ from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
 from carbon.genome.gene_lookup import find_gene
 from carbon.inference import Carbon, ScanChunk, join_chunks
-from carbon.inference.scan import scan_method_for
+from carbon.inference.scan.regions import scan_method_for
 from carbon.model import LoadedModel, save_model
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import place_gene, random_bases, write_fasta
@@ -452,7 +452,7 @@ class TestFiles:
         assert "scanning bases: 400/400" in captured.err
 
     def test_row_groups_are_written_as_they_are_ready(self, tmp_path, monkeypatch):
-        from carbon.inference import scan_writers
+        from carbon.inference.scan import writers as scan_writers
 
         monkeypatch.setattr(scan_writers, "_PARQUET_ROWS", 50)
         chunks = [
@@ -537,7 +537,7 @@ class TestFiles:
          ("matplotlib", ["--output", "a.tsv", "--plot", "a.png"])],
     )  # fmt: skip
     def test_a_missing_extra_is_named(self, folder, capsys, monkeypatch, package, words):
-        from carbon.inference import scan_files
+        from carbon.inference.scan import files as scan_files
 
         monkeypatch.setattr(scan_files, "find_spec", lambda name: None)
         assert run_scan(folder, "--region", "c:1-9", *words) == 2
@@ -603,7 +603,7 @@ class TestPicture:
 
     def test_red_is_less_likely_and_blue_more(self, tmp_path):
         """A region where A is likely and T is not, all else as the reference."""
-        from carbon.inference.scan_plot import draw_scan
+        from carbon.inference.scan.picture import draw_scan
 
         values = np.tile(np.log([0.6, 0.15, 0.15, 0.1]).astype("f4"), (130, 1))
         chunk = ScanChunk(Interval("c", 0, 130), "G" * 130, values, 1)
@@ -627,7 +627,7 @@ class TestPicture:
         assert pixels(path).shape[0] > 300
 
     def test_columns_of_a_long_region_are_means(self, tmp_path):
-        from carbon.inference.scan_plot import draw_scan
+        from carbon.inference.scan.picture import draw_scan
 
         for length_bp, note in ((2000, None), (4001, "means of 3 bp")):
             values = np.full((length_bp, 4), np.log(0.25), dtype=np.float32)
@@ -637,7 +637,7 @@ class TestPicture:
             assert ("means of" in text) == bool(note) and (note or "nats") in text
 
     def test_a_contig_of_n_is_drawn(self, tmp_path):
-        from carbon.inference.scan_plot import draw_scan
+        from carbon.inference.scan.picture import draw_scan
 
         values = np.full((30, 4), np.log(0.25), dtype=np.float32)
         draw_scan(ScanChunk(Interval("c", 0, 30), "N" * 30, values, 1), [], tmp_path / "x.png", "t")

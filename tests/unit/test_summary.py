@@ -16,9 +16,9 @@ from carbon.errors import ConfigError
 from carbon.model import save_model
 from data_pipeline.__main__ import main as data_pipeline
 from tests.conftest import small_config
-from train.card import write_card
-from train.record import read_run
-from train.summary import loss_figure, write_summary
+from train.run_folder.card import write_card
+from train.run_folder.record import read_run
+from train.run_folder.summary import loss_figure, write_summary
 
 RECIPE = """
 output = "run"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from carbon.errors import ConfigError, UserError
-from train.tracker import open_tracker
+from train.run_folder.tracker import open_tracker
 
 ROOT = Path(__file__).parents[2]
 

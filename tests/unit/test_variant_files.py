@@ -9,8 +9,8 @@ import pytest
 from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.genome import Reference, VcfReader
-from carbon.inference import variant_files
 from carbon.inference.journal import Journal
+from carbon.inference.variants import files as variant_files
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 

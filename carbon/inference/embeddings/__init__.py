@@ -1,0 +1,1 @@
+"""A vector a sequence."""

@@ -1,0 +1,1 @@
+"""Sequences drawn: rules, constraints, drafts, gaps."""

@@ -1,0 +1,148 @@
+"""Generating DNA: prompts in batches, and one prompt as a stream."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carbon.inference.generation.continuation import (
+    Continuation,
+    Drawn,
+    Task,
+    conditioned,
+    continuations,
+)
+from carbon.inference.generation.decoding import Decoder
+from carbon.inference.generation.sampling import draw
+from carbon.inference.generation.speculative import Draft, speculative_rounds
+from carbon.inference.reading.reader import Reader
+from carbon.losses import chain_conditionals
+from carbon.tokenizer import BASES, KMER_DIGITS, K
+
+_MOST_ROWS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step added to a sequence: up to six bases.
+
+    The probabilities are the model's own, at temperature 1 and before any cut, penalty or
+    constraint: each is p(base | all bases before it).
+
+    Attributes:
+        bases: one to six letters.
+        probabilities: (bases,) float32, of the bases that were drawn.
+        alternatives: (bases, 4) float32, of A, T, C and G at every place, in this order.
+    """
+
+    bases: str
+    probabilities: NDArray[np.float32]
+    alternatives: NDArray[np.float32]
+
+
+def generate(
+    reader: Reader,
+    prompts: Sequence[str],
+    task: Task,
+    draft: Draft | None = None,
+    advance: Callable[[int], None] = lambda num_bases: None,
+) -> list[str]:
+    """Return a continuation for each prompt, in order.
+
+    Those of like lengths are drawn together, as many as memory holds. `advance` hears of new bases,
+    and of fewer than none where a batch that memory did not hold begins again.
+
+    Raises:
+        UserError: a prompt, tag or constraint is not possible.
+    """
+    rows = continuations(prompts, task)
+    waiting = sorted(rows, key=lambda row: -len(row.prompt))
+    while waiting:
+        held = min(len(waiting[0].prompt) // K + waiting[0].tokens_left, reader.context_tokens)
+        batch = waiting[: min(_MOST_ROWS, max(1, reader.batch_tokens // held))]
+        if _all_drawn(reader, batch, held, task.tags, draft, advance):
+            del waiting[: len(batch)]
+    return [row.text for row in rows]
+
+
+def _all_drawn(
+    reader: Reader,
+    rows: list[Continuation],
+    row_tokens: int,
+    tags: tuple[str, ...],
+    draft: Draft | None,
+    advance: Callable[[int], None],
+) -> bool:
+    """Draw a batch and return True; if memory does not hold it, undo all and let batches be half.
+
+    The rows have the random numbers again that they began with, so that the same is drawn.
+    """
+    beginnings = [row.random.bit_generator.state for row in rows]
+    num_bases = 0
+    try:
+        for drawn in _drawn(reader, rows, tags, draft):
+            num_new = drawn.new.stop - drawn.new.start
+            num_bases += num_new
+            advance(num_new)
+    except RuntimeError as error:
+        reader.halve(error, len(rows), row_tokens)
+        advance(-num_bases)
+        for row, beginning in zip(rows, beginnings, strict=True):
+            row.pop(len(row.kmers))
+            row.random.bit_generator.state = beginning
+        return False
+    return True
+
+
+def stream(reader: Reader, prompt: str, task: Task, draft: Draft | None = None) -> Iterator[Step]:
+    """Yield one prompt's continuation step by step: the bases that `generate` gives.
+
+    Raises:
+        UserError: the prompt, a tag or constraint is not possible.
+    """
+    reader.vocabulary.prefix(task.tags)
+    rows = continuations([prompt], task)
+    return (_step(drawn) for drawn in _drawn(reader, rows, task.tags, draft))
+
+
+def _step(drawn: Drawn) -> Step:
+    kmer = torch.tensor([drawn.kmer], device=drawn.logits.device)
+    known = torch.ones(1, K, dtype=torch.bool, device=drawn.logits.device)
+    log_p = chain_conditionals(drawn.logits[None], kmer, known)[0, drawn.new]
+    alternatives = log_p.exp().cpu().numpy()
+    digits = KMER_DIGITS[drawn.kmer, drawn.new]
+    probabilities = alternatives[np.arange(len(digits)), digits]
+    return Step("".join(BASES[d] for d in digits), probabilities, alternatives)
+
+
+def _drawn(
+    reader: Reader, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
+) -> Iterator[Drawn]:
+    """Draw side by side until all rows are done."""
+    decoder = Decoder(reader, [row.prompt for row in rows], tags)
+    for drawn in (
+        speculative_rounds(decoder, draft, rows, tags) if draft else _rounds(decoder, rows)
+    ):
+        yield from drawn
+
+
+def _rounds(decoder: Decoder, rows: list[Continuation]) -> Iterator[list[Drawn]]:
+    """Draw a 6-mer of each row a round."""
+    fresh: list[list[int]] = [[] for _ in rows]
+    while rows:
+        logits = decoder.read(fresh)[:, 0]
+        rule = rows[0].task.rule
+        penalised, allowed = conditioned(rows, logits)
+        uniform = np.stack([row.random.random(K) for row in rows])
+        kmers = draw(penalised, rule, uniform, allowed).tolist()
+        yield [
+            Drawn(row, kmer, row.push(kmer), behind)
+            for row, kmer, behind in zip(rows, kmers, logits, strict=True)
+        ]
+        going = [n for n, row in enumerate(rows) if row.tokens_left]
+        if len(going) < len(rows):
+            decoder.keep(going)
+        fresh = [[kmers[n]] for n in going]
+        rows = [rows[n] for n in going]

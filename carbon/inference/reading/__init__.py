@@ -1,0 +1,1 @@
+"""Networks read in batches that fit into memory, and the distribution behind a context."""

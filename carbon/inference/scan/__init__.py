@@ -1,0 +1,1 @@
+"""Every base and every SNV of a region: values, files, pictures."""

@@ -1,0 +1,318 @@
+"""Scans: log p(base | all bases to its left) of all four bases at every place of a region.
+
+A strand is read in windows. In frame f they begin at the bases f, f + s, f + 2s ... of the strand,
+whatever region is asked for, so that neighbouring regions agree. Of a window only what lies behind
+the least context is scored, and s is the length of that: every base is scored once in a frame. By
+the chain one pass gives all six bases of a token; `right_end` reads its window for every variant.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import Interval, Reference, reverse_complement
+from carbon.inference.reading.reader import Passage, Reader, branch_of, stem_of
+from carbon.inference.scoring.sequences import STRANDS_READ, Strands
+from carbon.losses import chain_conditionals
+from carbon.tokenizer import K
+
+Combine = Literal["mean", "token_start"]
+Float32s = NDArray[np.float32]
+
+SCANNED_BASES = "ACGT"
+_DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
+
+# Columns of the chain, which are ATCG, as ACGT of the forward strand.
+_COLUMNS = {"+": [0, 2, 3, 1], "-": [1, 3, 2, 0]}
+
+
+class ScanMethod(NamedTuple):
+    """How a region is scanned.
+
+    Attributes:
+        window_bp: of a window, whole 6-mers.
+        least_context_bp: whole 6-mers at the start of a window that are read and not scored, except
+            where the contig begins.
+        frames: where 6-mers begin, modulo 6, counted from the start of the strand that is read.
+        combine: `mean` over the frames, or `token_start`: every base in the frame where it is the
+            first of a 6-mer.
+        strands: read the forward strand, the reverse strand, or the mean of both.
+        tags: metadata tags to condition on.
+    """
+
+    window_bp: int
+    least_context_bp: int
+    frames: tuple[int, ...]
+    combine: Combine
+    strands: Strands
+    tags: tuple[str, ...]
+
+
+class ScanChunk(NamedTuple):
+    """Scanned bases of a contig.
+
+    Attributes:
+        interval: where they lie.
+        bases: the reference, upper-case.
+        log_probabilities: (bases, 4) float32, in nats, of A, C, G and T on the forward strand.
+        tokens_read: tokens that the network has read since the chunk before, `<dna>` and tags
+            included.
+    """
+
+    interval: Interval
+    bases: str
+    log_probabilities: Float32s
+    tokens_read: int
+
+    @property
+    def is_base(self) -> NDArray[np.bool_]:
+        """Tell where the reference has that base: (bases, 4); nowhere in the row of an N."""
+        letters = np.frombuffer(self.bases.encode("ascii"), dtype=np.uint8)
+        found: NDArray[np.bool_] = letters[:, None] == np.frombuffer(b"ACGT", dtype=np.uint8)
+        return found
+
+    @property
+    def log_p_ref(self) -> Float32s:
+        """Log-probability of the reference base, (bases,); NaN where that is unknown."""
+        chosen = np.where(self.is_base, self.log_probabilities, 0).sum(axis=1)
+        return np.where(self.is_base.any(axis=1), chosen, np.float32(np.nan))
+
+    @property
+    def deltas(self) -> Float32s:
+        """Log p(base) - log p(reference base): (bases, 4), 0 for the reference base, or NaN."""
+        found: Float32s = self.log_probabilities - self.log_p_ref[:, None]
+        return found
+
+    @property
+    def mean_delta(self) -> Float32s:
+        """Mean of the three SNVs' deltas, (bases,); NaN where the reference is unknown."""
+        found: Float32s = self.deltas.sum(axis=1) / np.float32(3)
+        return found
+
+    @property
+    def worst_delta(self) -> Float32s:
+        """Least of the three SNVs' deltas, (bases,); NaN where the reference is unknown."""
+        found: Float32s = np.where(self.is_base, np.float32(np.inf), self.deltas).min(axis=1)
+        return found
+
+    @property
+    def entropy_nats(self) -> Float32s:
+        """Entropy of the four bases, (bases,): 0 where one is certain, 1.386 where none is."""
+        found: Float32s = -(np.exp(self.log_probabilities) * self.log_probabilities).sum(axis=1)
+        return found
+
+
+def join_chunks(chunks: Iterable[ScanChunk]) -> ScanChunk:
+    """Return consecutive chunks as one, for a region that memory holds.
+
+    Raises:
+        ValueError: there is no chunk.
+    """
+    given = list(chunks)
+    if not given:
+        raise ValueError("no chunk to join: was the interval empty?")
+    first, last = given[0].interval, given[-1].interval
+    return ScanChunk(
+        Interval(first.contig, first.start, last.end),
+        "".join(chunk.bases for chunk in given),
+        np.concatenate([chunk.log_probabilities for chunk in given]),
+        sum(chunk.tokens_read for chunk in given),
+    )
+
+
+def scan_method_for(
+    reader: Reader,
+    frames: Iterable[int] | None,
+    combine: Combine,
+    window_bp: int | None,
+    least_context_bp: int | None,
+    strands: Strands,
+    tags: tuple[str, ...],
+) -> ScanMethod:
+    """Return a method whose windows are whole 6-mers and fit into the model's context.
+
+    Raises:
+        UserError: a window, context or frame is not possible, or the vocabulary has no such tag.
+    """
+    every = tuple(range(K))
+    if frames is None:
+        frames = every if combine == "token_start" else (0,)
+    frames = tuple(sorted(set(frames)))
+    if not frames or not set(frames) <= set(every):
+        given = ", ".join(map(str, frames)) or "none"
+        raise UserError(f"frames {given}: give some of 0 to {K - 1}")
+    if combine == "token_start" and frames != every:
+        raise UserError("token_start takes each base in its own frame: leave the frames at all six")
+    # The last 6-mer of a window is predicted and never read.
+    most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
+    if window_bp is None:
+        window_bp = min(_DEFAULT_WINDOW_BP, most_bp)
+    if not 2 * K <= window_bp <= most_bp:
+        raise UserError(
+            f"a window of {window_bp} bp does not fit: give {2 * K} to {most_bp} bp for this model"
+        )
+    window_bp -= window_bp % K
+    if least_context_bp is None:
+        least_context_bp = window_bp // 2
+    if not 0 <= least_context_bp <= window_bp - K:
+        raise UserError(
+            f"a least context of {least_context_bp} bp leaves nothing to score of a window of "
+            f"{window_bp} bp: give 0 to {window_bp - K}"
+        )
+    least_context_bp += -least_context_bp % K
+    return ScanMethod(window_bp, least_context_bp, frames, combine, strands, tags)
+
+
+def scan_region(
+    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
+) -> Iterator[ScanChunk]:
+    """Return the chunks of a region in order, each as soon as all frames and strands have it.
+
+    Memory depends on the window and the reader's batch, and not on the region.
+
+    Raises:
+        GenomeError: the contig is not in the reference, or the region ends past it.
+    """
+    reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
+    return _chunks(reader, reference, region, method)
+
+
+def _chunks(
+    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
+) -> Iterator[ScanChunk]:
+    length_bp = reference.contig_lengths_bp[region.contig]
+    passes = [(strand, f) for strand in STRANDS_READ[method.strands] for f in method.frames]
+    windows = heapq.merge(
+        *(_windows(n, *which, region, length_bp, method) for n, which in enumerate(passes))
+    )
+    row_tokens = method.window_bp // K + len(reader.vocabulary.prefix(method.tags))
+    at_once = max(1, reader.batch_tokens // row_tokens)
+    # What each pass has given from `start` on.
+    waiting = [np.empty((0, 4), dtype=np.float32) for _ in passes]
+    start, tokens_read = region.start, 0
+    while group := list(islice(windows, at_once)):
+        passages = [_passage(reader, reference, region.contig, w, method.tags) for w in group]
+        measured = reader.measure(passages, chain_conditionals)
+        for window, passage, (steps,) in zip(group, passages, measured, strict=True):
+            tokens_read += len(passage.stem) + len(passage.branches[0].ids) - 1
+            values = _on_contig(window, steps)
+            waiting[window.number] = np.concatenate([waiting[window.number], values])
+        if ready_bp := min(map(len, waiting)):
+            interval = Interval(region.contig, start, start + ready_bp)
+            values = _combined([w[:ready_bp] for w in waiting], start, length_bp, method)
+            yield ScanChunk(interval, reference.fetch(interval).upper(), values, tokens_read)
+            waiting = [w[ready_bp:] for w in waiting]
+            start, tokens_read = interval.end, 0
+
+
+class _Window(NamedTuple):
+    """A window of one pass over the contig; its places count along the strand that is read.
+
+    Attributes:
+        contig_start: the first scored base on the contig, by which windows are put in order.
+        number: of the pass.
+        strand: that is read.
+        contig_bp: length of the contig.
+        start: of the window.
+        scored_from: the first base to score.
+        scored_to: behind the last base to score.
+    """
+
+    contig_start: int
+    number: int
+    strand: str
+    contig_bp: int
+    start: int
+    scored_from: int
+    scored_to: int
+
+    @property
+    def first_token(self) -> int:
+        """Where the 6-mer of the first scored base begins."""
+        return self.scored_from - (self.scored_from - self.start) % K
+
+    @property
+    def stop(self) -> int:
+        """Where the 6-mer of the last scored base ends, or the contig."""
+        return min(self.scored_to + (self.start - self.scored_to) % K, self.contig_bp)
+
+
+def _windows(
+    number: int, strand: str, frame: int, region: Interval, contig_bp: int, method: ScanMethod
+) -> Iterator[_Window]:
+    """Yield the windows of one pass that score bases of a region, in the order of the contig."""
+    start, end = region.start, region.end
+    if strand == "-":
+        start, end = contig_bp - end, contig_bp - start
+    if start == end:
+        return
+    window_bp, context_bp = method.window_bp, method.least_context_bp
+    stride_bp = window_bp - context_bp
+
+    def index_at(place: int) -> int:
+        """Return which window scores a place; -1 is what lies before the first."""
+        if place < frame:
+            return -1
+        return max(0, 1 + (place - frame - window_bp) // stride_bp)
+
+    indices = range(index_at(start), index_at(end - 1) + 1)
+    for index in indices if strand == "+" else reversed(indices):
+        first = frame + index * stride_bp
+        scored = (first + (context_bp if index else 0), first + window_bp)
+        if index < 0:  # the bases before the frame are the beginning of a 6-mer behind `<dna>`
+            first, scored = 0, (0, frame)
+        scored_from, scored_to = max(scored[0], start), min(scored[1], end)
+        contig_start = scored_from if strand == "+" else contig_bp - scored_to
+        yield _Window(contig_start, number, strand, contig_bp, first, scored_from, scored_to)
+
+
+def _passage(
+    reader: Reader, reference: Reference, contig: str, window: _Window, tags: tuple[str, ...]
+) -> Passage:
+    """Return what is read for a window: its context, and the tokens with bases to score."""
+    start, stop = window.start, window.stop
+    if window.strand == "+":
+        bases = reference.fetch(Interval(contig, start, stop))
+    else:
+        length_bp = window.contig_bp
+        bases = reverse_complement(
+            reference.fetch(Interval(contig, length_bp - stop, length_bp - start))
+        )
+    context_bp = window.first_token - start
+    stem = stem_of(bases[:context_bp], reader.vocabulary, tags)
+    return Passage(stem, (branch_of(bases[context_bp:], reader.vocabulary),))
+
+
+def _on_contig(window: _Window, steps: Float32s) -> Float32s:
+    """Turn the chain of a window's tokens, (tokens, 6, 4), to scored bases of the contig."""
+    scored = slice(window.scored_from - window.first_token, window.scored_to - window.first_token)
+    values = steps.reshape(-1, 4)[scored, _COLUMNS[window.strand]]
+    return values if window.strand == "+" else values[::-1]
+
+
+def _combined(
+    passes: Sequence[Float32s], start: int, contig_bp: int, method: ScanMethod
+) -> Float32s:
+    """Join the passes over bases from `start` on: (bases, 4) each and in all.
+
+    The mean of log-probabilities is brought to a sum of probabilities of 1, which changes no
+    difference of two of them: a delta is the mean of the deltas.
+    """
+    if len(passes) == 1:
+        return passes[0]
+    strands = STRANDS_READ[method.strands]
+    stack = np.stack(passes).reshape(len(strands), len(method.frames), -1, 4)
+    if method.combine == "token_start":
+        places = np.arange(start, start + stack.shape[2])
+        along = {"+": places, "-": contig_bp - 1 - places}
+        frames = np.stack([along[strand] % K for strand in strands])
+        stack = np.take_along_axis(stack, frames[:, None, :, None], axis=1)
+    mean = stack.mean(axis=(0, 1), dtype=np.float64)
+    total = np.log(np.exp(mean).sum(axis=1, keepdims=True))
+    combined: Float32s = (mean - total).astype(np.float32)
+    return combined

@@ -1,0 +1,122 @@
+"""Scans as Parquet, TSV and bigWig, chunk by chunk: the ending of an output says which."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from carbon.inference.scan.regions import SCANNED_BASES, ScanChunk
+from carbon.inference.tables import TABLE_WRITERS, Columns
+
+COLUMNS: Columns = {
+    "contig": str,
+    "position": int,
+    "ref": str,
+    **dict.fromkeys(SCANNED_BASES, float),
+    "entropy_nats": float,
+}
+TRACKS = ("mean_delta", "worst_delta", "log_p_ref", "entropy_nats")
+
+_PARQUET_ROWS = 131_072
+
+Write = Callable[[ScanChunk], None]
+ScanWriter = Callable[[Path, Mapping[str, int], dict[str, Any]], AbstractContextManager[Write]]
+
+
+def _columns_of(chunk: ScanChunk) -> list[Any]:
+    """Return the columns of a chunk's rows, in the order of `COLUMNS`."""
+    contig, start, end = chunk.interval.contig, chunk.interval.start, chunk.interval.end
+    positions = np.arange(start + 1, end + 1)
+    values = chunk.log_probabilities
+    return [
+        [contig] * len(positions), positions, list(chunk.bases), *values.T, chunk.entropy_nats
+    ]  # fmt: skip
+
+
+@contextmanager
+def _tsv(
+    path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
+) -> Iterator[Write]:
+    with TABLE_WRITERS[".tsv"](path, COLUMNS, settings) as write_row:
+
+        def write(chunk: ScanChunk) -> None:
+            columns = (c if isinstance(c, list) else c.tolist() for c in _columns_of(chunk))
+            for row in zip(*columns, strict=True):
+                write_row(row)
+
+        yield write
+
+
+@contextmanager
+def _parquet(
+    path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
+) -> Iterator[Write]:
+    """Write row groups of whole columns: a chromosome has too many rows to take one by one."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float32()}
+    schema = pa.schema(
+        [(name, kinds[kind]) for name, kind in COLUMNS.items()],
+        metadata={"carbon": json.dumps(settings)},
+    )
+    tables: list[Any] = []
+    with pq.ParquetWriter(path, schema) as sink:
+
+        def flush() -> None:
+            sink.write_table(pa.concat_tables([schema.empty_table(), *tables]), _PARQUET_ROWS)
+            tables.clear()
+
+        def write(chunk: ScanChunk) -> None:
+            tables.append(pa.table(_columns_of(chunk), schema=schema))
+            if sum(table.num_rows for table in tables) >= _PARQUET_ROWS:
+                flush()
+
+        yield write
+        flush()
+
+
+@contextmanager
+def _bigwig(
+    track: str, path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
+) -> Iterator[Write]:
+    """Write one value a base; a base without one is left out, as the format has it."""
+    import pyBigWig
+
+    value_of = attrgetter(track)
+    with pyBigWig.open(str(path), "w") as sink:
+        sink.addHeader(list(contig_lengths_bp.items()))
+
+        def write(chunk: ScanChunk) -> None:
+            values = value_of(chunk)
+            for first, last in _runs(~np.isnan(values)):
+                start = chunk.interval.start + first
+                sink.addEntries(
+                    chunk.interval.contig, start, values=values[first:last], span=1, step=1
+                )
+
+        yield write
+
+
+def _runs(flags: Any) -> Sequence[tuple[int, int]]:
+    """Return `(first, last)` of the runs of true values, half-open.
+
+    >>> _runs(np.array([True, False, True, True]))
+    [(0, 1), (2, 4)]
+    """
+    edges = np.flatnonzero(np.diff(flags, prepend=False, append=False)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+# A .bw holds one track; its name says which: x.entropy_nats.bw, and x.bw for the mean delta.
+SCAN_WRITERS: dict[str, ScanWriter] = {
+    ".parquet": _parquet,
+    ".tsv": _tsv,
+    **{f".{track}.bw": partial(_bigwig, track) for track in TRACKS},
+    ".bw": partial(_bigwig, TRACKS[0]),
+}

@@ -1,0 +1,161 @@
+"""Log-likelihoods of sequences, base by base."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import reverse_complement
+from carbon.inference.reading.reader import Measure, Passage, Reader, branch_of, stem_of
+from carbon.losses import chain, marginal
+from carbon.tokenizer import K
+
+Strands = Literal["forward", "reverse", "both"]
+By = Literal["chain", "marginals"]
+
+STRANDS_READ: dict[str, tuple[str, ...]] = {
+    "forward": ("+",),
+    "reverse": ("-",),
+    "both": ("+", "-"),
+}
+MEASURES: dict[str, Measure] = {"chain": chain, "marginals": marginal}
+
+_WINDOWS_AT_ONCE = 512  # batched by length together
+# What is in memory of a stream of sequences.
+_BLOCK_SEQUENCES, _BLOCK_BP = 256, 4_000_000
+
+
+class SequenceScore(NamedTuple):
+    """A sequence's score; by the chain it is the likelihood of the sequence itself.
+
+    Attributes:
+        length_bp: bases of the sequence.
+        num_known_bases: those that are ACGT; only these are counted.
+        log_likelihood: natural logarithm, summed in float64 over known bases.
+        bases: (length_bp,) float32, the part of every base, 0 where unknown.
+    """
+
+    length_bp: int
+    num_known_bases: int
+    log_likelihood: float
+    bases: NDArray[np.float32]
+
+    @property
+    def nats_per_base(self) -> float:
+        """Return the mean surprise of a known base, NaN if there is none.
+
+        1.386 is that of a fair four-sided die.
+        """
+        return -self.log_likelihood / self.num_known_bases if self.num_known_bases else math.nan
+
+
+def score_sequences(
+    reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+) -> Iterator[SequenceScore]:
+    """Return the score of each sequence, in order and as they are asked for.
+
+    Raises:
+        UserError: the tags leave no room.
+    """
+    window_room_bp(reader, tags)  # what is not possible is said at once
+    return _scored(reader, sequences, by, strands, tags)
+
+
+def _scored(
+    reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+) -> Iterator[SequenceScore]:
+    for block in blocks(sequences):
+        values = base_log_likelihoods(reader, block, tags, by=by, strands=strands)
+        for sequence, bases in zip(block, values, strict=True):
+            num_known_bases = sum(map(sequence.upper().count, "ACGT"))
+            total = float(bases.sum(dtype=np.float64))
+            yield SequenceScore(len(sequence), num_known_bases, total, bases)
+
+
+def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
+    """Cut a stream into blocks of a bounded number of sequences and of bases."""
+    block: list[str] = []
+    block_bp = 0
+    for sequence in sequences:
+        block.append(sequence)
+        block_bp += len(sequence)
+        if len(block) == _BLOCK_SEQUENCES or block_bp >= _BLOCK_BP:
+            yield block
+            block, block_bp = [], 0
+    if block:
+        yield block
+
+
+def base_log_likelihoods(
+    reader: Reader,
+    sequences: Sequence[str],
+    tags: tuple[str, ...] = (),
+    *,
+    by: By = "chain",
+    strands: Strands = "forward",
+) -> list[NDArray[np.float32]]:
+    """Return the log-likelihood of every base: one array of the sequence's length each.
+
+    By the chain it is log p(base | all before it), by marginals log P_j(base) of its place in its
+    token. With `strands` `both` it is the mean of what the two strands say of the base. Unknown
+    bases get 0. A sequence that does not fit into the context is cut into windows that overlap by
+    half; a base takes its value from the first window it is in.
+
+    Raises:
+        UserError: the tags leave no room.
+    """
+    read = STRANDS_READ[strands]
+    totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
+    for strand in read:
+        turned = sequences if strand == "+" else [reverse_complement(s) for s in sequences]
+        for total, values in zip(totals, _one_strand(reader, turned, tags, by), strict=True):
+            total += values if strand == "+" else values[::-1]
+    for total in totals:
+        total /= len(read)
+    return totals
+
+
+def _one_strand(
+    reader: Reader, sequences: Sequence[str], tags: tuple[str, ...], by: By
+) -> list[NDArray[np.float32]]:
+    stem = stem_of("", reader.vocabulary, tags)
+    context_bp = window_room_bp(reader, tags)
+    results = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
+    jobs = (
+        (number, start, scored_from)
+        for number, sequence in enumerate(sequences)
+        for start, scored_from in overlapping_windows(len(sequence), context_bp)
+    )
+    while group := list(islice(jobs, _WINDOWS_AT_ONCE)):
+        windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
+        passages = [Passage(stem, (branch_of(w, reader.vocabulary),)) for w in windows]
+        measured = reader.measure(passages, MEASURES[by])
+        for (number, start, scored_from), (steps,) in zip(group, measured, strict=True):
+            values = steps.reshape(-1)[: len(sequences[number]) - start]
+            results[number][scored_from : start + len(values)] = values[scored_from - start :]
+    return results
+
+
+def window_room_bp(reader: Reader, tags: tuple[str, ...], close: bool = False) -> int:
+    """Return how many bases a window holds beside tags and `<dna>`, and `</dna>` if `close`.
+
+    Raises:
+        UserError: there is no room for two 6-mers, so that windows could not overlap by half.
+    """
+    num_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tags)) - close
+    if num_kmers < 2:
+        raise UserError(f"the tags leave no room in a context of {reader.context_tokens} tokens")
+    return num_kmers * K
+
+
+def overlapping_windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:
+    """Yield `(start, scored_from)` of windows that cover a sequence; starts keep the frame."""
+    stride = context_bp // 2 // K * K
+    start = scored_from = 0
+    while start == 0 or scored_from < length_bp:
+        yield start, scored_from
+        start, scored_from = start + stride, start + context_bp

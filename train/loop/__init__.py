@@ -1,0 +1,1 @@
+"""The steps of a run, and what is watched while they are taken."""

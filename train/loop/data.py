@@ -1,0 +1,144 @@
+"""From the corpus to this process's share of a global batch."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from carbon.corpus import (
+    PackedSource,
+    Row,
+    TokenRows,
+    open_packed,
+    open_store,
+    ordered_rows,
+    source_files,
+)
+from carbon.errors import ConfigError
+from train.config import TrainConfig
+from train.network.ranks import Ranks
+from train.planning.course import Course
+
+
+class Batch(NamedTuple):
+    """B rows of T tokens, (B, T) each; `known` is uint8, six bits a token, all else int64."""
+
+    input_ids: Tensor
+    position_ids: Tensor
+    targets: Tensor
+    known: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device."""
+        return Batch(*(part.to(device, non_blocking=True) for part in self))
+
+
+def open_rows(config: TrainConfig, course: Course) -> TokenRows:
+    """Prepare and pack the sources that the run's mixtures name.
+
+    Raises:
+        ConfigError: a source has nothing to train on, or too little for one row of a stage.
+        CorpusError: a file of it is missing, torn, or another than the manifest names.
+    """
+    lengths: dict[str, set[int]] = {}
+    for span in course.spans:
+        for name in span.stage.mixture:
+            lengths.setdefault(name, set()).add(span.context_tokens)
+    sources = {name: _open_source(config, name, lengths[name]) for name in sorted(lengths)}
+    return ordered_rows(config.seed, course.rows, sources)
+
+
+def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSource:
+    where = f"{config.data.corpus}: source '{name}'"
+    files = source_files(config.data.corpus, name, "train")
+    store = open_store(files, _cache_of(config), name)
+    if store.num_records == 0 or not len(store.bases):
+        raise ConfigError(f"{where} has no record to train on; leave it out of the mixtures")
+    source = open_packed(store, sorted(lengths), name in config.data.flip_strands)
+    for row_tokens, packing in source.packings.items():
+        # Rows are packed best-fit: if there are two, they are together more than one row's fill.
+        if packing.num_rows == 1 and 2 * packing.tokens_of_row(0) < row_tokens:
+            raise ConfigError(
+                f"{where} has {packing.tokens_of_row(0):,} tokens, less than half a row of "
+                f"{row_tokens:,}; give its stage a smaller context_tokens, or leave it out"
+            )
+    return source
+
+
+def _cache_of(config: TrainConfig) -> Path:
+    """Return where prepared sources lie: beside the corpus, or in the user's cache."""
+    if config.data.cache:
+        return Path(config.data.cache)
+    beside = Path(config.data.corpus)
+    if beside.is_dir() and os.access(beside, os.W_OK):
+        return beside / "prepared"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon"
+
+
+def check_batches(course: Course, num_readers: int) -> None:
+    """Raise ConfigError unless so many processes, each with rows of its own, share every batch."""
+    for span in course.spans:
+        if span.batch_rows % num_readers:
+            raise ConfigError(
+                f"stages.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
+                f"{span.context_tokens} tokens cannot be shared by {num_readers} processes evenly; "
+                "change batch_rows or the number of processes"
+            )
+
+
+def microbatch_rows(config: TrainConfig, context_tokens: int) -> int:
+    """Return how many rows of a length one process reads at once."""
+    return max(1, config.data.microbatch_tokens // context_tokens)
+
+
+def portions(
+    config: TrainConfig, course: Course, ranks: Ranks, first_step: int
+) -> Iterator[list[range]]:
+    """Return, step by step from `first_step`, the rows this process reads, by microbatches."""
+    for step in range(first_step, course.total_steps):
+        span = course.at(step)
+        share = span.batch_rows // ranks.num_readers
+        rows = span.rows_of_step(step)[ranks.reader * share : (ranks.reader + 1) * share]
+        size = microbatch_rows(config, span.context_tokens)
+        yield [rows[at : at + size] for at in range(0, len(rows), size)]
+
+
+def batches(
+    rows: TokenRows, config: TrainConfig, course: Course, ranks: Ranks, first_step: int
+) -> Iterator[list[Batch]]:
+    """Return, step by step from `first_step`, this process's microbatches on its device.
+
+    `data.workers` processes read ahead; neither they nor their number change what is read.
+    """
+    of_steps = portions(config, course, ranks, first_step)
+    loader: DataLoader[Batch] = DataLoader(
+        rows,  # type: ignore[arg-type]  # map-style by its methods
+        batch_sampler=_Flat(portions(config, course, ranks, first_step)),
+        collate_fn=collate,
+        num_workers=config.data.workers,
+        multiprocessing_context="spawn" if config.data.workers else None,
+        pin_memory=ranks.device.type == "cuda",
+    )
+    microbatches = iter(loader)
+    for of_step in of_steps:
+        yield [next(microbatches).to(ranks.device) for _ in of_step]
+
+
+class _Flat:
+    """The microbatches of all steps, one behind the other, as a `DataLoader` wants them."""
+
+    def __init__(self, of_steps: Iterator[list[range]]) -> None:
+        self._of_steps = of_steps
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (list(portion) for of_step in self._of_steps for portion in of_step)
+
+
+def collate(rows: list[Row]) -> Batch:
+    """Stack rows of one length."""
+    return Batch(*(torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)))

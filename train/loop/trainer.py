@@ -1,0 +1,299 @@
+"""The training loop: a run from its settings to an exported model."""
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers import LlamaForCausalLM
+
+from carbon.config import to_toml
+from carbon.console import say
+from carbon.errors import UserError
+from carbon.files import atomic_folder
+from carbon.losses import LossSums
+from carbon.model import save_model
+from train.config import TrainConfig
+from train.loop.data import Batch, batches, open_rows
+from train.loop.guard import reason_against, remember, signal_to_end
+from train.loop.probe import Probe, assembled
+from train.loop.profile import StepProfiler
+from train.loop.rates import fns_weight, learning_rate
+from train.loop.state import RunState
+from train.network.parallel import build_optimizer, build_parts, named_parameters
+from train.network.parts import flops_a_token, llama_config, stock_name
+from train.network.pipeline import Pipeline, finish_gradients
+from train.network.ranks import Ranks
+from train.planning.course import Course, Span
+from train.planning.planner import plan_of
+from train.run_folder.checkpoint import Checkpoints
+from train.run_folder.log import Metrics, RunLog
+
+# Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
+_PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+
+
+class Trainer:
+    """A run: its rows, network and optimizer, and the folder it is written to."""
+
+    def __init__(self, config: TrainConfig, ranks: Ranks) -> None:
+        """Open the corpus and build this process's parts of the network.
+
+        Raises:
+            UserError: the configuration, the corpus and the processes do not fit.
+        """
+        self.config = config
+        self.ranks = ranks
+        self.course = Course(config)
+        plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
+        self.rows = open_rows(config, self.course)
+        self.parts = build_parts(config, ranks)
+        self.pipeline = Pipeline(config, ranks, self.parts)
+        self.optimizer = build_optimizer(config, self.parts)
+        self.checkpoints = Checkpoints(config, self.rows, ranks, self.parts, self.optimizer)
+        self.state = RunState()
+        self._probe = Probe(config) if config.probe.every_steps else None
+        self._folder = Path(config.output)
+
+    def run(self, resume: bool, accept_data_change: bool = False) -> None:
+        """Train to the end of the last stage, then export; or until SIGTERM, then save."""
+        self._start(resume, accept_data_change)
+        with RunLog(self.config, self.ranks, self.course, self.state.step) as log, _told() as told:
+            profiler = StepProfiler(self.config, self.ranks)
+            for metrics in self.steps(log):
+                log.step(metrics, self.course.total_steps)
+                profiler.step(self.state.step)
+                if self.ranks.agree(told.to_stop):
+                    self.checkpoints.save(self.state)
+                    self.checkpoints.finish()
+                    log.event(self.state.step, "stop", "SIGTERM: saved; go on with --resume auto")
+                    return
+                # Before the checkpoint, which holds what the probes have seen.
+                if self._probe and self._is_time_for(self.config.probe.every_steps):
+                    self._measure(log)
+                if self._is_time_for(self.config.checkpoint.every_steps):
+                    self.checkpoints.save(self.state)
+            self.checkpoints.finish()
+            self.export(self._folder / "export")
+            log.finish(self._folder / "export")
+
+    def _is_time_for(self, every_steps: int) -> bool:
+        step = self.state.step
+        return step % every_steps == 0 or step == self.course.total_steps
+
+    def steps(self, log: RunLog | None = None) -> Iterator[Metrics]:
+        """Take one optimizer step after the other, from where the run stands to its end.
+
+        Raises:
+            FloatingPointError: steps are bad, and the guard's policy is to stop or has no more
+                patience.
+        """
+        log = log or RunLog.silent(self.config, self.ranks, self.course)
+        while self.state.step < self.course.total_steps:
+            course = self.course
+            read = batches(self.rows, self.config, course, self.ranks, self.state.step)
+            # The end of a stage by a signal changes what is read next.
+            while self.course is course and self.state.step < course.total_steps:
+                yield self._step(course.at(self.state.step), next(read), log)
+
+    def _step(self, span: Span, microbatches: list[Batch], log: RunLog) -> Metrics:
+        start, state = time.perf_counter(), self.state
+        stage, step_in_stage = span.stage, span.step_in_stage + state.step - span.first_step
+        if step_in_stage == 0:
+            state.history, state.gaps = [], []
+            log.event(state.step, "stage", f"stage {span.number}, {stage.name!r}, begins")
+        rate = learning_rate(stage, step_in_stage)
+        for part in self.parts:
+            part.set_rope_theta(stage.rope_theta, self.ranks.device)
+        weight = fns_weight(stage, step_in_stage)
+        sums = self.pipeline.forward_backward(microbatches, weight)
+        clip = self.config.optimizer.clip_norm
+        norm = finish_gradients(self.parts, self.ranks, float(sums.num_tokens), clip)
+        metrics = self._metrics(span, sums, norm, rate)
+        loss = float(sums.nats_per_token)
+        if reason := reason_against(self.config.guard, state.history, loss, norm):
+            metrics["skipped"] = reason
+            self._leave_out(reason, log)
+        else:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+            state.updates += 1
+            remember(state, self.config.guard, stage, loss, norm)
+            state.step += 1
+            self._end_stage_on_signal(span, log)
+        self.optimizer.zero_grad()
+        speed = stage.batch_tokens / (time.perf_counter() - start)
+        return metrics | {"tokens_per_second": speed, "mfu": self._mfu(speed, span)}
+
+    def _metrics(self, span: Span, sums: LossSums, norm: float, rate: float) -> Metrics:
+        return {
+            "step": self.state.step + 1,
+            "tokens": span.tokens_by(self.state.step + 1),
+            "stage": span.stage.name,
+            "objective": span.stage.objective,
+            "context_tokens": span.context_tokens,
+            "loss": float(sums.nats_per_token),
+            "nats_per_base": float(sums.nats_per_base),
+            "marginal_nats_per_base": float(sums.marginal_nats_per_base),
+            "learning_rate": rate,
+            "gradient_norm": norm,
+        }
+
+    def _leave_out(self, reason: str, log: RunLog) -> None:
+        """Do what the guard's policy says about the step that was just taken."""
+        guard, bad = self.config.guard, self.state.step
+        message = f"step {bad + 1}: {reason}"
+        if guard.policy == "stop":
+            raise FloatingPointError(
+                f"{message}; the checkpoints are untouched: start another run with a lower "
+                "learning rate, or set guard.policy"
+            )
+        first = bad
+        if guard.policy == "rollback":
+            before = self.state
+            self.state = self.checkpoints.load_newest(accept_data_change=True) or before
+            first = self.state.step
+            # What has been left out, and where stages have ended, stays so: rows go by it.
+            self.state.skipped, self.state.ended = before.skipped, before.ended
+        self.state.skipped = [*self.state.skipped, [first, bad]]
+        self.state.step = bad + 1
+        done = f"left out {bad - first + 1} steps" if guard.policy == "rollback" else "left out"
+        log.event(bad + 1, guard.policy, f"{message}; {done}")
+        if len(self.state.skipped) > guard.most_bad_steps:
+            raise FloatingPointError(
+                f"{message}; it is bad step number {len(self.state.skipped)}, and "
+                f"guard.most_bad_steps = {guard.most_bad_steps}; start another run with a lower "
+                "learning rate"
+            )
+
+    def _end_stage_on_signal(self, span: Span, log: RunLog) -> None:
+        if reason := signal_to_end(span.stage, self.state):
+            done = span.step_in_stage + self.state.step - span.first_step
+            if done < span.stage.num_steps:
+                log.event(self.state.step, "signal", f"{reason}: {span.stage.name!r} ends")
+                self.state.ended[span.number] = done
+                self._set_course()
+
+    def _set_course(self) -> None:
+        self.course = Course(self.config, self.state.ended)
+        self.rows = self.rows.reordered(self.config.seed, self.course.rows)
+
+    def _measure(self, log: RunLog) -> None:
+        """Take the probe's measures on the first process, while the others wait."""
+        network = self.gathered()
+        found: list[Any] = [None]
+        if network is not None and self._probe is not None:
+            found = [self._probe.measure(network)]
+        dist.broadcast_object_list(found, src=0)
+        self.state.gaps.append(found[0]["recovery"] - found[0]["recovery_bf16"])
+        tokens = self.course.at(self.state.step - 1).tokens_by(self.state.step)
+        log.probe(self.state.step, tokens, found[0])
+
+    def gathered(self) -> LlamaForCausalLM | None:
+        """Return the whole network, fp32, on the first process; None on the others."""
+        weights: dict[str, torch.Tensor] = {}
+        for rank in range(self.ranks.pipeline_size):
+            weights |= self._weights_of(rank)
+        if not self.ranks.is_first:
+            return None
+        llama = llama_config(self.config)
+        llama.rope_parameters = self.parts[0].config.rope_parameters
+        return assembled(llama, weights, self.ranks.device)
+
+    def _weights_of(self, pipeline_rank: int) -> dict[str, torch.Tensor]:
+        """Return the whole weights of one place of the pipeline, on the first process."""
+        mine = self.ranks.pipeline_rank == pipeline_rank
+        found: list[Any] = [None]
+        if mine:
+            whole = {
+                stock_name(name, self.parts[0].config): _whole(parameter)
+                for name, parameter in named_parameters(self.parts).items()
+            }
+            found = [whole]
+        if pipeline_rank == 0:
+            return found[0] if self.ranks.is_first else {}
+        group = self.ranks.mesh.get_group("pipeline")
+        source = dist.get_global_rank(group, pipeline_rank)
+        if self.ranks.reader == 0:
+            dist.broadcast_object_list(found, src=source, group=group)
+        return found[0] if self.ranks.is_first else {}
+
+    def export(self, folder: Path) -> None:
+        """Write the network as a stock model folder, in the place of an earlier export."""
+        network = self.gathered()
+        if network is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            with atomic_folder(folder) as temporary:
+                save_model(network, temporary)
+            say(f"exported {folder}")
+        dist.barrier()
+
+    def load(self, accept_data_change: bool = False) -> bool:
+        """Go to where the newest whole checkpoint stands; return whether there is one."""
+        state = self.checkpoints.load_newest(accept_data_change=accept_data_change)
+        if state is None:
+            return False
+        self.state = state
+        if state.ended:
+            self._set_course()
+        last = min(state.step, self.course.total_steps - 1)
+        for part in self.parts:
+            part.set_rope_theta(self.course.at(last).stage.rope_theta, self.ranks.device)
+        return True
+
+    def _start(self, resume: bool, accept_data_change: bool) -> None:
+        if self.checkpoints.exist() and not resume:
+            raise UserError(
+                f"{self._folder}: holds checkpoints already; go on with --resume auto, or name "
+                "another output"
+            )
+        if not self.load(accept_data_change) and self.config.guard.policy == "rollback":
+            self.checkpoints.save(self.state)  # there is always one to go back to
+        if self.ranks.is_first:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")
+            say(f"training from step {self.state.step} to {self.course.total_steps}")
+        dist.barrier()
+
+    def _mfu(self, tokens_per_second: float, span: Span) -> float | None:
+        """Return the share of the GPUs' peak that is used; None where the peak is not known."""
+        if self.ranks.device.type != "cuda":
+            return None
+        name = torch.cuda.get_device_name(self.ranks.device)
+        peak = next((flops for part, flops in _PEAK_FLOPS.items() if part in name), None)
+        if peak is None:
+            return None
+        flops = flops_a_token(self.parts[0].config, span.context_tokens)
+        return tokens_per_second * flops / (peak * self.ranks.world_size)
+
+
+def _whole(parameter: torch.Tensor) -> torch.Tensor:
+    whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
+    return whole.detach().cpu()
+
+
+class _Told:
+    """Whether the process was asked to stop."""
+
+    to_stop = False
+
+
+@contextmanager
+def _told() -> Iterator[_Told]:
+    """Take note of SIGTERM instead of dying of it."""
+    told = _Told()
+
+    def note(*_: Any) -> None:
+        told.to_stop = True
+
+    before = signal.signal(signal.SIGTERM, note)
+    try:
+        yield told
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,1 @@
+"""The network, its pieces, and its parallel forms."""

@@ -1,0 +1,105 @@
+"""The parallel plan: from a stock network to this process's parts of it."""
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers import LlamaForCausalLM
+
+from train.config import TrainConfig
+from train.network.parts import LlamaPart, initial_weight, llama_config, stock_name
+from train.network.ranks import Ranks
+from train.planning.planner import pieces_of, pieces_of_rank
+
+
+def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
+    """Return the dtype of products and activations."""
+    if config.compute.dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    found: torch.dtype = getattr(torch, config.compute.dtype)
+    return found
+
+
+def build_parts(config: TrainConfig, ranks: Ranks) -> list[LlamaPart]:
+    """Make this process's parts, in the order of the layers: split, compile, shard, fill in.
+
+    Activation checkpointing is a part's own doing, around each layer. Nothing has memory before
+    it is sharded.
+
+    Raises:
+        ConfigError: there are fewer layers than pieces.
+    """
+    compute = config.compute
+    with torch.device("meta"):
+        llama = LlamaForCausalLM(llama_config(config))
+    llama.config._attn_implementation = _fastest_attention(ranks.device)
+    num_pieces = ranks.pipeline_size * config.parallel.pieces_a_rank
+    pieces = pieces_of(llama.config, config.longest_context_tokens, num_pieces)
+    mine = pieces_of_rank(config.parallel, ranks.pipeline_rank)
+    parts = [LlamaPart(llama, pieces[i], compute.activation_checkpointing) for i in mine]
+    for part in parts:
+        if compute.compile:
+            for layer in part.layers():
+                layer.compile()  # in place, so that its parameters keep their names
+        _shard(part, config, ranks)
+        _fill(part, config, ranks.device)
+    return parts
+
+
+def _fastest_attention(device: torch.device) -> str:
+    from transformers.utils.import_utils import is_flash_attn_2_available
+
+    fast = device.type == "cuda" and is_flash_attn_2_available()
+    return "flash_attention_2" if fast else "sdpa"
+
+
+def _shard(part: LlamaPart, config: TrainConfig, ranks: Ranks) -> None:
+    """Shard every layer, then what is left; fp32 weights and sums whatever computes."""
+    policy = MixedPrecisionPolicy()
+    if (dtype := compute_dtype(config, ranks.device)) != torch.float32:
+        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
+    parallel = config.parallel
+    reshard = parallel.reshard_after_forward and parallel.pipeline == 1
+    for layer in part.layers():
+        fully_shard(layer, mesh=ranks.data_mesh, mp_policy=policy, reshard_after_forward=reshard)
+    fully_shard(part, mesh=ranks.data_mesh, mp_policy=policy, reshard_after_forward=reshard)
+
+
+def _fill(part: LlamaPart, config: TrainConfig, device: torch.device) -> None:
+    part.to_empty(device=device)
+    part.sums = torch.zeros(6, dtype=torch.float64, device=device)
+    part.set_rope_theta(config.stages[0].rope_theta, device)
+    for name, parameter in part.named_parameters():
+        name = stock_name(name, part.config)
+        fill(parameter, initial_weight(name, parameter.shape, part.config, config.seed))
+
+
+@torch.no_grad()
+def fill(parameter: nn.Parameter, value: torch.Tensor) -> None:
+    """Copy a whole tensor, which every process has, into a parameter, sharded or not."""
+    if isinstance(parameter, DTensor):
+        mesh, placements = parameter.device_mesh, parameter.placements
+        value = distribute_tensor(value.to(parameter.device), mesh, placements, src_data_rank=None)
+    parameter.copy_(value)
+
+
+def named_parameters(parts: list[LlamaPart]) -> dict[str, nn.Parameter]:
+    """Return this process's parameters by their names in a stock network.
+
+    The copy of tied embeddings that a last part has goes by its own name, `lm_head.weight`.
+    """
+    return {name: p for part in parts for name, p in part.named_parameters()}
+
+
+def build_optimizer(config: TrainConfig, parts: list[LlamaPart]) -> torch.optim.AdamW:
+    """Make AdamW with weight decay on matrices only."""
+    settings = config.optimizer
+    parameters = list(named_parameters(parts).values())
+    groups = [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(
+        groups, lr=0.0, betas=(settings.beta1, settings.beta2), eps=settings.epsilon
+    )

@@ -1,0 +1,205 @@
+"""Forward and backward of a global batch, through one process or a pipeline of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
+from torch.distributed.tensor import DTensor
+
+from carbon.errors import ConfigError
+from carbon.losses import LossSums
+from train.config import TrainConfig
+from train.loop.data import Batch
+from train.network.parallel import compute_dtype, named_parameters
+from train.network.parts import LlamaPart
+from train.network.ranks import Ranks
+from train.planning.planner import pieces_of_rank
+
+_SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved_1f1b": "Interleaved1F1B",
+    "interleaved_zero_bubble": "InterleavedZeroBubble",
+    "zbv": "ZBVZeroBubble",
+}
+_SINGLE = ("gpipe", "1f1b")
+
+
+class Pipeline:
+    """This process's parts of the network and how batches go through all of them.
+
+    With one process to a pipeline it is a loop over microbatches; with more, a schedule of
+    `torch.distributed.pipelining`, made anew when the shape of the batch changes.
+    """
+
+    def __init__(self, config: TrainConfig, ranks: Ranks, parts: list[LlamaPart]) -> None:
+        """Take the parts, in the order of the layers."""
+        self._config = config
+        self._ranks = ranks
+        self._parts = parts
+        self._schedules: dict[tuple[int, ...], Any] = {}
+        self._tie = _Tie(ranks, parts)
+
+    def forward_backward(self, batch: list[Batch], fns_weight: float) -> LossSums:
+        """Run this reader's microbatches; return sums over all readers, and leave gradients.
+
+        The gradients are those of the summed loss of all readers, divided by their number: FSDP
+        does that.
+        """
+        with self._measured(fns_weight) as sums:
+            if self._ranks.pipeline_size > 1:
+                self._run_schedule(batch)
+            else:
+                self._run_loop(batch)
+        self._tie.sum_gradients()
+        return LossSums(*sums)
+
+    @torch.no_grad()
+    def evaluate(self, batch: list[Batch]) -> LossSums:
+        """Run this reader's microbatches forward only; return sums over all readers."""
+        with self._measured(0.0) as sums:
+            if self._ranks.pipeline_size > 1:
+                self._schedule(batch).eval(*self._inputs(batch), **_rest(batch))
+            else:
+                for microbatch in batch:
+                    _call(self._parts[0], microbatch)
+        return LossSums(*sums)
+
+    @contextmanager
+    def _measured(self, fns_weight: float) -> Iterator[Tensor]:
+        """Yield what will be the sums over all readers once the body has run."""
+        sums = torch.zeros(6, dtype=torch.float64, device=self._ranks.device)
+        for part in self._parts:
+            part.fns_weight = fns_weight
+            part.sums.zero_()
+        yield sums
+        for part in self._parts:
+            sums += part.sums
+        dist.all_reduce(sums)
+
+    def _run_loop(self, batch: list[Batch]) -> None:
+        (part,) = self._parts
+        for number, microbatch in enumerate(batch, start=1):
+            part.set_requires_gradient_sync(number == len(batch))  # type: ignore[operator]
+            _call(part, microbatch).backward()  # type: ignore[no-untyped-call]
+
+    def _run_schedule(self, batch: list[Batch]) -> None:
+        target = torch.zeros(len(batch), device=self._ranks.device)  # the loss has its own
+        self._schedule(batch).step(*self._inputs(batch), target=target, **_rest(batch))
+
+    def _inputs(self, batch: list[Batch]) -> tuple[Tensor, ...]:
+        if not self._parts[0].is_first:
+            return ()
+        return (torch.cat([microbatch.input_ids for microbatch in batch]),)
+
+    def _schedule(self, batch: list[Batch]) -> Any:
+        shape = (len(batch), *batch[0].input_ids.shape)
+        if any(microbatch.input_ids.shape != shape[1:] for microbatch in batch):
+            raise ConfigError("a pipeline needs microbatches of one size; change microbatch_tokens")
+        if shape not in self._schedules:
+            self._schedules = {shape: self._make_schedule(*shape)}
+        return self._schedules[shape]
+
+    def _make_schedule(self, count: int, rows: int, tokens: int) -> Any:
+        parallel, ranks = self._config.parallel, self._ranks
+        width = self._parts[0].config.hidden_size
+        ids = torch.empty(rows, tokens, dtype=torch.int64, device="meta")
+        dtype = compute_dtype(self._config, ranks.device)
+        # What requires a gradient here is sent one back.
+        hidden = torch.empty(rows, tokens, width, dtype=dtype, device="meta", requires_grad=True)
+        loss = torch.empty((), device="meta", requires_grad=True)
+        indices = pieces_of_rank(parallel, ranks.pipeline_rank)
+        stages = [
+            PipelineStage(
+                part,
+                index,
+                ranks.pipeline_size * parallel.pieces_a_rank,
+                ranks.device,
+                input_args=ids if part.is_first else hidden,
+                output_args=loss if part.is_last else hidden,
+                group=ranks.mesh.get_group("pipeline"),
+            )
+            for index, part in zip(indices, self._parts, strict=True)
+        ]
+        kind: Any = get_schedule_class(_SCHEDULES[parallel.schedule])
+        given: Any = stages[0] if parallel.schedule in _SINGLE else stages
+        return kind(given, count, loss_fn=_identity, scale_grads=False)
+
+
+def _call(part: LlamaPart, batch: Batch) -> Tensor:
+    loss: Tensor = part(
+        batch.input_ids,
+        position_ids=batch.position_ids,
+        targets=batch.targets,
+        known=batch.known,
+    )
+    return loss
+
+
+def _rest(batch: list[Batch]) -> dict[str, Any]:
+    """Return what every part is given beside its input, and that no outputs are wanted."""
+    names = ("position_ids", "targets", "known")
+    tensors = {name: torch.cat([getattr(one, name) for one in batch]) for name in names}
+    return tensors | {"return_outputs": False}
+
+
+def _identity(output: Tensor, target: Tensor) -> Tensor:
+    return output
+
+
+class _Tie:
+    """Embeddings and head that are one weight, in two parts: each end adds the other's gradient."""
+
+    def __init__(self, ranks: Ranks, parts: list[LlamaPart]) -> None:
+        named = named_parameters(parts)
+        ends = [named.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head")]
+        self._ends = [weight for weight in ends if weight is not None]
+        self._group: dist.ProcessGroup | None = None
+        self._is_needed = parts[0].config.tie_word_embeddings and ranks.pipeline_size > 1
+        if self._is_needed and not ranks.agree(len(self._ends) == 2):
+            first, last = ranks.mesh.mesh[0].flatten(), ranks.mesh.mesh[-1].flatten()
+            pairs = torch.stack([first, last], dim=1).tolist()
+            self._group, _ = dist.new_subgroups_by_enumeration(pairs)  # type: ignore[no-untyped-call]
+
+    def sum_gradients(self) -> None:
+        if not self._is_needed:
+            return
+        ends = [local(weight.grad) for weight in self._ends]
+        if len(ends) == 2:
+            ends[0] += ends[1]
+            ends[1].copy_(ends[0])
+        elif ends:
+            dist.all_reduce(ends[0], group=self._group)
+
+
+def local(tensor: Tensor | None) -> Tensor:
+    """Return this process's shard of a tensor, the same memory."""
+    assert tensor is not None
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+@torch.no_grad()
+def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_norm: float) -> float:
+    """Divide gradients by the tokens of the global batch, clip them, return their norm before.
+
+    This is the one place that divides. FSDP has divided by the number of readers already, which is
+    undone here. The norm is that of the whole network: over all parts and shards, each weight once.
+    """
+    weights = named_parameters(parts)
+    gradients = {name: local(p.grad) for name, p in weights.items() if p.grad is not None}
+    tied = parts[0].config.tie_word_embeddings
+    counted = [g for name, g in gradients.items() if not (tied and name == "lm_head.weight")]
+    square = torch.nn.utils.get_total_norm(counted).double().square()
+    for dimension in ("pipeline", "shard"):
+        dist.all_reduce(square, group=ranks.mesh.get_group(dimension))
+    scale = ranks.num_readers / max(count, 1)
+    norm = scale * float(square.sqrt())
+    factor = scale * min(1.0, clip_norm / (norm + 1e-6))
+    for gradient in gradients.values():
+        gradient.mul_(factor)
+    return norm

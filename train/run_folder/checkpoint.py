@@ -1,0 +1,315 @@
+"""Checkpoints: whole or absent, independent of how processes share the work, without pickle.
+
+checkpoints/step-00000100/
+  shard-*.safetensors   model and optimizer, written by all processes (DCP)
+  state.json            where the run stands, settings, content of the data, sha256 of every shard
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import (
+    HuggingFaceStorageReader,
+    HuggingFaceStorageWriter,
+)
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.tensor import DTensor
+
+from carbon.console import say
+from carbon.corpus import TokenRows
+from carbon.errors import ModelError
+from carbon.files import sha256_of_file
+from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
+from train.loop.state import RunState
+from train.network.parallel import named_parameters
+from train.network.parts import LlamaPart, stock_name
+from train.network.ranks import Ranks
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
+    """Return all that decides a run's numbers, flat: settings, and the content of each source.
+
+    How processes share the work changes numbers by rounding only. Where the run writes, when it
+    saves and measures, where its corpus lies and who reads it, decides nothing.
+    """
+    fixed = dataclasses.replace(
+        config,
+        output="",
+        tracker="none",
+        data=dataclasses.replace(config.data, corpus="", cache="", workers=0, microbatch_tokens=1),
+        checkpoint=CheckpointConfig(),
+        parallel=ParallelConfig(),
+        compute=ComputeConfig(dtype=config.compute.dtype),
+    )
+    if all(stage.until != "precision_gap" for stage in config.stages):
+        fixed = dataclasses.replace(fixed, probe=ProbeConfig())
+    content = {name: source.store.key for name, source in sorted(rows.sources.items())}
+    table = dataclasses.asdict(fixed) | {"content": content}
+    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, ""))))
+    return flat
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+        parts = ((str(i), each) for i, each in enumerate(value))  # type: ignore[assignment]
+    else:
+        yield name, value
+        return
+    for key, each in parts:
+        yield from _flat(each, f"{name}.{key}" if name else key)
+
+
+def _is_of_data(name: str) -> bool:
+    """Tell whether a setting only says what is read."""
+    return name.startswith(("data.", "content.")) or ".mixture." in name
+
+
+class Checkpoints:
+    """The checkpoints of one run folder, and the tensors that they hold."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        rows: TokenRows,
+        ranks: Ranks,
+        parts: list[LlamaPart],
+        optimizer: torch.optim.Optimizer,
+    ) -> None:
+        """Look after `output/checkpoints`."""
+        self._folder = Path(config.output) / "checkpoints"
+        self._settings = settings_of(config, rows)
+        self._config = config.checkpoint
+        self._ranks = ranks
+        self._parts = parts
+        self._optimizer = optimizer
+        self._writing: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def save(self, state: RunState) -> None:
+        """Copy the state to memory and write it; it takes its name when all of it is on disk.
+
+        With `checkpoint.background` writing goes on after this returns; its errors are raised by
+        the next `save` or `finish`.
+
+        Raises:
+            OSError: it could not be written, for a full disk mostly; earlier ones are untouched.
+        """
+        self.finish()
+        table = {"state": state.to_table(), "settings": self._settings}
+        tensors = {
+            name: _copied(t, self._ranks) for name, t in self._tensors(for_save=True).items()
+        }
+        self._writing = threading.Thread(target=self._write, args=(tensors, table), daemon=True)
+        self._writing.start()
+        if not self._config.background:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until what is being written is on disk.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._writing is None:
+            return
+        self._writing.join()
+        self._writing = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _write(self, tensors: dict[str, Tensor], table: dict[str, Any]) -> None:
+        final = self._folder / f"step-{table['state']['step']:08d}"
+        temporary = self._folder / f".{final.name}.partial"
+        try:
+            self._on_first(lambda: _made_anew(temporary))
+            writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
+            save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
+            sums = self._together({p.name: sha256_of_file(p) for p in self._mine(temporary)})
+            self._on_first(lambda: self._complete(temporary, final, table | {"sha256": sums}))
+        except BaseException as error:  # handed to the thread that trains
+            shutil.rmtree(temporary, ignore_errors=True)
+            self._error = _first_cause(error, temporary)
+
+    def _complete(self, temporary: Path, final: Path, table: dict[str, Any]) -> None:
+        (temporary / "state.json").write_text(json.dumps(table, indent=1) + "\n")
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(temporary, final)
+        # A later one is torn, or the run would have gone on from it: it does not count.
+        every = self._config.milestone_steps
+        until_now = [
+            path
+            for path in self._all()
+            if path.name <= final.name and not (every and int(path.name[5:]) % every == 0)
+        ]
+        for old in until_now[: -self._config.keep]:
+            shutil.rmtree(old)
+
+    def _on_first(self, work: Callable[[], None]) -> None:
+        """Do something on the first process; if it fails, it has failed on all."""
+        error: list[OSError | None] = [None]
+        if self._ranks.is_first:
+            try:
+                work()
+            except OSError as raised:
+                error = [raised]
+        dist.broadcast_object_list(error, src=0, group=self._ranks.quiet_group)
+        if error[0] is not None:
+            raise error[0]
+
+    def _mine(self, folder: Path) -> list[Path]:
+        """Return this process's share of a folder's shards, for what takes long."""
+        return sorted(folder.glob("*.safetensors"))[self._ranks.rank :: self._ranks.world_size]
+
+    def _together(self, mine: dict[str, Any]) -> dict[str, Any]:
+        found: list[Any] = [None] * self._ranks.world_size
+        dist.all_gather_object(found, mine, group=self._ranks.quiet_group)
+        return dict(sorted(item for part in found for item in part.items()))
+
+    def exist(self) -> bool:
+        """Tell whether the run has any checkpoint."""
+        return bool(self._all())
+
+    def load_newest(self, *, accept_data_change: bool = False) -> RunState | None:
+        """Load the newest whole checkpoint and return where it stands, None if there is none.
+
+        Raises:
+            ModelError: it belongs to another configuration, be it only to other data, unless that
+                is accepted.
+        """
+        self.finish()
+        found = self._newest_whole()
+        if found is None:
+            return None
+        path, table = found
+        self._check_settings(path, table["settings"], accept_data_change)
+        state = RunState.from_table(table["state"])
+        _ensure_state(self._optimizer, state.updates)
+        reader = HuggingFaceStorageReader(str(path))
+        load(self._tensors(), storage_reader=reader, process_group=self._ranks.quiet_group)
+        self._copy_to_other_end()
+        return state
+
+    def _check_settings(self, path: Path, before: dict[str, Any], accept: bool) -> None:
+        names = sorted(before.keys() | self._settings.keys())
+        changed = [name for name in names if before.get(name) != self._settings.get(name)]
+        only_data = all(map(_is_of_data, changed))
+        if not changed or (accept and only_data):
+            return
+        told = [f"{n} was {before.get(n)}, is {self._settings.get(n)}" for n in changed[:3]]
+        more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
+        remedy = "resume with those of its run, or name another output"
+        if only_data:
+            remedy += ", or go on with other data by --accept-data-change"
+        raise ModelError(f"{path}: has other settings: {'; '.join(told)}{more}; {remedy}")
+
+    def _all(self) -> list[Path]:
+        return sorted(self._folder.glob("step-*"))
+
+    def _newest_whole(self) -> tuple[Path, dict[str, Any]] | None:
+        names: list[Any] = [self._all()]
+        dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
+        for path in reversed(names[0]):
+            wrong, table = self._verified(path)
+            if not wrong:
+                return path, table
+            if self._ranks.is_first:
+                say(f"{path}: is not whole ({wrong}); trying the one before")
+        return None
+
+    def _verified(self, path: Path) -> tuple[str, dict[str, Any]]:
+        """Return what is wrong with a checkpoint, nothing mostly, and its state.json."""
+        table: dict[str, Any] = {}
+        wrong = ""
+        try:
+            table = json.loads((path / "state.json").read_text())
+            missing = [name for name in table["sha256"] if not (path / name).is_file()]
+            wrong = f"{missing[0]} is missing" if missing else ""
+            for shard in self._mine(path):
+                if sha256_of_file(shard) != table["sha256"].get(shard.name):
+                    wrong = f"{shard.name} differs from its checksum"
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            wrong = str(error) or type(error).__name__
+        found = self._together({str(self._ranks.rank): wrong})
+        return next((text for text in found.values() if text), ""), table
+
+    def _tensors(self, *, for_save: bool = False) -> dict[str, Tensor]:
+        """Return weights and moments by their names in a checkpoint; tied weights stand once.
+
+        The copy at the other end of a pipeline goes by the name of the embedding, and is not saved.
+        """
+        tensors: dict[str, Tensor] = {}
+        for name, parameter in named_parameters(self._parts).items():
+            stock = stock_name(name, self._parts[0].config)
+            if stock != name and (for_save or f"model.{stock}" in tensors):
+                continue
+            tensors[f"model.{stock}"] = parameter.detach()
+            for moment in _MOMENTS:
+                values = self._optimizer.state.get(parameter, {})
+                zeros = None if values else torch.zeros_like(parameter)
+                tensors[f"optimizer.{stock}.{moment}"] = values.get(moment, zeros)
+        return tensors
+
+    @torch.no_grad()
+    def _copy_to_other_end(self) -> None:
+        """Where both ends of tied embeddings are in this process, one was loaded: copy it."""
+        named = named_parameters(self._parts)
+        first, last = (named.get(f"{n}.weight") for n in ("model.embed_tokens", "lm_head"))
+        if first is None or last is None or not self._parts[0].config.tie_word_embeddings:
+            return
+        last.copy_(first)
+        for moment in _MOMENTS:
+            self._optimizer.state[last][moment].copy_(self._optimizer.state[first][moment])
+
+
+def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
+    """Return a copy in the memory of the CPU, sharded as the tensor is."""
+    if not isinstance(tensor, DTensor):
+        return tensor.to("cpu", copy=True)
+    return DTensor.from_local(
+        tensor.to_local().to("cpu", copy=True),
+        ranks.data_mesh_on_cpu,
+        tensor.placements,
+        shape=tensor.shape,
+        stride=tensor.stride(),
+    )
+
+
+def _made_anew(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def _first_cause(error: BaseException, path: Path) -> BaseException:
+    """Return what went wrong on the first process that failed, an OSError with its path."""
+    if isinstance(error, CheckpointException):
+        error, _ = next(iter(error.failures.values()))
+    if isinstance(error, OSError):
+        return OSError(error.errno, error.strerror, str(path))
+    return error
+
+
+def _ensure_state(optimizer: torch.optim.Optimizer, updates: int) -> None:
+    """Let AdamW make its state, so that there is something to load into."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            optimizer.state[parameter] = {
+                "step": torch.tensor(float(updates)),
+                "exp_avg": torch.zeros_like(parameter),
+                "exp_avg_sq": torch.zeros_like(parameter),
+            }

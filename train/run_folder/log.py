@@ -1,0 +1,174 @@
+"""What a run says and writes down: progress, metrics, probes, events, trackers, the last page."""
+
+import itertools
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from carbon.config import to_toml
+from carbon.console import SECONDS_BETWEEN_LINES, say
+from carbon.corpus import read_manifest
+from carbon.errors import CorpusError
+from carbon.files import atomic_file
+from train.config import TrainConfig
+from train.network.ranks import Ranks
+from train.planning.course import Course
+
+Metrics = dict[str, Any]
+
+_FILES = ("metrics", "probes", "events")
+
+
+class RunLog:
+    """The written side of a run; the first process's writes, the others' does nothing."""
+
+    def __init__(
+        self, config: TrainConfig, ranks: Ranks, course: Course, step: int, *, silent: bool = False
+    ) -> None:
+        """Prepare to go on from a step."""
+        self._config = config
+        self._course = course
+        self._first_step = step
+        self._writes = ranks.is_first and not silent
+        self._folder = Path(config.output)
+        self._sinks: dict[str, IO[str]] = {}
+        self._tracker: Any = None
+        self._started = self._last_line = time.monotonic()
+
+    @classmethod
+    def silent(cls, config: TrainConfig, ranks: Ranks, course: Course) -> "RunLog":
+        """Return a log that keeps nothing."""
+        return cls(config, ranks, course, 0, silent=True)
+
+    def __enter__(self) -> "RunLog":
+        """Open the files; on a resume, lines past the checkpoint are taken back first."""
+        if self._writes:
+            from train.run_folder.tracker import open_tracker
+
+            for name in _FILES:
+                path = self._folder / f"{name}.jsonl"
+                _cut_back(path, self._first_step)
+                self._sinks[name] = path.open("a", encoding="utf-8")
+            settings = {"config": to_toml(self._config)}
+            self._tracker = open_tracker(self._config.tracker, self._folder, settings)
+            kind = "resume" if self._first_step else "start"
+            self.event(self._first_step, kind, f"from step {self._first_step}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what is open."""
+        for sink in self._sinks.values():
+            sink.close()
+        if self._tracker is not None:
+            self._tracker.close()
+
+    def step(self, metrics: Metrics, total_steps: int) -> None:
+        """Write a step's metrics, and now and then a line for who is watching."""
+        if not self._writes:
+            return
+        # JSON has no word for what is not finite.
+        metrics = {k: None if _is_lost(v) else v for k, v in metrics.items()}
+        self._write("metrics", metrics)
+        numbers = {k: v for k, v in metrics.items() if isinstance(v, int | float)}
+        self._tracker.log(metrics["step"], numbers)
+        now = time.monotonic()
+        last = metrics["step"] == total_steps
+        if sys.stderr.isatty() or last or now - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            line = self._line(metrics, total_steps, now - self._started)
+            print(f"\r{line}\033[K" if sys.stderr.isatty() else line, file=sys.stderr, flush=True,
+                  end="" if sys.stderr.isatty() and not last else "\n")  # fmt: skip
+
+    def _line(self, metrics: Metrics, total_steps: int, seconds: float) -> str:
+        done = metrics["step"] - self._first_step
+        left = seconds / done * (total_steps - metrics["step"])
+        mfu = "" if metrics["mfu"] is None else f", MFU {100 * metrics['mfu']:.1f} %"
+        what = (
+            f"skipped: {metrics['skipped']}"
+            if "skipped" in metrics
+            else (f"{metrics['nats_per_base']:.4f} nats per base")
+        )
+        return (
+            f"{metrics['stage']} {metrics['step']:,}/{total_steps:,}: {what}, "
+            f"rate {metrics['learning_rate']:.2e}, {metrics['tokens_per_second']:,.0f} tokens/s"
+            f"{mfu}, {_duration(left)} left"
+        )
+
+    def probe(self, step: int, tokens: int, measures: Mapping[str, float]) -> None:
+        """Write what a probe found after a step."""
+        if self._writes:
+            self._write("probes", {"step": step, "tokens": tokens} | dict(measures))
+            self._tracker.log(step, measures)
+            say(f"step {step:,}: " + ", ".join(f"{k} {v:.4f}" for k, v in measures.items()))
+
+    def event(self, step: int, kind: str, message: str) -> None:
+        """Write what happened at a step."""
+        if self._writes:
+            self._write("events", {"step": step, "event": kind, "message": message})
+            if kind not in ("start", "resume"):
+                say(message)
+
+    def _write(self, name: str, table: Mapping[str, Any]) -> None:
+        print(json.dumps(table), file=self._sinks[name], flush=True)
+
+    def finish(self, export: Path) -> None:
+        """Write the page about the run, and the model's card."""
+        if not self._writes:
+            return
+        from train.run_folder.card import write_card
+        from train.run_folder.summary import write_summary
+
+        self._note_staircase()
+        write_card(self._folder, export, corpus_manifest=manifest_of(self._config))
+        say(f"summary: {write_summary(self._folder)}")
+
+    def _note_staircase(self) -> None:
+        """Write down where the loss fell in stairs, if it did."""
+        from train.loop.watch import staircase
+
+        lines = _lines_of(self._folder / "metrics.jsonl")
+        losses = [math.nan if "skipped" in line else line["nats_per_base"] for line in lines]
+        stages = itertools.pairwise(line["stage"] for line in lines)
+        boundaries = [i for i, (before, after) in enumerate(stages, start=1) if before != after]
+        for stair in staircase(losses, boundaries=boundaries):
+            message = f"the loss falls by {stair.height_nats:.3f} nats per base in a stair"
+            self.event(lines[stair.step]["step"], "staircase", message)
+
+
+def _is_lost(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def manifest_of(config: TrainConfig) -> dict[str, Any] | None:
+    """Return the manifest of the run's corpus; the released layout has none."""
+    try:
+        return read_manifest(config.data.corpus)
+    except CorpusError:
+        return None
+
+
+def _lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _cut_back(path: Path, step: int) -> None:
+    """Keep the lines of a file up to a step; a line cut off by a crash goes."""
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            if json.loads(line)["step"] <= step:
+                kept.append(f"{line}\n")
+        except ValueError:
+            continue
+    with atomic_file(path) as temporary:
+        temporary.write_text("".join(kept), encoding="utf-8")
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"
