@@ -23,11 +23,11 @@ from transformers import LlamaForCausalLM
 from carbon.config import from_table
 from carbon.tokenizer import NATIVE
 from train.config import ParallelConfig, TrainConfig
-from train.loop.data import Batch
+from train.network.batch import Batch
 from train.network.parallel import build_optimizer, build_parts
-from train.network.parts import flops_a_token, llama_config
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks, joined_ranks
+from train.planning.sizes import flops_a_token, llama_config
 
 ROW_TOKENS = 8192
 PEAK_FLOPS = 989e12  # dense bf16 of H100 SXM and H200 (NVIDIA data sheets)

@@ -33,9 +33,9 @@ from carbon.losses import log_likelihoods
 from carbon.model import kmer_logits
 from carbon.tokenizer import K, encode
 from train.config import ParallelConfig, TrainConfig
-from train.loop.state import RunState
 from train.loop.trainer import Trainer
 from train.network.ranks import Ranks, joined_ranks
+from train.run_folder.state import RunState
 
 CE: dict[str, Any] = {"objective": "ce"}
 FNS: dict[str, Any] = {"objective": "fns"}

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import torch
@@ -338,11 +337,12 @@ def train(quick: bool) -> list[Measure]:
     """A step beside `transformers.Trainer`, a save, and the idle share of every schedule."""
     import training as trials
 
-    from train.config import ParallelConfig, Schedule
+    from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
+    from train.config import ParallelConfig
     from train.planning.planner import idle_share
 
     steps = 5 if quick else 20
-    schedules = [ParallelConfig(pipeline=2, schedule=name) for name in get_args(Schedule)]
+    schedules = [ParallelConfig(pipeline=2, schedule=name) for name in PIPELINE_SCHEDULES]
     with tempfile.TemporaryDirectory() as folder:
         config = trials.config_of(Path(folder))
         ours, usual = trials.our_speed(config, steps), trials.usual_speed(config, steps)

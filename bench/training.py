@@ -57,7 +57,7 @@ def usual_speed(config: TrainConfig, steps: int) -> float:
 def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
     from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-    from train.network.parts import llama_config
+    from train.planning.sizes import llama_config
 
     rows = open_rows(config, Course(config))
 

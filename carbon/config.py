@@ -1,7 +1,8 @@
 """TOML into frozen dataclasses, strictly: a run is data, and a misspelt key is an error.
 
-Standard library only. The dataclass is the schema: a field without a default is required, a
-`Literal` is a closed choice, a nested dataclass is a table, `tuple[X, ...]` is an array.
+Standard library only. The dataclass is the schema: a field without a default is required, an
+`Annotated[str, OneOf(TABLE)]` is a key of a table, a nested dataclass is a table of its own,
+`tuple[X, ...]` is an array.
 """
 
 import dataclasses
@@ -12,13 +13,29 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from carbon.errors import ConfigError
 
 T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class OneOf:
+    """A choice: `Annotated[str, OneOf(TABLE)]` is a field that holds a key of a table.
+
+    Attributes:
+        table: what is known of each choice, by its name.
+    """
+
+    table: Collection[str]
+
+    def check(self, value: Any, where: str) -> None:
+        """Raise ConfigError unless a value is a key of the table; the message lists the keys."""
+        choices = ", ".join(map(repr, self.table))
+        _expect(isinstance(value, str) and value in self.table, where, f"one of {choices}", value)
 
 
 def load_config(schema: type[T], path: str | Path, overrides: Sequence[str] = ()) -> T:
@@ -90,7 +107,7 @@ def _child(node: Any, key: str, new: Any, override: str) -> Any:
 
 def from_table(schema: type[T], table: Mapping[str, Any], where: str) -> T:
     """Build the dataclass `schema` from a parsed table; `where` opens every error message."""
-    hints = typing.get_type_hints(schema)
+    hints = typing.get_type_hints(schema, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(schema)}  # type: ignore[arg-type]
     for key in table:
         if key not in fields:
@@ -118,6 +135,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         _expect(isinstance(value, Mapping), where, "a table", value)
         return from_table(typing.cast("type[Any]", hint), value, where)
+    if origin is Annotated:
+        arguments[1].check(value, where)
+        return value
     if origin is Literal:
         choices = ", ".join(map(repr, arguments))
         _expect(value in arguments, where, f"one of {choices}", value)
@@ -146,6 +166,16 @@ def check(holds: bool, message: str) -> None:
     """Raise ConfigError(message) unless `holds`; for `__post_init__`, where the file is added."""
     if not holds:
         raise ConfigError(message)
+
+
+def check_choices(config: Any) -> None:
+    """Raise ConfigError unless every choice of a configuration is a key of its table.
+
+    For `__post_init__`, so that a value that is made in Python is held to its tables as well.
+    """
+    for name, hint in typing.get_type_hints(type(config), include_extras=True).items():
+        if get_origin(hint) is Annotated:
+            get_args(hint)[1].check(getattr(config, name), name)
 
 
 def to_toml(config: Any) -> str:

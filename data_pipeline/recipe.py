@@ -1,10 +1,11 @@
 """The recipe of a corpus: what goes in, what is cut out of it, and what is left out."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Annotated
 
-from carbon.config import check
+from carbon.config import OneOf, check, check_choices
 from carbon.corpus import SPECIES_TAG_OF
+from data_pipeline.executors import ExecutorConfig
 
 SOURCES = (
     "eukaryote",
@@ -14,6 +15,8 @@ SOURCES = (
     "prokaryote",
     "promoter",
 )
+
+STOPS_AT_INCOMPLETE_CDS = {"error": True, "drop": False}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,11 +46,12 @@ class AssemblyConfig:
     """What the annotation calls a contig = what the sequence does."""
     annotation_offset_bp: int = 0
     """Where the sequence begins in the annotation's coordinates, if it is part of a chromosome."""
-    incomplete_cds: Literal["error", "drop"] = "error"
+    incomplete_cds: Annotated[str, OneOf(STOPS_AT_INCOMPLETE_CDS)] = "error"
     """What to do with a CDS that is not a multiple of three and that the annotation does not mark
     as partial, pseudo or exceptional."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         known = ", ".join(SPECIES_TAG_OF)
         check(
             self.species_type in ("", *SPECIES_TAG_OF),
@@ -155,26 +159,6 @@ class KeepConfig:
             value = getattr(self, name)
             check(0 <= value <= 1, f"{name} = {value}: give 0 to 1")
         check(self.near_identity >= 0.8, "near_identity: give 0.8 to 1; below, sketches are blind")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExecutorConfig:
-    """Where the steps run, one input a task: datatrove's executors."""
-
-    kind: Literal["local", "slurm", "ray"] = "local"
-    workers: int = 1
-    """Tasks at the same time."""
-    cpus_per_task: int = 1
-    memory_gb_per_cpu: int = 4
-    partition: str = ""
-    time: str = "24:00:00"
-    environment: str = ""
-    """Slurm: a shell command before each task, such as the activation of a virtual environment."""
-    qos: str = "normal"
-
-    def __post_init__(self) -> None:
-        check(self.workers >= 1, f"workers = {self.workers}: give 1 or more")
-        check(self.kind != "slurm" or bool(self.partition), "slurm needs executor.partition")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

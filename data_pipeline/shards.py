@@ -16,7 +16,13 @@ from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import CUTS, Dropped, Place, check_cds, held_out_regions, split_of
 from data_pipeline.filters import composition_of, why_not
 from data_pipeline.inputs import Assembly, Places, evaluation_places, file_rows, opened
-from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig, assembly_name
+from data_pipeline.recipe import (
+    STOPS_AT_INCOMPLETE_CDS,
+    AssemblyConfig,
+    BuildConfig,
+    FilesConfig,
+    assembly_name,
+)
 from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
 
 NEAR_DUPLICATE_SOURCES = ("mrna", "mrna_splice")
@@ -105,7 +111,7 @@ class _ShardMaker:
         with opened(config) as assembly:
             lengths_bp = assembly.reference.contig_lengths_bp
             annotation = assembly.annotation
-            if config.incomplete_cds == "error":
+            if STOPS_AT_INCOMPLETE_CDS[config.incomplete_cds]:
                 check_cds(annotation)
             held_out = held_out_regions(config.holdout, lengths_bp, annotation.genes)
             for name, reason in annotation.dropped:

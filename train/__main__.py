@@ -11,7 +11,7 @@ from pathlib import Path
 from carbon.config import load_config, to_toml
 from carbon.console import natural, run_command
 from carbon.errors import UserError
-from train.config import TrainConfig
+from train.config import ParallelConfig, TrainConfig
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -84,7 +84,8 @@ def _print_plan(config: TrainConfig, arguments: argparse.Namespace) -> None:
 
     from train.loop.data import open_rows
     from train.planning.course import Course
-    from train.planning.planner import plan_of, print_plan
+    from train.planning.planner import plan_of
+    from train.planning.tables import print_plan
 
     course = Course(config)
     peak = arguments.peak_tflops
@@ -129,7 +130,6 @@ def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
 
 def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
     """Load the newest checkpoint into one process and write it as a model folder."""
-    from train.config import ParallelConfig
     from train.loop.trainer import Trainer
     from train.network.ranks import joined_ranks
     from train.run_folder.card import write_card

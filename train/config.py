@@ -2,18 +2,28 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from carbon.config import check
+from carbon.config import OneOf, check, check_choices
 from carbon.corpus import SHARE_UNITS
+from carbon.model.presets import PRESETS
+from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
+from train.choices.guard_policies import GUARD_POLICIES
+from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineSchedule
+from train.choices.rate_schedules import RATE_SCHEDULES
+from train.choices.stage_ends import STAGE_ENDS
+from train.choices.trackers import TRACKERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
     """The network."""
 
-    preset: Literal["tiny", "mini", "500m", "3b", "8b"]
+    preset: Annotated[str, OneOf(PRESETS)]
     """A size of `carbon.model.presets`."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +111,7 @@ class StageConfig:
     """Rows of a global batch, over all processes."""
     learning_rate: float
     """Peak."""
-    schedule: Literal["constant", "linear", "cosine", "wsd"]
+    schedule: Annotated[str, OneOf(RATE_SCHEDULES)]
     """How it comes down after the warm-up: not at all, over the whole stage in a line or a cosine,
     or in a line over the last `decay_steps` (WSD)."""
     warmup_steps: int = 0
@@ -110,7 +120,7 @@ class StageConfig:
     """Where a falling schedule ends."""
     rope_theta: float = 500_000.0
     """Base of the rotary embedding's wavelengths; larger for longer contexts."""
-    until: Literal["tokens", "gradient_norm", "precision_gap"] = "tokens"
+    until: Annotated[str, OneOf(STAGE_ENDS)] = "tokens"
     """What ends the stage: its tokens; or before them a persistent rise of the gradient's norm, or
     a widening gap between sequence recovery in fp32 and in bf16, as the probes see it."""
     length_warmup: tuple[ShortRows, ...] = ()
@@ -139,6 +149,7 @@ class StageConfig:
                 share > 0 and abs(units - round(units)) < 1e-6,
                 f"mixture.{source} = {share}: give a positive multiple of 1/{SHARE_UNITS}",
             )
+        check_choices(self)
         self._check_schedule()
 
     def _check_schedule(self) -> None:
@@ -154,9 +165,11 @@ class StageConfig:
             f"final_learning_rate = {self.final_learning_rate}: give 0 to learning_rate = "
             f"{self.learning_rate}",
         )
+        with_them = [repr(name) for name, each in RATE_SCHEDULES.items() if each.has_decay_steps]
         check(
-            self.decay_steps == 0 or self.schedule == "wsd",
-            f"decay_steps = {self.decay_steps}: only the schedule 'wsd' has them",
+            self.decay_steps == 0 or RATE_SCHEDULES[self.schedule].has_decay_steps,
+            f"decay_steps = {self.decay_steps}: only the schedule {' or '.join(with_them)} has "
+            "them",
         )
         check(
             self.warmup_steps + self.decay_steps <= self.num_steps,
@@ -211,9 +224,6 @@ class CheckpointConfig:
         )
 
 
-Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "zbv"]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParallelConfig:
     """How the processes share the work; none of it changes what is computed, but for rounding."""
@@ -223,7 +233,7 @@ class ParallelConfig:
     replicate: int = 1
     """Copies of the sharded network; of the processes beside pipeline and replicate, each holds a
     shard."""
-    schedule: Schedule = "1f1b"
+    schedule: Annotated[str, OneOf(PIPELINE_SCHEDULES)] = "1f1b"
     """The order of forward and backward in a pipeline."""
     stages_a_rank: int = 2
     """Pieces of the network that a process of an interleaved pipeline holds; `zbv` has two, `gpipe`
@@ -234,27 +244,37 @@ class ParallelConfig:
     """How long a process waits for another before it gives up, and with it the run."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("pipeline", "replicate", "timeout_seconds"):
             value = getattr(self, name)
             check(value >= 1, f"{name} = {value}: give 1 or more")
         check(self.stages_a_rank >= 2, f"stages_a_rank = {self.stages_a_rank}: give 2 or more")
 
     @property
+    def pipeline_schedule(self) -> PipelineSchedule:
+        """What is known of the schedule."""
+        return PIPELINE_SCHEDULES[self.schedule]
+
+    @property
     def pieces_a_rank(self) -> int:
         """Pieces of the network that a process holds."""
-        if self.pipeline == 1 or self.schedule in ("gpipe", "1f1b"):
+        if self.pipeline == 1:
             return 1
-        return 2 if self.schedule == "zbv" else self.stages_a_rank
+        return self.pipeline_schedule.pieces_a_rank or self.stages_a_rank
+
+    def pipe(self, num_microbatches: int) -> Pipe:
+        """Return a pipeline of the run with so many microbatches in it."""
+        return Pipe(self.pipeline, self.pieces_a_rank, num_microbatches)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComputeConfig:
     """How a process computes."""
 
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    dtype: Annotated[str, OneOf(COMPUTE_DTYPES)] = "auto"
     """Of products and activations; weights, sums of gradients and the optimizer are fp32. `auto` is
     bf16 on a GPU and fp32 without one."""
-    activation_checkpointing: Literal["none", "selective", "full"] = "none"
+    activation_checkpointing: Annotated[str, OneOf(ACTIVATION_CHECKPOINTINGS)] = "none"
     """What is computed anew in backward: nothing, all but the results of matrix products and of
     attention, or all of a layer."""
     compile: bool = False
@@ -263,6 +283,7 @@ class ComputeConfig:
     """First and last step that the profiler traces, into `profile/` of the run folder."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         steps = self.profile_steps
         check(
             not steps or (len(steps) == 2 and 1 <= steps[0] <= steps[1]),
@@ -274,7 +295,7 @@ class ComputeConfig:
 class GuardConfig:
     """What happens at a step whose loss or gradient is not finite, or jumps."""
 
-    policy: Literal["skip", "rollback", "stop"] = "skip"
+    policy: Annotated[str, OneOf(GUARD_POLICIES)] = "skip"
     """Leave the step out; go back to the last checkpoint and leave out all steps since; or stop."""
     spike_factor: float = 0.0
     """A step is bad as well if its loss or its gradient's norm is more than this many times the
@@ -285,6 +306,7 @@ class GuardConfig:
     """The run stops at one more."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check(
             self.spike_factor == 0 or self.spike_factor > 1,
             f"spike_factor = {self.spike_factor}: give more than 1, or 0",
@@ -328,29 +350,35 @@ class TrainConfig:
     checkpoint: CheckpointConfig = CheckpointConfig()
     guard: GuardConfig = GuardConfig()
     probe: ProbeConfig = ProbeConfig()
-    tracker: Literal["none", "tensorboard", "trackio"] = "none"
+    tracker: Annotated[str, OneOf(TRACKERS)] = "none"
     """Where metrics go beside `metrics.jsonl`."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check(bool(self.stages), "stages: a run needs at least one [[stages]]")
         names = [stage.name for stage in self.stages]
         check(len(set(names)) == len(names), f"stages: two have one name, of {', '.join(names)}")
-        compute, parallel = self.compute, self.parallel
-        if parallel.pipeline > 1 and parallel.schedule in ("interleaved_zero_bubble", "zbv"):
-            # They take backward apart, first for inputs, later for weights, a group of them at a
-            # time: compiled layers and selective checkpointing do not allow that, and with full
-            # checkpointing each layer would be computed anew ten times.
-            check(
-                not compute.compile and compute.activation_checkpointing == "none",
-                f"parallel.schedule = {parallel.schedule!r} takes backward apart, which goes "
-                "neither with compute.compile nor with activation checkpointing; use "
-                "'interleaved_1f1b', or neither of the two",
-            )
+        self._check_backward()
         for stage in self.stages:
             check(
-                stage.until != "precision_gap" or self.probe.every_steps > 0,
+                not STAGE_ENDS[stage.until].needs_probes or self.probe.every_steps > 0,
                 f"stage {stage.name!r} ends on what probes see: set probe.every_steps",
             )
+
+    def _check_backward(self) -> None:
+        parallel = self.parallel
+        if parallel.pipeline == 1 or not parallel.pipeline_schedule.takes_backward_apart:
+            return
+        # Backward for inputs comes first, that for weights later, a group of them at a time:
+        # compiled layers and selective checkpointing do not allow that, and with full
+        # checkpointing each layer would be computed anew ten times.
+        checkpointing = ACTIVATION_CHECKPOINTINGS[self.compute.activation_checkpointing]
+        check(
+            not self.compute.compile and not checkpointing.computes_anew,
+            f"parallel.schedule = {parallel.schedule!r} takes backward apart, which goes "
+            "neither with compute.compile nor with activation checkpointing; use "
+            "'interleaved_1f1b', or neither of the two",
+        )
 
     @property
     def longest_context_tokens(self) -> int:

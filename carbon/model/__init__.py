@@ -1,7 +1,29 @@
-"""Stock Llama networks for DNA: sizes, loading, saving, the 4,096-row head."""
+"""Stock Llama networks for DNA: sizes, loading, saving, the 4,096-row head.
 
-from carbon.model.checkpoint import LoadedModel, load_model, save_model, vocabulary_of
-from carbon.model.head import kmer_logits
-from carbon.model.presets import PRESETS
+Names are loaded when first used, so that to know the sizes does not take torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carbon.model.checkpoint import LoadedModel, load_model, save_model, vocabulary_of
+    from carbon.model.head import kmer_logits
+    from carbon.model.presets import PRESETS
+
+_HOMES = {
+    "PRESETS": "carbon.model.presets",
+    "LoadedModel": "carbon.model.checkpoint",
+    "kmer_logits": "carbon.model.head",
+    "load_model": "carbon.model.checkpoint",
+    "save_model": "carbon.model.checkpoint",
+    "vocabulary_of": "carbon.model.checkpoint",
+}
 
 __all__ = ["PRESETS", "LoadedModel", "kmer_logits", "load_model", "save_model", "vocabulary_of"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'carbon.model' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

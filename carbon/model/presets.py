@@ -1,97 +1,97 @@
-"""Sizes of the stock Llama, each a flat function with all its numbers visible."""
+"""Sizes of the stock Llama, each an entry with all its numbers visible.
 
-from collections.abc import Callable
-from typing import Any
+No transformers is loaded before one is asked for its configuration.
+"""
 
-from transformers import LlamaConfig
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from carbon.tokenizer import NATIVE, Vocabulary
 
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
 
-def tiny(vocabulary: Vocabulary = NATIVE) -> LlamaConfig:
-    """Return 1.3 M parameters: CPU tests and the quickstart."""
-    return _llama(
-        vocabulary,
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preset:
+    """The numbers by which sizes differ, by the names that `LlamaConfig` has for them."""
+
+    hidden_size: int
+    num_hidden_layers: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    tie_word_embeddings: bool
+
+    def __call__(self, vocabulary: Vocabulary = NATIVE) -> "LlamaConfig":
+        """Return the configuration, with what all sizes share.
+
+        The report gives no RMSNorm epsilon; 1e-5 is Llama 3's.
+        """
+        from transformers import LlamaConfig
+
+        return LlamaConfig(
+            hidden_size=self.hidden_size,
+            num_hidden_layers=self.num_hidden_layers,
+            intermediate_size=self.intermediate_size,
+            num_attention_heads=self.num_attention_heads,
+            num_key_value_heads=self.num_key_value_heads,
+            tie_word_embeddings=self.tie_word_embeddings,
+            vocab_size=vocabulary.size,
+            max_position_embeddings=8192,
+            rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
+            rms_norm_eps=1e-5,
+            initializer_range=0.02,
+            pad_token_id=vocabulary.pad,
+            bos_token_id=None,
+            eos_token_id=None,
+        )
+
+
+PRESETS = {
+    # 1.3 M parameters: CPU tests and the quickstart.
+    "tiny": Preset(
         hidden_size=128,
         num_hidden_layers=4,
         intermediate_size=352,
         num_attention_heads=4,
         num_key_value_heads=2,
         tie_word_embeddings=True,
-    )
-
-
-def mini(vocabulary: Vocabulary = NATIVE) -> LlamaConfig:
-    """Return 25 M parameters: a laptop's night, or minutes of a GPU."""
-    return _llama(
-        vocabulary,
+    ),
+    # 25 M parameters: a laptop's night, or minutes of a GPU.
+    "mini": Preset(
         hidden_size=512,
         num_hidden_layers=8,
         intermediate_size=1344,
         num_attention_heads=8,
         num_key_value_heads=4,
         tie_word_embeddings=True,
-    )
-
-
-def carbon_500m(vocabulary: Vocabulary = NATIVE) -> LlamaConfig:
-    """Return the shape of Carbon-500M; 512 M parameters with the hybrid vocabulary."""
-    return _llama(
-        vocabulary,
+    ),
+    # The shape of Carbon-500M; 512 M parameters with the hybrid vocabulary.
+    "500m": Preset(
         hidden_size=1024,
         num_hidden_layers=28,
         intermediate_size=3072,
         num_attention_heads=16,
         num_key_value_heads=8,
         tie_word_embeddings=True,
-    )
-
-
-def carbon_3b(vocabulary: Vocabulary = NATIVE) -> LlamaConfig:
-    """Return the shape of Carbon-3B (technical report, table 3)."""
-    return _llama(
-        vocabulary,
+    ),
+    # The shape of Carbon-3B (technical report, table 3).
+    "3b": Preset(
         hidden_size=3072,
         num_hidden_layers=30,
         intermediate_size=8448,
         num_attention_heads=32,
         num_key_value_heads=4,
         tie_word_embeddings=True,
-    )
-
-
-def carbon_8b(vocabulary: Vocabulary = NATIVE) -> LlamaConfig:
-    """Return the shape of Carbon-8B (technical report, table 3): embeddings not tied."""
-    return _llama(
-        vocabulary,
+    ),
+    # The shape of Carbon-8B (technical report, table 3): embeddings not tied.
+    "8b": Preset(
         hidden_size=4096,
         num_hidden_layers=32,
         intermediate_size=14336,
         num_attention_heads=32,
         num_key_value_heads=8,
         tie_word_embeddings=False,
-    )
-
-
-PRESETS: dict[str, Callable[..., LlamaConfig]] = {
-    "tiny": tiny,
-    "mini": mini,
-    "500m": carbon_500m,
-    "3b": carbon_3b,
-    "8b": carbon_8b,
+    ),
 }
-
-
-def _llama(vocabulary: Vocabulary, **sizes: Any) -> LlamaConfig:
-    """Fill in what all sizes share. The report gives no RMSNorm epsilon; 1e-5 is Llama 3's."""
-    return LlamaConfig(
-        vocab_size=vocabulary.size,
-        max_position_embeddings=8192,
-        rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
-        rms_norm_eps=1e-5,
-        initializer_range=0.02,
-        pad_token_id=vocabulary.pad,
-        bos_token_id=None,
-        eos_token_id=None,
-        **sizes,
-    )

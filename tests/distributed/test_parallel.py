@@ -18,8 +18,9 @@ from tests.helpers.runs import make_config, make_corpus
 from train.config import ComputeConfig, ParallelConfig
 from train.loop.data import batches, open_rows
 from train.loop.rates import learning_rate
-from train.network.parts import initial_weight, llama_config
+from train.network.parts import initial_weight
 from train.planning.course import Course
+from train.planning.sizes import llama_config
 
 
 @pytest.fixture(scope="module")

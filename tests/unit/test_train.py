@@ -7,11 +7,11 @@ import pytest
 from carbon.errors import ConfigError
 from train.__main__ import main
 from train.config import GuardConfig, ShortRows, StageConfig
-from train.loop.data import check_batches
 from train.loop.guard import reason_against, remember, signal_to_end
 from train.loop.rates import fns_weight, learning_rate
-from train.loop.state import RunState
+from train.planning.batches import check_batches
 from train.planning.course import Course
+from train.run_folder.state import RunState
 
 
 def stage(**changes) -> StageConfig:

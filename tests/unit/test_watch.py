@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from train.loop.watch import Stair, gap_widens, rises_persistently, staircase
+from train.watch import Stair, gap_widens, rises_persistently, staircase
 
 
 def noise(n: int, deviation: float, seed: int = 0, heavy: bool = False) -> np.ndarray:

@@ -3,11 +3,9 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader
 
 from carbon.corpus import (
@@ -21,21 +19,10 @@ from carbon.corpus import (
 )
 from carbon.errors import ConfigError
 from train.config import TrainConfig
+from train.network.batch import Batch
 from train.network.ranks import Ranks
+from train.planning.batches import microbatch_rows
 from train.planning.course import Course
-
-
-class Batch(NamedTuple):
-    """B rows of T tokens, (B, T) each; `known` is uint8, six bits a token, all else int64."""
-
-    input_ids: Tensor
-    position_ids: Tensor
-    targets: Tensor
-    known: Tensor
-
-    def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device."""
-        return Batch(*(part.to(device, non_blocking=True) for part in self))
 
 
 def open_rows(config: TrainConfig, course: Course) -> TokenRows:
@@ -78,22 +65,6 @@ def _cache_of(config: TrainConfig) -> Path:
     if beside.is_dir() and os.access(beside, os.W_OK):
         return beside / "prepared"
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon"
-
-
-def check_batches(course: Course, num_readers: int) -> None:
-    """Raise ConfigError unless so many processes, each with rows of its own, share every batch."""
-    for span in course.spans:
-        if span.batch_rows % num_readers:
-            raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
-                f"{span.context_tokens} tokens cannot be shared by {num_readers} processes evenly; "
-                "change batch_rows or the number of processes"
-            )
-
-
-def microbatch_rows(config: TrainConfig, context_tokens: int) -> int:
-    """Return how many rows of a length one process reads at once."""
-    return max(1, config.data.microbatch_tokens // context_tokens)
 
 
 def portions(

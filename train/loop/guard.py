@@ -4,9 +4,9 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from train.choices.stage_ends import STAGE_ENDS
 from train.config import GuardConfig, StageConfig
-from train.loop.state import RunState
-from train.loop.watch import WINDOW_STEPS, gap_widens, rises_persistently
+from train.run_folder.state import RunState
 
 
 def reason_against(
@@ -40,16 +40,12 @@ def remember(
 ) -> None:
     """Add a good step to what is looked back on: the guard's window, or for a signal all."""
     state.history.append([loss, norm])
-    if stage.until != "gradient_norm":
+    if not STAGE_ENDS[stage.until].needs_all_norms:
         del state.history[: -guard.window_steps]
 
 
 def signal_to_end(stage: StageConfig, state: RunState) -> str:
     """Return what says that the stage is to end before its tokens, nothing if it goes on."""
-    if stage.until == "gradient_norm":
-        norms = [norm for _, norm in state.history[stage.warmup_steps :]]
-        if len(norms) % WINDOW_STEPS == 0 and rises_persistently(norms):
-            return "the gradient norm rises persistently"
-    if stage.until == "precision_gap" and gap_widens(state.gaps):
-        return "the gap between sequence recovery in fp32 and in bf16 widens"
-    return ""
+    end = STAGE_ENDS[stage.until]
+    norms = [norm for _, norm in state.history[stage.warmup_steps :]]
+    return end.reason if end.is_seen(norms, state.gaps) else ""

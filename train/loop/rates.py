@@ -1,7 +1,6 @@
 """What changes with the step within a stage: the learning rate and the weight of FNS."""
 
-import math
-
+from train.choices.rate_schedules import RATE_SCHEDULES
 from train.config import StageConfig
 
 
@@ -24,11 +23,8 @@ def fns_weight(stage: StageConfig, step: int) -> float:
 
 def _share_left(stage: StageConfig, step: int) -> float:
     """Return the share of the way from the final rate to the peak: 1 at first, 0 past the end."""
-    if stage.schedule == "constant":
-        return 1.0
-    num_steps = stage.num_steps
-    first = num_steps - stage.decay_steps if stage.schedule == "wsd" else stage.warmup_steps
+    schedule, num_steps = RATE_SCHEDULES[stage.schedule], stage.num_steps
+    first = num_steps - stage.decay_steps if schedule.has_decay_steps else stage.warmup_steps
     if step < first:
         return 1.0
-    done = (step - first) / max(num_steps - first, 1)
-    return (1 + math.cos(math.pi * done)) / 2 if stage.schedule == "cosine" else 1 - done
+    return schedule.curve((step - first) / max(num_steps - first, 1))

@@ -18,21 +18,24 @@ from carbon.errors import UserError
 from carbon.files import atomic_folder
 from carbon.losses import LossSums
 from carbon.model import save_model
+from train.choices.guard_policies import GUARD_POLICIES
 from train.config import TrainConfig
-from train.loop.data import Batch, batches, open_rows
+from train.loop.data import batches, open_rows
 from train.loop.guard import reason_against, remember, signal_to_end
 from train.loop.probe import Probe, assembled
 from train.loop.profile import StepProfiler
 from train.loop.rates import fns_weight, learning_rate
-from train.loop.state import RunState
+from train.network.batch import Batch
 from train.network.parallel import build_optimizer, build_parts, named_parameters
-from train.network.parts import flops_a_token, llama_config, stock_name
+from train.network.parts import stock_name
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks
 from train.planning.course import Course, Span
 from train.planning.planner import plan_of
+from train.planning.sizes import flops_a_token, llama_config
 from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.log import Metrics, RunLog
+from train.run_folder.state import RunState
 
 # Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
 _PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
@@ -148,14 +151,15 @@ class Trainer:
     def _leave_out(self, reason: str, log: RunLog) -> None:
         """Do what the guard's policy says about the step that was just taken."""
         guard, bad = self.config.guard, self.state.step
+        policy = GUARD_POLICIES[guard.policy]
         message = f"step {bad + 1}: {reason}"
-        if guard.policy == "stop":
+        if policy.stops:
             raise FloatingPointError(
                 f"{message}; the checkpoints are untouched: start another run with a lower "
                 "learning rate, or set guard.policy"
             )
         first = bad
-        if guard.policy == "rollback":
+        if policy.goes_back:
             before = self.state
             self.state = self.checkpoints.load_newest(accept_data_change=True) or before
             first = self.state.step
@@ -163,7 +167,7 @@ class Trainer:
             self.state.skipped, self.state.ended = before.skipped, before.ended
         self.state.skipped = [*self.state.skipped, [first, bad]]
         self.state.step = bad + 1
-        done = f"left out {bad - first + 1} steps" if guard.policy == "rollback" else "left out"
+        done = f"left out {bad - first + 1} steps" if policy.goes_back else "left out"
         log.event(bad + 1, guard.policy, f"{message}; {done}")
         if len(self.state.skipped) > guard.most_bad_steps:
             raise FloatingPointError(
@@ -253,7 +257,8 @@ class Trainer:
                 f"{self._folder}: holds checkpoints already; go on with --resume auto, or name "
                 "another output"
             )
-        if not self.load(accept_data_change) and self.config.guard.policy == "rollback":
+        goes_back = GUARD_POLICIES[self.config.guard.policy].goes_back
+        if not self.load(accept_data_change) and goes_back:
             self.checkpoints.save(self.state)  # there is always one to go back to
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -5,18 +5,20 @@ from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import LlamaForCausalLM
+from transformers.utils.import_utils import is_flash_attn_2_available
 
+from train.choices.computing import COMPUTE_DTYPES
 from train.config import TrainConfig
-from train.network.parts import LlamaPart, initial_weight, llama_config, stock_name
+from train.network.parts import LlamaPart, initial_weight, stock_name
 from train.network.ranks import Ranks
-from train.planning.planner import pieces_of, pieces_of_rank
+from train.planning.layout import pieces_of, pieces_of_rank
+from train.planning.sizes import llama_config
 
 
 def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     """Return the dtype of products and activations."""
-    if config.compute.dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    found: torch.dtype = getattr(torch, config.compute.dtype)
+    name = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu=device.type == "cuda")
+    found: torch.dtype = getattr(torch, name)
     return found
 
 
@@ -47,8 +49,6 @@ def build_parts(config: TrainConfig, ranks: Ranks) -> list[LlamaPart]:
 
 
 def _fastest_attention(device: torch.device) -> str:
-    from transformers.utils.import_utils import is_flash_attn_2_available
-
     fast = device.type == "cuda" and is_flash_attn_2_available()
     return "flash_attention_2" if fast else "sdpa"
 

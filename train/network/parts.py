@@ -12,9 +12,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from carbon.losses import LossSums, head_loss
-from carbon.model import PRESETS
-from carbon.tokenizer import NATIVE, NUM_KMERS
-from train.config import TrainConfig
+from carbon.tokenizer import NATIVE
+from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 
 # What selective checkpointing keeps: products and attention cost the most to compute anew.
 _KEPT = [
@@ -25,10 +24,7 @@ _KEPT = [
         "_scaled_dot_product_cudnn_attention",
     )
 ]
-_CONTEXTS = {
-    "full": None,
-    "selective": partial(create_selective_checkpoint_contexts, _KEPT),
-}
+_KEEPING_PRODUCTS = {"context_fn": partial(create_selective_checkpoint_contexts, _KEPT)}
 
 
 class LlamaPart(nn.Module):
@@ -55,7 +51,7 @@ class LlamaPart(nn.Module):
         self.is_first = layers.start == 0
         self.is_last = layers.stop == llama.config.num_hidden_layers
         self.fns_weight = 0.0
-        self._checkpointing = activation_checkpointing
+        self._checkpointing = ACTIVATION_CHECKPOINTINGS[activation_checkpointing]
         self.model: Any = nn.Module()
         if self.is_first:
             self.model.embed_tokens = llama.model.embed_tokens
@@ -95,11 +91,10 @@ class LlamaPart(nn.Module):
         return self._loss(self.model.norm(hidden), targets, known)
 
     def _through(self, layer: nn.Module, hidden: Tensor, shared: dict[str, Any]) -> Tensor:
-        if self._checkpointing == "none" or not torch.is_grad_enabled():
+        if not self._checkpointing.computes_anew or not torch.is_grad_enabled():
             result: Tensor = layer(hidden, **shared)
             return result
-        contexts: Any = _CONTEXTS[self._checkpointing]
-        more = {} if contexts is None else {"context_fn": contexts}
+        more: Any = _KEEPING_PRODUCTS if self._checkpointing.keeps_products else {}
         result = checkpoint(layer, hidden, use_reentrant=False, **more, **shared)
         return result
 
@@ -143,13 +138,6 @@ def attention_arguments(position_ids: Tensor, config: LlamaConfig) -> dict[str, 
     return {"attention_mask": same.tril()[:, None]}
 
 
-def llama_config(config: TrainConfig) -> LlamaConfig:
-    """Return the preset at the run's longest context."""
-    llama = PRESETS[config.model.preset]()
-    llama.max_position_embeddings = config.longest_context_tokens
-    return llama
-
-
 def initial_weight(name: str, shape: torch.Size, llama: LlamaConfig, seed: int) -> Tensor:
     """Return a parameter as it begins, fp32 on the CPU: a function of its name and the seed alone.
 
@@ -170,16 +158,3 @@ def stock_name(name: str, llama: LlamaConfig) -> str:
     """Return the name of a part's parameter in a checkpoint, where tied ones stand once."""
     tied = llama.tie_word_embeddings and name == "lm_head.weight"
     return "model.embed_tokens.weight" if tied else name
-
-
-def flops_a_token(llama: LlamaConfig, context_tokens: int) -> int:
-    """Return operations of forward and backward a token: 6 a weight, 6 l d t for attention.
-
-    The count of Chowdhery and others (PaLM, appendix B), with half of the attention since it is
-    causal, and only the rows of the head that are used.
-    """
-    width = int(llama.hidden_size)
-    kv_width = width // int(llama.num_attention_heads) * int(llama.num_key_value_heads or 0)
-    layer = 2 * width * (width + kv_width) + 3 * width * llama.intermediate_size
-    weights = llama.num_hidden_layers * layer + NUM_KMERS * width
-    return int(6 * (weights + llama.num_hidden_layers * width * context_tokens))

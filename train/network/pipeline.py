@@ -14,20 +14,11 @@ from torch.distributed.tensor import DTensor
 from carbon.errors import ConfigError
 from carbon.losses import LossSums
 from train.config import TrainConfig
-from train.loop.data import Batch
+from train.network.batch import Batch
 from train.network.parallel import compute_dtype, named_parameters
 from train.network.parts import LlamaPart
 from train.network.ranks import Ranks
-from train.planning.planner import pieces_of_rank
-
-_SCHEDULES = {
-    "gpipe": "GPipe",
-    "1f1b": "1F1B",
-    "interleaved_1f1b": "Interleaved1F1B",
-    "interleaved_zero_bubble": "InterleavedZeroBubble",
-    "zbv": "ZBVZeroBubble",
-}
-_SINGLE = ("gpipe", "1f1b")
+from train.planning.layout import pieces_of_rank
 
 
 class Pipeline:
@@ -126,8 +117,9 @@ class Pipeline:
             )
             for index, part in zip(indices, self._parts, strict=True)
         ]
-        kind: Any = get_schedule_class(_SCHEDULES[parallel.schedule])
-        given: Any = stages[0] if parallel.schedule in _SINGLE else stages
+        schedule = parallel.pipeline_schedule
+        kind: Any = get_schedule_class(schedule.torch_name)
+        given: Any = stages[0] if schedule.pieces_a_rank == 1 else stages
         return kind(given, count, loss_fn=_identity, scale_grads=False)
 
 

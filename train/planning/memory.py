@@ -4,17 +4,14 @@ The formulas, their sources, and what is left out are in docs/plan.md.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from carbon.tokenizer import NUM_KMERS
+from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.config import ParallelConfig
-
-if TYPE_CHECKING:
-    from transformers import LlamaConfig
+from train.planning.sizes import Sizes
 
 _FP32_BYTES = 4
 _CHUNK_TOKENS = 512  # whose logits exist at once on a CPU; see carbon.losses.fused
-TWO_BACKWARDS = ("interleaved_zero_bubble", "zbv")  # one for inputs, a later one for weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,46 +49,6 @@ class Memory:
         computing += max(self.layer, self.logits)
         updating = self.gradients + self.update
         return self.weights + self.moments + self.transfers + max(computing, updating)
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Widths of a Llama in elements, and counts of its parts."""
-
-    hidden: int
-    query: int
-    key: int
-    mlp: int
-    num_heads: int
-    num_layers: int
-    vocabulary: int
-    is_tied: bool
-
-    @staticmethod
-    def of(llama: "LlamaConfig") -> "Sizes":
-        """Return those of a configuration."""
-        num_heads, hidden = int(llama.num_attention_heads), int(llama.hidden_size)
-        head = int(llama.head_dim or hidden // num_heads)
-        return Sizes(
-            hidden=hidden,
-            query=num_heads * head,
-            key=int(llama.num_key_value_heads or num_heads) * head,
-            mlp=int(llama.intermediate_size),
-            num_heads=num_heads,
-            num_layers=int(llama.num_hidden_layers),
-            vocabulary=int(llama.vocab_size),
-            is_tied=bool(llama.tie_word_embeddings),
-        )
-
-    @property
-    def layer_parameters(self) -> int:
-        """Parameters of a layer: four matrices of attention, three of the MLP, two norms."""
-        return self.hidden * (2 * self.query + 2 * self.key + 3 * self.mlp + 2)
-
-    def end_parameters(self, is_first: bool, is_last: bool) -> int:
-        """Return those of a piece beside its layers: embedding, or norm and head, or all."""
-        has_head = is_last and not (is_first and self.is_tied)
-        return self.hidden * (self.vocabulary * (is_first + has_head) + is_last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +154,12 @@ def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, in
     attention = width * (2 * sizes.query + 2 * keys + process.has_mask * context_tokens) + row_sums
     layer = norms + attention + width * 4 * sizes.mlp
     products = 2 * sizes.query + 2 * sizes.key + 2 * sizes.hidden + 2 * sizes.mlp
-    kept = {
-        "none": layer,
-        "selective": width * (products + sizes.hidden) + row_sums,
-        "full": width * sizes.hidden,
-    }
-    return layer, kept[process.checkpointing]
+    checkpointing = ACTIVATION_CHECKPOINTINGS[process.checkpointing]
+    if not checkpointing.computes_anew:
+        return layer, layer
+    return layer, width * sizes.hidden + checkpointing.keeps_products * (
+        width * products + row_sums
+    )
 
 
 def _activation_bytes(
@@ -216,10 +173,10 @@ def _activation_bytes(
     outputs = width * sizes.hidden * (num_pieces - process.num_lasts)
     of_pieces = process.num_layers * kept + num_pieces * rotary + process.num_lasts * of_last
     masks = process.has_mask * context_tokens * num_pieces  # a byte a pair
-    if process.checkpointing == "none":  # alive during forward only
-        in_flight_bytes, once = of_pieces + outputs, masks // num_pieces
-    else:
+    if ACTIVATION_CHECKPOINTINGS[process.checkpointing].computes_anew:
         in_flight_bytes, once = of_pieces + outputs + masks, 0
+    else:  # masks are alive during forward only
+        in_flight_bytes, once = of_pieces + outputs, masks // num_pieces
     flying = in_flight(process.parallel, process.rank, num_microbatches)
     waiting = _waiting(process.parallel, process.rank, num_microbatches)
     of_weights = sizes.query + 2 * sizes.key + 4 * sizes.hidden + 2 * sizes.mlp
@@ -229,26 +186,17 @@ def _activation_bytes(
 
 def in_flight(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int:
     """Return the most microbatches, times pieces, whose activations a pipeline rank holds."""
-    ranks, pieces, most = parallel.pipeline, parallel.pieces_a_rank, num_microbatches
-    if ranks == 1:
+    if parallel.pipeline == 1:
         return 1
-    if parallel.schedule == "gpipe":
-        return most
-    if parallel.schedule == "1f1b":
-        return min(most, ranks - rank)
-    if parallel.schedule == "zbv":
-        return min(2 * most, 2 * ranks, most + rank + 1)
-    of_round = most // max(1, most // ranks)
-    ahead = 2 * (ranks - rank) - 1 if parallel.schedule == "interleaved_1f1b" else ranks
-    return min(pieces * most, (pieces - 1) * of_round + ahead)
+    return parallel.pipeline_schedule.in_flight(parallel.pipe(num_microbatches), rank)
 
 
 def _waiting(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int:
     """Return the most that have had their backward for inputs and not the one for weights."""
-    if parallel.pipeline == 1 or parallel.schedule not in TWO_BACKWARDS:
+    held = parallel.pipeline_schedule.held_for_weights
+    if parallel.pipeline == 1 or held is None:
         return 0
-    most = 2 * rank + 1 if parallel.schedule == "zbv" else rank + 1
-    return min(most, parallel.pieces_a_rank * num_microbatches)
+    return min(held(rank), parallel.pieces_a_rank * num_microbatches)
 
 
 def _transfer_bytes(process: Process, tokens: int) -> int:

@@ -30,11 +30,12 @@ from carbon.console import say
 from carbon.corpus import TokenRows
 from carbon.errors import ModelError
 from carbon.files import sha256_of_file
+from train.choices.stage_ends import STAGE_ENDS
 from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
-from train.loop.state import RunState
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
 from train.network.ranks import Ranks
+from train.run_folder.state import RunState
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -54,7 +55,7 @@ def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
         parallel=ParallelConfig(),
         compute=ComputeConfig(dtype=config.compute.dtype),
     )
-    if all(stage.until != "precision_gap" for stage in config.stages):
+    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
         fixed = dataclasses.replace(fixed, probe=ProbeConfig())
     content = {name: source.store.key for name, source in sorted(rows.sources.items())}
     table = dataclasses.asdict(fixed) | {"content": content}

@@ -14,9 +14,11 @@ from carbon.console import SECONDS_BETWEEN_LINES, say
 from carbon.corpus import read_manifest
 from carbon.errors import CorpusError
 from carbon.files import atomic_file
+from train.choices.trackers import open_tracker
 from train.config import TrainConfig
 from train.network.ranks import Ranks
 from train.planning.course import Course
+from train.watch import staircase
 
 Metrics = dict[str, Any]
 
@@ -47,8 +49,6 @@ class RunLog:
     def __enter__(self) -> "RunLog":
         """Open the files; on a resume, lines past the checkpoint are taken back first."""
         if self._writes:
-            from train.run_folder.tracker import open_tracker
-
             for name in _FILES:
                 path = self._folder / f"{name}.jsonl"
                 _cut_back(path, self._first_step)
@@ -128,8 +128,6 @@ class RunLog:
 
     def _note_staircase(self) -> None:
         """Write down where the loss fell in stairs, if it did."""
-        from train.loop.watch import staircase
-
         lines = _lines_of(self._folder / "metrics.jsonl")
         losses = [math.nan if "skipped" in line else line["nats_per_base"] for line in lines]
         stages = itertools.pairwise(line["stage"] for line in lines)

@@ -8,6 +8,8 @@ import numpy as np
 
 from carbon.config import load_config
 from carbon.run_folder import RECIPE, RunLines, column, read_lines
+from train.choices.rate_schedules import RATE_SCHEDULES
+from train.choices.stage_ends import STAGE_ENDS
 from train.config import StageConfig, TrainConfig
 
 
@@ -61,8 +63,9 @@ def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 def _settings(stage: StageConfig, taken: Counter[str]) -> dict[str, str]:
-    rate, schedule = f"{stage.learning_rate:g}", str(stage.schedule)
-    if stage.schedule in ("linear", "cosine") or stage.decay_steps:
+    rate, schedule = f"{stage.learning_rate:g}", stage.schedule
+    falling = RATE_SCHEDULES[stage.schedule]
+    if falling.falls and (stage.decay_steps or not falling.has_decay_steps):
         rate += f" to {stage.final_learning_rate:g}"
     if stage.warmup_steps:
         schedule += f", {stage.warmup_steps:,} steps of warm-up"
@@ -84,5 +87,5 @@ def _settings(stage: StageConfig, taken: Counter[str]) -> dict[str, str]:
         "learning rate": rate,
         "schedule": schedule,
         "RoPE theta": f"{stage.rope_theta:,.0f}",
-        "ends early by": "" if stage.until == "tokens" else stage.until.replace("_", " "),
+        "ends early by": STAGE_ENDS[stage.until].label,
     }

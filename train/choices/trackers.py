@@ -9,7 +9,6 @@ Trackio reads its own environment variables: a `TRACKIO_DIR` that is set is left
 sets `TRACKIO_SPACE_ID` or `TRACKIO_SERVER_URL` sends what is logged there.
 """
 
-import importlib
 import json
 import math
 import os
@@ -17,10 +16,12 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from carbon.errors import ConfigError, UserError
+from carbon.errors import UserError
 
 _FLUSH_SECONDS = 10
 
@@ -33,7 +34,10 @@ class Tracker(ABC):
     back over itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_folder: Path, config: Mapping[str, Any]) -> None:
+        """Prepare; what is needed and not installed is an ImportError."""
+        self._run_folder = run_folder
+        self._config = config
         self._last_step: int | None = None
 
     def log(self, step: int, values: Mapping[str, object]) -> None:
@@ -82,16 +86,13 @@ class _NoTracker(Tracker):
 class _TensorBoard(Tracker):
     """A file of events each time; `purge_step` hides what earlier files have from there on."""
 
-    def __init__(self, run_folder: Path, config: dict[str, Any]) -> None:
-        super().__init__()
-        module = _imported("torch.utils.tensorboard", "tensorboard", "tensorboard")
-        self._writer_class = module.SummaryWriter
-        self._folder = run_folder / "tensorboard"
-        self._config = config
+    def __init__(self, run_folder: Path, config: Mapping[str, Any]) -> None:
+        super().__init__(run_folder, config)
+        self._writer_class: Any = import_module("torch.utils.tensorboard").SummaryWriter
 
     def _begin(self, first_step: int) -> None:
         self._writer = self._writer_class(
-            str(self._folder), purge_step=first_step, flush_secs=_FLUSH_SECONDS
+            str(self._run_folder / "tensorboard"), purge_step=first_step, flush_secs=_FLUSH_SECONDS
         )
         for name, value in self._config.items():
             text = value if isinstance(value, str) else json.dumps(value, indent=1)
@@ -111,13 +112,12 @@ class _Trackio(Tracker):
     Trackio never takes back what was logged, so steps that come twice stand in two of its runs.
     """
 
-    def __init__(self, run_folder: Path, config: dict[str, Any]) -> None:
-        super().__init__()
+    def __init__(self, run_folder: Path, config: Mapping[str, Any]) -> None:
+        super().__init__(run_folder, config)
         # Trackio reads this when it is first imported, and not again in the same process.
         os.environ.setdefault("TRACKIO_DIR", str((run_folder / "trackio").resolve()))
-        self._trackio = _imported("trackio", "trackio", "trackio")
+        self._trackio: Any = import_module("trackio")
         self._name = run_folder.resolve().name
-        self._config = config
 
     def _begin(self, first_step: int) -> None:
         with redirect_stdout(sys.stderr):  # it talks, and stdout is for results
@@ -125,7 +125,7 @@ class _Trackio(Tracker):
                 project="carbon",
                 name=f"{self._name} from step {first_step}",
                 group=self._name,
-                config=self._config,
+                config=dict(self._config),
                 embed=False,
                 auto_log_gpu=False,
                 auto_log_cpu=False,
@@ -139,31 +139,36 @@ class _Trackio(Tracker):
             self._trackio.finish()
 
 
-def open_tracker(name: str, run_folder: Path, config: dict[str, Any]) -> Tracker:
+@dataclass(frozen=True, slots=True)
+class TrackerKind:
+    """What takes the numbers, and the package that it needs, if it needs one."""
+
+    tracker: type[Tracker]
+    package: str = ""
+
+
+TRACKERS = {
+    "none": TrackerKind(_NoTracker),
+    "tensorboard": TrackerKind(_TensorBoard, package="tensorboard"),
+    "trackio": TrackerKind(_Trackio, package="trackio"),
+}
+
+
+def open_tracker(name: str, run_folder: Path, config: Mapping[str, Any]) -> Tracker:
     """Return the tracker of that name; nothing is written before the first step is logged.
 
     Args:
-        name: `none`, `tensorboard` or `trackio`.
+        name: of `TRACKERS`.
         run_folder: what is logged lies under it.
         config: what the run is, as plain values; shown beside the curves.
 
     Raises:
-        ConfigError: there is no such tracker.
         UserError: its package is not installed.
     """
-    if name == "none":
-        return _NoTracker()
-    if name == "tensorboard":
-        return _TensorBoard(run_folder, config)
-    if name == "trackio":
-        return _Trackio(run_folder, config)
-    raise ConfigError(f"tracker = '{name}': give none, tensorboard or trackio")
-
-
-def _imported(module: str, tracker: str, package: str) -> Any:
+    kind = TRACKERS[name]
     try:
-        return importlib.import_module(module)
+        return kind.tracker(run_folder, config)
     except ImportError:
         raise UserError(
-            f"tracker = '{tracker}': the package is not installed; `pip install {package}`"
+            f"tracker = '{name}': the package is not installed; `pip install {kind.package}`"
         ) from None

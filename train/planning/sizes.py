@@ -1,0 +1,71 @@
+"""What the network of a run is, in numbers: its configuration, widths, operations."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from carbon.model.presets import PRESETS
+from carbon.tokenizer import NUM_KMERS
+from train.config import TrainConfig
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
+
+
+def llama_config(config: TrainConfig) -> "LlamaConfig":
+    """Return the preset at the run's longest context."""
+    llama = PRESETS[config.model.preset]()
+    llama.max_position_embeddings = config.longest_context_tokens
+    return llama
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Widths of a Llama in elements, and counts of its parts."""
+
+    hidden: int
+    query: int
+    key: int
+    mlp: int
+    num_heads: int
+    num_layers: int
+    vocabulary: int
+    is_tied: bool
+
+    @staticmethod
+    def of(llama: "LlamaConfig") -> "Sizes":
+        """Return those of a configuration."""
+        num_heads, hidden = int(llama.num_attention_heads), int(llama.hidden_size)
+        head = int(llama.head_dim or hidden // num_heads)
+        return Sizes(
+            hidden=hidden,
+            query=num_heads * head,
+            key=int(llama.num_key_value_heads or num_heads) * head,
+            mlp=int(llama.intermediate_size),
+            num_heads=num_heads,
+            num_layers=int(llama.num_hidden_layers),
+            vocabulary=int(llama.vocab_size),
+            is_tied=bool(llama.tie_word_embeddings),
+        )
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of a layer: four matrices of attention, three of the MLP, two norms."""
+        return self.hidden * (2 * self.query + 2 * self.key + 3 * self.mlp + 2)
+
+    def end_parameters(self, is_first: bool, is_last: bool) -> int:
+        """Return those of a piece beside its layers: embedding, or norm and head, or all."""
+        has_head = is_last and not (is_first and self.is_tied)
+        return self.hidden * (self.vocabulary * (is_first + has_head) + is_last)
+
+
+def flops_a_token(llama: "LlamaConfig", context_tokens: int) -> int:
+    """Return operations of forward and backward a token: 6 a weight, 6 l d t for attention.
+
+    The count of Chowdhery and others (PaLM, appendix B), with half of the attention since it is
+    causal, and only the rows of the head that are used.
+    """
+    width = int(llama.hidden_size)
+    kv_width = width // int(llama.num_attention_heads) * int(llama.num_key_value_heads or 0)
+    layer = 2 * width * (width + kv_width) + 3 * width * llama.intermediate_size
+    weights = llama.num_hidden_layers * layer + NUM_KMERS * width
+    return int(6 * (weights + llama.num_hidden_layers * width * context_tokens))

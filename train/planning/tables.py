@@ -1,0 +1,68 @@
+"""A plan as a person reads it."""
+
+import sys
+from dataclasses import fields
+
+from carbon.console import TableRow, text_table
+from train.planning.memory import Memory
+from train.planning.planner import Plan
+
+
+def print_plan(plan: Plan) -> None:
+    """Print a plan as TOML comments."""
+    layout = plan.layout
+    mib = plan.peak_bytes < 2**30
+    lines = [
+        f"{plan.world_size} processes: pipeline {layout.pipeline} x replicate {layout.replicate} x "
+        f"shard {layout.shard}; {plan.dtype}",
+        f"{plan.num_parameters:,} parameters",
+        "",
+        *_rank_table(plan),
+        "",
+        *_span_table(plan),
+        "",
+        f"{'MiB' if mib else 'GiB'} of the fullest process:",
+        *_memory_table(plan, 2**20 if mib else 2**30),
+    ]
+    sys.stdout.write("".join(f"# {line}".rstrip() + "\n" for line in lines))
+
+
+def _rank_table(plan: Plan) -> list[str]:
+    layout = plan.layout
+    rows: list[TableRow] = [("rank", "parameters", "of a shard", "layers")]
+    for rank, count in enumerate(plan.parameters_of_rank):
+        layers = [layout.pieces[i] for i in layout.of_rank[rank]]
+        names = ", ".join(f"{piece.start} to {piece.stop - 1}" for piece in layers)
+        rows.append((rank, count, -(-count // layout.shard), names))
+    return text_table(rows).splitlines()
+
+
+def _span_table(plan: Plan) -> list[str]:
+    rows: list[TableRow] = [
+        (
+            *("stage", "context", "batch rows", "rows a reader", "microbatch", "microbatches"),
+            *("steps", "tokens", "FLOP", "idle %", "hours", "device-hours"),
+        )
+    ]
+    for span in plan.spans:
+        hours: TableRow = ("", "")
+        if span.seconds is not None:
+            hours = (span.seconds / 3600, span.seconds * plan.world_size / 3600)
+        rows.append(
+            (
+                *(span.stage, span.context_tokens, span.batch_rows, span.reader_rows),
+                *(span.microbatch_rows, span.num_microbatches, span.num_steps, span.num_tokens),
+                *(f"{span.flops:.3g}", 100 * span.idle_share, *hours),
+            )
+        )
+    return text_table(rows).splitlines()
+
+
+def _memory_table(plan: Plan, unit: int) -> list[str]:
+    names = [field.name for field in fields(Memory)]
+    rows: list[TableRow] = [("stage", "rank", *(name.replace("_", " ") for name in names), "peak")]
+    for span in plan.spans:
+        rank, memory = max(enumerate(span.memory), key=lambda found: found[1].peak)
+        sizes = [getattr(memory, name) / unit for name in (*names, "peak")]
+        rows.append((f"{span.stage} {span.context_tokens}", rank, *sizes))
+    return text_table(rows).splitlines()
