@@ -227,6 +227,26 @@ def test_what_may_not_be_resumed(finished, tmp_path):
     assert "or go on with other data by --accept-data-change" in message
 
 
+def resume_each(ranks, configs: list[TrainConfig]):
+    return [run_to_the_end(ranks, config, True) for config in configs]
+
+
+def test_a_checkpoint_from_before_some_keys(finished, tmp_path):
+    """What it does not name has its default: a run that sets it otherwise is another run."""
+    config = copy_of(finished, tmp_path, up_to_step=2)
+    path = tmp_path / "run" / "checkpoints" / "step-00000002" / "state.json"
+    table = json.loads(path.read_text())
+    for name in ("optimizer.clip_norm", "stages.0.until", "stages.1.length_warmup", "tracker"):
+        del table["settings"][name]
+    path.write_text(json.dumps(table))
+    clipped = dataclasses.replace(config.optimizer, clip_norm=0.5)
+    other = dataclasses.replace(config, optimizer=clipped)
+    (((kind, message), weights),) = run_ranks(1, resume_each, [other, config])
+    assert kind is ModelError and "other settings: optimizer.clip_norm was 1.0, is 0.5;" in message
+    for name, value in finished[1].items():
+        assert (np.abs(weights[name] - value) > 1e-4).mean() < 2e-3, name
+
+
 def test_other_data_can_be_accepted(finished, tmp_path):
     """And the place of the prepared sources is no change at all."""
     config = copy_of(finished, tmp_path, up_to_step=2)

@@ -1,10 +1,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
 import pytest
 
-from carbon.config import check, from_table, load_config, to_toml, with_overrides
+from carbon.config import OneOf, check, from_table, load_config, to_toml, with_overrides
 from carbon.errors import ConfigError
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
@@ -16,7 +16,7 @@ RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
 @dataclass(frozen=True, kw_only=True)
 class Inner:
     rate: float
-    kind: Literal["a", "b"] = "a"
+    kind: Annotated[str, OneOf(("a", "b"))] = "a"
 
     def __post_init__(self):
         check(self.rate > 0, f"rate = {self.rate}: give more than 0")

@@ -101,6 +101,68 @@ def test_no_modules_import_one_another_in_a_circle():
     assert circle_in(circle) == ["a", "b", "c"]
 
 
+# Folders and modules of train: each may import those before it, none behind it.
+LINE_OF_TRAIN = (
+    *("watch", "choices", "config", "planning"),
+    *("network", "run_folder", "loop", "__main__"),
+)
+    "watch",
+    "choices",
+    "config",
+    "planning",
+    "network",
+    "run_folder",
+    "loop",
+    "__main__",
+]
+
+
+def backwards_in(imports: dict[str, set[str]]) -> list[str]:
+    """Return what modules of train import from behind them in the line."""
+
+    def place(module: str) -> int:
+        return LINE_OF_TRAIN.index(module.split(".")[1])
+
+    return [
+        f"{module} imports {name}"
+        for module, names in imports.items()
+        for name in sorted(names)
+        if name.startswith("train.") and place(name) > place(module)
+    ]
+
+
+def test_train_is_a_line():
+    """Imports inside functions and for types alone count as well."""
+    paths = sorted((ROOT / "train").rglob("*.py"))
+    imports = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): imported_modules(path)
+        for path in paths
+        if path != ROOT / "train" / "__init__.py"
+    }
+    assert {module.split(".")[1] for module in imports} == set(LINE_OF_TRAIN)
+    assert backwards_in(imports) == []
+    wrong = {"train.planning.planner": {"train.loop.data", "train.config", "carbon.config"}}
+    assert backwards_in(wrong) == ["train.planning.planner imports train.loop.data"]
+
+
+def test_what_is_known_before_a_run_takes_no_torch():
+    """A recipe is read and planned, and `--help` is printed, without what takes seconds to load."""
+    folders = ("choices", "planning")
+    paths = [path for folder in folders for path in (ROOT / "train" / folder).glob("*.py")]
+    modules = [f"train.{path.parent.name}.{path.stem}" for path in paths]
+    code = f"""
+import importlib, sys
+for module in {["train.__main__", "data_pipeline.recipe", *modules]}:
+    importlib.import_module(module)
+from carbon.config import load_config
+from train.config import TrainConfig
+load_config(TrainConfig, "train/recipes/tiny.toml")
+print([name for name in ("torch", "transformers", "matplotlib") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
 def test_the_walk_finds_a_violation(tmp_path):
     (tmp_path / "bad.py").write_text("def f():\n    from train.config import TrainConfig\n")
     assert imported_modules(tmp_path / "bad.py") == {"train.config"}

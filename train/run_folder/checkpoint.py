@@ -35,6 +35,7 @@ from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeC
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
 from train.network.ranks import Ranks
+from train.run_folder.defaults import with_defaults
 from train.run_folder.state import RunState
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -94,7 +95,7 @@ class Checkpoints:
         """Look after `output/checkpoints`."""
         self._folder = Path(config.output) / "checkpoints"
         self._settings = settings_of(config, rows)
-        self._config = config.checkpoint
+        self._config = config
         self._ranks = ranks
         self._parts = parts
         self._optimizer = optimizer
@@ -117,7 +118,7 @@ class Checkpoints:
         }
         self._writing = threading.Thread(target=self._write, args=(tensors, table), daemon=True)
         self._writing.start()
-        if not self._config.background:
+        if not self._config.checkpoint.background:
             self.finish()
 
     def finish(self) -> None:
@@ -152,13 +153,13 @@ class Checkpoints:
         shutil.rmtree(final, ignore_errors=True)
         os.replace(temporary, final)
         # A later one is torn, or the run would have gone on from it: it does not count.
-        every = self._config.milestone_steps
+        every = self._config.checkpoint.milestone_steps
         until_now = [
             path
             for path in self._all()
             if path.name <= final.name and not (every and int(path.name[5:]) % every == 0)
         ]
-        for old in until_now[: -self._config.keep]:
+        for old in until_now[: -self._config.checkpoint.keep]:
             shutil.rmtree(old)
 
     def _on_first(self, work: Callable[[], None]) -> None:
@@ -207,6 +208,7 @@ class Checkpoints:
         return state
 
     def _check_settings(self, path: Path, before: dict[str, Any], accept: bool) -> None:
+        before = with_defaults(self._config, before)
         names = sorted(before.keys() | self._settings.keys())
         changed = [name for name in names if before.get(name) != self._settings.get(name)]
         only_data = all(map(_is_of_data, changed))
