@@ -89,7 +89,8 @@ def biopython_corpus(genome: str, annotation: str, output: Path) -> None:
 def build_corpus(files: tuple[str, str], output: str, near_identity: float = 1.0) -> None:
     """Build with the default recipe, on one core."""
     from data_pipeline.build import build
-    from data_pipeline.recipe import AssemblyConfig, BuildConfig, KeepConfig
+    from data_pipeline.limits import KeepConfig
+    from data_pipeline.recipe import AssemblyConfig, BuildConfig
 
     assembly = AssemblyConfig(genome=files[0], annotation=files[1], holdout=())
     keep = KeepConfig(near_identity=near_identity)

@@ -2,7 +2,8 @@
 
 Standard library only. The dataclass is the schema: a field without a default is required, an
 `Annotated[str, OneOf(TABLE)]` is a key of a table, a nested dataclass is a table of its own,
-`tuple[X, ...]` is an array.
+`tuple[X, ...]` is an array. A class variable `GONE` names keys that a schema once had, each with
+where what it said stands now.
 """
 
 import dataclasses
@@ -44,14 +45,22 @@ def load_config(schema: type[T], path: str | Path, overrides: Sequence[str] = ()
     Raises:
         ConfigError: the file is absent or not TOML, or a key or value does not fit the schema.
     """
+    return from_table(schema, with_overrides(read_table(path), overrides), str(path))
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: the file is absent or not TOML.
+    """
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give the path of a TOML configuration") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
-    return from_table(schema, with_overrides(table, overrides), str(path))
 
 
 def with_overrides(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -109,7 +118,10 @@ def from_table(schema: type[T], table: Mapping[str, Any], where: str) -> T:
     """Build the dataclass `schema` from a parsed table; `where` opens every error message."""
     hints = typing.get_type_hints(schema, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(schema)}  # type: ignore[arg-type]
+    gone: dict[str, str] = getattr(schema, "GONE", {})
     for key in table:
+        if key in gone:
+            raise ConfigError(f"{where}: '{key}' is gone, take it out: {gone[key]}")
         if key not in fields:
             raise ConfigError(f"{where}: unknown key '{key}'{_suggestion(key, fields)}")
     values = {}

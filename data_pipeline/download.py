@@ -23,9 +23,9 @@ import urllib3
 from carbon import __version__
 from carbon.config import to_toml
 from carbon.console import progress, say
-from carbon.corpus import SPECIES_TAG_OF
 from carbon.errors import UserError
 from carbon.files import atomic_file
+from carbon.tokenizer import SPECIES_TAG_OF
 
 T = TypeVar("T")
 

@@ -1,14 +1,17 @@
-"""What is cut out of an annotated assembly, one function a source; bases are fetched later."""
+"""What is cut out of an annotated assembly, one function each; bases are fetched later.
+
+Which source a record is of, `data_pipeline.sources` says.
+"""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from carbon.corpus import GENE_TAG_OF
 from carbon.errors import GenomeError
 from carbon.genome import Annotation, Gene, Interval, Span, Transcript, from_region
-from data_pipeline.recipe import BuildConfig
+from carbon.tokenizer import GENE_TAG_OF
+from data_pipeline.limits import CutConfig, KeepConfig
 from data_pipeline.records import Record, Segment
 
 # An automatic hold-out, of the contigs that carry genes: the shortest with this share of the
@@ -20,7 +23,6 @@ HELD_OUT_TAIL = 0.1
 class Dropped(NamedTuple):
     """What did not become a record, and why."""
 
-    source: str
     name: str
     reason: str
 
@@ -81,20 +83,21 @@ def split_of(intervals: list[Interval], held_out: list[Interval]) -> str | None:
     return "test" if inside else None
 
 
-def regions(place: Place, config: BuildConfig) -> Found:
+def gene_regions(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield genes with their flanks along their strand; those that touch are one region."""
-    most_bp = config.keep.max_record_bp
-    for genes, interval in _joined_genes(place, config.cut.flank_bp):
+    most_bp = keep.max_record_bp
+    for genes, interval in _joined_genes(place, cut.flank_bp):
         for start in range(interval.start, interval.end, most_bp):
             segment = Segment(start, min(start + most_bp, interval.end), genes[0].strand)
-            yield _record("eukaryote", genes, interval.contig, segment)
+            yield _record(genes, interval.contig, segment)
 
 
-def concatenated(place: Place, config: BuildConfig) -> Found:
+def runs_of_gene_regions(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield runs of consecutive regions of one contig, each along its strand, joined."""
-    size_bp = config.cut.concatenated_bp
+    del keep  # a run may be longer than any other record
+    size_bp = cut.concatenated_bp
     waiting: list[tuple[list[Gene], Interval]] = []
-    for genes, interval in [*_joined_genes(place, config.cut.flank_bp), ([], None)]:
+    for genes, interval in [*_joined_genes(place, cut.flank_bp), ([], None)]:
         full = sum(i.length_bp for _, i in waiting) + (interval.length_bp if interval else 0)
         new_contig = bool(waiting) and (
             interval is None
@@ -114,37 +117,37 @@ def concatenated(place: Place, config: BuildConfig) -> Found:
 
 
 def _not_joined(genes: list[Gene], reason: str) -> Dropped:
-    return Dropped("eukaryote_concatenated", ",".join(gene.name for gene in genes), reason)
+    return Dropped(",".join(gene.name for gene in genes), reason)
 
 
 def _run(run: list[tuple[list[Gene], Interval]]) -> Record:
     segments = [Segment(i.start, i.end, genes[0].strand) for genes, i in run]
     genes = [gene for genes, _ in run for gene in genes]
-    return _record("eukaryote_concatenated", genes, run[0][1].contig, *segments)
+    return _record(genes, run[0][1].contig, *segments)
 
 
 def _split(place: Place, interval: Interval) -> str | None:
     length_bp = place.contig_lengths_bp[interval.contig]
-    record = Record("", interval.contig, (Segment(interval.start, interval.end, "+"),), "", "")
+    record = Record(interval.contig, (Segment(interval.start, interval.end, "+"),), "", "")
     return split_of(record.intervals(length_bp), place.held_out)
 
 
-def transcripts(place: Place, config: BuildConfig) -> Found:
+def spliced_transcripts(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield the exons of coding transcripts, spliced."""
-    del config
+    del cut, keep
     for gene, transcript in _coding(place.annotation):
         if reason := _why_no_transcript(transcript):
-            yield Dropped("mrna", transcript.transcript_id, reason)
+            yield Dropped(transcript.transcript_id, reason)
         else:
-            yield _spliced("mrna", gene, transcript, transcript.exons)
+            yield _spliced(gene, transcript, transcript.exons)
 
 
-def transcripts_in_context(place: Place, config: BuildConfig) -> Found:
+def transcripts_in_context(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield transcripts with the promoter before them and a little of each intron's two ends."""
-    cut = config.cut
+    del keep
     for gene, transcript in _coding(place.annotation):
         if reason := _why_no_transcript(transcript):
-            yield Dropped("mrna_splice", transcript.transcript_id, reason)
+            yield Dropped(transcript.transcript_id, reason)
             continue
         length_bp = place.contig_lengths_bp[transcript.contig]
         circular = transcript.contig in place.annotation.circular
@@ -155,7 +158,7 @@ def transcripts_in_context(place: Place, config: BuildConfig) -> Found:
         spans = _widened(transcript, cut.splice_bp, promoter_bp, None if circular else length_bp)
         if spans[0][0] < 0:  # a promoter before base 0 of a circle
             spans = [(start + length_bp, end + length_bp) for start, end in spans]
-        yield _spliced("mrna_splice", gene, transcript, tuple(spans))
+        yield _spliced(gene, transcript, tuple(spans))
 
 
 def _widened(
@@ -180,8 +183,9 @@ def _widened(
     return result
 
 
-def promoters(place: Place, config: BuildConfig) -> Found:
+def promoter_windows(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield the window around every transcription start, once each."""
+    del keep
     seen: set[tuple[str, int, str]] = set()
     for gene in place.annotation.genes:
         for transcript in gene.transcripts:
@@ -191,24 +195,24 @@ def promoters(place: Place, config: BuildConfig) -> Found:
             if key in seen:
                 continue
             seen.add(key)
-            before, after = config.cut.upstream_bp, config.cut.downstream_bp
+            before, after = cut.upstream_bp, cut.downstream_bp
             start, end = (tss - before, tss + after) if forward else (tss - after, tss + before)
             length_bp = place.contig_lengths_bp[transcript.contig]
             if end - start > length_bp:
-                yield Dropped("promoter", transcript.transcript_id, "window_longer_than_contig")
+                yield Dropped(transcript.transcript_id, "window_longer_than_contig")
                 continue
             if transcript.contig in place.annotation.circular:
                 turn_bp = length_bp if start < 0 else 0
                 start, end = start + turn_bp, end + turn_bp
             elif start < 0 or end > length_bp:
-                yield Dropped("promoter", transcript.transcript_id, "window_past_contig_end")
+                yield Dropped(transcript.transcript_id, "window_past_contig_end")
                 continue
-            yield _record("promoter", [gene], transcript.contig, Segment(start, end, gene.strand))
+            yield _record([gene], transcript.contig, Segment(start, end, gene.strand))
 
 
-def chunks(place: Place, config: BuildConfig) -> Found:
+def contig_chunks(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield consecutive chunks of every contig, cut where the held-out regions begin and end."""
-    size_bp = min(config.cut.chunk_bp, config.keep.max_record_bp)
+    size_bp = min(cut.chunk_bp, keep.max_record_bp)
     for contig, length_bp in place.contig_lengths_bp.items():
         ends = {0, length_bp}
         for region in place.held_out:
@@ -218,17 +222,7 @@ def chunks(place: Place, config: BuildConfig) -> Found:
             for start in range(first, last, size_bp):
                 end = min(start + size_bp, last)
                 segment = Segment(start, end, "+")
-                yield Record("prokaryote", contig, (segment,), "", f"{contig}:{start + 1}-{end}")
-
-
-CUTS: dict[str, Callable[[Place, BuildConfig], Found]] = {
-    "eukaryote": regions,
-    "eukaryote_concatenated": concatenated,
-    "mrna": transcripts,
-    "mrna_splice": transcripts_in_context,
-    "prokaryote": chunks,
-    "promoter": promoters,
-}
+                yield Record(contig, (segment,), "", f"{contig}:{start + 1}-{end}")
 
 
 def _joined_genes(place: Place, flank_bp: int) -> list[tuple[list[Gene], Interval]]:
@@ -269,15 +263,15 @@ def _why_no_transcript(transcript: Transcript) -> str:
     return "cds_not_multiple_of_three" if transcript.cds_length_bp % 3 else ""
 
 
-def _spliced(source: str, gene: Gene, transcript: Transcript, spans: tuple[Span, ...]) -> Record:
+def _spliced(gene: Gene, transcript: Transcript, spans: tuple[Span, ...]) -> Record:
     in_order = spans if transcript.strand == "+" else spans[::-1]
     segments = tuple(Segment(start, end, transcript.strand) for start, end in in_order)
-    return Record(source, gene.interval.contig, segments, "cds", transcript.transcript_id)
+    return Record(gene.interval.contig, segments, "cds", transcript.transcript_id)
 
 
-def _record(source: str, genes: list[Gene], contig: str, *segments: Segment) -> Record:
+def _record(genes: list[Gene], contig: str, *segments: Segment) -> Record:
     name = ",".join(gene.name for gene in genes)
-    return Record(source, contig, segments, _type_of(genes), name)
+    return Record(contig, segments, _type_of(genes), name)
 
 
 # From the biotypes of Ensembl, GENCODE and NCBI to the gene types of the released corpus.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.tokenizer import BASES
-from data_pipeline.recipe import KeepConfig
+from data_pipeline.limits import KeepConfig
 
 _TRIMERS = 64
 _NO_BASE = 4

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from carbon.corpus import GENE_TAG_OF, SPECIES_TAG_OF
 from carbon.errors import GenomeError, UserError
 from carbon.genome import (
     Annotation,
@@ -23,6 +22,7 @@ from carbon.genome import (
     unpack_genbank,
 )
 from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.recipe import (
     AssemblyConfig,
     EvaluationConfig,
@@ -30,6 +30,7 @@ from data_pipeline.recipe import (
     assembly_name,
     species_type_of,
 )
+from data_pipeline.sources import SOURCES, need_annotation, usual_sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +71,18 @@ def opened(config: AssemblyConfig) -> Iterator[Assembly]:
                 assembly_name(config),
                 organism,
                 species_type,
-                config.sources or _usual_sources(species_type),
+                config.sources or usual_sources(species_type),
             )
-
-
-def _usual_sources(species_type: str) -> tuple[str, ...]:
-    return ("prokaryote",) if species_type == "pro" else ("eukaryote", "mrna")
 
 
 def _annotation(config: AssemblyConfig, reference: Reference, species_type: str) -> Annotation:
     if not config.annotation:
-        sources = config.sources or _usual_sources(species_type)
-        if set(sources) != {"prokaryote"}:
+        sources = config.sources or usual_sources(species_type)
+        if need_annotation(sources):
+            without = [f"'{name}'" for name in SOURCES if not need_annotation([name])]
             raise GenomeError(
                 f"{config.genome}: needs an annotation for {', '.join(sources)}; without one, "
-                "only the source 'prokaryote' can be cut"
+                f"only the source {' or '.join(without)} can be cut"
             )
         return Annotation(Path(config.genome), (), ())
     return read_annotation(

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from carbon.console import TableRow, progress, text_table
-from carbon.corpus import GENE_TAG_OF, SCHEMA, SPECIES_TAG_OF, Split, read_manifest
+from carbon.corpus import SCHEMA, Split, read_manifest
 from carbon.errors import CorpusError, GenomeError
 from carbon.genome import Reference, is_genbank, unpack_genbank
-from carbon.tokenizer import K
+from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF, K
 from data_pipeline.records import Segment, read_bases
 
 GC_BINS = 50

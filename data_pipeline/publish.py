@@ -23,6 +23,7 @@ from data_pipeline.recipe import BuildConfig
 from data_pipeline.records import shard_batches
 from data_pipeline.selection import selected_out, shards_of
 from data_pipeline.shards import DROPPED_COLUMNS, shard_sources
+from data_pipeline.sources import source_of
 
 _ROWS_A_GROUP = 1024
 _ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
@@ -107,6 +108,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
             "left_out": left_out,
             "held_out": [region for summary in summaries for region in summary["held_out"]],
             "sources": totals,
+            "both_strands": _both_strands(config, sources),
             "steps": _steps(summaries, totals),
             "dropped": reasons,
             "outputs": {
@@ -121,6 +123,12 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
             },
         }
         (corpus / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+def _both_strands(config: BuildConfig, sources: list[str]) -> dict[str, bool]:
+    """Return for each source whether training reads it on either strand."""
+    said = {each.source: each.both_strands for each in config.files}
+    return {name: source_of(name, said.get(name)).both_strands for name in sources}
 
 
 def _collect(

@@ -1,20 +1,14 @@
 """The recipe of a corpus: what goes in, what is cut out of it, and what is left out."""
 
-from dataclasses import asdict, dataclass, field
+import re
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices
-from carbon.corpus import SPECIES_TAG_OF
+from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import ExecutorConfig
-
-SOURCES = (
-    "eukaryote",
-    "eukaryote_concatenated",
-    "mrna",
-    "mrna_splice",
-    "prokaryote",
-    "promoter",
-)
+from data_pipeline.limits import CutConfig, KeepConfig
+from data_pipeline.sources import SOURCES
 
 STOPS_AT_INCOMPLETE_CDS = {"error": True, "drop": False}
 
@@ -69,6 +63,9 @@ class FilesConfig:
     path: str
     """A file, or a pattern such as `eukaryote_generator/*.parquet`; plain or gzip."""
     source: str
+    """One that is cut out of assemblies too, or a name of its own."""
+    both_strands: bool | None = None
+    """Whether training reads the records on either strand; for a name of its own alone."""
     gene_type: str = ""
     species_type: str = ""
     organism: str = ""
@@ -77,12 +74,29 @@ class FilesConfig:
     """Share of the records to hold out, chosen by their own bases."""
 
     def __post_init__(self) -> None:
-        check(self.source in SOURCES, f"source '{self.source}': give one of {', '.join(SOURCES)}")
+        self._check_source()
         check(0 <= self.test_share < 1, f"test_share = {self.test_share}: give 0 to 1")
         known = ", ".join(SPECIES_TAG_OF)
         check(
             self.species_type in ("", *SPECIES_TAG_OF),
             f"species_type = '{self.species_type}': give one of {known}, or nothing",
+        )
+
+    def _check_source(self) -> None:
+        known = SOURCES.get(self.source)
+        check(
+            known is not None or self.both_strands is not None,
+            f"source '{self.source}': give one of {', '.join(SOURCES)}; or say of a name of its "
+            "own whether it is read on both_strands",
+        )
+        check(
+            known is None or self.both_strands in (None, known.both_strands),
+            f"both_strands = {self.both_strands} for source '{self.source}', which is read "
+            "otherwise: give the files a name of their own",
+        )
+        check(
+            re.fullmatch(r"\w[\w.-]*", self.source) is not None,
+            f"source '{self.source}': give a name of letters, digits, '_', '-' and '.'",
         )
 
 
@@ -107,61 +121,6 @@ class EvaluationConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CutConfig:
-    """Where records begin and end."""
-
-    flank_bp: int = 200
-    """Bases to keep on either side of a gene."""
-    promoter_bp: int = 1024
-    """Bases before the transcription start in `mrna_splice`."""
-    splice_bp: int = 32
-    """Bases of intron kept on either side of an exon in `mrna_splice`."""
-    upstream_bp: int = 500
-    downstream_bp: int = 100
-    """The window around a transcription start in `promoter`."""
-    chunk_bp: int = 49_152
-    """Bases of a chunk of a prokaryote's contig, 8,192 tokens; at most keep.max_record_bp."""
-    concatenated_bp: int = 196_608
-    """Bases that consecutive regions are joined up to: 32,768 tokens."""
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            check(value >= 0, f"{name} = {value}: give 0 or more")
-        check(self.chunk_bp > 0, "chunk_bp: give 1 or more")
-        check(self.upstream_bp + self.downstream_bp > 0, "the window of a promoter has no bases")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeepConfig:
-    """What a record must be to stay."""
-
-    min_record_bp: int = 60
-    max_record_bp: int = 100_000
-    """Longer regions are cut into consecutive records, as in the released corpus; longer
-    transcripts are left out. No row of a long-context stage holds much more."""
-    max_n_fraction: float = 0.1
-    """Share of bases that are none of ACGT."""
-    min_complexity: float = 0.5
-    """Entropy of trimers over its maximum: 0 for one letter, 0.26 for a microsatellite of three,
-    near 1 for genes."""
-    repeat_weight: float = 1.0
-    """How often a record is kept that is soft-masked throughout, beside one that is not at all."""
-    near_identity: float = 0.9
-    """Transcripts this much alike are one; 1 keeps all that are not equal."""
-
-    def __post_init__(self) -> None:
-        check(
-            1 <= self.min_record_bp <= self.max_record_bp,
-            f"need 1 <= min_record_bp <= max_record_bp, got {self.min_record_bp} and "
-            f"{self.max_record_bp}",
-        )
-        for name in ("max_n_fraction", "min_complexity", "repeat_weight", "near_identity"):
-            value = getattr(self, name)
-            check(0 <= value <= 1, f"{name} = {value}: give 0 to 1")
-        check(self.near_identity >= 0.8, "near_identity: give 0.8 to 1; below, sketches are blind")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class BuildConfig:
     """The recipe of a corpus."""
 
@@ -181,6 +140,12 @@ class BuildConfig:
         names = [assembly_name(assembly) for assembly in self.assemblies]
         for name in names:
             check(names.count(name) == 1, f"two assemblies are named '{name}': give each a name")
+        told: dict[str, bool | None] = {}
+        for each in self.files:
+            check(
+                told.setdefault(each.source, each.both_strands) == each.both_strands,
+                f"files of source '{each.source}': say of all alike whether it is both_strands",
+            )
         for evaluation in self.evaluations:
             known = ", ".join(names)
             check(

@@ -43,7 +43,6 @@ class Segment(NamedTuple):
 class Record:
     """Where a record lies and what it is, before its bases are fetched."""
 
-    source: str
     contig: str
     segments: tuple[Segment, ...]
     gene_type: str

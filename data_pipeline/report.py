@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from carbon import __version__
 from carbon.config import check
 from carbon.console import TableRow, shown, text_table
-from carbon.corpus import GENE_TAG_OF, SPECIES_TAG_OF, read_manifest
+from carbon.corpus import read_manifest
 from carbon.files import atomic_file
+from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.inspect import (
     GC_BINS,
     Counts,
@@ -23,8 +24,9 @@ from data_pipeline.inspect import (
     dropped_counts,
     read_dropped,
 )
+from data_pipeline.sources import SOURCES
 
-BASE_MIXTURE = {"eukaryote": 0.70, "mrna": 0.16, "mrna_splice": 0.04, "prokaryote": 0.10}
+BASE_MIXTURE = {name: each.base_share for name, each in SOURCES.items() if each.base_share}
 _SUMMARY_HEADER = (
     "source", "split", "records", "bases", "tokens", "median bp", "longest bp",
     "GC %", "N %", "masked %",

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from carbon.files import atomic_file
 from data_pipeline.duplicates import Candidate, near_duplicates
 from data_pipeline.records import shard_batches
-from data_pipeline.shards import NEAR_DUPLICATE_SOURCES, shard_sources
+from data_pipeline.shards import shard_sources
+from data_pipeline.sources import SOURCES
 
 Reasons = dict[str, dict[int, str]]  # of one shard: source, row, why
 
@@ -52,7 +53,7 @@ def select(work: Path, near_identity: float) -> None:
     for column, row, reason in _equal(columns):
         reasons[column.shard][column.source].setdefault(row, reason)
     if near_identity < 1:
-        for source in NEAR_DUPLICATE_SOURCES:
+        for source in (name for name, each in SOURCES.items() if each.near_duplicates):
             mine = [column for column in columns if column.source == source]
             for column, row, reason in _nearly_equal(mine, reasons, near_identity):
                 reasons[column.shard][source][row] = reason

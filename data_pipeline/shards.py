@@ -13,7 +13,7 @@ from carbon.console import say
 from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval, read_sequences
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
-from data_pipeline.extract import CUTS, Dropped, Place, check_cds, held_out_regions, split_of
+from data_pipeline.extract import Dropped, Place, check_cds, held_out_regions, split_of
 from data_pipeline.filters import composition_of, why_not
 from data_pipeline.inputs import Assembly, Places, evaluation_places, file_rows, opened
 from data_pipeline.recipe import (
@@ -24,8 +24,8 @@ from data_pipeline.recipe import (
     assembly_name,
 )
 from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
+from data_pipeline.sources import SOURCES, Source, source_of
 
-NEAR_DUPLICATE_SOURCES = ("mrna", "mrna_splice")
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 Input = AssemblyConfig | tuple[FilesConfig, Path]
@@ -122,25 +122,27 @@ class _ShardMaker:
                 if evaluation.assembly == assembly.name
                 for place in evaluation_places(evaluation, config, lengths_bp)
             )
-            for source in assembly.sources:
+            for name in assembly.sources:
                 for counts in self._counts.values():
-                    counts[source] = Counter(records=0, bases=0, masked_bases=0)
-                for found in CUTS[source](Place(annotation, lengths_bp, held_out), self._config):
+                    counts[name] = Counter(records=0, bases=0, masked_bases=0)
+                place, source = Place(annotation, lengths_bp, held_out), SOURCES[name]
+                for found in source.cut(place, self._config.cut, self._config.keep):
                     if isinstance(found, Dropped):
-                        self._count("cut", source, 0, 0)
-                        self._drop(*found, assembly.name)
+                        self._count("cut", name, 0, 0)
+                        self._drop(name, *found, assembly.name)
                     else:
-                        self._add_record(found, assembly, held_out, places)
+                        self._add_record(source, found, assembly, held_out, places)
             who = {"organism": assembly.organism, "species_type": assembly.species_type}
         return held_out, who
 
     def add_file(self, config: FilesConfig, path: Path) -> None:
         """Add the records of a file."""
+        source = source_of(config.source, config.both_strands)
         for row in file_rows(path, config):
             row["name"] = _UNPRINTABLE.sub(" ", row["name"])
             digest = digest_of(row["sequence"])
             split = "test" if digest / 2**64 < config.test_share else "train"
-            self._add_row({"split": split} | row, digest)
+            self._add_row(source, {"split": split} | row, digest)
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:
         """Write what is left; return records and bases, as cut and as kept, of each source."""
@@ -154,7 +156,12 @@ class _ShardMaker:
         }
 
     def _add_record(
-        self, record: Record, assembly: Assembly, held_out: list[Interval], places: Places
+        self,
+        source: Source,
+        record: Record,
+        assembly: Assembly,
+        held_out: list[Interval],
+        places: Places,
     ) -> None:
         intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
         split = split_of(intervals, held_out)
@@ -163,13 +170,13 @@ class _ShardMaker:
         if split == "train" and any(map(places.overlap, intervals)):
             reason = "overlaps_evaluation"
         if reason:
-            self._count("cut", record.source, sum(i.length_bp for i in intervals), 0)
-            self._drop(record.source, record.name, reason, *where)
+            self._count("cut", source.name, sum(i.length_bp for i in intervals), 0)
+            self._drop(source.name, record.name, reason, *where)
         else:
             sequence = read_bases(assembly.reference, record.contig, record.segments)
             row = {
                 "sequence": sequence,
-                "source": record.source,
+                "source": source.name,
                 "record_id": record.contig,
                 "start": record.start,
                 "end": record.end,
@@ -182,26 +189,24 @@ class _ShardMaker:
                 "segments": [segment._asdict() for segment in record.segments],
                 "split": split,
             }
-            self._add_row(row, digest_of(sequence))
+            self._add_row(source, row, digest_of(sequence))
 
-    def _add_row(self, row: dict[str, Any], digest: int) -> None:
-        source, sequence = row["source"], row["sequence"]
+    def _add_row(self, source: Source, row: dict[str, Any], digest: int) -> None:
+        sequence = row["sequence"]
         found = composition_of(sequence)
-        self._count("cut", source, found.length_bp, found.num_masked)
-        reason = why_not(
-            found, digest, self._config.keep, joined=source == "eukaryote_concatenated"
-        )
+        self._count("cut", source.name, found.length_bp, found.num_masked)
+        reason = why_not(found, digest, self._config.keep, joined=source.joined)
         if not reason and row["split"] == "train":
             contained = (index.contained_in(sequence) for index in self._sequences)
             name = next((name for name in contained if name), None)
             reason = f"contains_evaluation:{name}" if name else ""
         if reason:
             where = (row["assembly"], row["record_id"], row["start"], row["end"])
-            self._drop(source, row["name"], reason, *where)
+            self._drop(source.name, row["name"], reason, *where)
             return
-        near = source in NEAR_DUPLICATE_SOURCES and self._config.keep.near_identity < 1
+        near = source.near_duplicates and self._config.keep.near_identity < 1
         row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
-        self._count("filtered", source, found.length_bp, found.num_masked)
+        self._count("filtered", source.name, found.length_bp, found.num_masked)
         self._writer.add(row)
 
     def _count(self, step: str, source: str, length_bp: int, num_masked: int) -> None:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.inference import Carbon
-from carbon.model import PRESETS, LoadedModel
+from carbon.model import PRESETS, LoadedModel, name_tags
 from carbon.tokenizer import NATIVE
 
 # The same examples every time, and no clock: a busy machine is no failure.
@@ -50,6 +50,7 @@ def small_config(context_tokens: int = 48) -> LlamaConfig:
     config.max_position_embeddings = context_tokens
     # Larger than in training, so that the distributions of a random network are not flat.
     config.initializer_range = 0.3
+    name_tags(config, NATIVE.tags)
     return config
 
 

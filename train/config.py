@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from carbon.config import OneOf, check, check_choices
 from carbon.corpus import SHARE_UNITS
@@ -42,16 +42,10 @@ class DataConfig:
     workers: int = 0
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
     a fifth of a microsecond a token."""
-    flip_strands: tuple[str, ...] = (
-        "eukaryote",
-        "eukaryote_concatenated",
-        "prokaryote",
-        "promoter",
-        "eukaryote_generator",
-        "prokaryote_evo2",
-    )
-    """Sources that are read on either strand, the last two by their names in the released corpus;
-    transcripts have only one."""
+    GONE: ClassVar[dict[str, str]] = {
+        "flip_strands": "which sources are read on both strands stands in the manifest of the "
+        "corpus (docs/training.md)",
+    }
 
     def __post_init__(self) -> None:
         check(

@@ -11,15 +11,21 @@ from carbon.corpus.rows import (
     open_packed,
     ordered_rows,
 )
-from carbon.corpus.schema import SCHEMA, Split, read_manifest, read_source, source_files
+from carbon.corpus.schema import (
+    BOTH_STRANDS,
+    SCHEMA,
+    Split,
+    read_manifest,
+    read_source,
+    reads_both_strands,
+    source_files,
+)
 from carbon.corpus.store import Store, open_store
-from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
 
 __all__ = [
-    "GENE_TAG_OF",
+    "BOTH_STRANDS",
     "SCHEMA",
     "SHARE_UNITS",
-    "SPECIES_TAG_OF",
     "Blend",
     "PackedSource",
     "Packing",
@@ -41,5 +47,6 @@ __all__ = [
     "permuted",
     "read_manifest",
     "read_source",
+    "reads_both_strands",
     "source_files",
 ]

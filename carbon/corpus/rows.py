@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from carbon.corpus.order import Sample, SampleOrder, SpanRows
 from carbon.corpus.packing import Packing, open_packing
-from carbon.corpus.store import Store, mapped_store
-from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
-from carbon.tokenizer import ALL_KNOWN, NATIVE, K, encode_kmers
+from carbon.corpus.store import FIRST_ID, Store, mapped_store
+from carbon.tokenizer import ALL_KNOWN, NATIVE, TAGS, K, encode_kmers
 
 Int64s = NDArray[np.int64]
 
@@ -19,8 +18,6 @@ Int64s = NDArray[np.int64]
 # the species tag alone, the gene tag alone.
 _FORMS = ((False, False),) * 3 + ((True, True), (True, False), (False, True))
 _COMPLEMENT = np.frombuffer(bytes.maketrans(b"ACGTacgt", b"TGCAtgca"), dtype=np.uint8)
-_SPECIES_IDS = NATIVE.prefix(tuple(SPECIES_TAG_OF.values()))[:-1]
-_GENE_IDS = NATIVE.prefix(tuple(GENE_TAG_OF.values()))[:-1]
 
 
 class Row(NamedTuple):
@@ -44,12 +41,12 @@ class PackedSource(NamedTuple):
 
     store: Store
     packings: Mapping[int, Packing]
-    flip_strands: bool
+    both_strands: bool
 
 
-def open_packed(store: Store, lengths_tokens: Iterable[int], flip_strands: bool) -> PackedSource:
+def open_packed(store: Store, lengths_tokens: Iterable[int], both_strands: bool) -> PackedSource:
     """Return a source packed into rows of some lengths, each made if it is not on disk."""
-    return PackedSource(store, {n: open_packing(store, n) for n in lengths_tokens}, flip_strands)
+    return PackedSource(store, {n: open_packing(store, n) for n in lengths_tokens}, both_strands)
 
 
 class Piece(NamedTuple):
@@ -89,10 +86,16 @@ class TokenRows:
         """Return the rows of the whole run."""
         return len(self.order)
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The metadata tags that stand before a piece now and then."""
+        found = {tag for source in self.sources.values() for tag in source.store.tags}
+        return tuple(tag.text for tag in TAGS if tag in found)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to the workers of a `DataLoader` as folders to map, and not as what lies in them."""
         sources = {
-            name: (source.store.folder, tuple(source.packings), source.flip_strands)
+            name: (source.store.folder, tuple(source.packings), source.both_strands)
             for name, source in self.sources.items()
         }
         return _reopened, (self.order, sources)
@@ -108,7 +111,7 @@ class TokenRows:
 
     def reading(self, sample: Sample) -> Reading:
         """Return what is random about a sample."""
-        reverse = self.sources[sample.source].flip_strands and bool(sample.noise & 1)
+        reverse = self.sources[sample.source].both_strands and bool(sample.noise & 1)
         form = _FORMS[(sample.noise >> 1 & 0xFFFFFF) % len(_FORMS)]
         return Reading((sample.noise >> 32) % K, reverse, *form)
 
@@ -151,8 +154,8 @@ def _reopened(
     return TokenRows(
         order,
         {
-            name: open_packed(mapped_store(folder), lengths_tokens, flip_strands)
-            for name, (folder, lengths_tokens, flip_strands) in sources.items()
+            name: open_packed(mapped_store(folder), lengths_tokens, both_strands)
+            for name, (folder, lengths_tokens, both_strands) in sources.items()
         },
     )
 
@@ -160,9 +163,9 @@ def _reopened(
 def _prefix(species: int, gene: int, reading: Reading) -> tuple[int, ...]:
     tags: tuple[int, ...] = ()
     if reading.with_species and species >= 0:
-        tags = (_SPECIES_IDS[species],)
+        tags = (FIRST_ID["species"] + species,)
     if reading.with_gene and gene >= 0:
-        tags += (_GENE_IDS[gene],)
+        tags += (FIRST_ID["gene"] + gene,)
     return (*tags, NATIVE.dna_start)
 
 

@@ -1,7 +1,8 @@
 """What a corpus is on disk: a folder a source, Parquet inside, and a manifest.
 
     corpus/
-      manifest.json              recipe, inputs with sha256, counts, what was dropped, versions
+      manifest.json              recipe, inputs with sha256, counts, which sources are read on both
+                                 strands, what was dropped, versions
       <source>/train-*.parquet   records to train on
       <source>/test-*.parquet    records of what was held out
 
@@ -25,6 +26,16 @@ from carbon.errors import CorpusError
 
 Split = Literal["train", "test"]
 
+# Sources that are read on either strand where no manifest says so: those of corpora that were built
+# before manifests did, and two of the released corpus. It stays as it is.
+BOTH_STRANDS = (
+    "eukaryote",
+    "eukaryote_concatenated",
+    "prokaryote",
+    "promoter",
+    "eukaryote_generator",
+    "prokaryote_evo2",
+)
 _HELD_OUT_NAMES = ("test", "valid", "dev", "eval", "heldout", "held_out")
 
 SCHEMA = pa.schema(
@@ -109,6 +120,23 @@ def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str
             "name in the mixture, and data.corpus the right folder?"
         )
     return files
+
+
+def reads_both_strands(corpus: str | Path, source: str) -> bool:
+    """Tell whether a source is read on either strand: as the manifest says, else by its name.
+
+    Raises:
+        CorpusError: the manifest is not whole.
+    """
+    root = str(corpus).rstrip("/")
+    said = (_manifest_if_there(root) or {}).get("both_strands", {})
+    found = said.get(source, source in BOTH_STRANDS) if isinstance(said, dict) else said
+    if not isinstance(found, bool):
+        raise CorpusError(
+            f"{root}/manifest.json: both_strands of '{source}' is {found!r}, not true or false; "
+            "build the corpus again"
+        )
+    return found
 
 
 def read_source(

@@ -5,8 +5,8 @@ again by what is in them. However many records there are, opening one costs no m
 
     bases.bin     uint8, the letters of all records, one behind the other
     ends.bin      int64, where each record ends in it
-    species.bin   int8, its species type as a place in SPECIES_TAG_OF, or -1
-    genes.bin     int8, its gene type as a place in GENE_TAG_OF, or -1
+    species.bin   int8, the id of its species tag less that of the first, 4; or -1
+    genes.bin     int8, the id of its gene tag less that of the first, 11; or -1
     store.json    counts, and the files it was made from
 """
 
@@ -29,12 +29,19 @@ from numpy.typing import NDArray
 
 from carbon.console import progress
 from carbon.corpus.files import mapped, opened, parquet
-from carbon.corpus.tags import GENE_TAG_OF, SPECIES_TAG_OF
 from carbon.errors import CorpusError
 from carbon.files import atomic_file, atomic_folder, sha256_of_file
+from carbon.tokenizer import TAGS, Tag, tags_of
 
 _FORMAT = 1
 _ROWS_A_BATCH = 1024
+# A store tells a tag by its native id less this, which is 0 for the first tag of each kind.
+FIRST_ID = {"species": 4, "gene": 11}
+
+
+def stored(tag: Tag) -> int:
+    """Return the number that stands for a tag in a store."""
+    return tag.native_id - FIRST_ID[tag.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,8 @@ class Store:
         key: 16 hexadecimal digits that tell its content.
         bases: (bases,) uint8 letters, in the case of the file.
         ends: (records,) int64.
-        species: (records,) int8, a place in SPECIES_TAG_OF or -1.
-        genes: (records,) int8, a place in GENE_TAG_OF or -1.
+        species: (records,) int8, of the species tag what `stored` gives, or -1.
+        genes: (records,) int8, of the gene tag what `stored` gives, or -1.
     """
 
     folder: Path
@@ -63,6 +70,12 @@ class Store:
     def num_records(self) -> int:
         """Number of records."""
         return len(self.ends)
+
+    @property
+    def tags(self) -> tuple[Tag, ...]:
+        """The tags that a record has."""
+        columns = {"species": self.species, "gene": self.genes}
+        return tuple(tag for tag in TAGS if (columns[tag.kind] == stored(tag)).any())
 
     def lengths_bp(self, first: int, last: int) -> NDArray[np.int64]:
         """Return the bases of records `first` to `last`."""
@@ -263,8 +276,8 @@ def _batches(path: str) -> Iterator[_Columns]:
                 if batch.column(sequence).null_count:
                     raise CorpusError(f"{path}: a record has no sequence; build it again")
                 letters = _as_text(batch.column(sequence)).cast(pa.large_binary())
-                species = _codes(batch, "species_type", SPECIES_TAG_OF)
-                yield _Columns(letters, species, _codes(batch, "gene_type", GENE_TAG_OF))
+                species = _codes(batch, "species_type", tags_of("species"))
+                yield _Columns(letters, species, _codes(batch, "gene_type", tags_of("gene")))
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise CorpusError(f"{path}: cannot be read ({reason}); build or fetch it again") from None
@@ -279,11 +292,12 @@ def _as_text(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_string())
 
 
-def _codes(batch: pa.RecordBatch, name: str, tags: dict[str, str]) -> NDArray[np.int8]:
-    """Return types as places in a table of tags; the released corpus writes them as `<cds>`."""
+def _codes(batch: pa.RecordBatch, name: str, tags: tuple[Tag, ...]) -> NDArray[np.int8]:
+    """Return the stored numbers of a column's types; the released corpus writes them as `<cds>`."""
     if name not in batch.schema.names:
         return np.full(batch.num_rows, -1, dtype=np.int8)
     bare = pc.utf8_trim(_as_text(batch.column(name)), "<>")
-    codes = pc.fill_null(pc.index_in(bare, pa.array(list(tags), pa.large_string())), -1)
-    found: NDArray[np.int8] = codes.to_numpy(zero_copy_only=False).astype(np.int8)
+    codes = pa.array([tag.code for tag in tags], pa.large_string())
+    places = pc.fill_null(pc.index_in(bare, codes), len(tags)).to_numpy(zero_copy_only=False)
+    found: NDArray[np.int8] = np.array([*map(stored, tags), -1], dtype=np.int8)[places]
     return found

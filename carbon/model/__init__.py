@@ -7,7 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carbon.model.checkpoint import LoadedModel, load_model, save_model, vocabulary_of
+    from carbon.model.checkpoint import (
+        LoadedModel,
+        load_model,
+        name_tags,
+        save_model,
+        vocabulary_of,
+    )
     from carbon.model.head import kmer_logits
     from carbon.model.presets import PRESETS
 
@@ -16,11 +22,20 @@ _HOMES = {
     "LoadedModel": "carbon.model.checkpoint",
     "kmer_logits": "carbon.model.head",
     "load_model": "carbon.model.checkpoint",
+    "name_tags": "carbon.model.checkpoint",
     "save_model": "carbon.model.checkpoint",
     "vocabulary_of": "carbon.model.checkpoint",
 }
 
-__all__ = ["PRESETS", "LoadedModel", "kmer_logits", "load_model", "save_model", "vocabulary_of"]
+__all__ = [
+    "PRESETS",
+    "LoadedModel",
+    "kmer_logits",
+    "load_model",
+    "name_tags",
+    "save_model",
+    "vocabulary_of",
+]
 
 
 def __getattr__(name: str) -> Any:

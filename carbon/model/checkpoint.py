@@ -1,7 +1,7 @@
 """Model folders: a stock `LlamaForCausalLM` in safetensors, read and written."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,8 @@ from carbon.errors import ModelError, UserError
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, save_stock_tokenizer
 from carbon.tokenizer.byte_pairs import hybrid_vocabulary
 
+# Which metadata tags a native model was trained with, in its config.json; absent, there are none.
+_TAGS_KEY = "carbon_tags"
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json")
 
 
@@ -36,8 +38,8 @@ def load_model(
     """Load a local folder, or the Hub's model of that name, native or hybrid.
 
     Only safetensors are read and no remote code is run. The vocabulary has the tags that the model
-    knows: those of a hybrid are text and need its tokenizer files; a native tag whose row is zero,
-    as in a slice of a hybrid, is none.
+    knows: those of a native model are named in its config, under `carbon_tags`; those of a hybrid
+    are text and need its tokenizer files.
 
     Args:
         source: a folder, or `owner/name`.
@@ -55,7 +57,7 @@ def load_model(
         raise ModelError(f"{source}: no such model folder")
     try:
         config = LlamaConfig.from_pretrained(str(source))
-        vocabulary = vocabulary_of(config, str(source))
+        vocabulary = _with_tags(vocabulary_of(config, str(source)), config, source)
         if yarn is not None:
             stretch(config, yarn)
         with _no_bars():
@@ -68,7 +70,6 @@ def load_model(
                 output_loading_info=True,
             )
             network, found = loaded
-            vocabulary = _with_tags(vocabulary, network, source)
     except UserError:
         raise
     except (ImportError, ValueError) as error:
@@ -147,16 +148,29 @@ def vocabulary_of(config: LlamaConfig, source: str) -> Vocabulary:
     )
 
 
-def _with_tags(vocabulary: Vocabulary, network: Any, source: str | Path) -> Vocabulary:
+def name_tags(config: LlamaConfig, tags: Iterable[str]) -> None:
+    """Write into a native model's config which metadata tags it was trained with.
+
+    Whoever saves the model keeps them, as stock transformers keeps what a config says beyond it.
+    """
+    config.update({_TAGS_KEY: list(tags)})
+
+
+def _with_tags(vocabulary: Vocabulary, config: LlamaConfig, source: str | Path) -> Vocabulary:
     if vocabulary is HYBRID:
         return hybrid_vocabulary(
             source
             if Path(source).is_dir()
             else snapshot_download(str(source), allow_patterns=list(_TOKENIZER_FILES))
         )
-    rows = network.get_input_embeddings().weight
-    known = (tag for tag in vocabulary.tags if rows[vocabulary.tag_ids((tag,))].any())
-    return replace(vocabulary, tags=tuple(known))
+    named = getattr(config, _TAGS_KEY, [])
+    names = named if isinstance(named, list) else [named]
+    if strange := [name for name in names if name not in NATIVE.tags]:
+        raise ModelError(
+            f"{source}: {_TAGS_KEY} in config.json has {strange[0]!r}, which is none of "
+            f"{', '.join(NATIVE.tags)}; is the model of a later version?"
+        )
+    return replace(vocabulary, tags=tuple(tag for tag in NATIVE.tags if tag in names))
 
 
 def save_model(
@@ -165,7 +179,8 @@ def save_model(
     """Write a native model as a stock folder: config, safetensors, tokenizer.
 
     Its `generation_config.json` keeps stock `generate` from the rows that are no 6-mers, which
-    no objective trains. Its `config.json` names RoPE as transformers 4 does too.
+    no objective trains. Its `config.json` names RoPE as transformers 4 does too, and the metadata
+    tags that `name_tags` has written there.
 
     Args:
         network: with the rows of the native vocabulary.

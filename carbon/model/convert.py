@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.model.checkpoint import LoadedModel
+from carbon.model.checkpoint import LoadedModel, name_tags
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary
 
 _SPECIALS = ("pad", "oov", "dna_start", "dna_end")
@@ -15,12 +15,13 @@ def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
 
     Of a hybrid's rows it keeps the 6-mers, `<dna>`, `</dna>`, `<oov>` and the padding. Native tags
     are one row each and those of a hybrid several byte pairs, so no row would be equal to a tag:
-    they are zero, which says that the model has none. All else is kept as it is, and may share
-    memory with `model`.
+    they are zero, and the config names none. Those that a native model's config names stay named.
+    All else is kept as it is, and may share memory with `model`.
     """
     network = model.network
     config = LlamaConfig.from_dict(network.config.to_dict() | _native_ids())
     config.dtype = dtype
+    name_tags(config, model.vocabulary.tags if model.vocabulary.name == NATIVE.name else ())
     with torch.device("meta"):
         native = LlamaForCausalLM(config)
     state = {name: tensor.to(dtype) for name, tensor in network.state_dict().items()}

@@ -21,28 +21,34 @@ from carbon.tokenizer.kmer import (
     reverse_complement_kmers,
 )
 from carbon.tokenizer.stock import save_stock_tokenizer
-from carbon.tokenizer.vocabulary import (
+from carbon.tokenizer.tags import (
+    GENE_TAG_OF,
     GENE_TAGS,
-    HYBRID,
-    NATIVE,
+    SPECIES_TAG_OF,
     SPECIES_TAGS,
-    Vocabulary,
-    native_tokens,
+    TAGS,
+    Tag,
+    tags_of,
 )
+from carbon.tokenizer.vocabulary import HYBRID, NATIVE, Vocabulary, native_tokens
 
 __all__ = [
     "ALL_KNOWN",
     "BASES",
     "GENE_TAGS",
+    "GENE_TAG_OF",
     "HYBRID",
     "KMER_DIGITS",
     "NATIVE",
     "NUM_KMERS",
     "REVERSE_COMPLEMENT",
     "SPECIES_TAGS",
+    "SPECIES_TAG_OF",
+    "TAGS",
     "Encoding",
     "K",
     "Kmers",
+    "Tag",
     "Vocabulary",
     "decode",
     "decode_ids",
@@ -54,4 +60,5 @@ __all__ = [
     "native_tokens",
     "reverse_complement_kmers",
     "save_stock_tokenizer",
+    "tags_of",
 ]

@@ -9,7 +9,8 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from tokenizers import pre_tokenizers as splitters
 
 from carbon.errors import ModelError
-from carbon.tokenizer.vocabulary import GENE_TAGS, HYBRID, SPECIES_TAGS, Vocabulary
+from carbon.tokenizer.tags import TAGS
+from carbon.tokenizer.vocabulary import HYBRID, Vocabulary
 
 NUM_BYTE_PAIRS = 151_643
 DNA_START = HYBRID.dna_start
@@ -33,8 +34,8 @@ _ADDED = (
 _LAST_SPECIAL = 151_656  # the added tokens after it, such as <think>, count as text
 
 
-# What the released models saw before `<dna>`; the prokaryote tag is of the native vocabulary alone.
-_RELEASED_TAGS = tuple(t for t in SPECIES_TAGS + GENE_TAGS if t != "<prokaryote_species>")
+# What the released models saw before `<dna>`.
+_RELEASED_TAGS = tuple(tag.text for tag in TAGS if tag.released)
 
 
 def hybrid_vocabulary(folder: str | Path) -> Vocabulary:

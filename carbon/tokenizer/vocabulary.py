@@ -9,26 +9,7 @@ from dataclasses import dataclass
 
 from carbon.errors import UserError
 from carbon.tokenizer.kmer import NUM_KMERS
-
-SPECIES_TAGS = (
-    "<mammalian_species>",
-    "<vertebrate_non_mammalian_species>",
-    "<invertebrate_species>",
-    "<plant_species>",
-    "<fungi_species>",
-    "<protozoa_species>",
-    "<prokaryote_species>",
-)
-GENE_TAGS = (
-    "<protein_coding_region>",
-    "<pseudo_gene>",
-    "<transfer_rna>",
-    "<transfer_messenger_rna>",
-    "<non_coding_rna>",
-    "<miscellaneous_rna>",
-    "<ribosomal_rna>",
-)
-
+from carbon.tokenizer.tags import TAGS
 
 TagIds = Callable[[tuple[str, ...]], list[int]]
 """From metadata tags that follow one another to their ids."""
@@ -49,6 +30,7 @@ class Vocabulary:
         tags: metadata tags that may stand before `<dna>`.
         tag_ids: their ids. Tags are read together, for where they are text, the end of one and
             the start of the next can be one token.
+        why_no_tags: what to say where `tags` is empty.
     """
 
     name: str
@@ -60,6 +42,7 @@ class Vocabulary:
     first_kmer: int
     tags: tuple[str, ...]
     tag_ids: TagIds
+    why_no_tags: str
 
     @property
     def kmer_rows(self) -> slice:
@@ -74,17 +57,16 @@ class Vocabulary:
         """
         for tag in tags:
             if tag not in self.tags:
-                known = ", ".join(self.tags) or "it has none (docs/tokenizers.md says why)"
+                known = ", ".join(self.tags) or self.why_no_tags
                 raise UserError(f"tag '{tag}' is not in the {self.name} vocabulary: {known}")
         return [*self.tag_ids(tags), self.dna_start]
 
 
-_SPECIALS = ("<pad>", "<oov>", "<dna>", "</dna>")
-_NATIVE_TAGS = {tag: 4 + i for i, tag in enumerate(SPECIES_TAGS + GENE_TAGS)}
+_NATIVE_ID_OF = {tag.text: tag.native_id for tag in TAGS}
 
 
 def _native_tag_ids(tags: tuple[str, ...]) -> list[int]:
-    return [_NATIVE_TAGS[tag] for tag in tags]
+    return [_NATIVE_ID_OF[tag] for tag in tags]
 
 
 def _no_tag_ids(tags: tuple[str, ...]) -> list[int]:
@@ -100,8 +82,9 @@ NATIVE = Vocabulary(
     dna_start=2,
     dna_end=3,
     first_kmer=128,
-    tags=tuple(_NATIVE_TAGS),
+    tags=tuple(_NATIVE_ID_OF),  # those of a model stand in its config: `carbon.model.load_model`
     tag_ids=_native_tag_ids,
+    why_no_tags="the model's config.json names none (docs/tokenizers.md says why)",
 )
 HYBRID = Vocabulary(
     name="hybrid",
@@ -113,11 +96,17 @@ HYBRID = Vocabulary(
     first_kmer=151_672,
     tags=(),  # they are text, so they come with a model's byte pairs: `hybrid_vocabulary`
     tag_ids=_no_tag_ids,
+    why_no_tags="it has none (docs/tokenizers.md says why)",
 )
 
 
 def native_tokens() -> dict[str, int]:
     """Return the 128 tokens of the native vocabulary that are not 6-mers, with their ids."""
-    names = [*_SPECIALS, *NATIVE.tags]
-    names += [f"<reserved_{i}>" for i in range(len(names), NATIVE.first_kmer)]
-    return {name: i for i, name in enumerate(names)}
+    names = {
+        NATIVE.pad: "<pad>",
+        NATIVE.oov: "<oov>",
+        NATIVE.dna_start: "<dna>",
+        NATIVE.dna_end: "</dna>",
+        **{tag.native_id: tag.text for tag in TAGS},
+    }
+    return {names.get(i, f"<reserved_{i}>"): i for i in range(NATIVE.first_kmer)}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from carbon.config import load_config
+from carbon.corpus import read_source
 from carbon.errors import ModelError, UserError
 from carbon.inference import load
 from eval.__main__ import main as evaluate
@@ -178,6 +179,11 @@ def test_a_run_folder_holds_what_it_promises(finished):
     exported = dict(load(folder / "export").model.network.named_parameters())
     for name, value in weights.items():
         assert np.array_equal(exported[name].detach().numpy(), value), name
+    records = [read_source(config.data.corpus, name, "train") for name in ("eukaryote", "mrna")]
+    assert {code for table in records for code in table["species_type"].to_pylist()} == {"inv"}
+    assert {code for table in records for code in table["gene_type"].to_pylist()} == {"cds"}
+    named = json.loads((folder / "export" / "config.json").read_text())["carbon_tags"]
+    assert named == ["<invertebrate_species>", "<protein_coding_region>"]
     for rank in (0, 1):
         trace = json.loads((folder / "profile" / f"rank-{rank}.json").read_text())
         assert any("mm" in event.get("name", "") for event in trace["traceEvents"])
@@ -220,10 +226,9 @@ def test_what_may_not_be_resumed(finished, tmp_path):
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
     assert kind is ModelError and "seed was 0, is 99; resume with those of its run" in message
     assert "--accept-data-change" not in message
-    flipped = dataclasses.replace(config.data, flip_strands=())
-    other = dataclasses.replace(config, data=flipped)
+    other = on_one_strand(config, tmp_path)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
-    assert kind is ModelError and "data.flip_strands was ['eukaryote', " in message
+    assert kind is ModelError and "both_strands.eukaryote was True, is False; " in message
     assert "or go on with other data by --accept-data-change" in message
 
 
@@ -247,6 +252,46 @@ def test_a_checkpoint_from_before_some_keys(finished, tmp_path):
         assert (np.abs(weights[name] - value) > 1e-4).mean() < 2e-3, name
 
 
+def on_one_strand(config: TrainConfig, folder: Path) -> TrainConfig:
+    """Return the run over a copy of its corpus whose manifest takes the other strand away."""
+    shutil.copytree(config.data.corpus, folder / "corpus")
+    path = folder / "corpus" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["both_strands"] = dict.fromkeys(manifest["both_strands"], False)
+    path.write_text(json.dumps(manifest))
+    data = dataclasses.replace(config.data, corpus=str(folder / "corpus"))
+    return dataclasses.replace(config, data=data)
+
+
+def load_with(ranks, config: TrainConfig, flipped: list[list[str]]):
+    """Load the checkpoint as an earlier version wrote its settings, with each of some lists."""
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    path = Path(config.output) / "checkpoints" / "step-00000002" / "state.json"
+    table, told = json.loads(path.read_text()), []
+    settings = {k: v for k, v in table["settings"].items() if not k.startswith("both_strands.")}
+    assert len(settings) == len(table["settings"]) - 2
+    for names in flipped:
+        older = settings | {"data.flip_strands": names}
+        path.write_text(json.dumps(table | {"settings": older}))
+        try:
+            told.append(trainer.load())
+        except ModelError as error:
+            told.append(str(error))
+    return told
+
+
+def test_an_older_checkpoint_names_the_sources_of_both_strands(finished, tmp_path):
+    """In a list, with names of sources that the run may not read; what it does read must agree."""
+    config = copy_of(finished, tmp_path, up_to_step=2)
+    lists = [["eukaryote", "prokaryote_evo2"], ["eukaryote"], ["eukaryote", "mrna"], []]
+    (found,) = run_ranks(1, load_with, config, lists)
+    assert found[:2] == [True, True]
+    assert "both_strands.mrna was True, is False; " in found[2] and "eukaryote" not in found[2]
+    assert "both_strands.eukaryote was False, is True; " in found[3]
+
+
 def test_other_data_can_be_accepted(finished, tmp_path):
     """And the place of the prepared sources is no change at all."""
     config = copy_of(finished, tmp_path, up_to_step=2)
@@ -257,6 +302,6 @@ def test_other_data_can_be_accepted(finished, tmp_path):
         np.testing.assert_allclose(weights[name], value, rtol=0, atol=2e-5, err_msg=name)
     shutil.rmtree(tmp_path / "run")
     config = copy_of(finished, tmp_path, up_to_step=2)
-    other = dataclasses.replace(config, data=dataclasses.replace(config.data, flip_strands=()))
+    other = on_one_strand(config, tmp_path)
     (weights,) = run_ranks(1, run_to_the_end, other, True, True)
     assert any(not np.allclose(weights[n], v, atol=2e-5) for n, v in finished[1].items())

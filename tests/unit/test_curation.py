@@ -26,8 +26,9 @@ from data_pipeline.duplicates import (
     sketch_of,
 )
 from data_pipeline.filters import composition_of
-from data_pipeline.recipe import SOURCES, species_type_of
+from data_pipeline.recipe import species_type_of
 from data_pipeline.records import Record, Segment, digest_of, read_bases
+from data_pipeline.sources import SOURCES
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 CUT_FROM_GENES = [source for source in SOURCES if source != "prokaryote"]
@@ -171,7 +172,7 @@ def test_records_over_the_origin_of_a_circle(tmp_path):
 
 
 def test_a_record_over_the_origin_overlaps_what_lies_there():
-    record = Record("s", "c", (Segment(360, 420, "+"), Segment(430, 440, "+")), "", "")
+    record = Record("c", (Segment(360, 420, "+"), Segment(430, 440, "+")), "", "")
     spans = [(i.start, i.end) for i in record.intervals(400)]
     assert spans == [(360, 400), (0, 20), (30, 40)]
 

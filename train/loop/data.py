@@ -15,6 +15,7 @@ from carbon.corpus import (
     open_packed,
     open_store,
     ordered_rows,
+    reads_both_strands,
     source_files,
 )
 from carbon.errors import ConfigError
@@ -46,7 +47,8 @@ def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSou
     store = open_store(files, _cache_of(config), name)
     if store.num_records == 0 or not len(store.bases):
         raise ConfigError(f"{where} has no record to train on; leave it out of the mixtures")
-    source = open_packed(store, sorted(lengths), name in config.data.flip_strands)
+    both_strands = reads_both_strands(config.data.corpus, name)
+    source = open_packed(store, sorted(lengths), both_strands)
     for row_tokens, packing in source.packings.items():
         # Rows are packed best-fit: if there are two, they are together more than one row's fill.
         if packing.num_rows == 1 and 2 * packing.tokens_of_row(0) < row_tokens:

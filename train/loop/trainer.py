@@ -17,7 +17,7 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_folder
 from carbon.losses import LossSums
-from carbon.model import save_model
+from carbon.model import name_tags, save_model
 from train.choices.guard_policies import GUARD_POLICIES
 from train.config import TrainConfig
 from train.loop.data import batches, open_rows
@@ -234,6 +234,7 @@ class Trainer:
         if network is not None:
             shutil.rmtree(folder, ignore_errors=True)
             with atomic_folder(folder) as temporary:
+                name_tags(network.config, self.rows.tags)
                 save_model(network, temporary)
             say(f"exported {folder}")
         dist.barrier()

@@ -58,10 +58,25 @@ def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
     )
     if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
         fixed = dataclasses.replace(fixed, probe=ProbeConfig())
-    content = {name: source.store.key for name, source in sorted(rows.sources.items())}
-    table = dataclasses.asdict(fixed) | {"content": content}
+    sources = sorted(rows.sources.items())
+    content = {name: source.store.key for name, source in sources}
+    both_strands = {name: source.both_strands for name, source in sources}
+    table = dataclasses.asdict(fixed) | {"content": content, "both_strands": both_strands}
     flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, ""))))
     return flat
+
+
+def _with_strands(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings that say of each source whether both strands are read.
+
+    Older ones have a list of names instead, of which some may not have been read at all.
+    """
+    if "data.flip_strands" not in settings:
+        return settings
+    flipped = settings["data.flip_strands"]
+    names = [key.removeprefix("content.") for key in settings if key.startswith("content.")]
+    kept = {key: value for key, value in settings.items() if key != "data.flip_strands"}
+    return kept | {f"both_strands.{name}": name in flipped for name in names}
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -78,7 +93,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _is_of_data(name: str) -> bool:
     """Tell whether a setting only says what is read."""
-    return name.startswith(("data.", "content.")) or ".mixture." in name
+    return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
 
 
 class Checkpoints:
@@ -208,7 +223,7 @@ class Checkpoints:
         return state
 
     def _check_settings(self, path: Path, before: dict[str, Any], accept: bool) -> None:
-        before = with_defaults(self._config, before)
+        before = with_defaults(self._config, _with_strands(before))
         names = sorted(before.keys() | self._settings.keys())
         changed = [name for name in names if before.get(name) != self._settings.get(name)]
         only_data = all(map(_is_of_data, changed))

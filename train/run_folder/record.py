@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from carbon.config import load_config
+from carbon.config import from_table, read_table
 from carbon.run_folder import RECIPE, RunLines, column, read_lines
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
-from train.config import StageConfig, TrainConfig
+from train.config import DataConfig, StageConfig, TrainConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,17 @@ def read_run(run: Path) -> RunRecord:
     Raises:
         ConfigError: there is no config.toml, or a file of it is malformed.
     """
-    config = load_config(TrainConfig, run / RECIPE)
+    config = _recipe_of(run / RECIPE)
     lines = read_lines(run)
     return RunRecord(lines.name, lines.steps, lines.probes, lines.events, config)
+
+
+def _recipe_of(path: Path) -> TrainConfig:
+    """Read the recipe that a run has written down, without the keys that are gone since."""
+    table = read_table(path)
+    if isinstance(data := table.get("data"), dict):
+        table["data"] = {key: value for key, value in data.items() if key not in DataConfig.GONE}
+    return from_table(TrainConfig, table, str(path))
 
 
 def results_of(record: RunRecord) -> list[tuple[str, int, float]]:

@@ -1,0 +1,115 @@
+"""The sources of a corpus, one record each, with all that is asked of them.
+
+A source is a kind of cut: what a record of it is, and how such records are treated on their way and
+read in training. To add one is to add its function to `data_pipeline.extract` and its entry here.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from data_pipeline.extract import (
+    Found,
+    Place,
+    contig_chunks,
+    gene_regions,
+    promoter_windows,
+    runs_of_gene_regions,
+    spliced_transcripts,
+    transcripts_in_context,
+)
+from data_pipeline.limits import CutConfig, KeepConfig
+
+PROKARYOTES, ALL_OTHERS = "prokaryotes", "all others"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One source.
+
+    Attributes:
+        name: of its folder in a corpus, and in mixtures. Corpora are made with it, so it never
+            changes.
+        cut: yields its records of an assembly.
+        both_strands: whether training reads its records on either strand; transcripts have one.
+        needs_annotation: whether an assembly without annotation has none of it.
+        joined: whether its records are joined up to a length of their own, beyond
+            `keep.max_record_bp`.
+        near_duplicates: whether records that are nearly equal are sought, and one of them kept.
+        default_for: the assemblies that it is cut out of where a recipe does not say: PROKARYOTES,
+            ALL_OTHERS, or none.
+        base_share: of the tokens of the base mixture.
+    """
+
+    name: str
+    cut: Callable[[Place, CutConfig, KeepConfig], Found]
+    both_strands: bool
+    needs_annotation: bool = True
+    joined: bool = False
+    near_duplicates: bool = False
+    default_for: str = ""
+    base_share: float = 0.0
+
+
+SOURCES = {
+    source.name: source
+    for source in (
+        Source(
+            name="eukaryote",
+            cut=gene_regions,
+            both_strands=True,
+            default_for=ALL_OTHERS,
+            base_share=0.70,
+        ),
+        Source(
+            name="eukaryote_concatenated",
+            cut=runs_of_gene_regions,
+            both_strands=True,
+            joined=True,
+        ),
+        Source(
+            name="mrna",
+            cut=spliced_transcripts,
+            both_strands=False,
+            near_duplicates=True,
+            default_for=ALL_OTHERS,
+            base_share=0.16,
+        ),
+        Source(
+            name="mrna_splice",
+            cut=transcripts_in_context,
+            both_strands=False,
+            near_duplicates=True,
+            base_share=0.04,
+        ),
+        Source(
+            name="prokaryote",
+            cut=contig_chunks,
+            both_strands=True,
+            needs_annotation=False,
+            default_for=PROKARYOTES,
+            base_share=0.10,
+        ),
+        Source(name="promoter", cut=promoter_windows, both_strands=True),
+    )
+}
+
+
+def source_of(name: str, both_strands: bool | None) -> Source:
+    """Return the source of some files: that of the table, or one that has a name of its own."""
+    return SOURCES.get(name) or Source(name=name, cut=_nothing, both_strands=bool(both_strands))
+
+
+def _nothing(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
+    del place, cut, keep
+    return iter(())
+
+
+def usual_sources(species_type: str) -> tuple[str, ...]:
+    """Return what is cut out of an assembly of a species type where its recipe does not say."""
+    assemblies = PROKARYOTES if species_type == "pro" else ALL_OTHERS
+    return tuple(name for name, each in SOURCES.items() if each.default_for == assemblies)
+
+
+def need_annotation(names: Iterable[str]) -> bool:
+    """Tell whether any of some sources is cut along an annotation."""
+    return any(SOURCES[name].needs_annotation for name in names)
