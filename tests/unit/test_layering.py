@@ -106,15 +106,6 @@ LINE_OF_TRAIN = (
     *("watch", "choices", "config", "planning"),
     *("network", "run_folder", "loop", "__main__"),
 )
-    "watch",
-    "choices",
-    "config",
-    "planning",
-    "network",
-    "run_folder",
-    "loop",
-    "__main__",
-]
 
 
 def backwards_in(imports: dict[str, set[str]]) -> list[str]:
