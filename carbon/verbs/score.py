@@ -4,7 +4,9 @@ import argparse
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
+from carbon.options import STRANDS_READ, By
 from carbon.verbs.common import Verbs, add_model, load
 
 
@@ -20,8 +22,8 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
     verb.add_argument("--output", metavar="FILE", help="a .tsv, .json or .parquet; TSV to stdout")
     verb.add_argument("--per-base", action="store_true", help="a row a base")
-    verb.add_argument("--by", choices=["chain", "marginals"], default="chain")
-    verb.add_argument("--strands", choices=["forward", "reverse", "both"], default="forward")
+    verb.add_argument("--by", choices=get_args(By), default="chain")
+    verb.add_argument("--strands", choices=STRANDS_READ, default="forward")
     verb.set_defaults(run=run)
 
 

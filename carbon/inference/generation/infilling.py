@@ -10,7 +10,7 @@ from carbon.genome import IUPAC_DNA
 from carbon.inference.generation.continuation import Task, check_amount
 from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.speculative import Draft
-from carbon.inference.reading.reader import Passage, Reader, branch_of, stem_of
+from carbon.inference.reading import Passage, Reader, branch_of, stem_of
 from carbon.losses import chain
 from carbon.tokenizer import K
 

@@ -1,1 +1,21 @@
 """Likelihoods of sequences."""
+
+from carbon.inference.scoring.sequences import (
+    MEASURES,
+    SequenceScore,
+    base_log_likelihoods,
+    blocks,
+    overlapping_windows,
+    score_sequences,
+    window_room_bp,
+)
+
+__all__ = [
+    "MEASURES",
+    "SequenceScore",
+    "base_log_likelihoods",
+    "blocks",
+    "overlapping_windows",
+    "score_sequences",
+    "window_room_bp",
+]
