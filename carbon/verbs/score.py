@@ -27,16 +27,6 @@ def add_parser(verbs: Verbs) -> None:
     verb.set_defaults(run=run)
 
 
-SEQUENCE_COLUMNS = {
-    "name": str,
-    "bases": int,
-    "known_bases": int,
-    "log_likelihood": float,
-    "nats_per_base": float,
-}
-BASE_COLUMNS = {"name": str, "position": int, "base": str, "log_likelihood": float}
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     from contextlib import nullcontext
@@ -44,6 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.console import track
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
+    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE
     from carbon.inference.tables import TABLE_WRITERS, chosen_by_ending
 
     output = arguments.output
@@ -57,22 +48,15 @@ def run(arguments: argparse.Namespace) -> None:
             yield record[1]
 
     method = {"by": arguments.by, "strands": arguments.strands, "tags": tuple(arguments.tags)}
-    columns = BASE_COLUMNS if arguments.per_base else SEQUENCE_COLUMNS
+    table = PER_BASE if arguments.per_base else PER_SEQUENCE
     model = load(arguments)
     settings = {"model": arguments.model, "yarn": model.yarn, **method}
     settings |= {"dtype": arguments.dtype, "unit": "nats"}
     scores = model.score(sequences(), **method)
     with (
         atomic_file(output) if output else nullcontext(Path("-")) as path,
-        writer(path, columns, settings) as write,
+        writer(path, table.columns, settings) as write,
     ):
         for score in track(scores, "sequences"):
-            name, sequence = waiting.popleft()
-            if arguments.per_base:
-                for i, base in enumerate(sequence):
-                    value = float(score.bases[i]) if base in "ACGTacgt" else None
-                    write((name, i + 1, base, value))
-            else:
-                counts = (score.length_bp, score.num_known_bases)
-                numbers = (score.log_likelihood, score.nats_per_base)
-                write((name, *counts, *(numbers if score.num_known_bases else (None, None))))
+            for row in table.rows(*waiting.popleft(), score):
+                write(row)

@@ -1,5 +1,6 @@
 """Likelihoods of sequences."""
 
+from carbon.inference.scoring.files import PER_BASE, PER_SEQUENCE, ScoreTable
 from carbon.inference.scoring.sequences import (
     MEASURES,
     SequenceScore,
@@ -12,6 +13,9 @@ from carbon.inference.scoring.sequences import (
 
 __all__ = [
     "MEASURES",
+    "PER_BASE",
+    "PER_SEQUENCE",
+    "ScoreTable",
     "SequenceScore",
     "base_log_likelihoods",
     "blocks",
