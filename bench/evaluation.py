@@ -19,9 +19,10 @@ from transformers import LlamaForCausalLM
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Carbon
 from carbon.model import PRESETS, LoadedModel
+from carbon.options import Strands
 from carbon.tokenizer import NATIVE, encode
 from eval import cost
-from eval.contract import Options, Reading, Strands
+from eval.contract import Options, Reading
 from eval.cost import TokenCount, tokens_counted
 from eval.entrants import Baselines, Entrant
 from eval.models import CarbonModel

@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Carbon
-from carbon.inference.variants.files import VariantJob, run_variant_job
+from carbon.inference.variants import VariantJob, run_variant_job
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.tokenizer import NATIVE, encode
 
@@ -206,10 +206,10 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
         reference=Path(data) / _FASTA,
         vcf=vcf,
         output=folder / "panel.scored.vcf.gz",
-        method={"window_bp": 1024, "strands": "both"},
+        options={"window_bp": 1024, "strands": "both"},
     )
     with _clocked(model) as inside:
-        whole, done = taken(lambda: run_variant_job(model, job, "float32"))
+        whole, done = taken(lambda: run_variant_job(model.reader, job, "float32"))
     return {
         "variants": done["scored"] + done["not_scored"],
         "seconds": whole,

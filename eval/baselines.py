@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
-from eval.contract import Floats, Mode, Model, Reading
+from carbon.options import PROTOCOLS, Mode
+from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes, count_words
 from eval.windows import deltas_by_windows
 
@@ -118,7 +119,8 @@ class LocalModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Return what windows of a few bases say: what is beyond cancels, but for an indel."""
-        if reading.protocol == "right_end" or all(len(v.ref) == len(v.alt) for v in variants):
+        alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
+        if alleles_alone or all(len(v.ref) == len(v.alt) for v in variants):
             longest = max((len(allele) for v in variants for allele in (v.ref, v.alt)), default=1)
             enough_bp = min(reading.window_bp, 2 * (self.order + longest + 1))
             reading = reading._replace(window_bp=enough_bp)

@@ -9,10 +9,11 @@ from typing import Any, get_args
 
 from carbon.console import say
 from carbon.errors import UserError
+from carbon.options import Dtype
 from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
-from eval.models import Dtype, load_any
+from eval.models import load_any
 from eval.presets import PRESETS
 from eval.records import read_record
 from eval.runner import Suite, run_suite

@@ -7,13 +7,14 @@ bases, so that models with different tokens can be compared.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from carbon.genome import Reference, Variant
+from carbon.options import Mode, ProtocolName, Strands
 
 Floats = NDArray[np.float64]
 Result = dict[str, Any]
@@ -22,10 +23,6 @@ Result = dict[str, Any]
 `score` is a number, higher for what the task calls positive or right; `label`, 0 or 1, where the
 metric needs one. An example that could not be measured has `skipped`, the reason, and no score.
 """
-
-Mode = Literal["token", "base"]
-ProtocolName = Literal["centered", "right_end"]
-Strands = Literal["forward", "reverse", "both"]
 
 
 class Reading(NamedTuple):

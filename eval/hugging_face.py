@@ -18,7 +18,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
-from eval.contract import Floats, Mode, Model, Reading
+from carbon.options import Dtype, Mode
+from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes
 from eval.windows import deltas_by_windows, in_blocks
 
@@ -277,7 +278,7 @@ def _context_tokens(config: Any, tokenizer: Any) -> int | None:
     return int(limit) if limit < _UNLIMITED else None
 
 
-def load_hugging_face(source: str, name: str, *, dtype: str, device: str) -> HuggingFaceModel:
+def load_hugging_face(source: str, name: str, *, dtype: Dtype, device: str) -> HuggingFaceModel:
     """Load a folder or a Hub id with stock transformers: safetensors only, no remote code.
 
     Raises:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -11,8 +11,17 @@ from torch import Tensor
 
 from carbon.errors import ModelError
 from carbon.genome import Reference, Variant
-from carbon.inference import Branch, Carbon, Passage, branch_of, load, stem_of
+from carbon.inference import (
+    Branch,
+    Carbon,
+    Passage,
+    VariantOptions,
+    branch_of,
+    load,
+    stem_of,
+)
 from carbon.losses import chain, chain_conditionals
+from carbon.options import Dtype, Mode
 from carbon.tokenizer import (
     ALL_KNOWN,
     HYBRID,
@@ -24,11 +33,10 @@ from carbon.tokenizer import (
     encode_kmers,
     known_bases,
 )
-from eval.contract import Floats, Mode, Model, Reading
+from eval.contract import Floats, Model, Reading
 from eval.hugging_face import HuggingFaceModel, load_hugging_face
 from eval.windows import in_blocks
 
-Dtype = Literal["float32", "bfloat16"]
 _AT_ONCE = 64
 _ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a 6-mer
 
@@ -81,7 +89,12 @@ class CarbonModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Score as `carbon variants` does: what is before a variant is read once."""
-        scores = self.carbon.score_variants(reference, variants, **reading._asdict())
+        options: VariantOptions = {
+            "protocol": reading.protocol,
+            "window_bp": reading.window_bp,
+            "strands": reading.strands,
+        }
+        scores = self.carbon.score_variants(reference, variants, **options)
         return [score.delta for score in scores]
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> Floats:

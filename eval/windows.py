@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from carbon.genome import Reference, Variant
-from carbon.inference.variants.scores import fork_at
-from eval.contract import Model, Reading, Strands
+from carbon.inference.variants import fork_at
+from carbon.options import PROTOCOLS, STRANDS_READ
+from eval.contract import Model, Reading
 
-_STRANDS: dict[Strands, str] = {"forward": "+", "reverse": "-", "both": "+-"}
 _AT_ONCE = 64
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ def deltas_by_windows(
             (variant, window)
             for variant in dict.fromkeys(block)
             if not variant.why_unscorable() and _fits(variant, reading.window_bp)
-            for strand in _STRANDS[reading.strands]
+            for strand in STRANDS_READ[reading.strands]
             if (window := alleles_at(reference, variant, reading, strand)) is not None
         ]
         by_strand: dict[Variant, list[float]] = defaultdict(list)
@@ -95,8 +95,8 @@ def _fits(variant: Variant, window_bp: int) -> bool:
 def _window_deltas(model: Model, windows: Sequence[Window], reading: Reading) -> list[float]:
     """Return a delta a window; a single base at the right end needs its prompt read but once."""
     deltas = [0.0] * len(windows)
-    is_right_end = reading.protocol == "right_end"
-    single = [n for n, w in enumerate(windows) if is_right_end and len(w.ref) == 1]
+    alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
+    single = [n for n, w in enumerate(windows) if alleles_alone and len(w.ref) == 1]
     rest = sorted(set(range(len(windows))) - set(single))
     if single:
         rows = np.log(model.next_base([windows[n].left for n in single]))

@@ -1,16 +1,41 @@
-"""Scoring, variants and generation with a loaded model."""
+"""Scoring, variants and generation with a loaded model.
+
+`engine` has `Carbon`, a loaded model and all it can do; every folder is one thing of that:
+
+- `reading`: runs the network in batches; passages; the distribution of the next 6-mer.
+- `scoring`: likelihoods of sequences.
+- `variants`, `scan`: a VCF's variants, and every SNV of a region: options, scores, files.
+- `generation`: how 6-mers are drawn: rules, constraints, speculative drafts, gaps.
+- `embeddings`: one vector a sequence.
+- `tables`, `journal`, `held_out`: rows to files; work that goes on; measures on held-out records.
+
+What can be chosen for them, a table each, is in `carbon.options`.
+"""
 
 from carbon.inference.engine import DTYPES, Carbon, load
-from carbon.inference.generation.constraints import Constraints
-from carbon.inference.generation.drawing import Step
-from carbon.inference.generation.infilling import Filling
-from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
-from carbon.inference.generation.speculative import Draft
-from carbon.inference.reading.next_token import NextToken, all_kmers, kmer_index, near_misses
-from carbon.inference.reading.reader import Branch, Passage, Reader, branch_of, stem_of
-from carbon.inference.scan.regions import Combine, ScanChunk, ScanMethod, join_chunks
-from carbon.inference.scoring.sequences import By, SequenceScore, Strands, base_log_likelihoods
-from carbon.inference.variants.scores import AlleleComparison, Method, VariantScore
+from carbon.inference.generation import (
+    Constraints,
+    Draft,
+    Filling,
+    SamplingOptions,
+    SamplingRule,
+    Step,
+)
+from carbon.inference.reading import (
+    Branch,
+    NextToken,
+    Passage,
+    Reader,
+    all_kmers,
+    branch_of,
+    kmer_index,
+    near_misses,
+    stem_of,
+)
+from carbon.inference.scan import ScanChunk, ScanMethod, ScanOptions, join_chunks
+from carbon.inference.scoring import SequenceScore, base_log_likelihoods
+from carbon.inference.variants import AlleleComparison, Method, VariantOptions, VariantScore
+from carbon.options import By, Combine, Strands
 
 __all__ = [
     "DTYPES",
@@ -30,9 +55,11 @@ __all__ = [
     "SamplingRule",
     "ScanChunk",
     "ScanMethod",
+    "ScanOptions",
     "SequenceScore",
     "Step",
     "Strands",
+    "VariantOptions",
     "VariantScore",
     "all_kmers",
     "base_log_likelihoods",

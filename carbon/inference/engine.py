@@ -2,43 +2,49 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Unpack
 
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference.embeddings.vectors import Float32s, Pool, embed_sequences
-from carbon.inference.generation.constraints import Constraints
-from carbon.inference.generation.continuation import Task
-from carbon.inference.generation.drawing import Step, generate, stream
-from carbon.inference.generation.infilling import Filling, infill
-from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
-from carbon.inference.generation.speculative import Draft
-from carbon.inference.reading.next_token import NextToken, next_token
-from carbon.inference.reading.reader import Reader
-from carbon.inference.scan.regions import (
-    Combine,
+from carbon.inference.embeddings import Float32s, embed_sequences
+from carbon.inference.generation import (
+    Constraints,
+    Draft,
+    Filling,
+    SamplingOptions,
+    SamplingRule,
+    Step,
+    Task,
+    generate,
+    infill,
+    stream,
+)
+from carbon.inference.reading import NextToken, Reader, next_token
+from carbon.inference.scan import (
     ScanChunk,
     ScanMethod,
+    ScanOptions,
     scan_method_for,
     scan_region,
 )
-from carbon.inference.scoring.sequences import By, SequenceScore, Strands, score_sequences
-from carbon.inference.variants.scores import (
+from carbon.inference.scoring import SequenceScore, score_sequences
+from carbon.inference.variants import (
     AlleleComparison,
     Method,
-    ProtocolName,
+    VariantOptions,
     VariantScore,
     compare_block,
     method_for,
     score_variants,
 )
 from carbon.model import LoadedModel, load_model
+from carbon.options import By, Dtype, Pool, Strands
 from carbon.tokenizer import K
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES: dict[Dtype, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Carbon:
@@ -59,8 +65,7 @@ class Carbon:
     @property
     def yarn(self) -> float | None:
         """By how much YaRN stretches the context; None where it does not."""
-        rope: Any = self.model.network.config.rope_parameters
-        return float(rope["factor"]) if rope.get("rope_type") == "yarn" else None
+        return self.reader.yarn
 
     def score(
         self,
@@ -81,7 +86,7 @@ class Carbon:
             tags: metadata tags to condition on, such as `<fungi_species>`.
 
         Raises:
-            UserError: the vocabulary has no such tag.
+            UserError: a choice is not possible, or the vocabulary has no such tag.
         """
         self.model.vocabulary.prefix(tuple(tags))
         return score_sequences(self.reader, sequences, by, strands, tuple(tags))
@@ -90,13 +95,7 @@ class Carbon:
         self,
         reference: Reference,
         variants: Iterable[Variant],
-        *,
-        protocol: ProtocolName = "centered",
-        window_bp: int | None = None,
-        by: By = "chain",
-        strands: Strands = "forward",
-        frames: Sequence[int] = (0,),
-        tags: Sequence[str] = (),
+        **options: Unpack[VariantOptions],
     ) -> Iterator[VariantScore]:
         """Yield log-likelihood(ALT) - log-likelihood(REF) for each variant, in order.
 
@@ -105,29 +104,25 @@ class Carbon:
         Args:
             reference: the sequence that the variants are of.
             variants: SNVs, MNVs, insertions and deletions; others get no delta but a reason.
-            protocol: `centered` compares windows with the variant in the middle, of the same length
-                for both alleles; `right_end` the alleles alone, behind a window that ends where
-                they begin.
-            window_bp: 8,192 for `centered`, 24,000 for `right_end`, or what the model's context
-                holds, if not given.
-            by: likelihoods by the `chain`, which is that of the sequence, or by `marginals`.
-            strands: read the forward strand, the reverse strand, or the mean of both.
-            frames: bases to leave out at the window's start, which shifts the 6-mers; the mean
-                over them is given.
-            tags: metadata tags to condition on.
+            **options: keywords, none of which must be given:
+                protocol: `centered` (default) compares windows with the variant in the middle, of
+                    the same length for both alleles; `right_end` the alleles alone, behind a window
+                    that ends where they begin.
+                window_bp: bases; 8,192 for `centered`, 24,000 for `right_end`, or what the model's
+                    context holds, if None (default).
+                by: likelihoods by the `chain` (default), which is that of the sequence, or by
+                    `marginals`.
+                strands: read the `forward` strand (default), the `reverse` strand, or the mean of
+                    `both`.
+                frames: bases to leave out at the window's start, which shifts the 6-mers, each 0 to
+                    5; the mean over them is given. (0,) by default.
+                tags: metadata tags to condition on, such as `<fungi_species>`; none by default.
 
         Raises:
-            UserError: the window does not fit into the model's context.
+            UserError: a choice, window or frame is not possible, or there is no such tag.
             GenomeError: a REF does not stand in the reference where it should.
         """
-        method = self.variant_method(
-            protocol=protocol,
-            window_bp=window_bp,
-            by=by,
-            strands=strands,
-            frames=frames,
-            tags=tags,
-        )
+        method = self.variant_method(**options)
         return score_variants(self.reader, reference, variants, method)
 
     def compare_alleles(
@@ -148,34 +143,20 @@ class Carbon:
         """
         return next(compare_block(self.reader, reference, [variant], method))
 
-    def variant_method(
-        self,
-        *,
-        protocol: ProtocolName = "centered",
-        window_bp: int | None = None,
-        by: By = "chain",
-        strands: Strands = "forward",
-        frames: Sequence[int] = (0,),
-        tags: Sequence[str] = (),
-    ) -> Method:
+    def variant_method(self, **options: Unpack[VariantOptions]) -> Method:
         """Return how variants are scored, the window filled in and everything checked.
 
+        Args:
+            **options: the keywords of `score_variants`: `protocol`, `window_bp`, `by`, `strands`,
+                `frames` and `tags`.
+
         Raises:
-            UserError: a window or frame is not possible, or the vocabulary has no such tag.
+            UserError: a choice, window or frame is not possible, or the vocabulary has no such tag.
         """
-        return method_for(self.reader, protocol, window_bp, by, strands, frames, tuple(tags))
+        return method_for(self.reader, **options)
 
     def scan(
-        self,
-        reference: Reference,
-        interval: Interval,
-        *,
-        frames: Sequence[int] | None = None,
-        combine: Combine = "mean",
-        window_bp: int | None = None,
-        least_context_bp: int | None = None,
-        strands: Strands = "forward",
-        tags: Sequence[str] = (),
+        self, reference: Reference, interval: Interval, **options: Unpack[ScanOptions]
     ) -> Iterator[ScanChunk]:
         """Yield log p(base | all bases to its left) of A, C, G and T for every base, in chunks.
 
@@ -185,50 +166,37 @@ class Carbon:
         Args:
             reference: the sequence; unknown bases are summed over, as in `score`.
             interval: of any length; memory does not grow with it.
-            frames: where 6-mers begin, modulo 6, from the start of the strand that is read; frame 0
-                if not given, and all six for `token_start`.
-            combine: `mean` of the frames, or `token_start`: every base in the frame where it begins
-                a 6-mer, which is the protocol `right_end`.
-            window_bp: most bases that are read at once; 48,000, or what the model's context holds,
-                if not given. Rounded down to whole 6-mers.
-            least_context_bp: bases before any that is scored, but at the contig's start; half of
-                the window if not given. Rounded up to whole 6-mers.
-            strands: on the reverse strand a base is predicted from all bases to its right; `both`
-                is the mean.
-            tags: metadata tags to condition on.
+            **options: keywords, none of which must be given:
+                frames: where 6-mers begin, modulo 6, from the start of the strand that is read; if
+                    None (default) frame 0, and all six for `token_start`.
+                combine: `mean` of the frames (default), or `token_start`: every base in the frame
+                    where it begins a 6-mer, which is the protocol `right_end`.
+                window_bp: most bases that are read at once; 48,000, or what the model's context
+                    holds, if None (default). Rounded down to whole 6-mers.
+                least_context_bp: bases before any that is scored, but at the contig's start; half
+                    of the window if None (default). Rounded up to whole 6-mers.
+                strands: `forward` by default; on the `reverse` strand a base is predicted from all
+                    bases to its right; `both` is the mean.
+                tags: metadata tags to condition on; none by default.
 
         Raises:
-            UserError: a window, context or frame is not possible, or there is no such tag.
+            UserError: a choice, window, context or frame is not possible, or there is no such tag.
             GenomeError: the contig is not in the reference, or the interval ends past it.
         """
-        method = self.scan_method(
-            frames=frames,
-            combine=combine,
-            window_bp=window_bp,
-            least_context_bp=least_context_bp,
-            strands=strands,
-            tags=tags,
-        )
+        method = self.scan_method(**options)
         return scan_region(self.reader, reference, interval, method)
 
-    def scan_method(
-        self,
-        *,
-        frames: Sequence[int] | None = None,
-        combine: Combine = "mean",
-        window_bp: int | None = None,
-        least_context_bp: int | None = None,
-        strands: Strands = "forward",
-        tags: Sequence[str] = (),
-    ) -> ScanMethod:
+    def scan_method(self, **options: Unpack[ScanOptions]) -> ScanMethod:
         """Return how a region is scanned, everything filled in, rounded and checked.
 
+        Args:
+            **options: the keywords of `scan`: `frames`, `combine`, `window_bp`, `least_context_bp`,
+                `strands` and `tags`.
+
         Raises:
-            UserError: a window, context or frame is not possible, or there is no such tag.
+            UserError: a choice, window, context or frame is not possible, or there is no such tag.
         """
-        return scan_method_for(
-            self.reader, frames, combine, window_bp, least_context_bp, strands, tuple(tags)
-        )
+        return scan_method_for(self.reader, **options)
 
     def generate(
         self,
@@ -256,7 +224,9 @@ class Carbon:
             constraints: what the generated bases must keep to.
             draft: a small model for speculative decoding; it counts what was accepted.
             advance: is told of new bases as they come.
-            **sampling: `mode`, `temperature`, `top_k` and whatever else `SamplingRule` has.
+            **sampling: the fields of `SamplingRule`, none of which must be given: `mode`,
+                `temperature`, `top_k`, `top_p`, `min_p`, `repetition_penalty` and
+                `repetition_window_bp`.
 
         Raises:
             UserError: an argument makes no sense, or the constraints cannot be kept.
@@ -371,7 +341,7 @@ def load(
     source: str | Path,
     *,
     device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
+    dtype: Dtype = "float32",
     attention: str = "auto",
     yarn: float | None = None,
 ) -> Carbon:

@@ -6,13 +6,13 @@ the share of 30 bases.
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.console import progress
 from carbon.inference.engine import Carbon
+from carbon.options import Mode
 
 TARGET_BP = 30
 MOST_PROMPT_BP = 6144
@@ -75,7 +75,7 @@ def choose_sites(
 
 
 def recovered_shares(
-    model: Carbon, sites: Sequence[Site], mode: Literal["token", "base"], seed: int
+    model: Carbon, sites: Sequence[Site], mode: Mode, seed: int
 ) -> NDArray[np.float64]:
     """Return the share of each site's bases that a greedy continuation gets right, (sites,)."""
     shares: list[float] = []

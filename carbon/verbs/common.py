@@ -1,19 +1,25 @@
 """Arguments that verbs share."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from carbon.options import Dtype
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon
 
+T = TypeVar("T")
 Verbs = Any  # what `add_subparsers` returns; its class is private
+
+NOT_GIVEN: Any = argparse.SUPPRESS
+"""The default of an option that has its default where it is used: see `options_of`."""
 
 
 def add_model(verb: argparse.ArgumentParser) -> None:
     """Add what every verb with a model takes."""
     verb.add_argument("--model", required=True, help="model folder, or a name on the Hub")
     verb.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
-    verb.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    verb.add_argument("--dtype", choices=get_args(Dtype), default="float32")
     verb.add_argument(
         "--attention", default="auto", help="sdpa, flash_attention_2, or auto (default)"
     )
@@ -34,6 +40,15 @@ def load(arguments: argparse.Namespace) -> "Carbon":
         attention=arguments.attention,
         yarn=arguments.yarn,
     )
+
+
+def options_of(arguments: argparse.Namespace, kind: type[T]) -> T:
+    """Return the options of a kind, such as `ScanOptions`, that the command line gives.
+
+    An argument that is one of them has its name as `dest`, and `NOT_GIVEN` for its default.
+    """
+    names = kind.__annotations__
+    return kind(**{name: value for name, value in vars(arguments).items() if name in names})
 
 
 def frames(text: str) -> tuple[int, ...]:

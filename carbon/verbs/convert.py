@@ -2,8 +2,9 @@
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from carbon.options import Dtype
 from carbon.verbs.common import Verbs
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("source", metavar="SRC", help="model folder, or a name on the Hub")
     verb.add_argument("output", metavar="DST", help="folder to write, absent or empty")
     verb.add_argument(
-        "--dtype", choices=["float32", "bfloat16"], help="of the weights; as in SRC if not given"
+        "--dtype", choices=get_args(Dtype), help="of the weights; as in SRC if not given"
     )
     verb.add_argument(
         "--max-shard-size",

@@ -3,6 +3,7 @@
 import argparse
 
 from carbon.console import natural
+from carbon.options import POOLS
 from carbon.verbs.common import Verbs, add_model, load
 
 
@@ -19,7 +20,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("--output", required=True, metavar="FILE", help="a .parquet to write")
     verb.add_argument(
         "--pool",
-        choices=["mean", "last", "end"],
+        choices=POOLS,
         default="mean",
         help="mean over known bases (default), state of the last 6-mer, or of </dna> after it",
     )
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.console import track
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
-    from carbon.inference.embeddings.vectors import write_embeddings
+    from carbon.inference.embeddings import write_embeddings
     from carbon.inference.tables import chosen_by_ending
 
     write = chosen_by_ending(arguments.output, {".parquet": write_embeddings})

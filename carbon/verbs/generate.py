@@ -3,11 +3,13 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbon.console import natural
-from carbon.verbs.common import Verbs, add_model, load
+from carbon.options import MODES
+from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, load, options_of
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon, Draft
@@ -47,14 +49,14 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def _add_sampling(verb: argparse.ArgumentParser) -> None:
-    group = verb.add_argument_group("sampling")
+    """Add what `SamplingOptions` has."""
+    group = verb.add_argument_group("sampling", argument_default=NOT_GIVEN)
     group.add_argument(
         "--mode",
-        choices=["token", "base", "chain"],
-        default="token",
+        choices=MODES,
         help="draw 6-mers, bases by their marginals, or bases one after the other",
     )
-    group.add_argument("--temperature", type=float, default=1.0, help="0 takes the most likely")
+    group.add_argument("--temperature", type=float, help="0 takes the most likely")
     group.add_argument("--top-k", type=int, metavar="K", help="only the K most likely")
     group.add_argument("--top-p", type=float, metavar="P", help="only the fewest that hold P")
     group.add_argument(
@@ -63,11 +65,10 @@ def _add_sampling(verb: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--repetition-penalty",
         type=float,
-        default=0.0,
         metavar="NATS",
         help="for every time a 6-mer stands in the last bases, in any frame",
     )
-    group.add_argument("--repetition-window", type=int, default=1200, metavar="BP")
+    group.add_argument("--repetition-window", type=int, dest="repetition_window_bp", metavar="BP")
 
 
 def _add_constraints(verb: argparse.ArgumentParser) -> None:
@@ -136,7 +137,7 @@ def _continue(
 ) -> Iterator[Record]:
     from carbon.console import progress
     from carbon.genome import read_sequences
-    from carbon.inference.generation.continuation import check_amount
+    from carbon.inference.generation import check_amount
 
     prompts = [("generated", arguments.prompt)]
     if arguments.prompts:
@@ -184,7 +185,7 @@ def _fill(
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    from carbon.inference import Constraints
+    from carbon.inference import Constraints, SamplingOptions
 
     return {
         "seed": arguments.seed,
@@ -196,20 +197,25 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
             arguments.gc_window,
             arguments.no_stop,
         ),
-        "mode": arguments.mode,
-        "temperature": arguments.temperature,
-        "top_k": arguments.top_k,
-        "top_p": arguments.top_p,
-        "min_p": arguments.min_p,
-        "repetition_penalty": arguments.repetition_penalty,
-        "repetition_window_bp": arguments.repetition_window,
+        **options_of(arguments, SamplingOptions),
     }
 
 
 def _fasta(arguments: argparse.Namespace, records: Iterator[Record]) -> Iterator[str]:
     """Yield FASTA whose headers tell all that the bases follow from, but for the prompts."""
-    penalised = arguments.repetition_penalty > 0
-    asked = {
+    asked = _words(_asked(arguments))
+    for name, facts, bases in records:
+        yield f">{name} {_words(facts)} {asked}\n"
+        yield from (f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP))
+
+
+def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
+    from carbon.inference import SamplingOptions, SamplingRule
+
+    sampling = asdict(SamplingRule(**options_of(arguments, SamplingOptions)))
+    if not sampling["repetition_penalty"] > 0:
+        sampling |= {"repetition_penalty": None, "repetition_window_bp": None}
+    return {
         "model": arguments.model,
         "dtype": arguments.dtype,
         "yarn": arguments.yarn,
@@ -217,22 +223,13 @@ def _fasta(arguments: argparse.Namespace, records: Iterator[Record]) -> Iterator
         "draft_tokens": arguments.draft_tokens if arguments.draft else None,
         "seed": arguments.seed,
         "tags": "".join(arguments.tags),
-        "mode": arguments.mode,
-        "temperature": arguments.temperature,
-        "top_k": arguments.top_k,
-        "top_p": arguments.top_p,
-        "min_p": arguments.min_p,
-        "repetition_penalty": arguments.repetition_penalty if penalised else None,
-        "repetition_window_bp": arguments.repetition_window if penalised else None,
+        **sampling,
         "forbid": ",".join(arguments.forbid),
         "require": ",".join(arguments.require),
         "gc": "-".join(map(str, arguments.gc or ())),
         "gc_window_bp": arguments.gc_window,
         "no_stop_frame": arguments.no_stop,
     }
-    for name, facts, bases in records:
-        yield f">{name} {_words(facts)} {_words(asked)}\n"
-        yield from (f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP))
 
 
 def _words(facts: dict[str, Any]) -> str:

@@ -2,11 +2,13 @@
 
 import argparse
 import json
-from functools import partial
 from pathlib import Path
 
 from carbon.console import natural
-from carbon.verbs.common import Verbs, add_model, frames, load
+from carbon.options import COMBINATIONS, STRANDS_READ
+from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, frames, load, options_of
+
+_OF_GENE = "gene"  # of --strands
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -35,24 +37,47 @@ def add_parser(verbs: Verbs) -> None:
         "name says: .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw",
     )
     verb.add_argument("--plot", metavar="OUT.png", help="a heat map, .png, .svg or .pdf")
-    verb.add_argument("--frames", type=frames, help="such as 0,2,4, or all; default: 0")
-    verb.add_argument("--combine", choices=["mean", "token_start"], default="mean")
-    verb.add_argument("--window", type=int, metavar="BP", help="default: 48000, or what fits")
-    verb.add_argument("--least-context", type=int, metavar="BP", help="default: half of the window")
+    _add_method(verb)
+    verb.set_defaults(run=run)
+
+
+def _add_method(verb: argparse.ArgumentParser) -> None:
+    """Add what `ScanOptions` has."""
+    verb.add_argument(
+        "--frames", type=frames, default=NOT_GIVEN, help="such as 0,2,4, or all; default: 0"
+    )
+    verb.add_argument("--combine", choices=COMBINATIONS, default=NOT_GIVEN)
+    verb.add_argument(
+        "--window",
+        type=int,
+        default=NOT_GIVEN,
+        dest="window_bp",
+        metavar="BP",
+        help="default: 48000, or what fits",
+    )
+    verb.add_argument(
+        "--least-context",
+        type=int,
+        default=NOT_GIVEN,
+        dest="least_context_bp",
+        metavar="BP",
+        help="default: half of the window",
+    )
     verb.add_argument(
         "--strands",
-        choices=["forward", "reverse", "both", "gene"],
-        default="forward",
+        choices=[*STRANDS_READ, _OF_GENE],
+        default=NOT_GIVEN,
         help="gene: the strand that it is on",
     )
-    verb.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.inference.scan.files import ScanJob, run_scan_job
+    from carbon.inference.scan import ScanJob, ScanOptions, run_scan_job
 
-    along_gene = arguments.strands == "gene"
+    along_gene = getattr(arguments, "strands", None) == _OF_GENE
+    if along_gene:
+        del arguments.strands
     job = ScanJob(
         model=arguments.model,
         reference=Path(arguments.reference),
@@ -64,13 +89,6 @@ def run(arguments: argparse.Namespace) -> None:
         flank_bp=arguments.flank,
         plot=Path(arguments.plot) if arguments.plot else None,
         along_gene=along_gene,
-        method={
-            "frames": arguments.frames,
-            "combine": arguments.combine,
-            "window_bp": arguments.window,
-            "least_context_bp": arguments.least_context,
-            "strands": "forward" if along_gene else arguments.strands,
-            "tags": arguments.tags,
-        },
+        options=options_of(arguments, ScanOptions),
     )
-    print(json.dumps(run_scan_job(partial(load, arguments), job, arguments.dtype)))
+    print(json.dumps(run_scan_job(lambda: load(arguments).reader, job, arguments.dtype)))

@@ -4,7 +4,9 @@ import argparse
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
+from carbon.options import STRANDS_READ, By
 from carbon.verbs.common import Verbs, add_model, load
 
 
@@ -20,19 +22,9 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
     verb.add_argument("--output", metavar="FILE", help="a .tsv, .json or .parquet; TSV to stdout")
     verb.add_argument("--per-base", action="store_true", help="a row a base")
-    verb.add_argument("--by", choices=["chain", "marginals"], default="chain")
-    verb.add_argument("--strands", choices=["forward", "reverse", "both"], default="forward")
+    verb.add_argument("--by", choices=get_args(By), default="chain")
+    verb.add_argument("--strands", choices=STRANDS_READ, default="forward")
     verb.set_defaults(run=run)
-
-
-SEQUENCE_COLUMNS = {
-    "name": str,
-    "bases": int,
-    "known_bases": int,
-    "log_likelihood": float,
-    "nats_per_base": float,
-}
-BASE_COLUMNS = {"name": str, "position": int, "base": str, "log_likelihood": float}
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -42,6 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.console import track
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
+    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE
     from carbon.inference.tables import TABLE_WRITERS, chosen_by_ending
 
     output = arguments.output
@@ -55,22 +48,15 @@ def run(arguments: argparse.Namespace) -> None:
             yield record[1]
 
     method = {"by": arguments.by, "strands": arguments.strands, "tags": tuple(arguments.tags)}
-    columns = BASE_COLUMNS if arguments.per_base else SEQUENCE_COLUMNS
+    table = PER_BASE if arguments.per_base else PER_SEQUENCE
     model = load(arguments)
     settings = {"model": arguments.model, "yarn": model.yarn, **method}
     settings |= {"dtype": arguments.dtype, "unit": "nats"}
     scores = model.score(sequences(), **method)
     with (
         atomic_file(output) if output else nullcontext(Path("-")) as path,
-        writer(path, columns, settings) as write,
+        writer(path, table.columns, settings) as write,
     ):
         for score in track(scores, "sequences"):
-            name, sequence = waiting.popleft()
-            if arguments.per_base:
-                for i, base in enumerate(sequence):
-                    value = float(score.bases[i]) if base in "ACGTacgt" else None
-                    write((name, i + 1, base, value))
-            else:
-                counts = (score.length_bp, score.num_known_bases)
-                numbers = (score.log_likelihood, score.nats_per_base)
-                write((name, *counts, *(numbers if score.num_known_bases else (None, None))))
+            for row in table.rows(*waiting.popleft(), score):
+                write(row)

@@ -3,8 +3,10 @@
 import argparse
 import json
 from pathlib import Path
+from typing import get_args
 
-from carbon.verbs.common import Verbs, add_model, frames, load
+from carbon.options import PROTOCOLS, STRANDS_READ, By
+from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, frames, load, options_of
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -21,23 +23,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--output", required=True, help="a .vcf, .vcf.gz, .tsv, .json or .parquet to write"
     )
-    verb.add_argument(
-        "--protocol",
-        choices=["centered", "right_end"],
-        default="centered",
-        help="compare windows around the variant (default), or the alleles alone behind a window",
-    )
-    verb.add_argument(
-        "--window",
-        type=int,
-        metavar="BP",
-        help="default: 8192 (centered), 24000 (right_end), or what fits",
-    )
-    verb.add_argument("--by", choices=["chain", "marginals"], default="chain")
-    verb.add_argument("--strands", choices=["forward", "reverse", "both"], default="forward")
-    verb.add_argument(
-        "--frames", type=frames, default=(0,), help="mean over frames such as 0,2,4, or all"
-    )
+    _add_method(verb)
     verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
     verb.add_argument(
         "--skip-mismatches", action="store_true", help="pass over records with another REF"
@@ -48,10 +34,38 @@ def add_parser(verbs: Verbs) -> None:
     verb.set_defaults(run=run)
 
 
+def _add_method(verb: argparse.ArgumentParser) -> None:
+    """Add what `VariantOptions` has."""
+    verb.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=NOT_GIVEN,
+        help="compare windows around the variant (default), or the alleles alone behind a window",
+    )
+    windows = (f"{known.default_window_bp} ({name})" for name, known in PROTOCOLS.items())
+    verb.add_argument(
+        "--window",
+        type=int,
+        default=NOT_GIVEN,
+        dest="window_bp",
+        metavar="BP",
+        help=f"default: {', '.join(windows)}, or what fits",
+    )
+    verb.add_argument("--by", choices=get_args(By), default=NOT_GIVEN)
+    verb.add_argument("--strands", choices=STRANDS_READ, default=NOT_GIVEN)
+    verb.add_argument(
+        "--frames", type=frames, default=NOT_GIVEN, help="mean over frames such as 0,2,4, or all"
+    )
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.inference.variants.files import VariantJob, run_variant_job
-    from carbon.inference.variants.writers import variant_writer
+    from carbon.inference.variants import (
+        VariantJob,
+        VariantOptions,
+        run_variant_job,
+        variant_writer,
+    )
 
     variant_writer(arguments.output)  # a wrong ending is known before anything is loaded
     job = VariantJob(
@@ -59,16 +73,9 @@ def run(arguments: argparse.Namespace) -> None:
         reference=Path(arguments.reference),
         vcf=Path(arguments.vcf),
         output=Path(arguments.output),
-        method={
-            "protocol": arguments.protocol,
-            "window_bp": arguments.window,
-            "by": arguments.by,
-            "strands": arguments.strands,
-            "frames": arguments.frames,
-            "tags": tuple(arguments.tags),
-        },
+        options=options_of(arguments, VariantOptions),
         resume=arguments.resume,
         skip_mismatches=arguments.skip_mismatches,
         strict=not arguments.lenient,
     )
-    print(json.dumps(run_variant_job(load(arguments), job, arguments.dtype)))
+    print(json.dumps(run_variant_job(load(arguments).reader, job, arguments.dtype)))

@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Record, Strand, intergenic, read_records, reverse_complement
+from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
 from demo.lab import FASTA_ENDINGS, Genome, without_folders
@@ -23,7 +24,6 @@ _Site = tuple[Interval, Strand]
 
 _FASTA = "sequences.fa"
 _ALL_LAYERS = "all and the last norm"
-_POOLS = ("mean", "last", "end")
 _MOST_SEQUENCES = 200
 _MOST_BP = 3000
 _LEAST_SEQUENCES = 3
@@ -57,7 +57,7 @@ class Embeddings(Panel):
                   info="coding, intron and intergenic pieces of the genome that is there"),
             Field("piece_bp", "Bases of a piece", 60, "integer", least=12, most=600,
                   info="what is shorter than this is passed over"),
-            Field("pool", "Vector", "mean", "choice", _POOLS,
+            Field("pool", "Vector", "mean", "choice", tuple(POOLS),
                   info="mean over the bases, state of the last 6-mer, or of </dna> after it"),
             Field("layer", "Behind layers", _ALL_LAYERS, "choice", layers, more=True),
             Field("sequences", "Your own sequences, label=... in headers", [], "files",

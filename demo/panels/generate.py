@@ -8,7 +8,7 @@ import numpy as np
 
 from carbon.genome import translate
 from carbon.inference import Constraints
-from carbon.inference.generation.sampling import MODES
+from carbon.options import MODES
 from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure
@@ -51,7 +51,7 @@ class Generate(Panel):
                   info="0 takes the most likely; below 1 is cautious"),
             Field("top_p", "Top-p", 1.0, "number", least=0.05, most=1.0),
             Field("seed", "Seed", 0, "integer", most=10_000),
-            Field("mode", "Draw", "token", "choice", MODES,
+            Field("mode", "Draw", "token", "choice", tuple(MODES),
                   info="6-mers, bases by their marginals, or bases one after the other"),
             Field("forbid", "Forbidden motifs", "", info="IUPAC, with blanks between", more=True),
             Field("require", "Required motifs", "", info="IUPAC, with blanks between", more=True),

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.genome import Interval
-from carbon.inference import ScanChunk, join_chunks
+from carbon.inference import ScanChunk, ScanOptions, join_chunks
+from carbon.options import STRANDS_READ
 from carbon.tokenizer import K
 from demo.fields import Field, Values
 from demo.figures import (
@@ -59,7 +60,7 @@ class Read(Panel):
             Field("frames", "Frames", ["0"], "choices", _FRAMES,
                   info="where 6-mers begin; the mean over several is drawn"),
             Field("strand", "Strand that is read", "forward", "choice",
-                  ("forward", "reverse", "both")),
+                  tuple(STRANDS_READ)),
             Field("grid", "Token grid", False, "switch"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
                   info="one GenBank file, or FASTA and annotation"),
@@ -136,16 +137,17 @@ class Read(Panel):
         region = genome.place(values["place"], _FLANK_BP, _MOST_BP)
         words = ["carbon", "scan", "--model", self.lab.model_name,
                  "--reference", genome.shown_files[0], "--region", region.to_region(),
-                 "--frames", ",".join(map(str, _options(values)["frames"])),
+                 "--frames", ",".join(map(str, _frames(values))),
                  "--strands", values["strand"], "--output", "scan.tsv"]  # fmt: skip
         return shlex.join(words)
 
 
-def _options(values: Values) -> dict[str, Any]:
-    return {
-        "frames": [int(frame) for frame in values["frames"]] or [0],
-        "strands": values["strand"],
-    }
+def _options(values: Values) -> ScanOptions:
+    return {"frames": _frames(values), "strands": values["strand"]}
+
+
+def _frames(values: Values) -> list[int]:
+    return [int(frame) for frame in values["frames"]] or [0]
 
 
 def _track(genome: Genome, interval: Interval, values: Values, result: Result) -> Figure:
@@ -189,7 +191,7 @@ def _grid(first: int, last: int, values: Values) -> list[dict[str, Any]]:
     """Return a line where each token of the first frame begins, as long as they can be told."""
     if not values["grid"] or values["strand"] == "reverse":
         return []
-    frame = _options(values)["frames"][0]
+    frame = _frames(values)[0]
     starts = range(first - 1 + (frame - first + 1) % K, last, K)
     if len(starts) > _MOST_GRID_LINES:
         return []

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, VcfReader, from_region, snv_effect
-from carbon.inference import VariantScore, join_chunks
+from carbon.inference import VariantOptions, VariantScore, join_chunks
+from carbon.options import PROTOCOLS, STRANDS_READ
 from demo.fields import Field, Values
 from demo.lab import GENOME_ENDINGS, Genome, Lab, without_folders
 from demo.panel import Example, Panel, Pick, Progress, Result, View
@@ -64,8 +65,8 @@ class VariantEffect(Panel):
                   most=_MOST_WINDOW_BP,
                   info="its deltas are those of the alleles alone, read in the same window"),
             Field("strands", "Strands that are read", "both", "choice",
-                  ("forward", "reverse", "both")),
-            Field("protocol", "Protocol", "centered", "choice", ("centered", "right_end"),
+                  tuple(STRANDS_READ)),
+            Field("protocol", "Protocol", "centered", "choice", tuple(PROTOCOLS),
                   info="centered compares windows around the variant, right_end the alleles alone"),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
                   info=f"a sorted VCF, of which the first {_MOST_VARIANTS} variants are scored"),
@@ -238,7 +239,7 @@ def _chosen(text: str, listed: list[Listed]) -> Variant:
     raise UserError(f"{missing}; type one as contig:position REF>ALT")
 
 
-def _options(values: Values) -> dict[str, Any]:
+def _options(values: Values) -> VariantOptions:
     return {"protocol": values["protocol"], "strands": values["strands"]}
 
 

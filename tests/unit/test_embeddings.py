@@ -154,7 +154,7 @@ def folder(tmp_path_factory, network):
 
 class TestCommand:
     def test_parquet_in_row_groups(self, folder, capsys, model, monkeypatch):
-        monkeypatch.setattr(embeddings, "_ROW_GROUP", 500)
+        monkeypatch.setattr("carbon.inference.embeddings.files._ROW_GROUP", 500)
         output = folder / "out.parquet"
         method = ["--pool", "end", "--layer", "1", "--tag", "<fungi_species>"]
         arguments = ["--model", str(folder / "model"), str(folder / "s.fa")]

@@ -21,6 +21,8 @@ FORBIDDEN = {
     "carbon/model": ("carbon.losses", "carbon.corpus", "carbon.inference"),
     "carbon/corpus": ("torch", "carbon.model", "carbon.losses", "carbon.inference"),
     "carbon/config.py": ("numpy", "torch", "pyarrow"),
+    "carbon/options.py": ("numpy", "torch", "carbon.genome", "carbon.tokenizer", "carbon.model",
+                          "carbon.losses", "carbon.corpus", "carbon.inference"),
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
 from carbon.genome.gene_lookup import find_gene
 from carbon.inference import Carbon, ScanChunk, join_chunks
-from carbon.inference.scan.regions import scan_method_for
+from carbon.inference.scan import scan_method_for
 from carbon.model import LoadedModel, save_model
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import place_gene, random_bases, write_fasta
@@ -296,7 +296,7 @@ class TestWindows:
         class Long:
             context_tokens, vocabulary = 32_768, NATIVE
 
-        method = scan_method_for(Long(), None, "mean", None, None, "forward", ())
+        method = scan_method_for(Long())
         assert (method.window_bp, method.least_context_bp) == (48_000, 24_000)
 
     @pytest.mark.parametrize(

@@ -1,26 +1,22 @@
 """Embeddings: one vector a sequence, the weighted mean of its tokens' states behind a layer."""
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carbon.errors import UserError
-from carbon.inference.reading.reader import Reader, check_layer
-from carbon.inference.scoring.sequences import blocks, overlapping_windows, window_room_bp
+from carbon.inference.reading import Reader, check_layer
+from carbon.inference.scoring import blocks, overlapping_windows, window_room_bp
+from carbon.options import POOLS, Pool, Pooling, check_choice
 from carbon.tokenizer import K, Vocabulary, encode
 
-Pool = Literal["mean", "last", "end"]
 Float32s = NDArray[np.float32]
 
 _ROWS_AT_ONCE = 512  # batched by length together
-_ROW_GROUP = 1024  # sequences that are in memory until they are written
 
 
 class _Row(NamedTuple):
@@ -39,24 +35,24 @@ def embed_sequences(
     Raises:
         UserError: the pool, layer or a tag is not possible.
     """
-    if pool not in get_args(Pool):
-        raise UserError(f"pool '{pool}': give one of {', '.join(get_args(Pool))}")
+    check_choice("pool", pool, POOLS)
+    pooling = POOLS[pool]
     if layer is not None:
         check_layer(reader.network, layer)
-    room_bp = window_room_bp(reader, tags, close=pool == "end")
-    return _embedded(reader, sequences, pool, layer, tags, room_bp)
+    room_bp = window_room_bp(reader, tags, close=pooling.close)
+    return _embedded(reader, sequences, pooling, layer, tags, room_bp)
 
 
 def _embedded(
     reader: Reader,
     sequences: Iterable[str],
-    pool: Pool,
+    pooling: Pooling,
     layer: int | None,
     tags: tuple[str, ...],
     room_bp: int,
 ) -> Iterator[Float32s]:
     width = reader.network.config.hidden_size
-    read = _read_whole if pool == "mean" else _read_end
+    read = _read_end if pooling.last_alone else _read_whole
     for block in blocks(sequences):
         sums = np.zeros((len(block), width))
         weights = np.zeros((len(block), 1))
@@ -64,7 +60,7 @@ def _embedded(
             _Row(number, *row)
             for number, sequence in enumerate(block)
             if sequence
-            for row in read(sequence, reader.vocabulary, tags, pool == "end", room_bp)
+            for row in read(sequence, reader.vocabulary, tags, pooling.close, room_bp)
         )
         while group := list(islice(rows, _ROWS_AT_ONCE)):
             states = reader.states([row.ids for row in group], layer)
@@ -106,32 +102,3 @@ def _weighted_sum(states: Tensor, weights: Float32s) -> Float32s:
     columns = torch.from_numpy(weights).to(states.device)[:, None]
     found: Float32s = (states.float() * columns).sum(dim=0).cpu().numpy()
     return found
-
-
-def write_embeddings(
-    path: Path, rows: Iterable[tuple[str, int, Float32s]], width: int, settings: dict[str, Any]
-) -> int:
-    """Write `(name, bases, embedding)` as Parquet, in row groups as they come; return their number.
-
-    The embedding is a list of `width` float32; the settings are in the metadata of the schema,
-    under `carbon`.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    fields = [
-        ("name", pa.string()),
-        ("bases", pa.int64()),
-        ("embedding", pa.list_(pa.float32(), width)),
-    ]
-    schema = pa.schema(fields, metadata={"carbon": json.dumps(settings)})
-    stream = iter(rows)
-    num_rows = 0
-    with pq.ParquetWriter(path, schema) as sink:
-        while group := list(islice(stream, _ROW_GROUP)):
-            names, lengths_bp, vectors = zip(*group, strict=True)
-            values = pa.array(np.concatenate(vectors))
-            columns = [names, lengths_bp, pa.FixedSizeListArray.from_arrays(values, width)]
-            sink.write_table(pa.table(columns, schema=schema))
-            num_rows += len(group)
-    return num_rows

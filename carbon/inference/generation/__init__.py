@@ -1,1 +1,22 @@
 """Sequences drawn: rules, constraints, drafts, gaps."""
+
+from carbon.inference.generation.constraints import Constraints
+from carbon.inference.generation.continuation import Task, check_amount
+from carbon.inference.generation.drawing import Step, generate, stream
+from carbon.inference.generation.infilling import Filling, infill
+from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
+from carbon.inference.generation.speculative import Draft
+
+__all__ = [
+    "Constraints",
+    "Draft",
+    "Filling",
+    "SamplingOptions",
+    "SamplingRule",
+    "Step",
+    "Task",
+    "check_amount",
+    "generate",
+    "infill",
+    "stream",
+]

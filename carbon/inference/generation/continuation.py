@@ -12,7 +12,8 @@ from torch import Tensor
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
-from carbon.inference.generation.constraints import Automaton, Constraints, Place, automaton_for
+from carbon.inference.generation.automaton import Automaton, AutomatonState, automaton_for
+from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.sampling import Bools, Floats, SamplingRule, repetitions
 from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode_kmers, known_bases
 
@@ -72,7 +73,7 @@ class Continuation:
         task: what is asked for.
         automaton: of the constraints, if there are any.
         random: its own stream of numbers.
-        places: where it stood in the automaton behind each 6-mer.
+        states: of the automaton, at the start and behind each 6-mer.
         kmers: what was drawn.
     """
 
@@ -80,7 +81,7 @@ class Continuation:
     task: Task
     automaton: Automaton | None
     random: np.random.Generator
-    places: list[Place]
+    states: list[AutomatonState]
     kmers: list[int] = field(default_factory=list)
 
     @property
@@ -107,14 +108,14 @@ class Continuation:
         self.kmers.append(kmer)
         if self.automaton:
             digits = KMER_DIGITS[kmer, new].tolist()
-            self.places.append(self.automaton.advance(self.places[-1], digits))
+            self.states.append(self.automaton.advance(self.states[-1], digits))
         return new
 
     def pop(self, num_kmers: int) -> None:
         """Take back the last 6-mers."""
         del self.kmers[len(self.kmers) - num_kmers :]
         if self.automaton:
-            del self.places[len(self.places) - num_kmers :]
+            del self.states[len(self.states) - num_kmers :]
 
     def allowed(self) -> Bools | None:
         """Tell which 6-mers may come next, (4096,), or None if all may."""
@@ -125,7 +126,7 @@ class Continuation:
             unknown = ~known_bases(tail.known)[0]
             masks.append(((KMER_DIGITS[tail.indices[0]] == KMER_DIGITS) | unknown).all(axis=1))
         if self.automaton:
-            masks.append(self.automaton.allowed(self.places[-1], tail_bp))
+            masks.append(self.automaton.allowed(self.states[-1], tail_bp))
         return np.logical_and.reduce(masks) if masks else None
 
     def recent_digits(self, num_bp: int) -> NDArray[np.int8]:
@@ -171,9 +172,9 @@ def continuations(prompts: Sequence[str], task: Task) -> list[Continuation]:
     rows = []
     for n, prompt in enumerate(prompts):
         sample, seen[prompt.upper()] = seen[prompt.upper()], seen[prompt.upper()] + 1
-        places = [automaton.start(n)] if automaton else []
+        states = [automaton.start(n)] if automaton else []
         random = _random_stream(task.seed, prompt.upper(), sample)
-        rows.append(Continuation(prompt, task, automaton, random, places))
+        rows.append(Continuation(prompt, task, automaton, random, states))
     return rows
 
 

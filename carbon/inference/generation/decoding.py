@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from carbon.inference.reading.reader import Reader, stem_of
+from carbon.inference.reading import Reader, stem_of
 from carbon.tokenizer import K
 
 _BLOCK = 512  # places that torch's attention on a CPU takes at a time; also tokens of one pass

@@ -10,7 +10,7 @@ from carbon.genome import IUPAC_DNA
 from carbon.inference.generation.continuation import Task, check_amount
 from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.speculative import Draft
-from carbon.inference.reading.reader import Passage, Reader, branch_of, stem_of
+from carbon.inference.reading import Passage, Reader, branch_of, stem_of
 from carbon.losses import chain
 from carbon.tokenizer import K
 
@@ -54,6 +54,18 @@ def infill(
     check_amount(num_candidates, task.length_bp)
     if wrong := set(task.right.upper()) - set(IUPAC_DNA):
         raise UserError(f"right context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
+    room = _room_for_left(reader, left, task)
+    drawn = generate(reader, [left] * num_candidates, task, draft, advance)
+    fillings = _measured(reader, left, list(dict.fromkeys(drawn)), task, room)
+    return sorted(fillings, key=lambda filling: -filling.score)
+
+
+def _room_for_left(reader: Reader, left: str, task: Task) -> int:
+    """Return how many 6-mers to the left fit beside the gap and its right.
+
+    Raises:
+        UserError: gap and right do not fit.
+    """
     num_prefix = len(reader.vocabulary.prefix(task.tags))
     behind_bp = len(left) % K + task.length_bp + len(task.right)
     room = reader.context_tokens - num_prefix + 1 - -(-behind_bp // K)
@@ -62,8 +74,13 @@ def infill(
             f"a gap of {task.length_bp} bases and {len(task.right)} to its right do not fit into "
             f"the model's context of {reader.context_tokens} tokens; give fewer"
         )
-    drawn = generate(reader, [left] * num_candidates, task, draft, advance)
-    candidates = list(dict.fromkeys(drawn))
+    return room
+
+
+def _measured(
+    reader: Reader, left: str, candidates: list[str], task: Task, room: int
+) -> list[Filling]:
+    """Return the candidates with their likelihoods and that of what stands to their right."""
     whole_bp = len(left) // K * K
     tail = left[whole_bp:]
     # If there is too much to the left, its first 6-mers are left out.
@@ -75,4 +92,4 @@ def infill(
     for bases, steps in zip(candidates, measured, strict=True):
         values = steps.reshape(-1).astype(np.float64)
         fillings.append(Filling(bases, float(values[gap].sum()), float(values[gap.stop :].sum())))
-    return sorted(fillings, key=lambda filling: -filling.score)
+    return fillings

@@ -7,16 +7,15 @@ from its conditional under the bases before it. Temperature and cuts act on what
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
+from carbon.options import MODES, Mode
 from carbon.tokenizer import NUM_KMERS, K
 
-Mode = Literal["token", "base", "chain"]
-MODES: tuple[Mode, ...] = ("token", "base", "chain")
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
@@ -24,7 +23,7 @@ _LEAST_TEMPERATURE = 1e-6  # far less, and its inverse is no number of fp32
 
 
 class SamplingOptions(TypedDict, total=False):
-    """The fields of `SamplingRule`, as keyword arguments."""
+    """The fields of `SamplingRule`, as keyword arguments; what is not given has its default."""
 
     mode: Mode
     temperature: float
@@ -83,6 +82,16 @@ class SamplingRule:
             raise UserError(f"repetition_window_bp {self.repetition_window_bp}: give {K} or more")
 
     @property
+    def draws_kmers(self) -> bool:
+        """Whether 6-mers are drawn, and not bases."""
+        return MODES[self.mode].whole_kmers
+
+    @property
+    def draws_by_marginals(self) -> bool:
+        """Whether bases are drawn as if they were independent."""
+        return MODES[self.mode].by_marginals
+
+    @property
     def cuts(self) -> bool:
         """Whether some choices are cut off."""
         return not (self.top_k is None and self.top_p in (None, 1) and self.min_p is None)
@@ -103,9 +112,9 @@ def draw(
         allowed: (N, 4096), at least one 6-mer a row; None allows all.
     """
     weights = _kmer_weights(logits, rule, allowed)
-    if rule.mode == "token":
+    if rule.draws_kmers:
         return walk(weights, uniform)
-    by_place = _place_weights(weights) if rule.mode == "base" else None
+    by_place = _place_weights(weights) if rule.draws_by_marginals else None
     rows = np.arange(len(weights))
     kmers = np.zeros(len(weights), dtype=np.int64)
     for j in range(K):
@@ -142,10 +151,10 @@ def distribution(logits: Floats, rule: SamplingRule, allowed: Bools | None) -> F
         allowed: (N, 4096) or None.
     """
     weights = _kmer_weights(logits, rule, allowed)
-    if rule.mode == "token":
+    if rule.draws_kmers:
         normed: Floats = weights / weights.sum(axis=1, keepdims=True, dtype=np.float64)
         return normed
-    by_place = _place_weights(weights) if rule.mode == "base" else None
+    by_place = _place_weights(weights) if rule.draws_by_marginals else None
     shares = np.ones((len(weights), 1))
     for j in range(K):
         masses = weights.reshape(len(weights), 4**j, 4, -1).sum(axis=3)
@@ -160,7 +169,7 @@ def _kmer_weights(logits: Floats, rule: SamplingRule, allowed: Bools | None) -> 
     """Return weights of 6-mers, (N, 4096): shaped by the rule in token mode, else as they are."""
     if allowed is not None:
         logits = np.where(allowed, logits, np.float32(-np.inf))
-    if rule.mode == "token":
+    if rule.draws_kmers:
         return _shaped(logits, rule)
     weights: Floats = np.exp(logits - logits.max(axis=1, keepdims=True))
     return weights

@@ -5,7 +5,7 @@ What comes out is distributed as if the large model had drawn it (Leviathan et a
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -14,10 +14,17 @@ from carbon.errors import UserError
 from carbon.inference.generation.continuation import Continuation, Drawn, conditioned
 from carbon.inference.generation.decoding import Decoder
 from carbon.inference.generation.sampling import Floats, distribution, walk
+from carbon.inference.reading import Reader
 from carbon.tokenizer import K
 
-if TYPE_CHECKING:
-    from carbon.inference.engine import Carbon
+
+class ReadModel(Protocol):
+    """What a draft needs of a model: something that reads."""
+
+    @property
+    def reader(self) -> Reader:
+        """Runs the network."""
+        ...
 
 
 class Draft:
@@ -30,7 +37,7 @@ class Draft:
         num_accepted: of these.
     """
 
-    def __init__(self, model: "Carbon", tokens: int = 4) -> None:
+    def __init__(self, model: ReadModel, tokens: int = 4) -> None:
         """Take a loaded model.
 
         Raises:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, short
-from carbon.inference.reading.reader import Reader, stem_of
+from carbon.inference.reading.passages import stem_of
+from carbon.inference.reading.reader import Reader
 from carbon.losses import marginals
 from carbon.tokenizer import (
     ALL_KNOWN,

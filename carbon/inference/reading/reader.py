@@ -12,11 +12,10 @@ causal network does not look, to whole steps of 32 tokens; of a stem whole steps
 rest is read with each branch.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,79 +24,27 @@ from torch import Tensor
 
 from carbon.console import say
 from carbon.errors import UserError
+from carbon.inference.reading.checks import check_layer
+from carbon.inference.reading.memory import batch_tokens_of, is_out_of_memory
+from carbon.inference.reading.passages import (
+    STEP_TOKENS,
+    Branch,
+    Int64s,
+    Passage,
+    Row,
+    rows_of,
+    tokens_of,
+    whole_steps,
+)
 from carbon.model import LoadedModel
-from carbon.tokenizer import K, Vocabulary, encode, known_bases
+from carbon.tokenizer import known_bases
 
 T = TypeVar("T")
-Int64s = NDArray[np.int64]
 
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From logits (N, 4096) fp32, true 6-mers (N,) and known bases (N, 6) to (N, ...) fp32."""
 
-_STEP_TOKENS = 32  # a row is padded to whole steps
 _HEAD_TOKENS = 2048  # of one product with the 4,096 rows
-_CPU_BATCH_TOKENS = 8_192  # more at a time is slower
-_MEMORY_SHARE = 0.5  # of what the weights leave, for one forward pass
-
-
-class Branch(NamedTuple):
-    """Tokens to measure: ids as the network reads them, and what they stand for, all (tokens,).
-
-    Attributes:
-        ids: int64 token ids.
-        kmers: int64, the true 6-mers, 0 to 4,095.
-        known: uint8, six bits a token: which of its bases count.
-    """
-
-    ids: Int64s
-    kmers: Int64s
-    known: NDArray[np.uint8]
-
-
-class Passage(NamedTuple):
-    """A stem of token ids, and the branches that are measured after it."""
-
-    stem: Int64s
-    branches: tuple[Branch, ...]
-
-
-class _Row(NamedTuple):
-    """A stem and a branch, or all branches of one token, which the end of the stem predicts.
-
-    Its shape follows from the whole passage and not from the rows that are read beside it.
-
-    Attributes:
-        passage: number of the passage; rows of one share their stem.
-        stem: token ids.
-        branches: what is measured.
-        shared_tokens: of the stem, that are read once for all rows of the passage.
-        padded_tokens: of stem and branch.
-    """
-
-    passage: int
-    stem: Int64s
-    branches: tuple[Branch, ...]
-    shared_tokens: int
-    padded_tokens: int
-
-    @property
-    def ids(self) -> Int64s:
-        """What is read: of the branch all but the last token, which is only predicted."""
-        return np.concatenate([self.stem, *(branch.ids[:-1] for branch in self.branches)])
-
-
-def branch_of(sequence: str, vocabulary: Vocabulary) -> Branch:
-    """Cut a sequence into 6-mers from its first base."""
-    encoding = encode(sequence, vocabulary)
-    tokens = slice(encoding.num_prefix, None)
-    return Branch(encoding.ids[tokens], encoding.kmers[tokens], encoding.known[tokens])
-
-
-def stem_of(sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...] = ()) -> Int64s:
-    """Return the ids of tags, `<dna>` and a sequence of whole 6-mers."""
-    if len(sequence) % K:
-        raise ValueError(f"a stem has whole 6-mers; this one has {len(sequence)} bases")
-    return encode(sequence, vocabulary, tags=tags).ids
 
 
 class Reader:
@@ -115,13 +62,19 @@ class Reader:
         """Wrap a loaded model."""
         self.network, self.vocabulary = model
         self.context_tokens: int = self.network.config.max_position_embeddings
-        self.batch_tokens = batch_tokens or _batch_tokens(self.network)
+        self.batch_tokens = batch_tokens or batch_tokens_of(self.network)
         self._head: Tensor | None = None
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.network.device
+
+    @property
+    def yarn(self) -> float | None:
+        """By how much YaRN stretches the context; None where it does not."""
+        rope: Any = self.network.config.rope_parameters
+        return float(rope["factor"]) if rope.get("rope_type") == "yarn" else None
 
     def logits(self, states: Tensor) -> Tensor:
         """Return logits over the 6-mers in fp32: (N, width) to (N, 4096).
@@ -132,7 +85,7 @@ class Reader:
         if self._head is None:
             self._head = self.network.lm_head.weight[self.vocabulary.kmer_rows].detach().float()
         # A product of few rows may take another path through the library, with other last bits.
-        rows = torch.nn.functional.pad(states.float(), (0, 0, 0, -len(states) % _STEP_TOKENS))
+        rows = torch.nn.functional.pad(states.float(), (0, 0, 0, -len(states) % STEP_TOKENS))
         return torch.nn.functional.linear(rows, self._head)[: len(states)]
 
     def measure(
@@ -140,8 +93,8 @@ class Reader:
     ) -> list[list[NDArray[np.float32]]]:
         """Measure every token of every branch: for each passage a list of (tokens, ...) arrays."""
         for passage in passages:
-            self._check_length(_tokens(passage))
-        rows = [row for number, passage in enumerate(passages) for row in _rows(number, passage)]
+            self._check_length(tokens_of(passage))
+        rows = [row for number, passage in enumerate(passages) for row in rows_of(number, passage)]
         measured: list[list[NDArray[np.float32]]] = [[] for _ in rows]
         alike: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         for number, row in enumerate(rows):
@@ -173,7 +126,7 @@ class Reader:
 
         alike: dict[int, dict[int, int]] = defaultdict(dict)
         for number, row in enumerate(rows):
-            alike[_padded(len(row))][number] = number
+            alike[whole_steps(len(row))][number] = number
         for padded_tokens, owners in alike.items():
             for batch, states in self._in_batches(owners, padded_tokens, read):
                 for n, state in zip(batch, states, strict=True):
@@ -212,7 +165,7 @@ class Reader:
 
     def halve(self, error: RuntimeError, num_rows: int, row_tokens: int) -> None:
         """Let batches be half of one that memory does not hold; raise any other error again."""
-        if not _is_out_of_memory(error) or num_rows == 1:
+        if not is_out_of_memory(error) or num_rows == 1:
             raise error
         self.batch_tokens = max(1, row_tokens * (num_rows // 2))
         say(f"out of memory with {num_rows} rows at a time; going on with half of them")
@@ -220,7 +173,7 @@ class Reader:
     @torch.inference_mode()
     def _read_rows(self, rows: Sequence[Int64s], layer: int | None = None) -> Tensor:
         """Return the states of rows that are padded to one length: (rows, tokens, width)."""
-        ids = self._padded_ids(rows, _padded(max(map(len, rows))))
+        ids = self._padded_ids(rows, whole_steps(max(map(len, rows))))
         if layer is None:
             states: Tensor = self.network.model(input_ids=ids, use_cache=False)[0]
             return states
@@ -233,7 +186,7 @@ class Reader:
         return torch.from_numpy(ids).to(self.device)
 
     def _measure_rows(
-        self, rows: Sequence[_Row], measure: Measure
+        self, rows: Sequence[Row], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
         """Measure rows that share nothing in one pass."""
         hidden = self._read_rows([row.ids for row in rows])
@@ -248,7 +201,7 @@ class Reader:
 
     @torch.inference_mode()
     def _measure_forks(
-        self, rows: Sequence[_Row], measure: Measure
+        self, rows: Sequence[Row], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
         """Measure rows that share so many tokens with others: stems first, then what follows."""
         shared, padded_tokens = rows[0].shared_tokens, rows[0].padded_tokens
@@ -292,42 +245,12 @@ class Reader:
 
 
 def _chosen(
-    run: Callable[[Sequence[_Row], Measure], list[T]],
-    rows: Sequence[_Row],
+    run: Callable[[Sequence[Row], Measure], list[T]],
+    rows: Sequence[Row],
     measure: Measure,
     numbers: list[int],
 ) -> list[T]:
     return run([rows[n] for n in numbers], measure)
-
-
-def _padded(tokens: int) -> int:
-    return tokens + -tokens % _STEP_TOKENS
-
-
-def _tokens(passage: Passage) -> int:
-    """Return the tokens of the longest row of a passage, the last of which is only predicted."""
-    longest = max((len(branch.ids) for branch in passage.branches), default=0)
-    return len(passage.stem) + max(longest - 1, 0)
-
-
-def _rows(number: int, passage: Passage) -> Iterator[_Row]:
-    """Yield the rows of a passage; of the stem whole steps are shared by several."""
-    stem, branches = passage
-    tokens = _tokens(passage)
-    if len(branches) < 2 or tokens == len(stem):
-        yield _Row(number, stem, branches, 0, _padded(tokens))
-        return
-    shared_tokens = len(stem) // _STEP_TOKENS * _STEP_TOKENS
-    for branch in branches:
-        longest = tokens if shared_tokens else _tokens(Passage(stem, (branch,)))
-        yield _Row(number, stem, (branch,), shared_tokens, _padded(longest))
-
-
-def check_layer(network: Any, layer: int) -> None:
-    """Raise UserError unless the network has so many layers."""
-    num_layers = len(network.model.layers)
-    if not 0 <= layer <= num_layers:
-        raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to {num_layers}")
 
 
 def _states_behind(network: Any, ids: Tensor, layer: int) -> Tensor:
@@ -345,33 +268,3 @@ def _states_behind(network: Any, ids: Tensor, layer: int) -> Tensor:
     finally:
         handle.remove()
     return kept[0]
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    if isinstance(error, torch.OutOfMemoryError):
-        torch.cuda.empty_cache()
-        return True
-    return "can't allocate memory" in str(error)  # what the allocator of the CPU says
-
-
-def _batch_tokens(network: Any) -> int:
-    """Return the tokens of one pass that memory holds: a power of two.
-
-    It follows from the size of the memory and not from what is free at the moment, so that a run is
-    cut into the same batches every time.
-    """
-    config = network.config
-    weights = list(network.parameters())
-    device, itemsize = network.device, weights[0].dtype.itemsize
-    weight_bytes = sum(w.numel() * w.dtype.itemsize for w in weights)
-    if device.type == "cuda":
-        memory_bytes = torch.cuda.get_device_properties(device).total_memory
-    else:
-        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    head_dim = config.hidden_size // config.num_attention_heads
-    kv_width = 2 * config.num_hidden_layers * config.num_key_value_heads * head_dim
-    # One layer's activations are alive at a time, the keys and values of all of them.
-    token_bytes = itemsize * (kv_width + 12 * config.hidden_size + 4 * config.intermediate_size)
-    room = _MEMORY_SHARE * (memory_bytes - weight_bytes) / token_bytes
-    tokens = 1 << max(int(room).bit_length() - 1, 5)
-    return tokens if device.type == "cuda" else min(tokens, _CPU_BATCH_TOKENS)

@@ -1,1 +1,19 @@
 """Every base and every SNV of a region: values, files, pictures."""
+
+from carbon.inference.scan.chunks import ScanChunk, join_chunks
+from carbon.inference.scan.files import ScanJob, run_scan_job
+from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
+from carbon.inference.scan.regions import scan_region
+from carbon.inference.scan.writers import SCAN_WRITERS
+
+__all__ = [
+    "SCAN_WRITERS",
+    "ScanChunk",
+    "ScanJob",
+    "ScanMethod",
+    "ScanOptions",
+    "join_chunks",
+    "run_scan_job",
+    "scan_method_for",
+    "scan_region",
+]

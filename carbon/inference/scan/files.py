@@ -1,6 +1,6 @@
 """A region, a gene or a contig in; a table, tracks of a genome browser and a picture out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -12,8 +12,10 @@ from carbon.errors import UserError
 from carbon.files import atomic_file
 from carbon.genome import Annotation, Interval, Reference, from_region, read_annotation
 from carbon.genome.gene_lookup import find_gene
-from carbon.inference.engine import Carbon
-from carbon.inference.scan.regions import ScanChunk, join_chunks
+from carbon.inference.reading import Reader
+from carbon.inference.scan.chunks import ScanChunk, join_chunks
+from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
+from carbon.inference.scan.regions import scan_region
 from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter
 from carbon.inference.tables import chosen_by_ending
 
@@ -36,7 +38,7 @@ class ScanJob:
         flank_bp: scanned on both sides beside it.
         plot: a picture to draw.
         along_gene: read the strand of the gene.
-        method: arguments of `Carbon.scan_method`.
+        options: how the region is scanned.
     """
 
     model: str
@@ -49,7 +51,7 @@ class ScanJob:
     flank_bp: int = 0
     plot: Path | None = None
     along_gene: bool = False
-    method: dict[str, Any] = field(default_factory=dict)
+    options: ScanOptions = field(default_factory=ScanOptions)
 
     @property
     def wanted(self) -> list[Path]:
@@ -57,7 +59,7 @@ class ScanJob:
         return [*self.outputs, *([self.plot] if self.plot else [])]
 
 
-def run_scan_job(load: Callable[[], Carbon], job: ScanJob, dtype: str) -> dict[str, Any]:
+def run_scan_job(load: Callable[[], Reader], job: ScanJob, dtype: str) -> dict[str, Any]:
     """Scan a region into files, which appear when they are whole; return what was done.
 
     The model is loaded when all else is known to be right.
@@ -69,11 +71,11 @@ def run_scan_job(load: Callable[[], Carbon], job: ScanJob, dtype: str) -> dict[s
     writers = _checked(job)
     with Reference(job.reference) as reference, ExitStack() as files:
         annotation = read_annotation(job.annotation, reference) if job.annotation else None
-        place, method = _place(reference, annotation, job)
+        place, options = _place(reference, annotation, job)
         temporary = {path: files.enter_context(atomic_file(path)) for path in job.wanted}
-        model = load()
-        settings = _settings(model, job, place, method, dtype)
-        counts = {"bases": 0, "known_bases": 0, "tokens_read": 0}
+        reader = load()
+        method = scan_method_for(reader, **options)
+        settings = _settings(reader, job, place, method, dtype)
         drawn: list[ScanChunk] = []
         with ExitStack() as sinks:
             lengths_bp = reference.contig_lengths_bp
@@ -82,17 +84,26 @@ def run_scan_job(load: Callable[[], Carbon], job: ScanJob, dtype: str) -> dict[s
                 for path, writer in zip(job.outputs, writers, strict=True)
             ]
             writes += [drawn.append] if job.plot else []
-            advance = sinks.enter_context(progress("scanning bases", place.length_bp))
-            for chunk in model.scan(reference, place, **method):
-                for write in writes:
-                    write(chunk)
-                counts["bases"] += chunk.interval.length_bp
-                counts["known_bases"] += int(chunk.is_base.sum())
-                counts["tokens_read"] += chunk.tokens_read
-                advance(chunk.interval.length_bp)
+            counts = _write_all(scan_region(reader, reference, place, method), writes, place)
         if job.plot:
             _draw(join_chunks(drawn), annotation, temporary[job.plot], settings)
     return {"outputs": [str(path) for path in job.wanted], **counts, **settings}
+
+
+def _write_all(
+    chunks: Iterator[ScanChunk], writes: list[Callable[[ScanChunk], None]], place: Interval
+) -> dict[str, int]:
+    """Hand every chunk to all that write; return what was scanned."""
+    counts = {"bases": 0, "known_bases": 0, "tokens_read": 0}
+    with progress("scanning bases", place.length_bp) as advance:
+        for chunk in chunks:
+            for write in writes:
+                write(chunk)
+            counts["bases"] += chunk.interval.length_bp
+            counts["known_bases"] += int(chunk.is_base.sum())
+            counts["tokens_read"] += chunk.tokens_read
+            advance(chunk.interval.length_bp)
+    return counts
 
 
 def _checked(job: ScanJob) -> list[ScanWriter]:
@@ -120,9 +131,9 @@ def _checked(job: ScanJob) -> list[ScanWriter]:
 
 def _place(
     reference: Reference, annotation: Annotation | None, job: ScanJob
-) -> tuple[Interval, dict[str, Any]]:
-    """Return where to scan, and the arguments of the scan."""
-    lengths_bp, method = reference.contig_lengths_bp, job.method
+) -> tuple[Interval, ScanOptions]:
+    """Return where to scan, and how."""
+    lengths_bp, options = reference.contig_lengths_bp, job.options
     if job.gene and annotation:
         gene = find_gene(annotation, job.gene)
         place = gene.interval
@@ -132,7 +143,7 @@ def _place(
                 "as regions"
             )
         if job.along_gene:
-            method = method | {"strands": "forward" if gene.strand == "+" else "reverse"}
+            options = {**options, "strands": "forward" if gene.strand == "+" else "reverse"}
     elif job.contig:
         if job.contig not in lengths_bp:
             raise UserError(f"{reference.path}: {reference.explain_missing([job.contig])}")
@@ -147,19 +158,19 @@ def _place(
             f"{job.plot}: {place.length_bp} bases make no readable picture; draw at most "
             f"{MOST_DRAWN_BP}, and look at more in a genome browser (an output that ends in .bw)"
         )
-    return place, method
+    return place, options
 
 
 def _settings(
-    model: Carbon, job: ScanJob, place: Interval, method: dict[str, Any], dtype: str
+    reader: Reader, job: ScanJob, place: Interval, method: ScanMethod, dtype: str
 ) -> dict[str, Any]:
     return {
         "model": job.model,
-        "yarn": model.yarn,
+        "yarn": reader.yarn,
         "protocol": "scan",
         "region": place.to_region(),
         "gene": job.gene,
-        **model.scan_method(**method)._asdict(),
+        **method._asdict(),
         "dtype": dtype,
         "values": "log p(base | all bases before it on the strand that is read), nats",
         "delta": "log p(alt) - log p(ref)",

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from carbon.genome import Gene
 from carbon.genome.genes import exons_of
-from carbon.inference.scan.regions import SCANNED_BASES, ScanChunk
+from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
 
 # Neither hour nor version of the library is written, so that the same scan is the same file.
 _METADATA = {

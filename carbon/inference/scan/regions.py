@@ -7,165 +7,22 @@ the chain one pass gives all six bases of a token; `right_end` reads its window 
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from carbon.errors import UserError
 from carbon.genome import Interval, Reference, reverse_complement
-from carbon.inference.reading.reader import Passage, Reader, branch_of, stem_of
-from carbon.inference.scoring.sequences import STRANDS_READ, Strands
+from carbon.inference.reading import Passage, Reader, branch_of, stem_of
+from carbon.inference.scan.chunks import Float32s, ScanChunk
+from carbon.inference.scan.method import ScanMethod
 from carbon.losses import chain_conditionals
+from carbon.options import COMBINATIONS, STRANDS_READ
 from carbon.tokenizer import K
-
-Combine = Literal["mean", "token_start"]
-Float32s = NDArray[np.float32]
-
-SCANNED_BASES = "ACGT"
-_DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
 
 # Columns of the chain, which are ATCG, as ACGT of the forward strand.
 _COLUMNS = {"+": [0, 2, 3, 1], "-": [1, 3, 2, 0]}
-
-
-class ScanMethod(NamedTuple):
-    """How a region is scanned.
-
-    Attributes:
-        window_bp: of a window, whole 6-mers.
-        least_context_bp: whole 6-mers at the start of a window that are read and not scored, except
-            where the contig begins.
-        frames: where 6-mers begin, modulo 6, counted from the start of the strand that is read.
-        combine: `mean` over the frames, or `token_start`: every base in the frame where it is the
-            first of a 6-mer.
-        strands: read the forward strand, the reverse strand, or the mean of both.
-        tags: metadata tags to condition on.
-    """
-
-    window_bp: int
-    least_context_bp: int
-    frames: tuple[int, ...]
-    combine: Combine
-    strands: Strands
-    tags: tuple[str, ...]
-
-
-class ScanChunk(NamedTuple):
-    """Scanned bases of a contig.
-
-    Attributes:
-        interval: where they lie.
-        bases: the reference, upper-case.
-        log_probabilities: (bases, 4) float32, in nats, of A, C, G and T on the forward strand.
-        tokens_read: tokens that the network has read since the chunk before, `<dna>` and tags
-            included.
-    """
-
-    interval: Interval
-    bases: str
-    log_probabilities: Float32s
-    tokens_read: int
-
-    @property
-    def is_base(self) -> NDArray[np.bool_]:
-        """Tell where the reference has that base: (bases, 4); nowhere in the row of an N."""
-        letters = np.frombuffer(self.bases.encode("ascii"), dtype=np.uint8)
-        found: NDArray[np.bool_] = letters[:, None] == np.frombuffer(b"ACGT", dtype=np.uint8)
-        return found
-
-    @property
-    def log_p_ref(self) -> Float32s:
-        """Log-probability of the reference base, (bases,); NaN where that is unknown."""
-        chosen = np.where(self.is_base, self.log_probabilities, 0).sum(axis=1)
-        return np.where(self.is_base.any(axis=1), chosen, np.float32(np.nan))
-
-    @property
-    def deltas(self) -> Float32s:
-        """Log p(base) - log p(reference base): (bases, 4), 0 for the reference base, or NaN."""
-        found: Float32s = self.log_probabilities - self.log_p_ref[:, None]
-        return found
-
-    @property
-    def mean_delta(self) -> Float32s:
-        """Mean of the three SNVs' deltas, (bases,); NaN where the reference is unknown."""
-        found: Float32s = self.deltas.sum(axis=1) / np.float32(3)
-        return found
-
-    @property
-    def worst_delta(self) -> Float32s:
-        """Least of the three SNVs' deltas, (bases,); NaN where the reference is unknown."""
-        found: Float32s = np.where(self.is_base, np.float32(np.inf), self.deltas).min(axis=1)
-        return found
-
-    @property
-    def entropy_nats(self) -> Float32s:
-        """Entropy of the four bases, (bases,): 0 where one is certain, 1.386 where none is."""
-        found: Float32s = -(np.exp(self.log_probabilities) * self.log_probabilities).sum(axis=1)
-        return found
-
-
-def join_chunks(chunks: Iterable[ScanChunk]) -> ScanChunk:
-    """Return consecutive chunks as one, for a region that memory holds.
-
-    Raises:
-        ValueError: there is no chunk.
-    """
-    given = list(chunks)
-    if not given:
-        raise ValueError("no chunk to join: was the interval empty?")
-    first, last = given[0].interval, given[-1].interval
-    return ScanChunk(
-        Interval(first.contig, first.start, last.end),
-        "".join(chunk.bases for chunk in given),
-        np.concatenate([chunk.log_probabilities for chunk in given]),
-        sum(chunk.tokens_read for chunk in given),
-    )
-
-
-def scan_method_for(
-    reader: Reader,
-    frames: Iterable[int] | None,
-    combine: Combine,
-    window_bp: int | None,
-    least_context_bp: int | None,
-    strands: Strands,
-    tags: tuple[str, ...],
-) -> ScanMethod:
-    """Return a method whose windows are whole 6-mers and fit into the model's context.
-
-    Raises:
-        UserError: a window, context or frame is not possible, or the vocabulary has no such tag.
-    """
-    every = tuple(range(K))
-    if frames is None:
-        frames = every if combine == "token_start" else (0,)
-    frames = tuple(sorted(set(frames)))
-    if not frames or not set(frames) <= set(every):
-        given = ", ".join(map(str, frames)) or "none"
-        raise UserError(f"frames {given}: give some of 0 to {K - 1}")
-    if combine == "token_start" and frames != every:
-        raise UserError("token_start takes each base in its own frame: leave the frames at all six")
-    # The last 6-mer of a window is predicted and never read.
-    most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
-    if window_bp is None:
-        window_bp = min(_DEFAULT_WINDOW_BP, most_bp)
-    if not 2 * K <= window_bp <= most_bp:
-        raise UserError(
-            f"a window of {window_bp} bp does not fit: give {2 * K} to {most_bp} bp for this model"
-        )
-    window_bp -= window_bp % K
-    if least_context_bp is None:
-        least_context_bp = window_bp // 2
-    if not 0 <= least_context_bp <= window_bp - K:
-        raise UserError(
-            f"a least context of {least_context_bp} bp leaves nothing to score of a window of "
-            f"{window_bp} bp: give 0 to {window_bp - K}"
-        )
-    least_context_bp += -least_context_bp % K
-    return ScanMethod(window_bp, least_context_bp, frames, combine, strands, tags)
 
 
 def scan_region(
@@ -307,7 +164,7 @@ def _combined(
         return passes[0]
     strands = STRANDS_READ[method.strands]
     stack = np.stack(passes).reshape(len(strands), len(method.frames), -1, 4)
-    if method.combine == "token_start":
+    if COMBINATIONS[method.combine].own_frame:
         places = np.arange(start, start + stack.shape[2])
         along = {"+": places, "-": contig_bp - 1 - places}
         frames = np.stack([along[strand] % K for strand in strands])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from carbon.inference.scan.regions import SCANNED_BASES, ScanChunk
+from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
 from carbon.inference.tables import TABLE_WRITERS, Columns
 
 COLUMNS: Columns = {

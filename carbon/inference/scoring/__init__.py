@@ -1,1 +1,25 @@
 """Likelihoods of sequences."""
+
+from carbon.inference.scoring.files import PER_BASE, PER_SEQUENCE, ScoreTable
+from carbon.inference.scoring.sequences import (
+    MEASURES,
+    SequenceScore,
+    base_log_likelihoods,
+    blocks,
+    overlapping_windows,
+    score_sequences,
+    window_room_bp,
+)
+
+__all__ = [
+    "MEASURES",
+    "PER_BASE",
+    "PER_SEQUENCE",
+    "ScoreTable",
+    "SequenceScore",
+    "base_log_likelihoods",
+    "blocks",
+    "overlapping_windows",
+    "score_sequences",
+    "window_room_bp",
+]

@@ -3,26 +3,19 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.reading.reader import Measure, Passage, Reader, branch_of, stem_of
+from carbon.inference.reading import Measure, Passage, Reader, branch_of, stem_of
 from carbon.losses import chain, marginal
+from carbon.options import STRANDS_READ, By, Strands, check_choice
 from carbon.tokenizer import K
 
-Strands = Literal["forward", "reverse", "both"]
-By = Literal["chain", "marginals"]
-
-STRANDS_READ: dict[str, tuple[str, ...]] = {
-    "forward": ("+",),
-    "reverse": ("-",),
-    "both": ("+", "-"),
-}
-MEASURES: dict[str, Measure] = {"chain": chain, "marginals": marginal}
+MEASURES: dict[By, Measure] = {"chain": chain, "marginals": marginal}
 
 _WINDOWS_AT_ONCE = 512  # batched by length together
 # What is in memory of a stream of sequences.
@@ -59,8 +52,10 @@ def score_sequences(
     """Return the score of each sequence, in order and as they are asked for.
 
     Raises:
-        UserError: the tags leave no room.
+        UserError: a choice is not possible, or the tags leave no room.
     """
+    check_choice("by", by, MEASURES)
+    check_choice("strands", strands, STRANDS_READ)
     window_room_bp(reader, tags)  # what is not possible is said at once
     return _scored(reader, sequences, by, strands, tags)
 

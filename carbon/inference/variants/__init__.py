@@ -1,1 +1,27 @@
 """Likelihoods of alleles compared: a score a variant, a scored file a VCF."""
+
+from carbon.inference.variants.files import VariantJob, run_variant_job
+from carbon.inference.variants.method import Method, VariantOptions, method_for
+from carbon.inference.variants.scores import (
+    AlleleComparison,
+    VariantScore,
+    compare_block,
+    score_variants,
+)
+from carbon.inference.variants.windows import Fork, fork_at
+from carbon.inference.variants.writers import variant_writer
+
+__all__ = [
+    "AlleleComparison",
+    "Fork",
+    "Method",
+    "VariantJob",
+    "VariantOptions",
+    "VariantScore",
+    "compare_block",
+    "fork_at",
+    "method_for",
+    "run_variant_job",
+    "score_variants",
+    "variant_writer",
+]

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -14,9 +14,10 @@ from carbon.console import progress
 from carbon.errors import GenomeError, UserError
 from carbon.files import atomic_file, output_path, remove_leftovers, sha256_of_file
 from carbon.genome import Interval, Reference, VcfReader, VcfRow, short
-from carbon.inference.engine import Carbon
 from carbon.inference.journal import Journal
-from carbon.inference.variants.scores import Method
+from carbon.inference.reading import Reader
+from carbon.inference.variants.method import Method, VariantOptions, method_for
+from carbon.inference.variants.scores import score_variants
 from carbon.inference.variants.writers import Score, Scored, scored_header, variant_writer
 
 _RECORDS_AT_ONCE = 128  # scored together, and kept together by the journal
@@ -35,7 +36,7 @@ class VariantJob:
         reference: FASTA.
         vcf: of this reference.
         output: a .vcf, .vcf.gz, .tsv or .parquet.
-        method: arguments of `Carbon.variant_method`.
+        options: how the variants are scored.
         resume: go on with what an earlier run left.
         skip_mismatches: pass over records whose REF is not in the reference.
         strict: hold the VCF to its specification.
@@ -45,13 +46,13 @@ class VariantJob:
     reference: Path
     vcf: Path
     output: Path
-    method: dict[str, Any] = field(default_factory=dict)
+    options: VariantOptions = field(default_factory=VariantOptions)
     resume: bool = False
     skip_mismatches: bool = False
     strict: bool = True
 
 
-def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any]:
+def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, Any]:
     """Score a VCF into a file, which appears when it is whole; return what was done.
 
     Raises:
@@ -59,35 +60,31 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
         UserError: the output's ending or the window is not possible.
     """
     writer = variant_writer(job.output)
-    method = model.variant_method(**job.method)
+    method = method_for(reader, **job.options)
     if output_path(job.output) in (job.vcf.resolve(), job.reference.resolve()):
         raise UserError(f"{job.output}: is an input too; name another output")
-    settings = _settings(model, job, method, dtype)
-    counts = {"records": 0, "scored": 0, "not_scored": 0}
-    reasons: Counter[str] = Counter()
+    settings = _settings(reader, job, method, dtype)
     with Reference(job.reference) as reference:
         vcf = VcfReader(job.vcf, reference, strict=job.strict)
         scored_header(vcf, settings)
         # Read all of it once first: a bad last record costs seconds then, and not hours.
         num_records = _checked(vcf, reference, job)
-        journal = Journal(job.output, settings | _fingerprints(model, job), resume=job.resume)
+        journal = Journal(job.output, settings | _fingerprints(reader, job), resume=job.resume)
         # The journal is locked: nobody else writes this output.
         for path in (job.output, *_indexes(job.output)):
             remove_leftovers(path)
         done = min(journal.num_blocks * _RECORDS_AT_ONCE, num_records)
+        counts = _Counts()
         try:
             with (
                 atomic_file(job.output) as temporary,
                 progress("scoring variants", num_records, done) as advance,
             ):
                 with writer(temporary, vcf, settings) as write:
-                    for row, scores in _scored(model, reference, vcf, method, journal):
+                    for row, scores in _scored(reader, reference, vcf, method, journal):
                         write((row, scores))
-                        counts["records"] += 1
-                        counts["scored"] += sum(score.delta is not None for score in scores)
-                        counts["not_scored"] += sum(score.delta is None for score in scores)
-                        reasons.update(score.reason for score in scores if score.reason)
-                        advance(counts["records"] > done)
+                        counts.add(scores)
+                        advance(counts.records > done)
                 for stale in _indexes(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
@@ -96,12 +93,29 @@ def run_variant_job(model: Carbon, job: VariantJob, dtype: str) -> dict[str, Any
             journal.say_what_is_kept()
             raise
         journal.remove()
-    return {
-        "output": str(job.output),
-        **counts,
-        "reasons": dict(sorted(reasons.items())),
-        **settings,
-    }
+    return {"output": str(job.output), **counts.shown(), **settings}
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What was done so far."""
+
+    records: int = 0
+    scored: int = 0
+    not_scored: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, scores: Sequence[Score]) -> None:
+        """Count the scores of a record."""
+        self.records += 1
+        self.scored += sum(score.delta is not None for score in scores)
+        self.not_scored += sum(score.delta is None for score in scores)
+        self.reasons.update(score.reason for score in scores if score.reason)
+
+    def shown(self) -> dict[str, Any]:
+        """Return them as they are printed."""
+        counts = {"records": self.records, "scored": self.scored, "not_scored": self.not_scored}
+        return {**counts, "reasons": dict(sorted(self.reasons.items()))}
 
 
 def _indexes(output: Path) -> list[Path]:
@@ -118,17 +132,17 @@ def _index(output: Path, longest_bp: int) -> None:
         pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_long, index=str(index))
 
 
-def _settings(model: Carbon, job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
+def _settings(reader: Reader, job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
     return {
         "model": job.model,
-        "yarn": model.yarn,
+        "yarn": reader.yarn,
         **method._asdict(),
         "dtype": dtype,
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
     }
 
 
-def _fingerprints(model: Carbon, job: VariantJob) -> dict[str, Any]:
+def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
     """Tell the inputs from others of the same name, and how they are computed with."""
 
     def stamp(path: Path) -> list[int]:
@@ -139,8 +153,8 @@ def _fingerprints(model: Carbon, job: VariantJob) -> dict[str, Any]:
         "VCF": sha256_of_file(job.vcf),
         "reference": stamp(job.reference),
         "weights": [stamp(path) for path in weights],
-        "config": model.model.network.config.to_dict(),
-        "device": model.reader.device.type,
+        "config": reader.network.config.to_dict(),
+        "device": reader.device.type,
         "skip_mismatches": job.skip_mismatches,
     }
 
@@ -197,7 +211,7 @@ def _shift(reference: Reference, rows: list[VcfRow]) -> str:
 
 
 def _scored(
-    model: Carbon, reference: Reference, vcf: VcfReader, method: Method, journal: Journal
+    reader: Reader, reference: Reference, vcf: VcfReader, method: Method, journal: Journal
 ) -> Iterator[Scored]:
     """Score records in blocks, so that alleles share batches, and hand them back in order."""
     rows = iter(vcf)
@@ -205,17 +219,17 @@ def _scored(
     while block := list(islice(rows, _RECORDS_AT_ONCE)):
         kept = next(earlier, None)
         if kept is None:
-            kept = _score_block(model, reference, block, method)
+            kept = _score_block(reader, reference, block, method)
             journal.add(kept)
         for row, scores in zip(block, kept, strict=True):
             yield row, [Score(*score) for score in scores]
 
 
 def _score_block(
-    model: Carbon, reference: Reference, block: list[VcfRow], method: Method
+    reader: Reader, reference: Reference, block: list[VcfRow], method: Method
 ) -> list[list[Score]]:
     variants = [variant for row in block if row.mismatch is None for variant in row.variants]
-    found = model.score_variants(reference, variants, **method._asdict())
+    found = score_variants(reader, reference, variants, method)
     passed_over = Score(None, "ref_mismatch", None, None)
     return [
         [passed_over if row.mismatch else Score(*next(found)[1:]) for _ in row.variants]

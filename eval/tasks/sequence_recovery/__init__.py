@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from carbon.errors import UserError
+from carbon.options import Mode
 from carbon.tokenizer import K
-from eval.contract import Curve, Example, Mode, Model, Options, Result, Summary, Task
+from eval.contract import Curve, Example, Model, Options, Result, Summary, Task
 from eval.summary import by_group, estimate, summary_of
 from eval.tasks.sequence_recovery.build import PROMPT_BP, build
 from eval.tasks.tables import Row, batches, check_dna, chosen_rows, reader

@@ -1,0 +1,102 @@
+"""How a region is scanned: the options that are given, and the method that they make."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypedDict
+
+from carbon.errors import UserError
+from carbon.inference.reading import EVERY_FRAME, Reader, check_window, checked_frames
+from carbon.options import COMBINATIONS, STRANDS_READ, Combine, Strands, check_choice
+from carbon.tokenizer import K
+
+_DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
+
+
+class ScanOptions(TypedDict, total=False):
+    """The options of `Carbon.scan` and `scan_method`, as keyword arguments.
+
+    What is not given has the default of `scan_method_for`.
+    """
+
+    frames: Sequence[int] | None
+    combine: Combine
+    window_bp: int | None
+    least_context_bp: int | None
+    strands: Strands
+    tags: Sequence[str]
+
+
+class ScanMethod(NamedTuple):
+    """How a region is scanned.
+
+    Attributes:
+        window_bp: of a window, whole 6-mers.
+        least_context_bp: whole 6-mers at the start of a window that are read and not scored, except
+            where the contig begins.
+        frames: where 6-mers begin, modulo 6, counted from the start of the strand that is read.
+        combine: `mean` over the frames, or `token_start`: every base in the frame where it is the
+            first of a 6-mer.
+        strands: read the forward strand, the reverse strand, or the mean of both.
+        tags: metadata tags to condition on.
+    """
+
+    window_bp: int
+    least_context_bp: int
+    frames: tuple[int, ...]
+    combine: Combine
+    strands: Strands
+    tags: tuple[str, ...]
+
+
+def scan_method_for(
+    reader: Reader,
+    *,
+    frames: Sequence[int] | None = None,
+    combine: Combine = "mean",
+    window_bp: int | None = None,
+    least_context_bp: int | None = None,
+    strands: Strands = "forward",
+    tags: Sequence[str] = (),
+) -> ScanMethod:
+    """Return a method whose windows are whole 6-mers and fit into the model's context.
+
+    Raises:
+        UserError: a choice, window, context or frame is not possible, or the vocabulary has no such
+            tag.
+    """
+    check_choice("combine", combine, COMBINATIONS)
+    check_choice("strands", strands, STRANDS_READ)
+    found_frames = _frames(frames, combine)
+    window_bp = _window_bp(reader, tuple(tags), window_bp)
+    least_context_bp = _least_context_bp(least_context_bp, window_bp)
+    return ScanMethod(window_bp, least_context_bp, found_frames, combine, strands, tuple(tags))
+
+
+def _frames(frames: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:
+    if frames is None:
+        return COMBINATIONS[combine].default_frames
+    found = checked_frames(frames)
+    if COMBINATIONS[combine].own_frame and found != EVERY_FRAME:
+        raise UserError(f"{combine} takes each base in its own frame: leave the frames at all six")
+    return found
+
+
+def _window_bp(reader: Reader, tags: tuple[str, ...], window_bp: int | None) -> int:
+    """Return a window of whole 6-mers that the model's context holds."""
+    # The last 6-mer of a window is predicted and never read.
+    most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
+    if window_bp is None:
+        window_bp = min(_DEFAULT_WINDOW_BP, most_bp)
+    check_window(window_bp, most_bp)
+    return window_bp - window_bp % K
+
+
+def _least_context_bp(least_context_bp: int | None, window_bp: int) -> int:
+    """Return the least context in whole 6-mers; half of the window if none is given."""
+    if least_context_bp is None:
+        least_context_bp = window_bp // 2
+    if not 0 <= least_context_bp <= window_bp - K:
+        raise UserError(
+            f"a least context of {least_context_bp} bp leaves nothing to score of a window of "
+            f"{window_bp} bp: give 0 to {window_bp - K}"
+        )
+    return least_context_bp + -least_context_bp % K

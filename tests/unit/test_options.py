@@ -1,0 +1,157 @@
+"""What can be chosen, and the options made of it: names, defaults and texts agree everywhere."""
+
+import argparse
+import inspect
+from typing import get_args, get_type_hints
+
+import pytest
+
+from carbon.cli import _parser
+from carbon.errors import UserError
+from carbon.genome import Interval
+from carbon.inference import (
+    DTYPES,
+    Carbon,
+    Method,
+    SamplingOptions,
+    SamplingRule,
+    ScanMethod,
+    ScanOptions,
+    VariantOptions,
+)
+from carbon.inference.scan import scan_method_for
+from carbon.inference.scoring import MEASURES
+from carbon.inference.variants import method_for
+from carbon.options import (
+    COMBINATIONS,
+    MODES,
+    POOLS,
+    PROTOCOLS,
+    STRANDS_READ,
+    By,
+    Combine,
+    Dtype,
+    Mode,
+    Pool,
+    ProtocolName,
+    Strands,
+)
+from carbon.verbs.common import options_of
+
+TABLES = {
+    "by": (By, MEASURES),
+    "combine": (Combine, COMBINATIONS),
+    "dtype": (Dtype, DTYPES),
+    "mode": (Mode, MODES),
+    "pool": (Pool, POOLS),
+    "protocol": (ProtocolName, PROTOCOLS),
+    "strands": (Strands, STRANDS_READ),
+}
+# By verb: the options, what has their defaults, what they make, and where users read of them.
+OPTIONS = {
+    "variants": (VariantOptions, method_for, Method, Carbon.score_variants),
+    "scan": (ScanOptions, scan_method_for, ScanMethod, Carbon.scan),
+    "generate": (SamplingOptions, SamplingRule, SamplingRule, Carbon.generate),
+}
+LEAST = {
+    "variants": ["--reference", "r", "--vcf", "v", "--output", "o"],
+    "scan": ["--reference", "r", "--contig", "c", "--output", "o"],
+    "generate": ["--length", "6"],
+}
+
+
+@pytest.mark.parametrize("choice", TABLES)
+def test_the_type_has_the_names_of_the_table(choice):
+    kind, table = TABLES[choice]
+    assert get_args(kind) == tuple(table)
+
+
+@pytest.mark.parametrize("verb", OPTIONS)
+class TestOptions:
+    def test_each_has_one_type_and_a_default(self, verb):
+        options, make, made, _ = OPTIONS[verb]
+        given = {
+            name: parameter
+            for name, parameter in inspect.signature(make).parameters.items()
+            if name != "reader"
+        }
+        assert set(given) == set(options.__annotations__) == set(made.__annotations__)
+        assert all(p.default is not inspect.Parameter.empty for p in given.values())
+        hints = get_type_hints(make)
+        assert {name: hints[name] for name in given} == get_type_hints(options)
+
+    def test_each_is_told_in_the_help(self, verb):
+        options, _, _, method = OPTIONS[verb]
+        text = inspect.getdoc(method)
+        left_out = [
+            n for n in options.__annotations__ if f"{n}:" not in text and f"`{n}`" not in text
+        ]
+        assert left_out == []
+
+    def test_each_can_be_given_to_the_verb_and_none_must(self, verb):
+        options, *_ = OPTIONS[verb]
+        parser = _parser()
+        (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        dests = {action.dest for action in verbs.choices[verb]._actions}
+        assert set(options.__annotations__) <= dests | {"tags"}
+        arguments = parser.parse_args([verb, "--model", "m", *LEAST[verb]])
+        assert options_of(arguments, options) in ({}, {"tags": []})
+
+
+def test_what_the_verb_is_given_is_what_is_passed_on():
+    words = ["--protocol", "right_end", "--window", "96", "--frames", "0,2", "--tag", "<x>"]
+    arguments = _parser().parse_args(["variants", "--model", "m", *LEAST["variants"], *words])
+    assert options_of(arguments, VariantOptions) == {
+        "protocol": "right_end", "window_bp": 96, "frames": (0, 2), "tags": ["<x>"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.score_variants(None, [], window=12),
+        lambda model: model.variant_method(windw_bp=12),
+        lambda model: model.scan(None, Interval("c", 0, 1), window=12),
+        lambda model: model.scan_method(frame=0),
+        lambda model: model.generate(["A"], 6, temprature=1),
+    ],
+)
+def test_an_unknown_keyword_is_an_error_at_once(model, call):
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        call(model)
+
+
+@pytest.mark.parametrize(
+    ("choice", "call"),
+    [
+        ("by", lambda model: model.score([], by="x")),
+        ("strands", lambda model: model.score([], strands="x")),
+        ("protocol", lambda model: model.variant_method(protocol="x")),
+        ("by", lambda model: model.variant_method(by="x")),
+        ("strands", lambda model: model.variant_method(strands="x")),
+        ("combine", lambda model: model.scan_method(combine="x")),
+        ("strands", lambda model: model.scan_method(strands="x")),
+        ("pool", lambda model: model.embed([], pool="x")),
+        ("mode", lambda model: model.generate(["A"], 6, mode="x")),
+    ],
+)
+def test_an_unknown_choice_is_an_error_that_lists_the_table(model, choice, call):
+    names = ", ".join(TABLES[choice][1])
+    with pytest.raises(UserError, match=f"^{choice} 'x': give (one of )?{names}$"):
+        call(model)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("window_bp", [96, 97])
+def test_both_strands_read_windows_of_one_length_around_an_snv(protocol, window_bp):
+    read = PROTOCOLS[protocol]
+    before = {strand: read.before_bp(strand, window_bp) for strand in "+-"}
+    counted = {strand: read.counted_bp(["A", "C"], strand, window_bp) for strand in "+-"}
+    if read.alleles_alone:
+        assert set(before.values()) == {window_bp} and set(counted.values()) == {1}
+        return
+    # 48 + 48 of 96, and the base in the middle of 97 has 48 on either side of it; what is before
+    # the SNV on one strand is behind it on the other.
+    assert before == {"+": 48, "-": 47 if window_bp == 96 else 48}
+    assert all(before[strand] + counted[strand] == window_bp for strand in "+-")
+    assert counted["+"] - 1 == before["-"]
