@@ -13,6 +13,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from carbon.losses import LossSums, head_loss
 from carbon.model import PRESETS
+from carbon.objectives import CE
 from carbon.tokenizer import NATIVE, NUM_KMERS
 from train.config import TrainConfig
 
@@ -40,7 +41,7 @@ class LlamaPart(nn.Module):
     Attributes:
         sums: (6,) fp64, `LossSums` of the microbatches since they were last set to zero; of the
             last part only.
-        fns_weight: of the loss.
+        objective: what is minimised.
     """
 
     sums: Tensor
@@ -54,7 +55,7 @@ class LlamaPart(nn.Module):
         self.config = llama.config
         self.is_first = layers.start == 0
         self.is_last = layers.stop == llama.config.num_hidden_layers
-        self.fns_weight = 0.0
+        self.objective = CE
         self._checkpointing = activation_checkpointing
         self.model: Any = nn.Module()
         if self.is_first:
@@ -110,7 +111,7 @@ class LlamaPart(nn.Module):
             self.head,
             targets.flatten(),
             (known.flatten()[:, None] >> bits & 1).bool(),
-            self.fns_weight,
+            self.objective,
             first_kmer=NATIVE.first_kmer,
         )
         self.sums += torch.stack([part.detach().double() for part in sums])
