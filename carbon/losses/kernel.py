@@ -92,20 +92,15 @@ def _token_loss(
     if WITH_UNIFORM:
         log_mean = tl.sum(z) / (HALF * HALF) - log_total
 
-    num_known = 0.0
-    for j in tl.static_range(6):
-        num_known += tl.load(known_ptr + j).to(tl.float32)
+    num_known = _count(known_ptr)
     of_token = tl.where(num_known == 6, token_weight, 0.0)
-    of_uniform = tl.where(num_known == 6, uniform_weight, 0.0)
+    of_uniform = tl.where(num_known == 6, uniform_weight, 0.0) if WITH_UNIFORM else 0.0
     of_base = bases_weight / tl.maximum(num_known, 1.0)
     marginal_nats, by_row, by_column, smallest = _soft(
         rows, columns, total, known_ptr, kmer, half, of_base
     )
-    # dL/dz = p (of_token + sum of w_j + of_uniform - by_row - by_column)
-    #         - of_token [v = y] - of_uniform / 4096
-    by_row -= of_token + of_base * num_known
-    if WITH_UNIFORM:
-        by_row -= of_uniform
+    # dL/dz = p (all weights - by_row - by_column) - of_token [v = y] - of_uniform / 4096
+    by_row -= of_token + of_base * num_known + of_uniform
     grad = exponentials / -total * (by_row[:, None] + by_column[None, :])
     grad -= tl.where(at == kmer, of_token, 0.0)
     if WITH_UNIFORM:
@@ -126,6 +121,15 @@ def _token_loss(
     tl.store(nats_ptr + 2 * num_tokens + token, marginal_nats)
     if WITH_GRADIENT:
         tl.store(logits_ptr + at, grad.to(logits_ptr.dtype.element_ty))
+
+
+@triton.jit
+def _count(known_ptr):
+    """How many bases of a token are known."""
+    num_known = 0.0
+    for j in tl.static_range(6):
+        num_known += tl.load(known_ptr + j).to(tl.float32)
+    return num_known
 
 
 @triton.jit
