@@ -18,8 +18,15 @@ import torch
 from torch import Tensor
 
 from carbon.losses import fused, head_loss, log_likelihoods, nucleotide_loss
+from carbon.objectives import CE, FNS, Objective
 
 TOKENS, WIDTH, KMERS = 32_768, 3_072, 4_096
+CHECKED = {
+    "ce": CE,
+    "blend": Objective(token=0.7, bases=0.3),
+    "fns": FNS,
+    "uniform": Objective(token=0.6, bases=0.3, uniform=0.1),
+}
 LAUNCHES = [(4, 128), (4, 255), (8, 64), (8, 80), (8, 128), (16, 64), (16, 128)]
 
 
@@ -53,15 +60,15 @@ def check() -> list[dict[str, Any]]:
 
     rows = []
     for dtype in (torch.float32, torch.bfloat16):
-        for fns_weight in (0.0, 0.3, 1.0):
+        for objective_name, objective in CHECKED.items():
             logits, kmers, known = inputs(dtype, 2_048)
-            sums, grad = fused.chunk_loss(logits.double(), kmers, known, fns_weight, 0, False, True)
-            found, in_place = kernel.chunk_loss(logits, kmers, known, fns_weight, True)
+            sums, grad = fused.chunk_loss(logits.double(), kmers, known, objective, 0, False, True)
+            found, in_place = kernel.chunk_loss(logits, kmers, known, objective, True)
             assert grad is not None and in_place is not None
             of_loss = float((found.loss - sums.loss).abs() / sums.loss.abs())
             of_grad = float((in_place.double() - grad).norm() / grad.norm())
             assert of_loss < 1e-5 and of_grad < (1e-5 if dtype == torch.float32 else 1e-2)
-            name = f"error_{str(dtype)[6:]}_fns_{fns_weight}"
+            name = f"error_{str(dtype)[6:]}_{objective_name}"
             rows.append({"name": name, "loss": of_loss, "gradient": of_grad})
     return rows
 
@@ -95,8 +102,9 @@ def time_kernel() -> list[dict[str, Any]]:
         for warps, registers in LAUNCHES:
             launch = partial(
                 kernel._token_loss[(TOKENS,)],
-                *(target, kmers, known_bytes, nats, TOKENS, 1.0),
+                *(target, kmers, known_bytes, nats, TOKENS, FNS.token, FNS.bases, FNS.uniform),
                 WITH_GRADIENT=True,
+                WITH_UNIFORM=False,
                 num_warps=warps,
                 maxnreg=registers,
             )
@@ -104,12 +112,12 @@ def time_kernel() -> list[dict[str, Any]]:
             setting = f"kernel_{name}_warps_{warps}_registers_{registers}"
             speed = 1e3 * gigabytes / took
             rows.append({"name": setting, "ms": took, "GB_per_s": speed, "of_copy": copied / took})
-        whole = partial(kernel.chunk_loss, target, kmers, known, 1.0, True)
+        whole = partial(kernel.chunk_loss, target, kmers, known, FNS, True)
         shipped = median_ms(partial(restored, target, logits, whole)) - copied
         rows.append({"name": f"kernel_{name}_as_shipped_with_sums", "ms": shipped})
         quarter = slice(TOKENS // 4)
         of_quarter = partial(fused.chunk_loss, logits[quarter], kmers[quarter], known[quarter])
-        plain = median_ms(partial(of_quarter, 1.0, 0, False, True))
+        plain = median_ms(partial(of_quarter, FNS, 0, False, True))
         rows.append({"name": f"plain_{name}_four_times_a_quarter", "ms": 4 * plain})
     return rows
 
@@ -134,14 +142,14 @@ def time_head() -> list[dict[str, Any]]:
         return step
 
     def fused_of(chunk_tokens: int | None) -> Callable[[], Tensor]:
-        return lambda: head_loss(hidden, weight, kmers, known, 1.0, chunk_tokens=chunk_tokens).loss
+        return lambda: head_loss(hidden, weight, kmers, known, FNS, chunk_tokens=chunk_tokens).loss
 
     works: dict[str, Callable[[], object]] = {
         "three_products": products,
         "fused": of(fused_of(None)),
         **{f"fused_chunks_of_{n}": of(fused_of(n)) for n in (2_048, 8_192, 32_768)},
         "materialised": of(
-            lambda: nucleotide_loss(log_likelihoods(hidden @ weight.T, kmers), known, 1.0).loss
+            lambda: nucleotide_loss(log_likelihoods(hidden @ weight.T, kmers), known, FNS).loss
         ),
         "cross_entropy": of(
             lambda: torch.nn.functional.cross_entropy(hidden @ weight.T, kmers, reduction="sum")

@@ -21,6 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaForCausalLM
 
 from carbon.config import from_table
+from carbon.objectives import FNS
 from carbon.tokenizer import NATIVE
 from train.config import ParallelConfig, TrainConfig
 from train.network.batch import Batch
@@ -94,7 +95,7 @@ def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], No
     pipeline, optimizer = Pipeline(config, ranks, parts), build_optimizer(config, parts)
 
     def step() -> None:
-        sums = pipeline.forward_backward([batch], 1.0)
+        sums = pipeline.forward_backward([batch], FNS)
         finish_gradients(parts, ranks, float(sums.num_tokens), 1.0)
         optimizer.step()
         optimizer.zero_grad()

@@ -218,8 +218,8 @@ def _measure(model: Carbon, corpus: Path, seed: int) -> dict[str, float]:
         logits = kmer_logits(network, hidden, vocabulary).flatten(0, 1)
         kmers = torch.from_numpy(np.concatenate([e.kmers[1:] for e in batch]))
         whole = torch.from_numpy(np.concatenate([e.known[1:] for e in batch])) == 63
-        token, bases = log_likelihoods(logits, kmers)
-        sums += [-token[whole].double().sum(), -bases[whole].double().sum(), K * whole.sum()]
+        found = log_likelihoods(logits, kmers).of(whole)
+        sums += [-found.token.double().sum(), -found.bases.double().sum(), K * whole.sum()]
     sites = choose_sites(records, NUM_SITES, model.context_bp - TARGET_BP, seed)
     sites.sort(key=lambda site: len(site[0]))
     measures = {"chain": sums[0] / sums[2], "marginal": sums[1] / sums[2]}

@@ -24,6 +24,7 @@ from timing import seconds
 from tokenizers import Tokenizer
 
 from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
+from carbon.objectives import FNS
 from carbon.tokenizer import decode, encode, encode_batch, encode_kmers, save_stock_tokenizer
 
 RESULTS = Path(__file__).parent / "results"
@@ -144,12 +145,12 @@ def _loss_step(kind: str, num_tokens: int, width: int) -> Callable[[], object]:
             total = total - sums.gather(1, digits[kmers, j][:, None]).log().sum() / 6
         return total
 
-    def of_logits(fns_weight: float) -> torch.Tensor:
-        return nucleotide_loss(log_likelihoods(hidden @ weight.T, kmers), known, fns_weight).loss
+    def of_logits() -> torch.Tensor:
+        return nucleotide_loss(log_likelihoods(hidden @ weight.T, kmers), known, FNS).loss
 
     losses: dict[str, Callable[[], torch.Tensor]] = {
-        "fused": lambda: head_loss(hidden, weight, kmers, known, 1.0).loss,
-        "fns": lambda: of_logits(1.0),
+        "fused": lambda: head_loss(hidden, weight, kmers, known, FNS).loss,
+        "fns": of_logits,
         "ce": lambda: torch.nn.functional.cross_entropy(hidden @ weight.T, kmers, reduction="sum"),
         "masked_sums": masked_sums,
         "masked_sums_of_vocabulary": masked_sums,

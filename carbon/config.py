@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from carbon.errors import ConfigError
 
@@ -149,10 +149,6 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
         return from_table(typing.cast("type[Any]", hint), value, where)
     if origin is Annotated:
         arguments[1].check(value, where)
-        return value
-    if origin is Literal:
-        choices = ", ".join(map(repr, arguments))
-        _expect(value in arguments, where, f"one of {choices}", value)
         return value
     if origin is tuple:
         _expect(isinstance(value, list), where, "an array", value)

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from carbon.objectives import objective_named
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
 
 _MIXTURE_COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#E69F00", "#56B4E9")
 _PATTERNS = ("", "/", ".", "x", "-", "|")
-_SHADES = {"fns": "rgba(0,114,178,0.1)", "blend": "rgba(230,159,0,0.14)"}
 _ROW_PIXELS = 105
 _HEAD_PIXELS = 75
 _FOOT_PIXELS = 110
@@ -33,6 +33,8 @@ class _Row:
     curves: tuple[_Curve, ...]
     axis: Mapping[str, Any]
     height: int = 1
+    names_units: bool = False
+    """Whether the title goes on with the unit of each objective of the run."""
 
 
 _ROWS = (
@@ -42,8 +44,7 @@ _ROWS = (
         _Curve("heldout_nats_per_base", "chain, held out", GREEN, of_probes=True),
         _Curve("heldout_marginal_nats_per_base", "marginals, held out", PURPLE, of_probes=True),
     ), {}, 2),
-    _Row("loss, a token (CE) or a base (FNS)",
-         (_Curve("loss", "loss", GREY),), {}),
+    _Row("loss", (_Curve("loss", "loss", GREY),), {}, names_units=True),
     _Row("probes: recovery of held-out bases", (
         _Curve("recovery", "fp32", BLUE, of_probes=True),
         _Curve("recovery_bf16", "bf16", ORANGE, of_probes=True),
@@ -81,7 +82,7 @@ def run_curves(result: Mapping[str, Any], axis: str, kept_while: str) -> Figure:
         bottom = max(0.0, top - row.height * _ROW_PIXELS / pixels)
         domain = [bottom, top - _GAP_PIXELS / pixels]
         axes[f"yaxis{key}"] = {"domain": domain, "automargin": True, **row.axis}
-        titles.append(_note(row.title, 0, domain[1]) | {"xref": "paper"})
+        titles.append(_note(_title(row, result["switches"]), 0, domain[1]) | {"xref": "paper"})
         traces += [trace | {"yaxis": f"y{key}"} for trace in found]
         top = bottom
     shapes, names = _stages(result, along)
@@ -151,14 +152,14 @@ def _traces(row: _Row, result: Mapping[str, Any], along: str) -> list[dict[str, 
 def _stages(
     result: Mapping[str, Any], along: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return shapes, a line where a stage begins and a shade where FNS is trained, and names."""
+    """Return shapes, a line where a stage begins and the shade of its objective, and names."""
     switches = result["switches"]
     starts = [switch[along] for switch in switches]
     ends = [*starts, result[along]][1:]
     shapes, names = [], []
     for n, (switch, start, end) in enumerate(zip(switches, starts, ends, strict=True)):
         over = {"x0": start, "yref": "paper", "y0": 0, "y1": 1, "layer": "below"}
-        if shade := _SHADES.get(str(switch["objective"])):
+        if shade := objective_named(str(switch["objective"])).shade:
             shapes.append(over | {"type": "rect", "x1": end, "fillcolor": shade,
                                   "line": {"width": 0}})  # fmt: skip
         if n:
@@ -168,9 +169,18 @@ def _stages(
     return shapes, names
 
 
+def _title(row: _Row, switches: Sequence[Mapping[str, Any]]) -> str:
+    if not row.names_units:
+        return row.title
+    names = dict.fromkeys(str(switch["objective"]) for switch in switches)
+    known = [entry for entry in map(objective_named, names) if entry.unit]
+    units = " or ".join(f"{entry.unit} ({entry.short})" for entry in known)
+    return f"{row.title}, {units}" if units else row.title
+
+
 def _stage_name(switch: Mapping[str, Any]) -> str:
-    name, objective = str(switch["stage"])[:16], str(switch["objective"]).upper()
-    return objective if name.upper() == objective else f"{name} ({objective})"
+    name, objective = str(switch["stage"])[:16], objective_named(str(switch["objective"])).short
+    return objective if name.upper() == objective.upper() else f"{name} ({objective})"
 
 
 def _note(text: str, x: float, y: float) -> dict[str, Any]:

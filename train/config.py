@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from carbon.config import OneOf, check, check_choices
 from carbon.corpus import SHARE_UNITS
 from carbon.model.presets import PRESETS
+from carbon.objectives import OBJECTIVES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
 from train.choices.guard_policies import GUARD_POLICIES
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineSchedule
@@ -94,7 +95,7 @@ class StageConfig:
     """One stretch of the run; the optimizer's state goes on from stage to stage."""
 
     name: str
-    objective: Literal["ce", "fns", "blend"]
+    objective: Annotated[str, OneOf(OBJECTIVES)]
     tokens: int
     """Rounded up to whole batches."""
     mixture: dict[str, float]
@@ -123,12 +124,8 @@ class StageConfig:
     """Of a blend: the weight of FNS at the first step and at the last, in a line between them."""
 
     def __post_init__(self) -> None:
-        blends = self.objective == "blend"
-        check(
-            len(self.fns_weight) == 2 * blends and all(0 <= w <= 1 for w in self.fns_weight),
-            f"fns_weight = {list(self.fns_weight)} with objective {self.objective!r}: give two "
-            "numbers from 0 to 1 to a blend, and none to the others",
-        )
+        check_choices(self)
+        self._check_objective()
         check(self.tokens >= 1, f"tokens = {self.tokens}: give 1 or more")
         _check_context(self.context_tokens)
         check(1 <= self.batch_rows < 2**31, f"batch_rows = {self.batch_rows}: give 1 to 2^31 - 1")
@@ -143,8 +140,15 @@ class StageConfig:
                 share > 0 and abs(units - round(units)) < 1e-6,
                 f"mixture.{source} = {share}: give a positive multiple of 1/{SHARE_UNITS}",
             )
-        check_choices(self)
         self._check_schedule()
+
+    def _check_objective(self) -> None:
+        wanted = OBJECTIVES[self.objective].num_fns_weights
+        check(
+            len(self.fns_weight) == wanted and all(0 <= w <= 1 for w in self.fns_weight),
+            f"fns_weight = {list(self.fns_weight)} with objective {self.objective!r}: give "
+            f"{_fns_weights_wanted()}, and none to the others",
+        )
 
     def _check_schedule(self) -> None:
         check(
@@ -378,6 +382,16 @@ class TrainConfig:
     def longest_context_tokens(self) -> int:
         """Longest row of any stage."""
         return max(stage.context_tokens for stage in self.stages)
+
+
+def _fns_weights_wanted() -> str:
+    words = {1: "one number", 2: "two numbers"}
+    counts = {name: entry.num_fns_weights for name, entry in OBJECTIVES.items()}
+    return ", ".join(
+        f"{words.get(count, f'{count} numbers')} from 0 to 1 to a {name}"
+        for name, count in counts.items()
+        if count
+    )
 
 
 def _check_context(tokens: int) -> None:

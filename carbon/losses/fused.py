@@ -16,15 +16,15 @@ from torch import Tensor
 
 from carbon.losses.nucleotide import (
     NUM_KMERS,
-    LogLikelihoods,
     LossSums,
     Support,
     kmer_sums,
     logits_gradient,
     nucleotide_loss,
-    objective_weights,
+    token_weights,
     working,
 )
+from carbon.objectives import Objective
 
 _CHUNK_ELEMENTS = 1 << 21  # logits of a chunk on a CPU; a GPU takes eight times as many
 _LEAST_CHUNK_TOKENS = 128  # a product of fewer rows wastes the machine
@@ -36,7 +36,7 @@ def head_loss(
     weight: Tensor,
     kmers: Tensor,
     known: Tensor,
-    fns_weight: float,
+    objective: Objective,
     *,
     first_kmer: int = 0,
     support: Support = "kmers",
@@ -54,7 +54,7 @@ def head_loss(
         weight: (rows, D), the head, tied or not; rows from `first_kmer` on are those of 6-mers.
         kmers: (N,) int64, the true 6-mers, from 0.
         known: (N, 6) bool, bases to train.
-        fns_weight: from 0 (CE) to 1 (FNS); a constant to `torch.compile`.
+        objective: what is minimised; a constant to `torch.compile`.
         first_kmer: `Vocabulary.first_kmer`, or 0 for a head of 6-mers alone.
         support: what the softmax runs over: the 6-mers, or all rows of the head.
         chunk_tokens: tokens whose logits exist at once; chosen by the device if not given.
@@ -62,7 +62,7 @@ def head_loss(
     Raises:
         ValueError: an argument is not one of these.
     """
-    over_vocabulary = _check(weight, fns_weight, first_kmer, support, chunk_tokens)
+    over_vocabulary = _check(weight, first_kmer, support, chunk_tokens)
     hidden, weight = _in_one_dtype(hidden, weight)
     if not over_vocabulary:
         weight, first_kmer = weight[first_kmer : first_kmer + NUM_KMERS], 0
@@ -75,7 +75,9 @@ def head_loss(
         weight,
         kmers,
         known,
-        fns_weight,
+        objective.token,
+        objective.bases,
+        objective.uniform,
         first_kmer,
         over_vocabulary,
         chunk_tokens,
@@ -88,14 +90,10 @@ def head_loss(
     )
 
 
-def _check(
-    weight: Tensor, fns_weight: float, first_kmer: int, support: Support, chunk_tokens: int | None
-) -> bool:
+def _check(weight: Tensor, first_kmer: int, support: Support, chunk_tokens: int | None) -> bool:
     """Return whether the softmax runs over the whole vocabulary."""
     if support not in ("kmers", "vocabulary"):
         raise ValueError(f"support = {support!r}: give 'kmers' or 'vocabulary'")
-    if not 0 <= fns_weight <= 1:
-        raise ValueError(f"fns_weight = {fns_weight}: give 0 to 1")
     if chunk_tokens is not None and chunk_tokens < 1:
         raise ValueError(f"chunk_tokens = {chunk_tokens}: give 1 or more")
     if not 0 <= first_kmer <= len(weight) - NUM_KMERS:
@@ -119,7 +117,9 @@ def _head_loss(
     weight: Tensor,
     kmers: Tensor,
     known: Tensor,
-    fns_weight: float,
+    token_weight: float,
+    bases_weight: float,
+    uniform_weight: float,
     first_kmer: int,
     over_vocabulary: bool,
     chunk_tokens: int,
@@ -131,11 +131,12 @@ def _head_loss(
     That of hidden states has their dtype, that of the weights, a sum over all tokens, is exact.
     """
     sums, grad_hidden, grad_weight = _outputs(hidden, weight, of_hidden, of_weight)
+    objective = Objective(token=token_weight, bases=bases_weight, uniform=uniform_weight)
     chunk = kernel_chunk_loss(hidden) if not over_vocabulary else None
     with torch.autocast(hidden.device.type, enabled=False):
         for at in range(0, len(hidden), chunk_tokens):
             part = slice(at, at + chunk_tokens)
-            targets = kmers[part], known[part], fns_weight
+            targets = kmers[part], known[part], objective
             logits = hidden[part] @ weight.T
             if chunk:
                 loss, grad = chunk(logits, *targets, of_hidden or of_weight)
@@ -178,7 +179,7 @@ def chunk_loss(
     logits: Tensor,
     kmers: Tensor,
     known: Tensor,
-    fns_weight: float,
+    objective: Objective,
     first_kmer: int,
     over_vocabulary: bool,
     with_gradient: bool,
@@ -186,19 +187,19 @@ def chunk_loss(
     """Return the sums of a chunk and dL/dlogits, in fp32; `kernel.chunk_loss` in plain PyTorch."""
     z = working(logits)
     inside = z[:, first_kmer : first_kmer + NUM_KMERS]
-    found, (token, bases) = kmer_sums(inside, kmers)
+    found, likelihoods = kmer_sums(inside, kmers, objective.uniform > 0)
     if over_vocabulary:
         log_total = z.logsumexp(dim=1)
         mass = inside.logsumexp(dim=1) - log_total  # log probability of any 6-mer
-        token, bases = token + mass, bases + mass[:, None]
-    loss = nucleotide_loss(LogLikelihoods(token, bases), known, fns_weight)
+        likelihoods = likelihoods.plus(mass)
+    loss = nucleotide_loss(likelihoods, known, objective)
     if not with_gradient:
         return loss, None
-    of_token, of_bases = objective_weights(known, fns_weight, z.dtype)
-    grad = logits_gradient(found, kmers, inside[found.hard], -of_token, -of_bases)
+    weights = token_weights(known, objective, z.dtype)
+    grad = logits_gradient(found, kmers, inside[found.hard], -weights)
     if over_vocabulary:
         # The loss holds -c log(mass); d log(mass) / dz is p among the 6-mers less p among all.
-        c = (of_token + of_bases.sum(dim=1))[:, None]
+        c = weights.per_token[:, None]
         grad -= c * found.exponentials / found.total
         everywhere = torch.sub(z, log_total[:, None]).exp_().mul_(c)
         everywhere[:, first_kmer : first_kmer + NUM_KMERS] += grad
@@ -221,7 +222,9 @@ def _(
     weight: Tensor,
     kmers: Tensor,
     known: Tensor,
-    fns_weight: float,
+    token_weight: float,
+    bases_weight: float,
+    uniform_weight: float,
     first_kmer: int,
     over_vocabulary: bool,
     chunk_tokens: int,
@@ -240,7 +243,7 @@ def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...
 
 def _scale_gradients(ctx: Any, grad_sums: Tensor | None, *_: None) -> tuple[Any, ...]:
     if grad_sums is None:
-        return (None,) * 10
+        return (None,) * 12
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise RuntimeError("head_loss has no second derivative; use nucleotide_loss for that")
     grad_hidden, grad_weight = ctx.saved_tensors
@@ -249,7 +252,7 @@ def _scale_gradients(ctx: Any, grad_sums: Tensor | None, *_: None) -> tuple[Any,
     return (
         _scaled(grad_hidden, scale) if of_hidden else None,
         _scaled(grad_weight, scale).to(ctx.dtype) if of_weight else None,
-        *(None for _ in range(8)),
+        *(None for _ in range(10)),
     )
 
 

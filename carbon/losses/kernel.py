@@ -11,10 +11,11 @@ import triton.language as tl
 from torch import Tensor
 
 from carbon.losses.nucleotide import NUM_KMERS, LossSums, count_tokens
+from carbon.objectives import Objective
 
 
 def chunk_loss(
-    logits: Tensor, kmers: Tensor, known: Tensor, fns_weight: float, with_gradient: bool
+    logits: Tensor, kmers: Tensor, known: Tensor, objective: Objective, with_gradient: bool
 ) -> tuple[LossSums, Tensor | None]:
     """Return the sums of a chunk and dL/dlogits, which takes the place of the logits.
 
@@ -22,7 +23,7 @@ def chunk_loss(
         logits: (N, 4096) fp32 or bf16, contiguous; lost if `with_gradient`.
         kmers: (N,) int64.
         known: (N, 6) bool.
-        fns_weight: from 0 (CE) to 1 (FNS).
+        objective: what is minimised.
         with_gradient: or the sums alone.
     """
     if logits.shape != (len(kmers), NUM_KMERS) or not logits.is_contiguous():
@@ -36,15 +37,18 @@ def chunk_loss(
             known.view(torch.uint8),
             nats,
             len(kmers),
-            fns_weight,
+            objective.token,
+            objective.bases,
+            objective.uniform,
             WITH_GRADIENT=with_gradient,
+            WITH_UNIFORM=objective.uniform > 0,
             num_warps=8,
             maxnreg=80,  # three programs a multiprocessor at once
         )
     loss, chain_nats, marginal_nats = nats.sum(dim=1).unbind()
     sums = LossSums(
         loss,
-        count_tokens(known, fns_weight),
+        count_tokens(known, objective),
         chain_nats,
         6 * known.all(dim=1).sum(),
         marginal_nats,
@@ -64,8 +68,11 @@ def _token_loss(
     known_ptr,
     nats_ptr,  # (3, N): the loss, -log p(y) if all bases are known, the sum of -log S_j
     num_tokens,
-    fns_weight,
+    token_weight,
+    bases_weight,
+    uniform_weight,
     WITH_GRADIENT: tl.constexpr,
+    WITH_UNIFORM: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
     known_ptr += token * 6
@@ -82,19 +89,22 @@ def _token_loss(
     total = tl.sum(rows)
     log_total = top + tl.log(total)
     log_token = z_true - log_total
+    if WITH_UNIFORM:
+        log_mean = tl.sum(z) / (HALF * HALF) - log_total
 
-    num_known = 0.0
-    for j in tl.static_range(6):
-        num_known += tl.load(known_ptr + j).to(tl.float32)
-    of_token = tl.where(num_known == 6, 1 - fns_weight, 0.0)
-    of_base = fns_weight / tl.maximum(num_known, 1.0)
+    num_known = _count(known_ptr)
+    of_token = tl.where(num_known == 6, token_weight, 0.0)
+    of_uniform = tl.where(num_known == 6, uniform_weight, 0.0) if WITH_UNIFORM else 0.0
+    of_base = bases_weight / tl.maximum(num_known, 1.0)
     marginal_nats, by_row, by_column, smallest = _soft(
         rows, columns, total, known_ptr, kmer, half, of_base
     )
-    # dL/dz = p (of_token + sum of w_j - by_row - by_column) - of_token [v = y]
-    by_row -= of_token + of_base * num_known
+    # dL/dz = p (all weights - by_row - by_column) - of_token [v = y] - of_uniform / 4096
+    by_row -= of_token + of_base * num_known + of_uniform
     grad = exponentials / -total * (by_row[:, None] + by_column[None, :])
     grad -= tl.where(at == kmer, of_token, 0.0)
+    if WITH_UNIFORM:
+        grad -= of_uniform / (HALF * HALF)
     if smallest < SMALLEST_SUM:
         z = tl.load(logits_ptr + at).to(tl.float32)
         hard_nats, hard_grad = _hard(
@@ -103,11 +113,23 @@ def _token_loss(
         marginal_nats += hard_nats
         grad -= hard_grad
 
-    tl.store(nats_ptr + token, of_base * marginal_nats - of_token * log_token)
+    loss = of_base * marginal_nats - of_token * log_token
+    if WITH_UNIFORM:
+        loss -= of_uniform * log_mean
+    tl.store(nats_ptr + token, loss)
     tl.store(nats_ptr + num_tokens + token, tl.where(num_known == 6, -log_token, 0.0))
     tl.store(nats_ptr + 2 * num_tokens + token, marginal_nats)
     if WITH_GRADIENT:
         tl.store(logits_ptr + at, grad.to(logits_ptr.dtype.element_ty))
+
+
+@triton.jit
+def _count(known_ptr):
+    """How many bases of a token are known."""
+    num_known = 0.0
+    for j in tl.static_range(6):
+        num_known += tl.load(known_ptr + j).to(tl.float32)
+    return num_known
 
 
 @triton.jit

@@ -3,10 +3,12 @@
 Legend: N tokens, V = 4,096 6-mers, z logits, p = softmax(z), y the true 6-mer, S_j the sum of p
 over the 6-mers that agree with y at base j.
 
-One differentiable function, `log_likelihoods`, gives log p(y) and the six log S_j; the objectives
-are sums of these, so that CE, FNS and any blend share a code path. The gradient is written out:
+One differentiable function, `log_likelihoods`, gives log p(y) and the six log S_j, and U, the mean
+of log p(v) over all 6-mers v, if asked; the objectives are weighted sums of these, so that all of
+them share a code path. The gradient is written out:
 
     d log p(y) / dz_v = [v = y] - p_v          d log S_j / dz_v = p_v [v_j = y_j] / S_j - p_v
+    dU / dz_v = 1 / V - p_v
 
 FNS is equations 7 and 8 of the Carbon technical report, with the mask of known bases added. Sums
 of probabilities and logarithms are fp32 whatever the logits are (fp64 for fp64).
@@ -18,6 +20,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from carbon.objectives import Objective
+
 NUM_KMERS = 4096
 _HALF = 64  # a 6-mer is (high, low): v = 64 * high + low, three bases each
 _SMALLEST_SUM = 1e-30  # below this a sum of fp32 exponentials has lost its digits
@@ -26,10 +30,38 @@ Support = Literal["kmers", "vocabulary"]
 
 
 class LogLikelihoods(NamedTuple):
-    """Of N tokens, in nats: `token` (N,) is log p(y), `bases` (N, 6) is log S_j."""
+    """Of N tokens, in nats; or what each of these numbers weighs in a sum, or a derivative by it.
+
+    Attributes:
+        token: (N,), log p(y).
+        bases: (N, 6), log S_j.
+        uniform: (N,), the mean of log p(v) over the 6-mers; None where nobody asked for it.
+    """
 
     token: Tensor
     bases: Tensor
+    uniform: Tensor | None = None
+
+    @property
+    def per_token(self) -> Tensor:
+        """Return the sum over the numbers of each token (N,)."""
+        sums = self.token + self.bases.sum(dim=1)
+        return sums if self.uniform is None else sums + self.uniform
+
+    def plus(self, nats: Tensor) -> "LogLikelihoods":
+        """Add nats (N,) to every number of a token."""
+        uniform = None if self.uniform is None else self.uniform + nats
+        return LogLikelihoods(self.token + nats, self.bases + nats[:, None], uniform)
+
+    def of(self, tokens: Tensor) -> "LogLikelihoods":
+        """Return the numbers of some tokens, by their indices or a mask."""
+        uniform = None if self.uniform is None else self.uniform[tokens]
+        return LogLikelihoods(self.token[tokens], self.bases[tokens], uniform)
+
+    def __neg__(self) -> "LogLikelihoods":
+        """Return the negative of all numbers."""
+        uniform = None if self.uniform is None else -self.uniform
+        return LogLikelihoods(-self.token, -self.bases, uniform)
 
 
 class LossSums(NamedTuple):
@@ -87,7 +119,12 @@ def next_kmers(labels: Tensor, known_bases: Tensor, first_kmer: int) -> tuple[Te
 
 
 def log_likelihoods(
-    logits: Tensor, kmers: Tensor, *, first_kmer: int = 0, support: Support = "kmers"
+    logits: Tensor,
+    kmers: Tensor,
+    *,
+    first_kmer: int = 0,
+    support: Support = "kmers",
+    uniform: bool = False,
 ) -> LogLikelihoods:
     """Return log p(y) and log S_j, exact for any logits and differentiable.
 
@@ -99,36 +136,45 @@ def log_likelihoods(
         first_kmer: 0 for logits of the 6-mers alone; `Vocabulary.first_kmer` for all of them.
         support: what the softmax runs over: the 6-mers, or the whole vocabulary, in which the other
             columns belong to no base.
+        uniform: give the mean of log p(v) over the 6-mers too, for objectives that weigh it.
     """
     if support not in ("kmers", "vocabulary"):
         raise ValueError(f"support = {support!r}: give 'kmers' or 'vocabulary'")
     inside = logits[:, first_kmer : first_kmer + NUM_KMERS]
-    token, bases = _LogLikelihoods.apply(inside, kmers)  # type: ignore[no-untyped-call]
+    found = LogLikelihoods(
+        *_LogLikelihoods.apply(inside, kmers, uniform)  # type: ignore[no-untyped-call]
+    )
     if support == "vocabulary":
         # p over the vocabulary is p over the 6-mers times the probability of any 6-mer.
         exact = working(logits)
-        mass = working(inside).logsumexp(dim=1) - exact.logsumexp(dim=1)
-        token, bases = token + mass, bases + mass[:, None]
-    return LogLikelihoods(token, bases)
+        found = found.plus(working(inside).logsumexp(dim=1) - exact.logsumexp(dim=1))
+    return found
 
 
-def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, fns_weight: float) -> LossSums:
-    """Return `(1 - w) CE + w FNS` summed over tokens, and what reports need.
+def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, objective: Objective) -> LossSums:
+    """Return the objective summed over tokens, and what reports need.
 
-    CE is -log p(y) where all six bases are known; FNS is the mean of -log S_j over the known bases
-    of a token. Tokens of which a weight leaves nothing to train are not counted.
+    Tokens of which the objective's weights leave nothing to train are not counted.
 
     Args:
-        likelihoods: of N tokens.
+        likelihoods: of N tokens, with `uniform` if the objective weighs it.
         known: (N, 6) bool, bases to train.
-        fns_weight: w, from 0 (CE) to 1 (FNS).
+        objective: what is minimised.
+
+    Raises:
+        ValueError: the objective weighs what the likelihoods do not hold.
     """
-    of_token, of_bases = objective_weights(known, fns_weight, likelihoods.token.dtype)
-    token, bases = (part.detach() for part in likelihoods)
+    weights = token_weights(known, objective, likelihoods.token.dtype)
+    loss = -(weights.token * likelihoods.token).sum() - (weights.bases * likelihoods.bases).sum()
+    if weights.uniform is not None:
+        if likelihoods.uniform is None:
+            raise ValueError("the objective is uniform in part: use log_likelihoods(uniform=True)")
+        loss = loss - (weights.uniform * likelihoods.uniform).sum()
+    token, bases = likelihoods.token.detach(), likelihoods.bases.detach()
     whole = known.all(dim=1)
     return LossSums(
-        -(of_token * likelihoods.token).sum() - (of_bases * likelihoods.bases).sum(),
-        count_tokens(known, fns_weight),
+        loss,
+        count_tokens(known, objective),
         -(token * whole).sum(),
         6 * whole.sum(),
         -(bases * known).sum(),
@@ -136,36 +182,41 @@ def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, fns_weight: floa
     )
 
 
-def objective_weights(
-    known: Tensor, fns_weight: float, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """Return what log p(y) (N,) and log S_j (N, 6) weigh in the loss."""
+def token_weights(known: Tensor, objective: Objective, dtype: torch.dtype) -> LogLikelihoods:
+    """Return what every log-likelihood of every token weighs, the loss being minus their sum."""
     num_known = known.sum(dim=1, keepdim=True)
-    of_token = (1 - fns_weight) * known.all(dim=1).to(dtype)
-    return of_token, fns_weight * known.to(dtype) / num_known.clamp(min=1)
+    whole = known.all(dim=1).to(dtype)
+    return LogLikelihoods(
+        objective.token * whole,
+        objective.bases * known.to(dtype) / num_known.clamp(min=1),
+        objective.uniform * whole if objective.uniform else None,
+    )
 
 
-def count_tokens(known: Tensor, fns_weight: float) -> Tensor:
+def count_tokens(known: Tensor, objective: Objective) -> Tensor:
     """Return how many tokens have something to train."""
-    return (known.any(dim=1) if fns_weight > 0 else known.all(dim=1)).sum()
+    return (known.any(dim=1) if objective.bases > 0 else known.all(dim=1)).sum()
 
 
 class _LogLikelihoods(torch.autograd.Function):
-    """log p(y) and log S_j with the gradient written out."""
+    """What `kmer_sums` gives with the gradient written out."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, kmers: Tensor) -> tuple[Tensor, Tensor]:
-        sums, likelihoods = kmer_sums(working(logits), kmers)
+    def forward(
+        ctx: Any, logits: Tensor, kmers: Tensor, uniform: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        sums, likelihoods = kmer_sums(working(logits), kmers, uniform)
         ctx.save_for_backward(kmers, logits[sums.hard], *sums)
         ctx.dtype = logits.dtype
-        return likelihoods.token, likelihoods.bases
+        return likelihoods.token, likelihoods.bases, likelihoods.uniform
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
         kmers, hard_logits, *sums = ctx.saved_tensors
-        grad = logits_gradient(KmerSums(*sums), kmers, working(hard_logits), *gradients)
-        return grad.to(ctx.dtype), None
+        by = LogLikelihoods(*gradients)
+        grad = logits_gradient(KmerSums(*sums), kmers, working(hard_logits), by)
+        return grad.to(ctx.dtype), None, None
 
 
 class KmerSums(NamedTuple):
@@ -184,10 +235,10 @@ class KmerSums(NamedTuple):
     hard: Tensor
 
 
-def kmer_sums(z: Tensor, kmers: Tensor) -> tuple[KmerSums, LogLikelihoods]:
+def kmer_sums(z: Tensor, kmers: Tensor, uniform: bool) -> tuple[KmerSums, LogLikelihoods]:
     """Sum rows (first three bases) and columns (last three) of the 64 x 64 view of exp(z).
 
-    The log-likelihoods are exact for any logits.
+    The log-likelihoods are exact for any logits; `uniform` asks for all of them.
     """
     top = z.amax(dim=1, keepdim=True)
     exponentials = torch.sub(z, top).exp_()
@@ -199,28 +250,30 @@ def kmer_sums(z: Tensor, kmers: Tensor) -> tuple[KmerSums, LogLikelihoods]:
     halves = (high * rows[:, None, :]).sum(dim=2), (low * columns[:, None, :]).sum(dim=2)
     agreeing = torch.cat(halves, dim=1) / total
     token = (z.gather(1, kmers[:, None]) - top - total.log())[:, 0]
+    mean = (z.mean(dim=1, keepdim=True) - top - total.log())[:, 0] if uniform else None
     bases = agreeing.log()
     hard = (agreeing < _SMALLEST_SUM).any(dim=1).nonzero()[:, 0]
     if len(hard):
         bases[hard] = _log_sums(z[hard], kmers[hard])
-    return KmerSums(exponentials, total, agreeing, hard), LogLikelihoods(token, bases)
+    return KmerSums(exponentials, total, agreeing, hard), LogLikelihoods(token, bases, mean)
 
 
 def logits_gradient(
-    sums: KmerSums, kmers: Tensor, hard_logits: Tensor, grad_token: Tensor, grad_bases: Tensor
+    sums: KmerSums, kmers: Tensor, hard_logits: Tensor, by: LogLikelihoods
 ) -> Tensor:
-    """Return dL/dz (N, 4096) of a loss with these derivatives by log p(y) and log S_j."""
+    """Return dL/dz (N, 4096) of a loss with the derivatives `by` by the log-likelihoods."""
     high, low = _agreement(kmers)
-    weights = (grad_bases / sums.agreeing.clamp(min=_SMALLEST_SUM) / sums.total)[:, :, None]
+    weights = (by.bases / sums.agreeing.clamp(min=_SMALLEST_SUM) / sums.total)[:, :, None]
     by_high = (weights[:, :3] * high).sum(dim=1)
     by_low = (weights[:, 3:] * low).sum(dim=1)
-    by_high -= ((grad_token + grad_bases.sum(dim=1)) / sums.total[:, 0])[:, None]
+    by_high -= (by.per_token / sums.total[:, 0])[:, None]
     grad = (by_high[:, :, None] + by_low[:, None, :]).view_as(sums.exponentials)
     grad = grad.mul_(sums.exponentials)
-    grad.scatter_add_(1, kmers[:, None], grad_token[:, None].to(grad.dtype))
+    grad.scatter_add_(1, kmers[:, None], by.token[:, None].to(grad.dtype))
     if len(sums.hard):
-        few = (kmers[sums.hard], grad_token[sums.hard], grad_bases[sums.hard])
-        grad[sums.hard] = _hard_gradient(hard_logits, *few)
+        grad[sums.hard] = _hard_gradient(hard_logits, kmers[sums.hard], by.of(sums.hard))
+    if by.uniform is not None:
+        grad += (by.uniform / NUM_KMERS)[:, None]
     return grad
 
 
@@ -255,10 +308,13 @@ def _log_sums(z: Tensor, kmers: Tensor) -> Tensor:
     return inside.logsumexp(dim=2) - z.logsumexp(dim=1, keepdim=True)
 
 
-def _hard_gradient(z: Tensor, kmers: Tensor, grad_token: Tensor, grad_bases: Tensor) -> Tensor:
-    """Return the gradient where p_v / S_j is a quotient of underflows: a softmax inside a group."""
+def _hard_gradient(z: Tensor, kmers: Tensor, by: LogLikelihoods) -> Tensor:
+    """Return the gradient where p_v / S_j is a quotient of underflows: a softmax inside a group.
+
+    What U gives to all 6-mers alike is not in it.
+    """
     p = z.softmax(dim=1)
     inside = torch.where(_agreeing(kmers), z[:, None, :], -torch.inf).softmax(dim=2)
-    grad = (grad_bases[:, :, None] * inside).sum(dim=1)
-    grad -= p * (grad_token + grad_bases.sum(dim=1))[:, None]
-    return grad.scatter_add(1, kmers[:, None], grad_token[:, None])
+    grad = (by.bases[:, :, None] * inside).sum(dim=1)
+    grad -= p * by.per_token[:, None]
+    return grad.scatter_add(1, kmers[:, None], by.token[:, None])

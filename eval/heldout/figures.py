@@ -1,18 +1,30 @@
 """The pictures of the report on a training run."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from carbon.objectives import StageObjective
 from eval.drawing import BLUE, GREEN, GREY, ORANGE, axes_of
 
 _POINTS = 150
 
 
-def loss_figure(metrics: list[dict[str, Any]], switch: int | None) -> Figure:
-    """Draw nats per base, chain and marginals, against the step; mark the switch."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The first step under another objective."""
+
+    step: int
+    before: StageObjective
+    after: StageObjective
+
+
+def loss_figure(metrics: list[dict[str, Any]], changes: Sequence[Change]) -> Figure:
+    """Draw nats per base, chain and marginals, against the step; mark changes of the objective."""
     figure, axes = axes_of(8.5, 3.8)
     steps = np.array([m["step"] for m in metrics], dtype=float)
     for name, label, colour in (
@@ -20,18 +32,20 @@ def loss_figure(metrics: list[dict[str, Any]], switch: int | None) -> Figure:
         ("marginal_nats_per_base", "marginals (what FNS trains)", ORANGE),
     ):
         values = np.array([m[name] for m in metrics])
-        axes.plot(_smooth(steps, switch), _smooth(values, switch), color=colour, label=label)
-    if switch:
-        axes.axvline(switch - 0.5, color=GREY, linestyle="--")
-        axes.text(switch, axes.get_ylim()[1], " CE to FNS", va="top", color=GREY)
+        axes.plot(_smooth(steps, changes), _smooth(values, changes), color=colour, label=label)
+    for place, change in enumerate(changes):
+        axes.axvline(change.step - 0.5, color=GREY, linestyle="--")
+        # One below the other, three times: neighbours would write over each other.
+        text = place % 3 * "\n" + f" {change.before.short} to {change.after.short}"
+        axes.text(change.step, axes.get_ylim()[1], text, va="top", color=GREY, parse_math=False)
     axes.set(xlabel="step", ylabel="nats per base")
     axes.legend(frameon=False)
     return figure
 
 
-def _smooth(values: NDArray[np.float64], switch: int | None) -> NDArray[np.float64]:
-    """Take means of equal stretches; none reaches over the switch."""
-    parts = np.split(values, [switch - 1]) if switch else [values]
+def _smooth(values: NDArray[np.float64], changes: Sequence[Change]) -> NDArray[np.float64]:
+    """Take means of equal stretches; none reaches over a change of the objective."""
+    parts = np.split(values, [change.step - 1 for change in changes])
     width = max(1, len(values) // _POINTS)
     means = []
     for part in parts:

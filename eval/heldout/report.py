@@ -1,5 +1,6 @@
 """One HTML page about one model: how it learned, what it recovers, what it finds damaging."""
 
+import html
 import itertools
 import json
 from pathlib import Path
@@ -11,8 +12,9 @@ from matplotlib.figure import Figure
 from carbon import __version__
 from carbon.errors import ConfigError
 from carbon.files import atomic_file
+from carbon.objectives import objective_named
 from eval.drawing import html_page, html_table, interval, svg_of
-from eval.heldout.figures import loss_figure, recovery_figure, roc_figure
+from eval.heldout.figures import Change, loss_figure, recovery_figure, roc_figure
 
 
 def write_report(
@@ -95,27 +97,32 @@ def _summary(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
 
 
 def _learning(metrics: list[dict[str, Any]]) -> str:
-    switch = switch_step(metrics)
-    text = (
-        f"At step {switch} the objective changes from cross-entropy to factorized nucleotide "
-        "supervision (FNS)."
-        if switch
-        else "The objective does not change during this run."
+    changes = objective_changes(metrics)
+    text = " ".join(
+        f"At step {change.step} the objective changes from {change.before.label} to "
+        f"{change.after.label}."
+        for change in changes
     )
+    text = html.escape(text) or "The objective does not change during this run."
     return (
         "<h2>Loss per base</h2><p>On training rows, each point the mean of a stretch of steps. "
         f"{text} The chain is the likelihood of the sequence itself, base by base, and has one "
         "meaning on both sides of the switch; the marginals are what FNS trains. 1.386 is knowing "
-        "nothing.</p>" + _svg(loss_figure(metrics, switch))
+        "nothing.</p>" + _svg(loss_figure(metrics, changes))
     )
 
 
-def switch_step(metrics: list[dict[str, Any]]) -> int | None:
-    """Return the first step under FNS after cross-entropy, or None."""
+def objective_changes(metrics: list[dict[str, Any]]) -> list[Change]:
+    """Return every change of the objective, in the order of steps.
+
+    A run that went back over a change has lines of it twice; it is one change.
+    """
+    changes = {}
     for before, after in itertools.pairwise(metrics):
-        if (before["objective"], after["objective"]) == ("ce", "fns"):
-            return int(after["step"])
-    return None
+        if before["step"] < after["step"] and before["objective"] != after["objective"]:
+            labels = objective_named(before["objective"]), objective_named(after["objective"])
+            changes[after["step"]] = Change(after["step"], *labels)
+    return list(changes.values())
 
 
 def _recovery(recovery: dict[str, Any]) -> str:

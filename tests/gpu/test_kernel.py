@@ -1,19 +1,22 @@
 """The GPU kernel against the plain form."""
 
+import pytest
 import torch
 
 from carbon.losses import fused
+from tests.helpers.objectives import ALL_THREE, blend
 
 
-def test_the_kernel_equals_the_plain_form():
+@pytest.mark.parametrize("objective", [blend(0.4), ALL_THREE])
+def test_the_kernel_equals_the_plain_form(objective):
     from carbon.losses import kernel
 
     generator = torch.Generator().manual_seed(0)
     kmers = torch.randint(4096, (300,), generator=generator)
     known = torch.rand(300, 6, generator=generator) < 0.7
     logits = 20 * torch.randn(300, 4096, generator=generator)
-    expected, plain = fused.chunk_loss(logits, kmers, known, 0.4, 0, False, True)
+    expected, plain = fused.chunk_loss(logits, kmers, known, objective, 0, False, True)
     on_gpu = (part.cuda() for part in (logits, kmers, known))
-    found, grad = kernel.chunk_loss(*on_gpu, 0.4, True)
+    found, grad = kernel.chunk_loss(*on_gpu, objective, True)
     torch.testing.assert_close([x.cpu() for x in found], list(expected), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(grad.cpu(), plain, rtol=1e-4, atol=1e-6)

@@ -12,7 +12,7 @@ from carbon.inference.held_out import choose_sites
 from eval.__main__ import main
 from eval.heldout.likelihood import heldout_likelihood
 from eval.heldout.recovery import sequence_recovery
-from eval.heldout.report import switch_step, write_report
+from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
 from eval.markov import Markov
 from eval.uncertainty import bootstrap, mean, ratio
@@ -192,5 +192,3 @@ def test_what_a_report_lacks_is_named(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st')
     with pytest.raises(ConfigError, match=r"metrics\.jsonl line 2: is not valid JSON"):
         write_report(tmp_path / "r.html", title="", run=tmp_path, results=tmp_path, generated=None)
-    assert switch_step(metrics_of(["fns", "fns"])) is None
-    assert switch_step(metrics_of(["ce", "fns"])) == 2

@@ -11,21 +11,24 @@ pytest.importorskip("triton", reason="Triton exists for Linux on x86_64 alone")
 INTERPRETED = """
 import torch
 from carbon.losses import fused, head_loss, kernel
+from carbon.objectives import CE, FNS, Objective
 
 generator = torch.Generator().manual_seed(0)
+blend = Objective(token=0.7, bases=0.3)
+all_three = Objective(token=0.5, bases=0.3, uniform=0.2)
 kmers = torch.randint(4096, (16,), generator=generator)
 known = torch.rand(16, 6, generator=generator) < 0.7
 known[:8], known[8] = True, False
 for dtype, atol in ((torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 1e-2)):
     for scale in (1, 8, 60):  # at 60 marginals underflow
         logits = (scale * torch.randn(16, 4096, generator=generator)).to(dtype)
-        for fns_weight in (0.0, 0.3, 1.0):
-            for with_gradient in (False, True):
+        for objective in (CE, blend, FNS, all_three):
+            for with_gradient in (True, False) if objective in (blend, all_three) else (True,):
                 expected, plain = fused.chunk_loss(
-                    logits, kmers, known, fns_weight, 0, False, with_gradient
+                    logits, kmers, known, objective, 0, False, with_gradient
                 )
                 inside = logits.clone()
-                found, grad = kernel.chunk_loss(inside, kmers, known, fns_weight, with_gradient)
+                found, grad = kernel.chunk_loss(inside, kmers, known, objective, with_gradient)
                 torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
                 if with_gradient:
                     assert grad is inside
@@ -35,18 +38,18 @@ for dtype, atol in ((torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat1
 wide = torch.rand(16, 12, generator=generator) < 0.7
 strided = torch.stack([kmers, kmers], dim=1)[:, 0]
 for form in (wide[:, :6], wide[:, :1].expand(16, 6), wide.T[:6].T, wide[:, :6].long()):
-    expected, _ = fused.chunk_loss(logits.float(), kmers, form.bool(), 0.5, 0, False, False)
-    found, _ = kernel.chunk_loss(logits.float(), strided, form, 0.5, False)
+    expected, _ = fused.chunk_loss(logits.float(), kmers, form.bool(), all_three, 0, False, False)
+    found, _ = kernel.chunk_loss(logits.float(), strided, form, all_three, False)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 empty = torch.empty(0, 4096)
-assert float(kernel.chunk_loss(empty, kmers[:0], known[:0], 0.5, True)[0].loss) == 0
+assert float(kernel.chunk_loss(empty, kmers[:0], known[:0], blend, True)[0].loss) == 0
 
 hidden = torch.randn(16, 8, generator=generator, requires_grad=True)
 weight = torch.randn(4096, 8, generator=generator, requires_grad=True)
 
 
 def gradients():
-    loss = head_loss(hidden, weight, kmers, known, 0.4, chunk_tokens=7).loss
+    loss = head_loss(hidden, weight, kmers, known, all_three, chunk_tokens=7).loss
     return loss.detach(), *torch.autograd.grad(loss, (hidden, weight))
 
 
@@ -65,12 +68,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from carbon.losses.kernel import _token_loss
 
-constants = {"WITH_GRADIENT": True}
-types = {"logits_ptr": "*bf16", "kmers_ptr": "*i64", "known_ptr": "*u8", "nats_ptr": "*fp32"}
-types |= {"num_tokens": "i32", "fns_weight": "fp32"} | dict.fromkeys(constants, "constexpr")
-source = ASTSource(_token_loss, signature=types, constexprs=constants)
-kernel = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8, "maxnreg": 80})
-assert kernel.asm["cubin"]
+pointers = {"logits_ptr": "*bf16", "kmers_ptr": "*i64", "known_ptr": "*u8", "nats_ptr": "*fp32"}
+weights = dict.fromkeys(("token_weight", "bases_weight", "uniform_weight"), "fp32")
+for uniform in (False, True):
+    constants = {"WITH_GRADIENT": True, "WITH_UNIFORM": uniform}
+    types = pointers | {"num_tokens": "i32"} | weights | dict.fromkeys(constants, "constexpr")
+    source = ASTSource(_token_loss, signature=types, constexprs=constants)
+    options = {"num_warps": 8, "maxnreg": 80}
+    kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert kernel.asm["cubin"]
 """
 
 

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from carbon.losses import fused, head_loss, log_likelihoods, nucleotide_loss
+from carbon.objectives import CE, FNS
+from tests.helpers.objectives import ALL_THREE, blend
 
 N, D = 50, 24
 
@@ -30,17 +32,19 @@ def run(form, case, dtype=torch.float64, **options):
     return [part.detach() for part in sums], hidden.grad, weight.grad
 
 
-def materialised(hidden, weight, kmers, known, fns_weight, first_kmer, support):
+def materialised(hidden, weight, kmers, known, objective, first_kmer, support):
     logits = hidden @ weight.T
-    likelihoods = log_likelihoods(logits, kmers, first_kmer=first_kmer, support=support)
-    return nucleotide_loss(likelihoods, known, fns_weight)
+    likelihoods = log_likelihoods(
+        logits, kmers, first_kmer=first_kmer, support=support, uniform=objective.uniform > 0
+    )
+    return nucleotide_loss(likelihoods, known, objective)
 
 
 @pytest.mark.parametrize("chunk_tokens", [1, 7, 50, 64, None])
 @pytest.mark.parametrize("support", ["kmers", "vocabulary"])
-@pytest.mark.parametrize("fns_weight", [0.0, 0.4, 1.0])
-def test_it_equals_materialised_logits(case, support, fns_weight, chunk_tokens):
-    common = {"fns_weight": fns_weight, "first_kmer": 32, "support": support}
+@pytest.mark.parametrize("objective", [CE, blend(0.4), FNS, ALL_THREE])
+def test_it_equals_materialised_logits(case, support, objective, chunk_tokens):
+    common = {"objective": objective, "first_kmer": 32, "support": support}
     expected = run(materialised, case, **common)
     found = run(head_loss, case, chunk_tokens=chunk_tokens, **common)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
@@ -52,7 +56,7 @@ def test_gradcheck(case):
     hidden = hidden[:, :2].clone().requires_grad_()
 
     def loss(h, w):
-        return head_loss(h, w, kmers, known, 0.5, first_kmer=40, chunk_tokens=1).loss
+        return head_loss(h, w, kmers, known, blend(0.5), first_kmer=40, chunk_tokens=1).loss
 
     assert torch.autograd.gradcheck(loss, (hidden, weight), eps=1e-4, atol=1e-7, fast_mode=True)
 
@@ -60,7 +64,7 @@ def test_gradcheck(case):
 def test_bf16_arguments_are_summed_in_fp32(case):
     """Against fp64 on the same rounded arguments: only the products are in bf16."""
     rounded = tuple(part.bfloat16().double() for part in case[:2]) + case[2:]
-    options = {"fns_weight": 1.0, "first_kmer": 32, "support": "kmers"}
+    options = {"objective": FNS, "first_kmer": 32, "support": "kmers"}
     sums, grad_hidden, grad_weight = run(head_loss, rounded, torch.bfloat16, **options)
     expected, exact_hidden, exact_weight = run(materialised, rounded, **options)
     assert sums[0].dtype == sums[2].dtype == torch.float32
@@ -84,9 +88,9 @@ def test_only_the_gradients_that_are_needed_are_computed(case, needed, monkeypat
 
     kept = fused._outputs
     monkeypatch.setattr(fused, "_outputs", watch)
-    sums = head_loss(*leaves, *case[2:], 1.0, first_kmer=32)
+    sums = head_loss(*leaves, *case[2:], FNS, first_kmer=32)
     assert sizes == [N if 0 in needed else 0, 4096 if 1 in needed else 0]
-    expected = materialised(*(part.clone() for part in case[:2]), *case[2:], 1.0, 32, "kmers")
+    expected = materialised(*(part.clone() for part in case[:2]), *case[2:], FNS, 32, "kmers")
     torch.testing.assert_close(sums.loss.detach(), expected.loss)
     assert sums.loss.requires_grad == bool(needed)
     if needed:
@@ -100,9 +104,9 @@ def test_a_loss_may_be_scaled_by_anything(case, dtype, scale):
     """The scale is not rounded to the arguments' dtype, and fp16 does not overflow before it."""
     hidden, weight = (part.to(dtype).requires_grad_() for part in case[:2])
     small = 1e-7 if scale > 1 else 1.0  # what loss scaling is for: a loss with small derivatives
-    (small * scale * head_loss(hidden, weight, *case[2:], 1.0, first_kmer=32).loss).backward()
+    (small * scale * head_loss(hidden, weight, *case[2:], FNS, first_kmer=32).loss).backward()
     exact = [part.to(dtype).double().requires_grad_() for part in case[:2]]
-    (small * scale * materialised(*exact, *case[2:], 1.0, 32, "kmers").loss).backward()
+    (small * scale * materialised(*exact, *case[2:], FNS, 32, "kmers").loss).backward()
     for found, expected in zip((hidden, weight), exact, strict=True):
         ratio = (found.grad.double() * expected.grad).sum() / expected.grad.square().sum()
         # A gradient in bf16 is rounded before the scale and after it: up to 2 ** -9 for all of it.
@@ -111,18 +115,18 @@ def test_a_loss_may_be_scaled_by_anything(case, dtype, scale):
 
 def test_twice_through_one_graph(case):
     hidden = case[0].clone().requires_grad_()
-    loss = head_loss(hidden, *case[1:], 1.0, first_kmer=32).loss
+    loss = head_loss(hidden, *case[1:], FNS, first_kmer=32).loss
     (first,) = torch.autograd.grad(3 * loss, hidden, retain_graph=True)
     (second,) = torch.autograd.grad(3 * loss, hidden)
     assert torch.equal(first, second)
-    again = head_loss(hidden, *case[1:], 1.0, first_kmer=32).loss
+    again = head_loss(hidden, *case[1:], FNS, first_kmer=32).loss
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(again, hidden, create_graph=True)
 
 
 def test_under_autocast_only_the_products_are_in_bf16(case):
     hidden, weight = (part.float().requires_grad_() for part in case[:2])
-    rest = (*case[2:], 0.4)
+    rest = (*case[2:], blend(0.4))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         sums = head_loss(hidden, weight, *rest, first_kmer=32)
         logits = hidden.detach().bfloat16() @ weight.detach().bfloat16().T
@@ -140,21 +144,23 @@ def test_under_autocast_only_the_products_are_in_bf16(case):
     ("wrong", "message"),
     [
         ({"support": "vocab"}, "give 'kmers' or 'vocabulary'"),
-        ({"fns_weight": 2.0}, "give 0 to 1"),
         ({"chunk_tokens": 0}, "give 1 or more"),
         ({"first_kmer": 151_672}, "has no 6-mers from row 151672"),
     ],
 )
 def test_arguments_that_make_no_sense(case, wrong, message):
     with pytest.raises(ValueError, match=message):
-        head_loss(*case, **({"fns_weight": 1.0, "first_kmer": 32} | wrong))
+        head_loss(*case, **({"objective": FNS, "first_kmer": 32} | wrong))
 
 
 def test_no_token_at_all(case):
     hidden, weight, kmers, known = case
-    sums = head_loss(hidden[:0], weight.clone().requires_grad_(), kmers[:0], known[:0], 1.0)
+    sums = head_loss(hidden[:0], weight.clone().requires_grad_(), kmers[:0], known[:0], FNS)
     sums.loss.backward()
     assert (sums.loss, sums.num_tokens) == (0, 0)
+
+
+HALF = blend(0.5)  # a constant to `torch.compile`
 
 
 class Tied(nn.Module):
@@ -170,9 +176,9 @@ class Tied(nn.Module):
         hidden = self.layer(self.embedding(ids)).tanh()
         if fused:
             weight = self.embedding.weight
-            return head_loss(hidden, weight, kmers, known, 0.5, first_kmer=128).loss
+            return head_loss(hidden, weight, kmers, known, HALF, first_kmer=128).loss
         logits = hidden @ self.embedding.weight[128:].T
-        return nucleotide_loss(log_likelihoods(logits, kmers), known, 0.5).loss
+        return nucleotide_loss(log_likelihoods(logits, kmers), known, HALF).loss
 
 
 def gradients(network, *arguments):
@@ -204,5 +210,5 @@ def test_the_operator_is_well_formed(case):
     arguments = (hidden.clone().requires_grad_(), weight[:4096].clone().requires_grad_())
     torch.library.opcheck(
         torch.ops.carbon.head_loss.default,
-        (*arguments, kmers, known, 0.5, 0, False, 16, True, True),
+        (*arguments, kmers, known, 0.5, 0.4, 0.1, 0, False, 16, True, True),
     )

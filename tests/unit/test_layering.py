@@ -23,6 +23,7 @@ FORBIDDEN = {
     "carbon/config.py": ("numpy", "torch", "pyarrow"),
     "carbon/options.py": ("numpy", "torch", "carbon.genome", "carbon.tokenizer", "carbon.model",
                           "carbon.losses", "carbon.corpus", "carbon.inference"),
+    "carbon/objectives.py": ("numpy", "torch", "carbon.losses"),
 }  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from carbon.losses import (
     nucleotide_loss,
 )
 from carbon.losses import marginal as marginal_of
+from carbon.objectives import CE, FNS
 from carbon.tokenizer import encode, known_bases
+from tests.helpers.objectives import blend
 from tests.helpers.reference import KMERS, marginal, mass, softmax
 
 NUM_TOKENS = 4
@@ -111,7 +113,7 @@ def test_ce_is_that_of_torch(case):
     logits, kmers, _ = case
     everything = torch.ones(NUM_TOKENS, 6, dtype=torch.bool)
     mine, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
-    loss = nucleotide_loss(log_likelihoods(mine, kmers), everything, 0.0)
+    loss = nucleotide_loss(log_likelihoods(mine, kmers), everything, CE)
     expected = torch.nn.functional.cross_entropy(theirs, kmers, reduction="sum")
     torch.testing.assert_close(loss.loss, expected)
     assert loss.num_tokens == NUM_TOKENS
@@ -125,7 +127,7 @@ def test_gradient_against_finite_differences(case, weight):
     """Central differences of the brute-force loss in float64, along random directions."""
     logits, kmers, known = case
     mine = logits.clone().requires_grad_()
-    nucleotide_loss(log_likelihoods(mine, kmers), known, weight).loss.backward()
+    nucleotide_loss(log_likelihoods(mine, kmers), known, blend(weight)).loss.backward()
 
     def slow_loss(z: torch.Tensor) -> float:
         total = 0.0
@@ -150,7 +152,7 @@ def test_gradient_against_finite_differences(case, weight):
 def test_masks_choose_what_is_trained(case):
     logits, kmers, known = case
     likelihoods = log_likelihoods(logits, kmers)
-    ce, fns = (nucleotide_loss(likelihoods, known, weight) for weight in (0.0, 1.0))
+    ce, fns = (nucleotide_loss(likelihoods, known, objective) for objective in (CE, FNS))
     assert (ce.num_tokens, fns.num_tokens) == (1, 3)
     torch.testing.assert_close(ce.loss, -likelihoods.token[0])
     # Rows 0, 1 and 2 have 6, 3 and 4 known bases.
@@ -161,7 +163,7 @@ def test_masks_choose_what_is_trained(case):
 def test_what_is_unknown_gets_no_gradient(case):
     logits, kmers, known = case
     mine = logits.clone().requires_grad_()
-    nucleotide_loss(log_likelihoods(mine, kmers), known, 1.0).loss.backward()
+    nucleotide_loss(log_likelihoods(mine, kmers), known, FNS).loss.backward()
     assert mine.grad[3].abs().max() == 0
     # Token 1 knows its first three bases: only the 64 sums of the last three matter.
     by_prefix = (mine.grad[1] / logits[1].softmax(0)).view(64, 64)
@@ -180,7 +182,7 @@ def test_hopeless_tokens_keep_their_gradient(height):
     expected = math.log(1024) - height
     assert likelihoods.bases[0].tolist() == pytest.approx([expected] * 6, rel=1e-5)
     assert likelihoods.bases[1, :5].tolist() == pytest.approx([0.0] * 5, abs=1e-5)
-    loss = nucleotide_loss(likelihoods, torch.ones(2, 6, dtype=torch.bool), 1.0)
+    loss = nucleotide_loss(likelihoods, torch.ones(2, 6, dtype=torch.bool), FNS)
     loss.loss.backward()
     # dL/dz_0 = p_0 - 0 for the first token, where no base of AAAAAA is right.
     assert logits.grad[0, 0].item() == pytest.approx(1.0, abs=1e-5)
@@ -201,7 +203,7 @@ def test_bf16_logits_are_summed_in_fp32(case):
     likelihoods = log_likelihoods(low, kmers)
     assert likelihoods.bases.dtype == torch.float32
     torch.testing.assert_close(likelihoods.bases, log_likelihoods(rounded.float(), kmers).bases)
-    nucleotide_loss(likelihoods, known, 1.0).loss.backward()
+    nucleotide_loss(likelihoods, known, FNS).loss.backward()
     assert low.grad.dtype == torch.bfloat16
 
 
@@ -226,7 +228,7 @@ def test_gradient_against_autograd(support, first_kmer):
     grads = []
     for form in (log_likelihoods, autograd_likelihoods):
         z = logits.clone().requires_grad_()
-        token, bases = form(z, kmers, first_kmer=first_kmer, support=support)
+        token, bases = form(z, kmers, first_kmer=first_kmer, support=support)[:2]
         ((token * forces[0]).sum() + (bases * forces[1]).sum()).backward()
         grads.append((token.detach(), bases.detach(), z.grad))
     torch.testing.assert_close(*grads, atol=1e-12, rtol=1e-9)
@@ -240,7 +242,7 @@ def test_gradcheck(support):
     kmers = torch.tensor([1234])
 
     def likelihoods(z):
-        return log_likelihoods(z, kmers, first_kmer=9, support=support)
+        return tuple(log_likelihoods(z, kmers, first_kmer=9, support=support, uniform=True))
 
     assert torch.autograd.gradcheck(likelihoods, (logits,), eps=1e-4, atol=1e-7, fast_mode=True)
 
@@ -249,21 +251,21 @@ def test_sums_and_counts(case):
     logits, kmers, known = case
     likelihoods = log_likelihoods(logits, kmers)
     for weight in (0.0, 0.25, 1.0):
-        sums = nucleotide_loss(likelihoods, known, weight)
+        sums = nucleotide_loss(likelihoods, known, blend(weight))
         assert (sums.num_chain_bases, sums.num_marginal_bases) == (6, 13)
         assert sums.num_tokens == (1 if weight == 0 else 3)
         torch.testing.assert_close(sums.nats_per_base, -likelihoods.token[0] / 6)
         expected = -likelihoods.bases[known].sum() / 13
         torch.testing.assert_close(sums.marginal_nats_per_base, expected)
         torch.testing.assert_close(sums.nats_per_token, sums.loss / sums.num_tokens)
-    ce, fns, blend = (nucleotide_loss(likelihoods, known, w).loss for w in (0.0, 1.0, 0.25))
-    torch.testing.assert_close(blend, 0.75 * ce + 0.25 * fns)
+    ce, fns, both = (nucleotide_loss(likelihoods, known, blend(w)).loss for w in (0.0, 1.0, 0.25))
+    torch.testing.assert_close(both, 0.75 * ce + 0.25 * fns)
 
 
 def test_nothing_to_train_is_zero_not_nan(case):
     logits, kmers, _ = case
     mine = logits.clone().requires_grad_()
-    sums = nucleotide_loss(log_likelihoods(mine, kmers), torch.zeros(4, 6, dtype=torch.bool), 1.0)
+    sums = nucleotide_loss(log_likelihoods(mine, kmers), torch.zeros(4, 6, dtype=torch.bool), FNS)
     sums.loss.backward()
     assert (sums.loss, sums.num_tokens, sums.nats_per_token, sums.nats_per_base) == (0, 0, 0, 0)
     assert mine.grad.abs().max() == 0
@@ -289,11 +291,11 @@ def test_trap_the_padding_of_a_tail_is_not_trained():
     kmers = torch.from_numpy(encoding.kmers[1:])
     known = torch.from_numpy(known_bases(encoding.known[1:]))
     logits = torch.zeros(1, 4096, requires_grad=True)
-    nucleotide_loss(log_likelihoods(logits, kmers), known, 1.0).loss.backward()
+    nucleotide_loss(log_likelihoods(logits, kmers), known, FNS).loss.backward()
     # Every 6-mer that begins with ACG is pushed alike, ACGAAA no more than ACGTTT.
     begins = [i for i, kmer in enumerate(KMERS) if kmer.startswith("ACG")]
     torch.testing.assert_close(logits.grad[0, begins], logits.grad[0, begins[:1]].expand(64))
-    assert nucleotide_loss(log_likelihoods(logits, kmers), known, 0.0).num_tokens == 0
+    assert nucleotide_loss(log_likelihoods(logits, kmers), known, CE).num_tokens == 0
 
 
 def test_trap_a_hard_token_is_not_clamped():
@@ -302,7 +304,7 @@ def test_trap_a_hard_token_is_not_clamped():
     logits[0, 0] = 60.0  # S_j is about 1e-24
     logits.requires_grad_()
     nucleotide_loss(
-        log_likelihoods(logits, torch.tensor([4095])), torch.ones(1, 6, dtype=torch.bool), 1.0
+        log_likelihoods(logits, torch.tensor([4095])), torch.ones(1, 6, dtype=torch.bool), FNS
     ).loss.backward()
     assert logits.grad[0, 4095].item() == pytest.approx(-1 / 1024, rel=1e-4)
 
@@ -317,8 +319,8 @@ def test_trap_marginals_below_the_smallest_float(height):
     grads = []
     for dtype, form in ((torch.float32, log_likelihoods), (torch.float64, autograd_likelihoods)):
         z = logits.to(dtype, copy=True).requires_grad_()
-        token, bases = form(z, kmers)
-        nucleotide_loss(LogLikelihoods(token, bases), known, 0.5).loss.backward()
+        token, bases = form(z, kmers)[:2]
+        nucleotide_loss(LogLikelihoods(token, bases), known, blend(0.5)).loss.backward()
         grads.append(z.grad.double())
     torch.testing.assert_close(*grads, atol=1e-7, rtol=2e-4)
 
@@ -326,9 +328,9 @@ def test_trap_marginals_below_the_smallest_float(height):
 def test_trap_a_mean_of_means(case):
     """Two halves of unequal counts: adding sums and dividing once is the mean of the whole."""
     logits, kmers, known = case
-    whole = nucleotide_loss(log_likelihoods(logits, kmers), known, 1.0)
+    whole = nucleotide_loss(log_likelihoods(logits, kmers), known, FNS)
     halves = [
-        nucleotide_loss(log_likelihoods(logits[part], kmers[part]), known[part], 1.0)
+        nucleotide_loss(log_likelihoods(logits[part], kmers[part]), known[part], FNS)
         for part in (slice(0, 1), slice(1, 4))
     ]
     added = LossSums(*(a + b for a, b in zip(*halves, strict=True)))

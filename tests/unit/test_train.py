@@ -5,10 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from carbon.errors import ConfigError
+from carbon.objectives import CE, FNS
 from train.__main__ import main
 from train.config import GuardConfig, ShortRows, StageConfig
 from train.loop.guard import reason_against, remember, signal_to_end
-from train.loop.rates import fns_weight, learning_rate
+from train.loop.rates import learning_rate, objective_at
 from train.planning.batches import check_batches
 from train.planning.course import Course
 from train.run_folder.state import RunState
@@ -47,10 +48,13 @@ def test_schedules():
 
 
 def test_the_weight_of_fns():
-    assert [fns_weight(stage(objective=o, tokens=9 * 16), 3) for o in ("ce", "fns")] == [0.0, 1.0]
+    plain = [objective_at(stage(objective=o, tokens=9 * 16), 3) for o in ("ce", "fns")]
+    assert plain == [CE, FNS]
     ramp = stage(objective="blend", fns_weight=(0.2, 1.0), tokens=5 * 16)
-    assert [fns_weight(ramp, step) for step in range(5)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert fns_weight(stage(objective="blend", fns_weight=(0.9, 0.9)), 0) == 0.9
+    steps = [objective_at(ramp, step) for step in range(5)]
+    assert [step.bases for step in steps] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert [step.token for step in steps] == pytest.approx([0.8, 0.6, 0.4, 0.2, 0.0])
+    assert objective_at(stage(objective="blend", fns_weight=(0.9, 0.9)), 0).bases == 0.9
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
 
 from carbon.losses import log_likelihoods, nucleotide_loss
+from carbon.objectives import FNS
 from carbon.tokenizer import NATIVE, encode, known_bases
 from carbon.tokenizer.pretrained import NativeDNATokenizer
 
@@ -82,6 +83,6 @@ def mean_loss(model, texts=TEXTS) -> float:
         likelihoods = log_likelihoods(
             logits, torch.from_numpy(encoding.kmers[1:]), first_kmer=128, support="vocabulary"
         )
-        sums = nucleotide_loss(likelihoods, torch.from_numpy(known_bases(encoding.known[1:])), 1.0)
+        sums = nucleotide_loss(likelihoods, torch.from_numpy(known_bases(encoding.known[1:])), FNS)
         total, count = total + float(sums.loss), count + int(sums.num_tokens)
     return total / count

@@ -1,5 +1,6 @@
-"""What changes with the step within a stage: the learning rate and the weight of FNS."""
+"""What changes with the step within a stage: the learning rate and the objective."""
 
+from carbon.objectives import OBJECTIVES, Objective
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.config import StageConfig
 
@@ -13,12 +14,10 @@ def learning_rate(stage: StageConfig, step: int) -> float:
     ) * _share_left(stage, step)
 
 
-def fns_weight(stage: StageConfig, step: int) -> float:
-    """Return the weight of FNS in the loss at step `step` (from 0): 0 is CE, 1 is FNS."""
-    if stage.objective != "blend":
-        return 1.0 if stage.objective == "fns" else 0.0
-    first, last = stage.fns_weight
-    return first + (last - first) * step / max(stage.num_steps - 1, 1)
+def objective_at(stage: StageConfig, step: int) -> Objective:
+    """Return what is minimised at step `step` (from 0) of a stage."""
+    last = max(stage.num_steps - 1, 1)
+    return OBJECTIVES[stage.objective].at(step, last, stage.fns_weight)
 
 
 def _share_left(stage: StageConfig, step: int) -> float:

@@ -24,7 +24,7 @@ from train.loop.data import batches, open_rows
 from train.loop.guard import reason_against, remember, signal_to_end
 from train.loop.probe import Probe, assembled
 from train.loop.profile import StepProfiler
-from train.loop.rates import fns_weight, learning_rate
+from train.loop.rates import learning_rate, objective_at
 from train.network.batch import Batch
 from train.network.parallel import build_optimizer, build_parts, named_parameters
 from train.network.parts import stock_name
@@ -113,8 +113,8 @@ class Trainer:
         rate = learning_rate(stage, step_in_stage)
         for part in self.parts:
             part.set_rope_theta(stage.rope_theta, self.ranks.device)
-        weight = fns_weight(stage, step_in_stage)
-        sums = self.pipeline.forward_backward(microbatches, weight)
+        objective = objective_at(stage, step_in_stage)
+        sums = self.pipeline.forward_backward(microbatches, objective)
         clip = self.config.optimizer.clip_norm
         norm = finish_gradients(self.parts, self.ranks, float(sums.num_tokens), clip)
         metrics = self._metrics(span, sums, norm, rate)

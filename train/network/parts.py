@@ -12,6 +12,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from carbon.losses import LossSums, head_loss
+from carbon.objectives import CE
 from carbon.tokenizer import NATIVE
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 
@@ -36,7 +37,7 @@ class LlamaPart(nn.Module):
     Attributes:
         sums: (6,) fp64, `LossSums` of the microbatches since they were last set to zero; of the
             last part only.
-        fns_weight: of the loss.
+        objective: what is minimised.
     """
 
     sums: Tensor
@@ -50,7 +51,7 @@ class LlamaPart(nn.Module):
         self.config = llama.config
         self.is_first = layers.start == 0
         self.is_last = layers.stop == llama.config.num_hidden_layers
-        self.fns_weight = 0.0
+        self.objective = CE
         self._checkpointing = ACTIVATION_CHECKPOINTINGS[activation_checkpointing]
         self.model: Any = nn.Module()
         if self.is_first:
@@ -105,7 +106,7 @@ class LlamaPart(nn.Module):
             self.head,
             targets.flatten(),
             (known.flatten()[:, None] >> bits & 1).bool(),
-            self.fns_weight,
+            self.objective,
             first_kmer=NATIVE.first_kmer,
         )
         self.sums += torch.stack([part.detach().double() for part in sums])

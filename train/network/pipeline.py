@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from carbon.errors import ConfigError
 from carbon.losses import LossSums
+from carbon.objectives import CE, Objective
 from train.config import TrainConfig
 from train.network.batch import Batch
 from train.network.parallel import compute_dtype, named_parameters
@@ -36,13 +37,13 @@ class Pipeline:
         self._schedules: dict[tuple[int, ...], Any] = {}
         self._tie = _Tie(ranks, parts)
 
-    def forward_backward(self, batch: list[Batch], fns_weight: float) -> LossSums:
+    def forward_backward(self, batch: list[Batch], objective: Objective) -> LossSums:
         """Run this reader's microbatches; return sums over all readers, and leave gradients.
 
         The gradients are those of the summed loss of all readers, divided by their number: FSDP
         does that.
         """
-        with self._measured(fns_weight) as sums:
+        with self._measured(objective) as sums:
             if self._ranks.pipeline_size > 1:
                 self._run_schedule(batch)
             else:
@@ -53,7 +54,7 @@ class Pipeline:
     @torch.no_grad()
     def evaluate(self, batch: list[Batch]) -> LossSums:
         """Run this reader's microbatches forward only; return sums over all readers."""
-        with self._measured(0.0) as sums:
+        with self._measured(CE) as sums:
             if self._ranks.pipeline_size > 1:
                 self._schedule(batch).eval(*self._inputs(batch), **_rest(batch))
             else:
@@ -62,11 +63,11 @@ class Pipeline:
         return LossSums(*sums)
 
     @contextmanager
-    def _measured(self, fns_weight: float) -> Iterator[Tensor]:
+    def _measured(self, objective: Objective) -> Iterator[Tensor]:
         """Yield what will be the sums over all readers once the body has run."""
         sums = torch.zeros(6, dtype=torch.float64, device=self._ranks.device)
         for part in self._parts:
-            part.fns_weight = fns_weight
+            part.objective = objective
             part.sums.zero_()
         yield sums
         for part in self._parts:

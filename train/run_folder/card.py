@@ -11,6 +11,7 @@ from safetensors import safe_open
 from carbon import __version__
 from carbon.console import shown
 from carbon.files import atomic_file
+from carbon.objectives import OBJECTIVES
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
 from train.planning.course import Course
@@ -132,12 +133,20 @@ def _recipe(record: RunRecord) -> str:
         f"\n## Training\n\nStages follow one another with the optimizer's state kept. AdamW with "
         f"betas {adam.beta1:g} and {adam.beta2:g}, epsilon {adam.epsilon:g}, weight decay "
         f"{adam.weight_decay:g}; gradients clipped to a norm of {adam.clip_norm:g}; seed "
-        f"{record.config.seed}. `ce` is cross-entropy over 6-mers, `fns` factorized nucleotide "
-        "supervision, which trains the marginals of the six bases.\n\n"
+        f"{record.config.seed}. {_objectives(record.config)}.\n\n"
     )
     if skipped:
         text += f"{skipped:,} steps were skipped for a loss or gradient that was not usable.\n\n"
     return text + _table(rows, header)
+
+
+def _objectives(config: TrainConfig) -> str:
+    """Say what the objectives of the stages are."""
+    names = dict.fromkeys(stage.objective for stage in config.stages)
+    return ", ".join(
+        f"`{name}` {'' if place else 'is '}{OBJECTIVES[name].meaning}"
+        for place, name in enumerate(names)
+    )
 
 
 def _data(config: TrainConfig, manifest: Mapping[str, Any] | None) -> str:

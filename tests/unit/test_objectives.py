@@ -1,0 +1,167 @@
+"""The table of objectives: what each entry owes to configuration, trainer, reports and demo."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from carbon.config import from_table
+from carbon.errors import ConfigError
+from carbon.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
+from demo.run_figures import run_curves
+from eval.heldout.report import write_report
+from train.config import StageConfig
+from train.loop.rates import objective_at
+
+
+@pytest.fixture(params=OBJECTIVES, name="entry")
+def each_entry(request):
+    return OBJECTIVES[request.param]
+
+
+def stage_of(name: str, **changes) -> StageConfig:
+    table = {
+        "name": "s",
+        "objective": name,
+        "tokens": 80,
+        "mixture": {"a": 1.0},
+        "context_tokens": 16,
+        "batch_rows": 1,
+        "learning_rate": 1.0,
+        "schedule": "constant",
+    }
+    return from_table(StageConfig, table | changes, "recipe.toml")
+
+
+def some_weights(entry) -> list[float]:
+    return [0.25, 0.75, 0.5, 0.0][: entry.num_fns_weights]
+
+
+def test_weights_sum_to_one(entry):
+    for done in (0, 2, 5):
+        objective = entry.at(done, 5, tuple(some_weights(entry)))
+        assert objective.token + objective.bases + objective.uniform == pytest.approx(1)
+
+
+def test_an_objective_carries_its_words(entry):
+    objective = entry.at(1, 2, tuple(some_weights(entry)))
+    assert (objective.label, objective.unit) == (entry.label, entry.unit)
+    assert all((entry.name, entry.label, entry.short, entry.meaning, entry.unit))
+    assert OBJECTIVES[entry.name] is objective_named(entry.name) is entry
+
+
+def test_a_stage_of_it_loads_and_goes_from_its_first_objective_to_its_last(entry):
+    weights = some_weights(entry)
+    stage = stage_of(entry.name, fns_weight=weights)
+    given = tuple(weights)
+    assert stage.num_steps == 5
+    assert objective_at(stage, 0) == entry.at(0, 1, given)
+    assert objective_at(stage, 1) == entry.at(1, 4, given)
+    assert objective_at(stage, 4) == entry.at(1, 1, given)
+    single = stage_of(entry.name, fns_weight=weights, tokens=16)
+    assert objective_at(single, 0) == entry.at(0, 1, given)
+
+
+def test_a_stage_of_it_takes_its_own_number_of_weights(entry):
+    for wrong in ([0.5] * (entry.num_fns_weights + 1), [1.5] * entry.num_fns_weights or [0.5]):
+        with pytest.raises(ConfigError, match=r"recipe.toml: fns_weight = .* with objective"):
+            stage_of(entry.name, fns_weight=wrong)
+
+
+def test_messages_of_a_stage():
+    with pytest.raises(ConfigError) as told:
+        stage_of("cse")
+    names = ", ".join(f"'{name}'" for name in OBJECTIVES)
+    assert str(told.value) == f"recipe.toml: objective: expected one of {names}, got 'cse'"
+    with pytest.raises(ConfigError) as told:
+        stage_of("ce", fns_weight=[0, 1])
+    assert str(told.value) == (
+        "recipe.toml: fns_weight = [0.0, 1.0] with objective 'ce': give two numbers from 0 to 1 to "
+        "a blend, and none to the others"
+    )
+
+
+def test_the_two_that_everybody_knows():
+    assert (CE.token, CE.bases, CE.uniform, CE.unit) == (1, 0, 0, "nats per token")
+    assert (FNS.token, FNS.bases, FNS.uniform, FNS.unit) == (0, 1, 0, "nats per base")
+    half_way = OBJECTIVES["blend"].at(1, 2, (0.2, 1.0))
+    assert (half_way.token, half_way.bases) == pytest.approx((0.4, 0.6))
+
+
+@pytest.mark.parametrize("name", ["token", "bases", "uniform"])
+@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
+def test_a_weight_is_a_share(name, weight):
+    with pytest.raises(ValueError, match=f"{name} = {weight}: give 0 to 1"):
+        Objective(**{name: weight})
+
+
+def test_it_is_read_without_torch():
+    code = "import sys, carbon.objectives; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def report_on(folder, names: list[str]) -> str:
+    """Write the report on a run with ten steps under each of these objectives; return its text."""
+    lines = [
+        {"step": step, "tokens": 100 * step, "objective": names[(step - 1) // 10],
+         "nats_per_base": 1.3, "marginal_nats_per_base": 1.3}
+        for step in range(1, 10 * len(names) + 1)
+    ]  # fmt: skip
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "results.json").write_text("{}")
+    page = folder / "report.html"
+    write_report(page, title="", run=folder, results=folder / "results.json", generated=None)
+    return page.read_text()
+
+
+def test_the_report_names_every_change(tmp_path):
+    text = report_on(tmp_path, ["ce", "blend", "fns"])
+    assert (
+        "At step 11 the objective changes from cross-entropy to a blend of cross-entropy and FNS. "
+        "At step 21 the objective changes from a blend of cross-entropy and FNS to factorized "
+        "nucleotide supervision (FNS). The chain"
+    ) in text
+    assert "CE to BLEND" in text and "BLEND to FNS" in text
+    assert text.count("the objective changes") == 2 and "does not change" not in text
+
+
+def test_the_report_on_a_switch_and_on_none(tmp_path):
+    assert (
+        "At step 11 the objective changes from cross-entropy to factorized nucleotide supervision "
+        "(FNS). The chain"
+    ) in report_on(tmp_path, ["ce", "fns"])
+    text = report_on(tmp_path, ["fns", "fns"])
+    assert "The objective does not change during this run." in text
+
+
+@pytest.mark.parametrize("after", [*OBJECTIVES, "<of> $another$ version"])
+def test_the_report_and_the_demo_take_any_name(tmp_path, after):
+    known = objective_named(after)
+    assert known.label == (OBJECTIVES[after].label if after in OBJECTIVES else after)
+    text = report_on(tmp_path, ["older", after])
+    label = known.label.replace("<", "&lt;").replace(">", "&gt;")
+    assert f"At step 11 the objective changes from older to {label}." in text
+    switches = [
+        {"step": 1, "tokens": 1, "stage": "first", "objective": "older"},
+        {"step": 11, "tokens": 11, "stage": "second", "objective": after},
+    ]
+    points = {"step": [1, 20], "tokens": [1, 20], "loss": [1.0, 2.0]}
+    result = {"run": "r", "step": 20, "tokens": 20, "switches": switches, "points": points}
+    layout = run_curves(result | {"probes": []}, "steps", "")["layout"]
+    texts = [note["text"] for note in layout["annotations"]]
+    shown = known.short.replace("<", "&lt;").replace(">", "&gt;")
+    assert "first (older)" in texts and f"second ({shown})" in texts
+    units = f", {known.unit} ({known.short})" if after in OBJECTIVES else ""
+    assert texts[0] == f"loss{units}"
+    shades = [shape["fillcolor"] for shape in layout["shapes"] if shape["type"] == "rect"]
+    assert shades == ([known.shade] if known.shade else [])
+
+
+def test_a_run_that_went_back_over_a_change_has_it_once(tmp_path):
+    report_on(tmp_path, ["ce", "fns"])
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines[:13] + lines[8:]) + "\n")
+    page = tmp_path / "again.html"
+    write_report(page, title="", run=tmp_path, results=tmp_path / "results.json", generated=None)
+    assert page.read_text().count("the objective changes") == 1
