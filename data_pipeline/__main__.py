@@ -12,7 +12,8 @@ from carbon.errors import UserError
 from carbon.files import atomic_folder
 from carbon.genome import Reference, from_region, read_annotation
 from data_pipeline.build import build
-from data_pipeline.download import NCBI, main_download
+from data_pipeline.connection import NCBI
+from data_pipeline.download import main_download
 from data_pipeline.inspect import inspect_dropped, inspect_record
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.report import inspect_summary, write_report

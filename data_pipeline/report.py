@@ -7,23 +7,24 @@ write_report      one HTML page with pictures
 import html
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon import __version__
 from carbon.config import check
-from carbon.console import TableRow, shown, text_table
+from carbon.console import TableRow, text_table
 from carbon.corpus import read_manifest
 from carbon.files import atomic_file
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
-from data_pipeline.inspect import (
+from data_pipeline.census import (
     GC_BINS,
     Counts,
     count_corpus,
     dropped_counts,
     read_dropped,
 )
+from data_pipeline.page import bar_chart, figure, grid, histograms, html_page, html_table, section
 from data_pipeline.sources import SOURCES
 
 BASE_MIXTURE = {name: each.base_share for name, each in SOURCES.items() if each.base_share}
@@ -32,30 +33,10 @@ _SUMMARY_HEADER = (
     "GC %", "N %", "masked %",
 )  # fmt: skip
 _INPUTS_HEADER = ("input", "organism", "accession", "licence", "file", "sha256")
-_BINS_A_DECADE = _BINS_A_LABEL = 10
+_BINS_A_DECADE = 10
 _DUPLICATES = ("duplicate_sequence", "near_duplicate", "equals_held_out_record",
                "nearly_equals_held_out_record")  # fmt: skip
 _MOST_ROWS = 40
-_WIDTH, _PLOT, _BAR = 340, 100, 40  # of pictures, of a histogram, from bar to bar
-# Colours are those of Okabe and Ito, told apart by any eye.
-_STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1a1a1a; --faint: #595959; --line: #ccc;
-        --train: #0072B2; --test: #D55E00; }
-@media (prefers-color-scheme: dark) { :root { --paper: #15181c; --ink: #e8e8e8; --faint: #adadad;
-        --line: #444a50; --train: #56B4E9; --test: #E69F00; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 1.5rem auto;
-       padding: 0 1rem; color: var(--ink); background: var(--paper); overflow-wrap: anywhere; }
-h1 { margin: 0; } h2 { margin: 2.2rem 0 .3rem; } small, figcaption { color: var(--faint); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem;
-        margin: .6rem 0; }
-td, th { padding: .2rem .8rem .2rem 0; text-align: left; white-space: nowrap;
-         border-bottom: 1px solid var(--line); }
-.n { text-align: right; font-variant-numeric: tabular-nums; }
-.grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(300px, 1fr)); gap: 1rem; }
-figure { margin: .6rem 0; max-width: 420px; } svg { width: 100%; height: auto; display: block; }
-svg text { font-size: 12px; fill: var(--ink); } svg line { stroke: var(--line); }
-.train { fill: var(--train); color: var(--train); } .test { fill: var(--test); color: var(--test); }
-"""
 _COLOURS = (
     " <b class='train'>Blue</b> is to train on, <b class='test'>orange</b>, on top of it, is held "
     "out; point at a bar to read its numbers."
@@ -111,14 +92,11 @@ def write_report(
         _duplicates(corpus, manifest),
         _largest(counts),
     ]
-    title = html.escape(f"Corpus {Path(corpus).resolve().name}")
-    page = (
-        "<!doctype html><html lang='en'><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width'>"
-        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>"
-        f"<small>Carbon {__version__}. All was counted in the records themselves, unless it says "
-        f"otherwise.</small>{''.join(sections)}</html>\n"
+    small = (
+        f"Carbon {__version__}. All was counted in the records themselves, unless it says "
+        "otherwise."
     )
+    page = html_page(f"Corpus {Path(corpus).resolve().name}", small, sections)
     with atomic_file(output_html) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -179,12 +157,14 @@ def _mixture(counts: Counts, budget_tokens: int, weights: Mapping[str, float] | 
     rows = [(d.source, 100 * d.share, round(d.tokens), d.tokens_there, d.epochs) for d in drawn]
     header = ("source", "share %", "tokens drawn", "tokens there are", "epochs")
     pictures = (
-        _figure("Tokens that the run draws of each source.", _bars([(r[0], r[2]) for r in rows])),
-        _figure(
-            "How often the run reads each source: epochs.", _bars([(r[0], r[4]) for r in rows])
+        figure(
+            "Tokens that the run draws of each source.", bar_chart([(r[0], r[2]) for r in rows])
+        ),
+        figure(
+            "How often the run reads each source: epochs.", bar_chart([(r[0], r[4]) for r in rows])
         ),
     )
-    return _section("Mixture", text, _table(rows, header), _grid(pictures))
+    return section("Mixture", text, html_table(rows, header), grid(pictures))
 
 
 def _summary_rows(counts: Counts) -> list[TableRow]:
@@ -212,12 +192,12 @@ def _input_rows(manifest: dict[str, Any]) -> list[TableRow]:
 def _summary(manifest: dict[str, Any], counts: Counts) -> str:
     held_out = html.escape(", ".join(manifest["held_out"]) or "nothing")
     left_out = [f"<p>Left out: {html.escape(each['error'])}</p>" for each in manifest["left_out"]]
-    return _section(
+    return section(
         "In short",
         f"Held out: {held_out}. GC is the share of G and C among ACGT, N that of bases that are "
         "none of ACGT, masked that of lower-case bases; a token is six bases.",
-        _table(_summary_rows(counts), _SUMMARY_HEADER),
-        _table(_input_rows(manifest), _INPUTS_HEADER),
+        html_table(_summary_rows(counts), _SUMMARY_HEADER),
+        html_table(_input_rows(manifest), _INPUTS_HEADER),
         *left_out,
     )
 
@@ -239,7 +219,7 @@ def _lengths(counts: Counts) -> str:
         for source, pair in binned.items()
     }
     text = "How long the records of each source are, in bases, on a logarithmic axis."
-    return _section("Lengths", text + _COLOURS, _histograms("length in bases", bars, edges))
+    return section("Lengths", text + _COLOURS, histograms("length in bases", bars, edges))
 
 
 def _gc(counts: Counts) -> str:
@@ -249,11 +229,11 @@ def _gc(counts: Counts) -> str:
         for source, splits in counts.items()
     }
     text = "How much G and C the records of each source have among their known bases."
-    return _section("GC", text + _COLOURS, _histograms("share of G and C", bars, edges))
+    return section("GC", text + _COLOURS, histograms("share of G and C", bars, edges))
 
 
 def _tags(counts: Counts) -> str:
-    def table(what: str, tag_of: dict[str, str]) -> str:
+    def of_kinds(what: str, tag_of: dict[str, str]) -> str:
         found: list[Counter[str]] = [Counter() for _ in counts]
         for both, splits in zip(found, counts.values(), strict=True):
             for census in splits.values():
@@ -262,13 +242,13 @@ def _tags(counts: Counts) -> str:
         rows: list[TableRow] = [
             (kind, tag_of.get(kind, ""), *(both[kind] for both in found)) for kind in kinds
         ]
-        return _table(rows, (what.replace("_", " "), "tag", *counts))
+        return html_table(rows, (what.replace("_", " "), "tag", *counts))
 
-    return _section(
+    return section(
         "Tags",
         "Records of each gene type and species type, in both splits, and the tag that it becomes.",
-        table("gene_types", GENE_TAG_OF),
-        table("species_types", SPECIES_TAG_OF),
+        of_kinds("gene_types", GENE_TAG_OF),
+        of_kinds("species_types", SPECIES_TAG_OF),
     )
 
 
@@ -279,7 +259,7 @@ def _organisms(counts: Counts) -> str:
             found.update(census.origins)
     rows = [(*origin, records) for origin, records in found.most_common(_MOST_ROWS)]
     text = f"Records by assembly and organism, of all sources; {len(found):,} in all."
-    return _section("Organisms", text, _table(rows, ("assembly", "organism", "records")))
+    return section("Organisms", text, html_table(rows, ("assembly", "organism", "records")))
 
 
 def _steps(manifest: dict[str, Any]) -> str:
@@ -291,23 +271,23 @@ def _steps(manifest: dict[str, Any]) -> str:
             cells += [count.get("records", 0), count.get("bases", 0)]
         rows.append((source, *cells))
     header = ("source", "cut", "bases", "passed filters", "bases", "written", "bases")
-    return _section(
+    return section(
         "Steps",
         "From the manifest: records that were cut out of the inputs, those that passed the filters "
         "on single records, and those written when copies were gone. What lies partly in a "
         "held-out region or touches an evaluation is not among the first.",
-        _table(rows, header),
+        html_table(rows, header),
     )
 
 
 def _dropped(manifest: dict[str, Any]) -> str:
     rows = dropped_counts(manifest)
     bars = sorted(((f"{source}: {why}", n) for source, why, n in rows), key=lambda bar: -bar[1])
-    return _section(
+    return section(
         "Dropped",
         "From the manifest: what did not become a record, and why; dropped.tsv has each by name.",
-        _table(rows, ("source", "reason", "dropped")),
-        _figure("Reasons to drop a record, most frequent first.", _bars(bars[:_MOST_ROWS])),
+        html_table(rows, ("source", "reason", "dropped")),
+        figure("Reasons to drop a record, most frequent first.", bar_chart(bars[:_MOST_ROWS])),
     )
 
 
@@ -323,12 +303,12 @@ def _duplicates(corpus: str | Path, manifest: dict[str, Any]) -> str:
         if kind in _DUPLICATES and stayed:
             copied[row["source"], stayed] += 1
     most = [(*key, count) for key, count in copied.most_common(10)]
-    return _section(
+    return section(
         "Duplicates",
         "Records that went because an equal or nearly equal one stayed, and those that stayed for "
         "the most others.",
-        _table(rows, ("source", *(kind.replace("_", " ") for kind in _DUPLICATES))),
-        _table(most, ("source", "stayed", "nearly equal ones that went")),
+        html_table(rows, ("source", *(kind.replace("_", " ") for kind in _DUPLICATES))),
+        html_table(most, ("source", "stayed", "nearly equal ones that went")),
     )
 
 
@@ -340,78 +320,4 @@ def _largest(counts: Counts) -> str:
         for length_bp, row, name in census.largest
     ]
     header = ("source", "split", "row", "name", "bases")
-    return _section("Largest", "The longest records of each split.", _table(rows, header))
-
-
-def _section(title: str, text: str, *parts: str) -> str:
-    return f"<h2>{title}</h2><p>{text}</p>{''.join(parts)}"
-
-
-def _grid(figures: Iterable[str]) -> str:
-    return f"<div class='grid'>{''.join(figures)}</div>"
-
-
-def _figure(caption: str, picture: str) -> str:
-    return f"<figure><figcaption>{html.escape(caption)}</figcaption>{picture}</figure>"
-
-
-def _table(rows: Sequence[TableRow], header: tuple[str, ...]) -> str:
-    def line(row: TableRow, tag: str) -> str:
-        cells = (
-            f"<{tag}{' class=n' * right}>{html.escape(shown(cell))}</{tag}>"
-            for cell, right in zip(row, numbers, strict=True)
-        )
-        return f"<tr>{''.join(cells)}</tr>"
-
-    if not rows:
-        return "<p>None.</p>"
-    numbers = [not isinstance(cell, str) for cell in rows[0]]
-    lines = line(header, "th") + "".join(line(row, "td") for row in rows)
-    return f"<div class='scroll'><table>{lines}</table></div>"
-
-
-def _bars(rows: Sequence[tuple[str, float]]) -> str:
-    """Draw horizontal bars under their labels, each with its number."""
-    most = max((value for _, value in rows), default=1)
-    parts = [
-        f"<text y='{y + 14}'>{html.escape(label)}</text>"
-        f"<text x='{_WIDTH}' y='{y + 14}' text-anchor='end'>{shown(value)}</text>"
-        f"<rect class='train' y='{y + 19}' width='{_WIDTH * value / most:.1f}' height='14'/>"
-        for y, (label, value) in zip(range(0, _BAR * len(rows), _BAR), rows, strict=True)
-    ]
-    return _svg(_BAR * len(rows), parts)
-
-
-def _histograms(what: str, bars: Mapping[str, Sequence[Sequence[int]]], edges: list[str]) -> str:
-    """Draw one picture a source: the records of each bin, to train on and held out."""
-    return _grid(
-        _figure(f"{source}: records by {what}.", _histogram(pair, edges))
-        for source, pair in bars.items()
-    )
-
-
-def _histogram(train_and_test: Sequence[Sequence[int]], edges: list[str]) -> str:
-    columns = list(zip(*train_and_test, strict=True))
-    most = max(max(map(sum, columns)), 1)
-    step, bottom = _WIDTH / len(columns), _PLOT + 20
-    parts = [f"<text y='12'>up to {most:,} records a bar</text>"]
-    for i, (train, test) in enumerate(columns):
-        told = f"{edges[i]} to under {edges[i + 1]}: {train:,} to train on, {test:,} held out"
-        at = f"x='{i * step:.1f}' width='{step - 0.6:.1f}'"
-        low, high = _PLOT * train / most, _PLOT * test / most
-        parts.append(
-            f"<g><title>{told}</title>"
-            f"<rect class='train' {at} y='{bottom - low:.1f}' height='{low:.1f}'/>"
-            f"<rect class='test' {at} y='{bottom - low - high:.1f}' height='{high:.1f}'/></g>"
-        )
-    parts.append(f"<line y1='{bottom}' x2='{_WIDTH}' y2='{bottom}'/>")
-    for i in range(0, len(edges), _BINS_A_LABEL):
-        anchor = {0: "start", len(columns): "end"}.get(i, "middle")
-        at = f"x='{i * step:.1f}' y='{bottom + 16}' text-anchor='{anchor}'"
-        short = edges[i].replace(",000,000", "M").replace(",000", "k")
-        parts.append(f"<text {at}>{short}</text>")
-    return _svg(bottom + 22, parts)
-
-
-def _svg(height: int, parts: Iterable[str]) -> str:
-    return f"<svg viewBox='0 0 {_WIDTH} {height}' role='img'>{''.join(parts)}</svg>"
+    return section("Largest", "The longest records of each split.", html_table(rows, header))

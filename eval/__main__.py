@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from carbon.console import natural, run_command
-from eval.presets import PRESETS
+from eval.run_sizes import RUN_SIZES
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def _add_run_parser(verb: argparse.ArgumentParser) -> None:
         "--columns", type=_words, default=[],
         help="columns of variants to rank by, higher is more damaging: phyloP,CADD",
     )  # fmt: skip
-    verb.add_argument("--preset", choices=sorted(PRESETS), default="published")
+    verb.add_argument("--preset", choices=sorted(RUN_SIZES), default="published")
     verb.add_argument("--max-samples", type=natural, help="most examples a task")
     verb.add_argument("--seed", type=natural, default=0, help="of the choice of examples")
     verb.add_argument(

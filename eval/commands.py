@@ -14,8 +14,8 @@ from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
 from eval.models import load_any
-from eval.presets import PRESETS
 from eval.records import read_record
+from eval.run_sizes import RUN_SIZES
 from eval.runner import Suite, run_suite
 from eval.tasks import TASKS
 from eval.tasks.building import source_of
@@ -44,7 +44,7 @@ def run_models(arguments: argparse.Namespace) -> None:
     known = list(TASKS)
     datasets = named_or_plain(arguments.datasets, known, "--data")
     references = named_or_plain(arguments.references, known, "--reference")
-    preset = PRESETS[arguments.preset]
+    size = RUN_SIZES[arguments.preset]
     for dtype in arguments.dtypes or [""]:
         if dtype not in get_args(Dtype):
             raise UserError(f"--dtype {dtype}: give float32, bfloat16, or both with a comma")
@@ -54,13 +54,13 @@ def run_models(arguments: argparse.Namespace) -> None:
     suite = Suite(
         tasks=tasks,
         models=entrants_of(arguments.models, arguments.dtypes, arguments.yarn),
-        baselines=Baselines(arguments.train, arguments.orders or preset.orders, arguments.columns),
+        baselines=Baselines(arguments.train, arguments.orders or size.orders, arguments.columns),
         load=partial(_load, arguments),
         output=arguments.output,
         datasets=datasets,
         references=references,
-        options=Options(arguments.max_samples or preset.max_samples, arguments.seed),
-        sizes=preset.sizes,
+        options=Options(arguments.max_samples or size.max_samples, arguments.seed),
+        sizes=size.of_tasks,
         resume=arguments.resume,
     )
     for path in run_suite(suite):
@@ -113,7 +113,7 @@ def list_tasks(arguments: argparse.Namespace) -> None:
             f"{task.name} (version {task.version}, {task.axis})\n"
             f"  measures   {task.measures}\n"
             f"  metric     {task.metric}; chance {chance}\n"
-            f"  published  {figures or 'none'} ({task.source})\n"
+            f"  published  {figures or 'none'} ({task.citation})\n"
             f"  columns    {', '.join(task.columns)}\n"
             f"  data       {found or 'not found'}; looked for: {looked}\n"
             f"  build      needs {_needs(task)}"

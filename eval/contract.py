@@ -214,7 +214,7 @@ class Task:
         metric: a name in `eval.metrics.METRICS`, of results' `score` (and `label`).
         chance: what a model that knows nothing gets; None where it depends on the data.
         published: name of a model to its published value, on the metric's own scale (0 to 1).
-        source: of the published values.
+        citation: of the published values.
         columns: what a dataset must have, with the type of a row's value.
         hub_id: the published dataset.
         hub_file: the Parquet file in it.
@@ -234,7 +234,7 @@ class Task:
     metric: str
     chance: float | None
     published: dict[str, float]
-    source: str
+    citation: str
     columns: dict[str, type]
     hub_id: str | None
     hub_file: str | None

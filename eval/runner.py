@@ -305,13 +305,7 @@ def _record(
     if not measured:
         say(f"{task.name}: {entrant.shown_as} measured nothing: {skipped.most_common(1)[0][0]}")
     return {
-        "task": {
-            name: getattr(task, name)
-            for name in (
-                "name", "version", "axis", "measures", "metric", "chance", "published", "source",
-                "cluster",
-            )
-        },
+        "task": _told_of(task),
         "model": {
             "name": entrant.name,
             "shown_as": entrant.shown_as,
@@ -332,7 +326,21 @@ def _record(
         "cost": _cost(blocks, len(measured)),
         "software": cost.software(),
         "hardware": cost.hardware(),
-    }  # fmt: skip
+    }
+
+
+def _told_of(task: Task) -> Json:
+    return {
+        "name": task.name,
+        "version": task.version,
+        "axis": task.axis,
+        "measures": task.measures,
+        "metric": task.metric,
+        "chance": task.chance,
+        "published": task.published,
+        "source": task.citation,
+        "cluster": task.cluster,
+    }
 
 
 def _cost(blocks: Sequence[Json], num_measured: int) -> Json:

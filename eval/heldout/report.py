@@ -2,7 +2,6 @@
 
 import html
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from carbon import __version__
-from carbon.errors import ConfigError
 from carbon.files import atomic_file
 from carbon.objectives import objective_named
 from eval.drawing import html_page, html_table, interval, svg_of
 from eval.heldout.figures import Change, loss_figure, recovery_figure, roc_figure
+from eval.heldout.results import read_metrics, read_results
 
 
 def write_report(
@@ -25,8 +24,8 @@ def write_report(
     Raises:
         ConfigError: the run has no metrics.jsonl, or the results are not there.
     """
-    metrics = _read_metrics(run / "metrics.jsonl")
-    found = _read_results(results)
+    metrics = read_metrics(run / "metrics.jsonl")
+    found = read_results(results)
     sections = [_summary(found, metrics), _learning(metrics)]
     if "sequence_recovery" in found:
         sections.append(_recovery(found["sequence_recovery"]))
@@ -43,29 +42,6 @@ def write_report(
     page = html_page(title, small, "".join(sections))
     with atomic_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
-
-
-def _read_metrics(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; give the folder of a training run")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if not lines:
-        raise ConfigError(f"{path}: is empty; train first")
-    return [_parsed(line, f"{path} line {n}") for n, line in enumerate(lines, start=1)]
-
-
-def _parsed(text: str, where: str) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}: is not valid JSON ({error}); was it cut off?") from None
-    return value
-
-
-def _read_results(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; run `python -m eval heldout` first")
-    return _parsed(path.read_text(encoding="utf-8"), str(path))
 
 
 def _svg(figure: Figure) -> str:

@@ -43,7 +43,7 @@ def task(
         metric="mean",
         chance=0.5,
         published=published,
-        source="Carbon technical report, tables 6 and 7",
+        citation="Carbon technical report, tables 6 and 7",
         columns=COLUMNS,
         hub_id=HUB_ID,
         hub_file=hub_file,

@@ -63,7 +63,7 @@ def examples_on_reference(
     rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
     variants = [_variant_of(row) for row in rows]
     check_assembly(reference, variants)
-    return _examples(table, rows, variants, reference, options, reading, group, label_of)
+    return _examples(table, rows, variants, reference, options, reading, group, row_label)
 
 
 def examples_in_windows(
@@ -131,7 +131,7 @@ def _place(variant: Variant) -> tuple[str, int]:
     return variant.contig, variant.position
 
 
-def label_of(row: Row) -> int:
+def row_label(row: Row) -> int:
     """Return the label of a row, 0 or 1.
 
     Raises:

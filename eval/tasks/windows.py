@@ -94,7 +94,7 @@ def _windows(
     return None, {"ref_seq": window, "var_seq": changed}
 
 
-def label_of(row: Listed, where: str) -> int:
+def listed_label(row: Listed, where: str) -> int:
     """Return the label of a listed row, 0 or 1.
 
     Raises:

@@ -179,7 +179,7 @@ def ncbi(tmp_path):
 def waits(monkeypatch):
     """How long the downloader would have slept, each time it would have."""
     seconds: list[float] = []
-    monkeypatch.setattr("data_pipeline.download.sleep", seconds.append)
+    monkeypatch.setattr("data_pipeline.connection.sleep", seconds.append)
     monkeypatch.setenv("NO_PROXY", "*")
     return seconds
 
@@ -395,7 +395,7 @@ class TestBadTimes:
 
     @pytest.mark.parametrize("name", [GENOME, "md5checksums.txt"])
     def test_silence(self, ncbi, output, waits, monkeypatch, capsys, name):
-        monkeypatch.setattr("data_pipeline.download.TIMEOUT_SECONDS", (5, 0.2))
+        monkeypatch.setattr("data_pipeline.connection.TIMEOUT_SECONDS", (5, 0.2))
         ncbi.faults[name] = [stall]
         get(ncbi, output)
         assert waits == [1] and "timed out" in capsys.readouterr().err
@@ -431,7 +431,7 @@ class TestBadTimes:
             yield advance
 
         with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-            patch.setattr("data_pipeline.download.progress", no_space)
+            patch.setattr("data_pipeline.connection.progress", no_space)
             get(ncbi, output, keep_going=keep_going)
         assert files_in(output) == [E_COLI]
         assert files_in(output / E_COLI) == [f"{GENOME}.part"]

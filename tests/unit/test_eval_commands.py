@@ -95,7 +95,7 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
     out = capsys.readouterr().out
     for task in TASKS.values():
         assert f"{task.name} (version {task.version}, {task.axis})" in out
-        assert task.measures in out and task.source in out
+        assert task.measures in out and task.citation in out
         assert f"  columns    {', '.join(task.columns)}\n" in out
     assert f"data       {folder}/data/sequence_recovery.parquet; looked for: " in out
     assert f"not found; looked for: {folder}/data/brca2.parquet" in out

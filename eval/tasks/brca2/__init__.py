@@ -44,7 +44,7 @@ TASK = Task(
         "GENERator-v2-3B": 0.8193,
         "Evo2-7B": 0.8352,
     },
-    source="Carbon technical report, tables 6 and 7",
+    citation="Carbon technical report, tables 6 and 7",
     columns=COLUMNS,
     hub_id="HuggingFaceBio/brca2-vep",
     hub_file=_HUB_FILE,

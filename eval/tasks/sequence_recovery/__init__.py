@@ -112,7 +112,7 @@ TASK = Task(
         "GENERator-v2-3B": 0.5856,
         "Evo2-7B": 0.5986,
     },
-    source="Carbon technical report, tables 6 and 7 (eukaryotes)",
+    citation="Carbon technical report, tables 6 and 7 (eukaryotes)",
     columns=COLUMNS,
     hub_id="GenerTeam/sequence-recovery",
     hub_file=_HUB_FILE,

@@ -9,7 +9,7 @@ from eval.contract import Example, Options, Reading, Result, Summary, Task
 from eval.summary import by_group, summary_of
 from eval.tasks.tables import reader
 from eval.tasks.traitgym_mendelian.build import WINDOW_BP, build
-from eval.tasks.variants import examples_in_windows, label_of, run
+from eval.tasks.variants import examples_in_windows, row_label, run
 
 COLUMNS: dict[str, type] = {
     "chrom": object,
@@ -26,7 +26,7 @@ _METRIC = "average_precision_by_chromosome"
 
 
 def _examples(table: pa.Table, options: Options) -> list[Example]:
-    return examples_in_windows(table, options, READING, "consequence", label_of)
+    return examples_in_windows(table, options, READING, "consequence", row_label)
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
@@ -64,7 +64,7 @@ TASK = Task(
         "GENERator-v2-3B": 0.2791,
         "Evo2-7B": 0.3778,
     },
-    source="Carbon technical report, tables 6 and 7",
+    citation="Carbon technical report, tables 6 and 7",
     columns=COLUMNS,
     hub_id="HuggingFaceBio/traitgym",
     hub_file=_HUB_FILE,

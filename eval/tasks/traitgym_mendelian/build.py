@@ -5,7 +5,7 @@ from typing import Any
 
 from eval.contract import BuildReport
 from eval.tasks.listings import Listed
-from eval.tasks.windows import build_windows, label_of
+from eval.tasks.windows import build_windows, listed_label
 
 WINDOW_BP = 8192
 
@@ -46,7 +46,7 @@ def build(
 
 
 def _named(row: Listed, where: str) -> dict[str, Any]:
-    label = label_of(row, where)
+    label = listed_label(row, where)
     return {
         "label": label,
         "class": "LOF" if label else "FUNC/INT",

@@ -1,4 +1,4 @@
-"""Sizes of a whole run, as data."""
+"""How much a whole run measures, by the name that `--preset` gives it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,22 +6,22 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Preset:
+class RunSize:
     """What a run asks for unless the command line says otherwise.
 
     Attributes:
         max_samples: most examples a task; None for all.
         orders: of the Markov models.
-        sizes: task to what it calls its sizes.
+        of_tasks: task to what it calls its sizes.
     """
 
     max_samples: int | None
     orders: tuple[int, ...]
-    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    of_tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-PRESETS = {
-    "published": Preset(None, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
+RUN_SIZES = {
+    "published": RunSize(None, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
     # What `tiny` holds, within ten minutes on a CPU.
-    "smoke": Preset(40, (1, 3, 6), {"genomic_niah": {"context_length_tokens": (4096, 8192)}}),
+    "smoke": RunSize(40, (1, 3, 6), {"genomic_niah": {"context_length_tokens": (4096, 8192)}}),
 }
