@@ -14,6 +14,7 @@ from transformers import LlamaForCausalLM
 from carbon.corpus import read_manifest
 from carbon.errors import ConfigError
 from carbon.model import save_model
+from carbon.objectives import OBJECTIVES
 from data_pipeline.__main__ import main as data_pipeline
 from tests.conftest import small_config
 from train.run_folder.card import write_card
@@ -352,6 +353,8 @@ class TestCard:
         assert "# my run\n" in text and "1,234,567 parameters" in text
         assert "61,440 tokens, in 60 of 60 planned steps" in text
         assert "2 steps were skipped" in text
+        meant = [OBJECTIVES[name].meaning for name in ("ce", "blend")]
+        assert "`ce` is {}, `blend` {}.\n".format(*meant) in text
         assert "512 tokens, 3,066 bases beside `<dna>`" in text
         rows = card_rows(text)
         assert ["stage", "first", "second"] in rows and ["steps taken", "40", "20"] in rows
