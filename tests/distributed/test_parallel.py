@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
+from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
 from train.config import ComputeConfig, ParallelConfig
 from train.loop.data import batches, open_rows
 from train.loop.rates import learning_rate
@@ -122,12 +123,8 @@ def layouts_of(world_size):
         for replicate in (1, 2, 4):
             if world_size % (pipeline * replicate):
                 continue
-            schedules = ["1f1b"]
-            if pipeline > 1:
-                schedules += ["gpipe", "interleaved_1f1b"]
-                schedules += ["interleaved_zero_bubble", "zbv"]
-            for schedule in schedules:
-                if pipeline == 4 and schedule not in ("gpipe", "1f1b"):
+            for schedule in PIPELINE_SCHEDULES if pipeline > 1 else ["1f1b"]:
+                if pipeline == 4 and PIPELINE_SCHEDULES[schedule].pieces_a_rank != 1:
                     continue  # tiny has four layers
                 shard = world_size // pipeline // replicate
                 name = f"{pipeline} x {replicate} x {shard} {schedule}"

@@ -168,6 +168,7 @@ class TestGuard:
             remember(state, guard, stage(until="gradient_norm"), i, i)
         assert len(state.history) == 8
         assert RunState.from_table(json.loads(json.dumps(state.to_table()))) == state
+        assert RunState.from_table({"step": 3}) == RunState(step=3)
 
     def test_signals_end_a_stage(self):
         falling = [[1.0, 1.0 + 100 / (i + 10)] for i in range(1000)]

@@ -33,6 +33,6 @@ class RunState:
 
     @classmethod
     def from_table(cls, table: dict[str, Any]) -> "RunState":
-        """Return what `to_table` gave."""
-        ended = {int(number): steps for number, steps in table["ended"].items()}
+        """Return what `to_table` gave; what an older one did not know has its default."""
+        ended = {int(number): steps for number, steps in table.get("ended", {}).items()}
         return cls(**(table | {"ended": ended}))
