@@ -21,6 +21,7 @@ from carbon.genome import (
     read_sequences,
     unpack_genbank,
 )
+from carbon.genome.sequence_lines import SequenceLines
 from carbon.genome.streams import BROKEN_GZIP, open_text
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.recipe import (
@@ -168,16 +169,16 @@ def _begins_with(path: Path, letter: str) -> bool:
 
 
 def _line_rows(path: Path) -> Iterator[dict[str, Any]]:
-    with open_text(path, errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            bases = line.strip()
-            if wrong := set(bases.upper()) - set("ACGTNRYSWKMBDHV-"):
-                raise UserError(
-                    f"{path} line {number}: {sorted(wrong)[0]!r} is not a DNA letter; give FASTA, "
-                    "or one sequence a line"
-                )
-            if bases:
-                yield {"sequence": bases, "name": f"{path.name}:{number}"}
+    for number, line in enumerate(SequenceLines(path).lines(), start=1):
+        encoding = "utf-8-sig" if number == 1 else "utf-8"
+        bases = line.decode(encoding, errors="replace").strip()
+        if wrong := set(bases.upper()) - set("ACGTNRYSWKMBDHV-"):
+            raise UserError(
+                f"{path} line {number}: {sorted(wrong)[0]!r} is not a DNA letter; give FASTA, "
+                "or one sequence a line"
+            )
+        if bases:
+            yield {"sequence": bases, "name": f"{path.name}:{number}"}
 
 
 # Columns of the released corpus, whose codes stand in brackets, and what they are here.

@@ -14,7 +14,7 @@ from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
 from carbon.genome.interval import Interval, Strand, from_region
 from carbon.genome.pieces import Piece, read_pieces
-from carbon.genome.sequences import Record, read_records, read_sequences
+from carbon.genome.sequences import SequenceRecord, read_records, read_sequences
 from carbon.genome.variant import Variant
 from carbon.genome.vcf import VcfReader, VcfRow
 
@@ -27,8 +27,8 @@ __all__ = [
     "Gene",
     "Interval",
     "Piece",
-    "Record",
     "Reference",
+    "SequenceRecord",
     "SnvEffect",
     "Span",
     "Strand",

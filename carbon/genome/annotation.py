@@ -59,22 +59,10 @@ def read_annotation(
     path = Path(path)
     if not path.is_file():
         raise GenomeError(f"{path}: no such file; give a GFF3 or GTF, plain or gzip")
-    names = contig_names or {}
     tables = _Tables(reference.contig_lengths_bp, cut=offset_bp != 0)
-    absent: set[str] = set()
-    num_features = 0
-    for feature in read_features(path):
-        num_features += 1
-        contig = names.get(feature.contig, feature.contig)
-        if contig in reference.contig_lengths_bp:
-            start, end = feature.start - offset_bp, feature.end - offset_bp
-            tables.add(feature._replace(contig=contig, start=start, end=end))
-        else:
-            absent.add(contig)
-    if num_features == 0:
-        raise GenomeError(f"{path}: has no feature; give a GFF3 or GTF with genes")
+    absent = sorted(_gather(path, tables, contig_names or {}, offset_bp))
     if absent and not tables.num_added:
-        raise GenomeError(f"{path}: {reference.explain_missing(sorted(absent))}")
+        raise GenomeError(f"{path}: {reference.explain_missing(absent)}")
     if outside := tables.first_outside():
         length_bp = reference.contig_lengths_bp[outside.contig]
         raise GenomeError(
@@ -84,15 +72,38 @@ def read_annotation(
         )
     genes = tables.genes()
     if not genes:
-        why = "check its third column"
-        if tables.dropped:
-            (name, reason), more = tables.dropped[0], len(tables.dropped) - 1
-            why = f"'{name}' and {more} more are left out: {reason}"
         raise GenomeError(
-            f"{path}: has no gene, exon or CDS on the contigs of {reference.path}; {why}"
+            f"{path}: has no gene, exon or CDS on the contigs of {reference.path}; "
+            f"{_why_no_gene(tables.dropped)}"
         )
-    dropped = tables.dropped + [(contig, "contig_not_in_fasta") for contig in sorted(absent)]
+    dropped = tables.dropped + [(contig, "contig_not_in_fasta") for contig in absent]
     return Annotation(path, tuple(genes), tuple(dropped), frozenset(tables.circular))
+
+
+def _gather(
+    path: Path, tables: "_Tables", contig_names: Mapping[str, str], offset_bp: int
+) -> set[str]:
+    """Add the features of a file to the tables; return the contigs that the reference has not."""
+    absent: set[str] = set()
+    num_features = 0
+    for feature in read_features(path):
+        num_features += 1
+        contig = contig_names.get(feature.contig, feature.contig)
+        if contig in tables.contig_lengths_bp:
+            start, end = feature.start - offset_bp, feature.end - offset_bp
+            tables.add(feature._replace(contig=contig, start=start, end=end))
+        else:
+            absent.add(contig)
+    if not num_features:
+        raise GenomeError(f"{path}: has no feature; give a GFF3 or GTF with genes")
+    return absent
+
+
+def _why_no_gene(dropped: list[tuple[str, str]]) -> str:
+    if not dropped:
+        return "check its third column"
+    name, reason = dropped[0]
+    return f"'{name}' and {len(dropped) - 1} more are left out: {reason}"
 
 
 @dataclass(slots=True)
@@ -136,7 +147,7 @@ class _Tables:
         self.dropped: list[tuple[str, str]] = []
         self.num_added = 0
         self.circular: set[str] = set()
-        self._lengths_bp = contig_lengths_bp
+        self.contig_lengths_bp = contig_lengths_bp
         self._cut = cut  # the reference is a part of what the annotation describes
         self._outside: list[Feature] = []  # the first on each contig
         self._nodes: dict[str, Feature] = {}
@@ -146,7 +157,7 @@ class _Tables:
         self.num_added += 1
         if feature.attributes.get("Is_circular") == "true":
             self.circular.add(feature.contig)
-        if feature.end > self._lengths_bp[feature.contig] and not any(
+        if feature.end > self.contig_lengths_bp[feature.contig] and not any(
             known.contig == feature.contig for known in self._outside
         ):
             self._outside.append(feature)
@@ -228,7 +239,7 @@ class _Tables:
         return self._why_outside(parts.contig, spans)
 
     def _why_outside(self, contig: str, spans: list[Span]) -> str | None:
-        length_bp = self._lengths_bp[contig]
+        length_bp = self.contig_lengths_bp[contig]
         inside = all(start >= 0 and end <= length_bp for start, end in spans)
         return None if inside or not self._cut else "outside_of_the_sequence"
 
@@ -269,7 +280,7 @@ class _Tables:
         ]
         exons, cds = parts.exons or parts.cds, parts.cds + stops
         if parts.contig in self.circular:
-            length_bp = self._lengths_bp[parts.contig]
+            length_bp = self.contig_lengths_bp[parts.contig]
             exons, cds = list(unrolled(exons, length_bp)), list(unrolled(cds, length_bp))
         return Transcript(
             transcript_id=_shown(name or parent),
@@ -307,7 +318,7 @@ class _Tables:
 
     def _beside(self, node: Feature, transcript: Transcript) -> Transcript:
         """Bring a transcript to its gene, where that goes over the origin."""
-        length_bp = self._lengths_bp[node.contig]
+        length_bp = self.contig_lengths_bp[node.contig]
         whole = Interval(node.contig, node.start, node.end)
         exons = beside(transcript.exons, whole, length_bp)
         return replace(transcript, exons=exons, cds=beside(transcript.cds, whole, length_bp))

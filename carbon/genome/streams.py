@@ -7,14 +7,15 @@ import zlib
 from pathlib import Path
 from typing import IO, cast
 
+from carbon.errors import GenomeError
+
 # What a broken gzip stream raises: cut off, a bad header or checksum, bad data inside.
 BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 # The empty block at the end of a bgzip file (SAM v1, 4.1.2).
 BGZIP_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
-LONE_CR = "lines end in a lone CR; convert them to LF"
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
     """Open a file for reading, unpacking gzip, which is known by its first two bytes.
 
     `-` is standard input. What is read of a file that is cut off ends with one of `BROKEN_GZIP`.
@@ -24,15 +25,32 @@ def open_bytes(path: Path) -> IO[bytes]:
     start = source.peek(16)[:16]
     if start[:2] != b"\x1f\x8b":
         return source
-    packed = cast("IO[bytes]", _WithEnd(source)) if is_bgzip(start) else source
+    packed: IO[bytes] = cast("IO[bytes]", _WithEnd(source)) if is_bgzip(start) else source
     unpacked = gzip.GzipFile(fileobj=packed, mode="rb")
     unpacked.myfileobj = source  # type: ignore[assignment]  # is closed with it
-    return cast("IO[bytes]", unpacked)
+    return unpacked
 
 
 def is_bgzip(start: bytes) -> bool:
     """Tell a bgzip file from another gzip by its first 16 bytes."""
     return start[12:14] == b"BC"
+
+
+def compression_of(path: Path) -> str:
+    """Tell whether a file is `plain`, `bgzip` or `gzip`."""
+    with path.open("rb") as handle:
+        start = handle.read(16)
+    if start[:2] != b"\x1f\x8b":
+        return "plain"
+    return "bgzip" if is_bgzip(start) else "gzip"
+
+
+def check_bgzip_end(path: Path) -> None:
+    """Raise GenomeError unless a bgzip file ends with its empty last block."""
+    with path.open("rb") as source:
+        source.seek(max(0, path.stat().st_size - len(BGZIP_END)))
+        if source.read() != BGZIP_END:
+            raise GenomeError(f"{path}: is cut off: the end of its bgzip is missing; fetch again")
 
 
 class _WithEnd:

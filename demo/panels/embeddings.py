@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from carbon.errors import UserError
-from carbon.genome import Interval, Record, Strand, intergenic, read_records, reverse_complement
+from carbon.genome import (
+    Interval,
+    SequenceRecord,
+    Strand,
+    intergenic,
+    read_records,
+    reverse_complement,
+)
 from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
@@ -141,7 +148,7 @@ class Embeddings(Panel):
             words += ["--layer", str(options["layer"])]
         return f"# {_FASTA}: download it on this page\n{shlex.join(words)}"
 
-    def _records(self, values: Values) -> list[Record]:
+    def _records(self, values: Values) -> list[SequenceRecord]:
         """Return what is drawn; the description is the label.
 
         Raises:
@@ -182,7 +189,7 @@ def _principal(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArr
     return pca.transform(values), pca.explained_variance_ratio_
 
 
-def _uploaded(files: Sequence[str]) -> Iterator[Record]:
+def _uploaded(files: Sequence[str]) -> Iterator[SequenceRecord]:
     """Yield the sequences of uploads, their labels in place of descriptions."""
     numbers = count(1)
     for path in files:
@@ -198,21 +205,23 @@ def _uploaded(files: Sequence[str]) -> Iterator[Record]:
             yield record._replace(description=_label(record, path))
 
 
-def _label(record: Record, path: str) -> str:
+def _label(record: SequenceRecord, path: str) -> str:
     for word in record.description.split():
         if word.startswith("label="):
             return word.removeprefix("label=")
     return record.description.strip() or Path(path).stem
 
 
-def _pieces(genome: Genome, per_kind: int, piece_bp: int) -> Iterator[Record]:
+def _pieces(genome: Genome, per_kind: int, piece_bp: int) -> Iterator[SequenceRecord]:
     """Yield pieces of each kind, spread over the genome; genes are read along their strand."""
     for kind, sites in _sites_of_kinds(genome).items():
         for interval, strand in _windows(sites, per_kind, piece_bp):
             bases = genome.reference.fetch(interval)
             if any(letter in "ACGTacgt" for letter in bases):
                 name = f"{interval.to_region()}({strand})"
-                yield Record(name, kind, bases if strand == "+" else reverse_complement(bases))
+                yield SequenceRecord(
+                    name, kind, bases if strand == "+" else reverse_complement(bases)
+                )
 
 
 def _sites_of_kinds(genome: Genome) -> dict[str, list[_Site]]:

@@ -293,26 +293,6 @@ contigs = st.dictionaries(
 )
 
 
-@given(contigs, st.integers(1, 40), st.integers(1, 30), st.integers(3, 40), st.booleans())
-def test_pieces_against_a_plain_reading(contigs, piece_bp, width, block, last_newline):
-    import carbon.genome.pieces as module
-
-    text = ""
-    for name, bases in contigs.items():
-        lines = [bases[i : i + width] for i in range(0, len(bases), width)]
-        text += f">{name} about\r\n" + "".join(f"{line}\n" for line in lines)
-    text = text if last_newline else text.removesuffix("\n")
-    parser = module._Parser("x", piece_bp)
-    data = text.encode()
-    found = [p for i in range(0, len(data), block) for p in parser.feed(data[i : i + block])]
-    found += parser.end()
-    joined: dict[str, str] = {}
-    for contig, start, bases in found:
-        assert len(bases) <= piece_bp and start == len(joined.get(contig, ""))
-        joined[contig] = joined.get(contig, "") + bases.decode()
-    assert joined == contigs
-
-
 @given(contigs, st.integers(1, 9))
 def test_lines_give_back_the_sequence(contigs, num_kmers):
     size = 6 * num_kmers

@@ -1,0 +1,231 @@
+"""The lines of FASTA, FASTQ and plain sequences: one reader, one set of rules, bounded memory.
+
+A file or standard input is read once and by blocks; what must not be in it is sought in whole
+blocks, and lines are counted for messages. FASTA is read by `checked`, or by `SequenceLines.fasta`
+where the file has been checked before; FASTQ and plain sequences by `SequenceLines.lines`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from carbon.errors import GenomeError
+from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.genome.streams import BROKEN_GZIP, open_bytes
+
+_BLOCK_BYTES = 1 << 16
+_NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
+_LONE_CR = "lines end in a lone CR; convert them to LF"
+_LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What is said where a file is wrong, by those who take a FASTA alone and those who do not.
+
+    Attributes:
+        empty: there is no sequence.
+        no_header: text stands where the first header should.
+        no_name: a header has no name.
+        broken: the stream of bytes breaks off; has room for file, line and error.
+    """
+
+    empty: str
+    no_header: str
+    no_name: str
+    broken: str
+
+
+FASTA_WORDING = Wording(
+    empty="has no sequence; give a FASTA with at least one contig",
+    no_header="expected a header that begins with '>'; is this a FASTA file?",
+    no_name="a contig without a name; write it right after '>'",
+    broken="{file}: broken after line {line} ({error}); fetch it again",
+)
+
+
+class Header(NamedTuple):
+    """A line that opens a sequence; the description is what follows the name."""
+
+    name: bytes
+    description: bytes
+
+
+# Some of a contig: its header if it begins here, and text, which may end inside a line.
+Part = tuple[Header | None, bytes]
+
+
+class SequenceLines:
+    """The lines of a file, or of standard input (`-`), and where they are wrong.
+
+    Attributes:
+        wording: what is said of mistakes.
+        number: lines that were given whole so far.
+    """
+
+    def __init__(
+        self, path: Path, wording: Wording = FASTA_WORDING, shown_as: Path | None = None
+    ) -> None:
+        """Remember what to read, which is opened when it is first asked for, and read once."""
+        self.wording = wording
+        self.number = 0
+        self._shown_as = "standard input" if str(path) == "-" else str(shown_as or path)
+        self._blocks: Iterator[bytes] = self._read(path)
+
+    def error(self, wrong: str, line: int | None = None) -> GenomeError:
+        """Return what is wrong with a line, by default the one that was given last."""
+        return GenomeError(f"{self._shown_as} line {line or self.number}: {wrong}")
+
+    def empty(self) -> GenomeError:
+        """Return that there is no sequence."""
+        return GenomeError(f"{self._shown_as}: {self.wording.empty}")
+
+    def wrong_letter(self, text: bytes) -> tuple[int, str] | None:
+        """Return where the first letter stands that is not one of DNA, and what to say of it."""
+        if not (wrong := text.translate(None, _LETTERS_AND_ENDS)):
+            return None
+        return text.index(wrong[:1]), (
+            f"{wrong[:1].decode('latin-1')!r} is not a DNA letter (ACGT, N and IUPAC codes); is "
+            "this a protein or a damaged file?"
+        )
+
+    @contextmanager
+    def told_where_broken(self) -> Iterator[None]:
+        """Raise a GenomeError that tells the line where a stream breaks off."""
+        try:
+            yield
+        except BROKEN_GZIP as error:
+            told = {"file": self._shown_as, "line": self.number, "error": error}
+            raise GenomeError(self.wording.broken.format(**told)) from None
+
+    def _read(self, path: Path) -> Iterator[bytes]:
+        """Yield the text, cut anywhere, its lines ending in LF alone; whoever takes it counts them.
+
+        Raises:
+            GenomeError: a CR stands alone; what stands before its line has been yielded.
+        """
+        held = b""  # a CR whose LF may open the next block; one that ends the file ends a line
+        with open_bytes(path) as source:
+            while block := source.read1(_BLOCK_BYTES):
+                text = held + block
+                held = b""
+                if b"\r" in text:
+                    held = b"\r" if text.endswith(b"\r") else b""
+                    text = text.removesuffix(b"\r").replace(b"\r\n", b"\n")
+                    if (at := text.find(b"\r")) >= 0:
+                        yield text[: text.rfind(b"\n", 0, at) + 1]
+                        raise self.error(_LONE_CR, self.number + 1)
+                if text:
+                    yield text
+
+    def first_letter(self) -> bytes:
+        """Pass over blank lines at the beginning, and return what the next begins with, if any."""
+        text = b""
+        with self.told_where_broken():
+            for block in self._blocks:
+                text += block
+                num_blank = len(text) - len(text.lstrip())
+                start = text.rfind(b"\n", 0, num_blank) + 1
+                self.number += text.count(b"\n", 0, start)
+                if num_blank < len(text):
+                    self._blocks = chain((text[start:],), self._blocks)
+                    return text[start : start + 1]
+                text = text[start:]
+        return b""
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line, without its end."""
+        parts: list[bytes] = []  # of a line that goes on in the next block
+        for block in self._blocks:
+            first, *others = block.split(b"\n")
+            parts.append(first)
+            if not others:
+                continue
+            for line in (b"".join(parts), *others[:-1]):
+                self.number += 1
+                yield line
+            parts = [others[-1]]
+        if last := b"".join(parts):
+            self.number += 1
+            yield last
+
+    def fasta(self) -> Iterator[Part]:
+        """Yield each contig by blocks: its header comes with the first of them alone.
+
+        Raises:
+            GenomeError: there is no header at the beginning, or one has no name.
+        """
+        first = self.first_letter()
+        if not first:
+            raise self.empty()
+        if first != b">":
+            raise self.error(self.wording.no_header, self.number + 1)
+        begun, at_line_start = b"", True  # a header that goes on in the next block
+        with self.told_where_broken():
+            for block in self._blocks:
+                text = begun + block
+                at = 0
+                if not (at_line_start and text.startswith(b">")):
+                    at = text.find(b"\n>") + 1 or len(text)
+                    yield None, text[:at]
+                    self.number += text.count(b"\n", 0, at)
+                while header_end := text.find(b"\n", at) + 1:
+                    self.number += 1
+                    header = self.header(text[at:header_end])
+                    at = text.find(b"\n>", header_end - 1) + 1 or len(text)
+                    yield header, text[header_end:at]
+                    self.number += text.count(b"\n", header_end, at)
+                begun = text[at:]
+                at_line_start = bool(begun) or text.endswith(b"\n")
+        if begun:  # the last line, without an end
+            self.number += 1
+            yield self.header(begun), b""
+
+    def header(self, line: bytes) -> Header:
+        """Return what a header says, the line that was given last.
+
+        Raises:
+            GenomeError: it has no name.
+        """
+        words = line.split(maxsplit=1)
+        name = words[0][1:]
+        if not name:
+            raise self.error(self.wording.no_name)
+        return Header(name, words[1].rstrip() if len(words) > 1 else b"")
+
+
+def checked(lines: SequenceLines) -> Iterator[Part]:
+    """Yield what `lines.fasta()` does, and look at each part before it is given.
+
+    Raises:
+        GenomeError: at the first line that is not DNA in FASTA.
+    """
+    names: set[bytes] = set()
+    for part in lines.fasta():
+        header, text = part
+        if header:
+            _check_name(header.name, names, lines)
+        if wrong := lines.wrong_letter(text):
+            raise lines.error(wrong[1], lines.number + text.count(b"\n", 0, wrong[0]) + 1)
+        yield part
+
+
+def _check_name(name: bytes, names: set[bytes], lines: SequenceLines) -> None:
+    if len(name) > _NAME_BYTES:
+        raise lines.error(
+            f"a contig's name of {len(name):,} letters, more than an index can hold; the name ends "
+            "at the first space"
+        )
+    if name in names:
+        shown = name.decode("utf-8", errors="replace")
+        raise lines.error(f"contig '{shown}' stands twice; keep one")
+    names.add(name)
+
+
+def check(lines: SequenceLines) -> None:
+    """Read a FASTA to its end and raise GenomeError at the first line that is not right."""
+    for _ in checked(lines):
+        pass
