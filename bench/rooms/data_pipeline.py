@@ -1,0 +1,72 @@
+"""Building a corpus beside the loop that one would write first, and beside reading alone."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from measure import Measure, in_own_process
+
+
+def measures(quick: bool) -> list[Measure]:
+    data = Path(os.environ.get("CARBON_DATA", ""))
+    found: list[Measure] = []
+    for name, (genome, annotation) in _GENOMES.items():
+        files = (str(data / genome), str(data / annotation))
+        if not Path(files[0]).is_file():
+            raise SystemExit(f"{files[0]}: no such file; CARBON_DATA names the folder of genomes")
+        with tempfile.TemporaryDirectory() as folder:
+            ours, peak = in_own_process(f"build_corpus({files!r}, {folder!r} + '/c')")
+            near, _ = in_own_process(f"build_corpus({files!r}, {folder!r} + '/n', 0.9)")
+            loop, loop_peak = in_own_process(f"biopython_corpus(*{files!r}, Path({folder!r}))")
+        reading, _ = in_own_process(f"read_all({files!r})")
+        size_mbp = _MBP[name]
+        found += [
+            Measure(f"{name}_build", size_mbp / ours, "Mbp/s"),
+            Measure(f"{name}_build_with_near_duplicates", size_mbp / near, "Mbp/s"),
+            Measure(f"{name}_build_against_biopython", loop / ours, "times", 5, loop >= 5 * ours),
+            Measure(f"{name}_build_against_reading", ours / reading, "times"),
+            Measure(f"{name}_peak", peak / 2**20, "MiB"),
+            Measure(f"{name}_peak_of_biopython", loop_peak / 2**20, "MiB"),
+        ]
+    size_bp = 100_000_000 if quick else 1_000_000_000
+    with tempfile.TemporaryDirectory() as folder:
+        files = _one_long_contig(Path(folder), size_bp)
+        took, peak = in_own_process(f"build_corpus({files!r}, {folder!r} + '/c')")
+    holds = peak < 2 * 2**30
+    found += [
+        Measure(f"contig_of_{size_bp // 10**6}_Mbp_peak", peak / 2**20, "MiB", 2048, holds),
+        Measure(f"contig_of_{size_bp // 10**6}_Mbp", size_bp / 1e6 / took, "Mbp/s"),
+    ]
+    return found
+
+
+_GENOMES = {
+    "yeast": (
+        "yeast/Saccharomyces_cerevisiae.R64-1-1.dna.toplevel.fa.gz",
+        "yeast/Saccharomyces_cerevisiae.R64-1-1.96.gtf.gz",
+    ),
+    "ecoli": (
+        "ecoli_k12/GCF_000005845.2_ASM584v2_genomic.fna.gz",
+        "ecoli_k12/GCF_000005845.2_ASM584v2_genomic.gff.gz",
+    ),
+}
+_MBP = {"yeast": 12.157105, "ecoli": 4.641652}
+
+
+def _one_long_contig(folder: Path, size_bp: int) -> tuple[str, str]:
+    """Write a FASTA of one contig, and a gene of 3,000 bases every 100 kbp."""
+    genome, annotation = folder / "genome.fa", folder / "genes.gff3"
+    generator = np.random.default_rng(0)
+    with genome.open("wb") as sink:
+        sink.write(b">c\n")
+        for _ in range(size_bp // 10_000_000):
+            letters = generator.choice(np.frombuffer(b"ACGT", dtype=np.uint8), (100_000, 100))
+            lines = np.full((100_000, 101), ord("\n"), dtype=np.uint8)
+            lines[:, :100] = letters
+            sink.write(lines.tobytes())
+    with annotation.open("w") as sink:
+        for i, at in enumerate(range(50_000, size_bp, 100_000)):
+            sink.write(f"c\tx\tgene\t{at}\t{at + 2999}\t.\t+\t.\tID=g{i}\n")
+            sink.write(f"c\tx\tCDS\t{at}\t{at + 2999}\t.\t+\t0\tID=p{i};Parent=g{i}\n")
+    return str(genome), str(annotation)

@@ -1,0 +1,60 @@
+"""Variants, scans and generation beside plain loops; where the time goes."""
+
+import tempfile
+from pathlib import Path
+
+import inference as trials
+from measure import Measure, in_own_process
+
+
+def measures(quick: bool) -> list[Measure]:
+    mini = trials.random_model("mini")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        reference = trials.random_reference(folder, 120_000)
+        some = trials.centered(mini, reference, 2 if quick else 4, 1 if quick else 3)
+        speed, difference = some["in_full"] / some["seconds"], some["difference_nats"]
+        dense = trials.dense_panel(mini, reference, 12 if quick else 300)
+        long = trials.random_reference(folder, 2_000_000)
+        scans = trials.scans(mini, reference, long, 1 if quick else 3)
+        panel = trials.real_panel(folder, 200 if quick else 5000)
+        texts = trials.generation(mini, 4 if quick else 16, 60 if quick else 300, 1 if quick else 3)
+    most_bp = 300_000 if quick else 1_000_000
+    (_, some_bytes), (took, most_bytes) = (
+        in_own_process(f"scan_random({n})", "inference") for n in (100_000, most_bp)
+    )
+    found = [
+        Measure("centered:against_both_in_full", speed, "times", 1.9, speed >= 1.9),
+        Measure("centered:difference", difference, "nats", 1e-4, difference <= 1e-4),
+        Measure("dense_panel:against_both_in_full", dense["in_full"] / dense["seconds"], "times"),
+        Measure("right_end:one_by_one", scans["right_end_seconds"], "s/variant"),
+        Measure("right_end:difference", scans["difference_nats"], "nats", 1e-4,
+                scans["difference_nats"] <= 1e-4),
+    ]  # fmt: skip
+    for frames, target in ((1, 30_000), (6, 5_000)):
+        tokens = (trials.RIGHT_END_BP // 6 + 1) / scans[f"tokens_a_variant:{frames}"]
+        faster = scans["right_end_seconds"] / scans[f"seconds_a_variant:{frames}"]
+        found += [
+            Measure(
+                f"scan:{frames}_frames:fewer_tokens", tokens, "times", target, tokens >= target
+            ),
+            Measure(f"scan:{frames}_frames:faster", faster, "times", target, faster >= target),
+        ]
+    if panel is None:
+        print("CARBON_DATA names no folder: the panel of real variants is left out")
+    else:
+        found += [
+            Measure("real_panel:tiny_1024_bp", panel["variants"] / panel["seconds"], "variants/s"),
+            Measure("real_panel:in_the_network", 100 * panel["network_share"], "%"),
+            Measure("real_panel:in_head_and_chain", 100 * panel["head_share"], "%"),
+        ]
+    ratio = texts["base"] / texts["token"]
+    return [
+        *found,
+        Measure("generate:token", texts["token"], "bp/s"),
+        Measure("generate:base_against_token", ratio, "times", 0.95, ratio >= 0.95),
+        Measure("generate:batch_against_single", texts["token"] / texts["alone"], "times"),
+        Measure(f"scan:{most_bp}_bp:memory", most_bytes / 2**20, "MiB"),
+        Measure(f"scan:{most_bp}_bp:memory_against_100000", most_bytes / some_bytes, "times"),
+        Measure(f"scan:{most_bp}_bp:tiny", most_bp / took, "bp/s"),
+    ]
