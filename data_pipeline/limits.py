@@ -4,6 +4,9 @@ from dataclasses import asdict, dataclass
 
 from carbon.config import check
 
+# Whether a CDS that is not a multiple of three ends the build, by what a recipe says of it.
+STOPS_AT_INCOMPLETE_CDS = {"error": True, "drop": False}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutConfig:

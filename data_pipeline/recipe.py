@@ -7,10 +7,8 @@ from typing import Annotated
 from carbon.config import OneOf, check, check_choices
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import ExecutorConfig
-from data_pipeline.limits import CutConfig, KeepConfig
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS, CutConfig, KeepConfig
 from data_pipeline.sources import SOURCES
-
-STOPS_AT_INCOMPLETE_CDS = {"error": True, "drop": False}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,9 +3,11 @@
 import argparse
 import logging
 from pathlib import Path
+from typing import get_args
 
 from carbon.console import natural, run_command, say
 from carbon.errors import UserError
+from carbon.options import Dtype
 
 _LOCAL = "127.0.0.1"
 
@@ -32,7 +34,7 @@ def main() -> int:
     parser.add_argument("--share", action="store_true", help="a public link, by Gradio's servers")
     parser.add_argument("--calls-per-minute", type=natural, default=120, help="of one address")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--dtype", choices=get_args(Dtype), default="float32")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     return run_command(lambda: _serve(arguments))

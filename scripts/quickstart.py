@@ -23,6 +23,7 @@ from carbon.config import load_config
 from carbon.console import natural, run_command, say
 from carbon.errors import UserError
 from carbon.files import atomic_file
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from eval.heldout.results import key_numbers
 from train.config import TrainConfig
 from train.planning.time_budget import settings_in_time
@@ -45,7 +46,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="for all of it; with --genome 20 by default")
     parser.add_argument("--output", default="quickstart", help="folder (default: quickstart)")
     parser.add_argument("--holdout", default="auto", help="contig or region to hold out")
-    parser.add_argument("--incomplete-cds", choices=["error", "drop"], default="error")
+    parser.add_argument("--incomplete-cds", choices=STOPS_AT_INCOMPLETE_CDS, default="error")
     parser.add_argument(
         "--genome-bp", type=int, default=2_400_000, help="size of the simulated one"
     )

@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "command",
         nargs="?",
-        choices=("run", "preview", "export", "summary"),
+        choices=COMMANDS,
         default="run",
         help="train; print what would be read; write a model folder of the newest checkpoint; "
         "write the page about the run",
@@ -60,16 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     speaks = os.environ.get("LOCAL_RANK", "0") == "0"
     try:
         config = load_config(TrainConfig, arguments.config, arguments.overrides)
-        if arguments.command == "preview":
-            _preview(config, arguments)
-        elif arguments.command == "export":
-            _export(config, arguments)
-        elif arguments.command == "summary":
-            _summarize(config)
-        elif arguments.dry_run:
-            _print_plan(config, arguments)
-        else:
-            _train(config, arguments.resume == "auto", arguments.accept_data_change)
+        COMMANDS[arguments.command](config, arguments)
     except (UserError, FloatingPointError, OSError):
         if speaks:
             raise
@@ -148,13 +139,15 @@ def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
     write_card(Path(config.output), Path(arguments.output), corpus_manifest=manifest_of(config))
 
 
-def _summarize(config: TrainConfig) -> None:
+def _summarize(config: TrainConfig, arguments: argparse.Namespace) -> None:
     from train.run_folder.summary import write_summary
 
     print(write_summary(Path(config.output)))
 
 
-def _train(config: TrainConfig, resume: bool, accept_data_change: bool) -> None:
+def _train(config: TrainConfig, arguments: argparse.Namespace) -> None:
+    if arguments.dry_run:
+        return _print_plan(config, arguments)
     from torch.distributed.elastic.multiprocessing.errors import record
 
     from train.loop.trainer import Trainer
@@ -163,10 +156,13 @@ def _train(config: TrainConfig, resume: bool, accept_data_change: bool) -> None:
     @record  # torchrun shows the traceback of the process that failed first
     def run() -> None:
         with joined_ranks(config.parallel) as ranks:
-            Trainer(config, ranks).run(resume, accept_data_change)
+            Trainer(config, ranks).run(arguments.resume == "auto", arguments.accept_data_change)
 
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
     run()
+
+
+COMMANDS = {"run": _train, "preview": _preview, "export": _export, "summary": _summarize}
 
 
 if __name__ == "__main__":

@@ -15,8 +15,10 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 from carbon.config import OneOf, from_table
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
+from carbon.objectives import OBJECTIVES
 from data_pipeline.executors import EXECUTORS
-from data_pipeline.recipe import STOPS_AT_INCOMPLETE_CDS, BuildConfig
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.recipe import BuildConfig
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
 from train.choices.guard_policies import GUARD_POLICIES
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe
@@ -34,6 +36,7 @@ CHOICES = {
     ("GuardConfig", "policy"): GUARD_POLICIES,
     ("ModelConfig", "preset"): PRESETS,
     ("ParallelConfig", "schedule"): PIPELINE_SCHEDULES,
+    ("StageConfig", "objective"): OBJECTIVES,
     ("StageConfig", "schedule"): RATE_SCHEDULES,
     ("StageConfig", "until"): STAGE_ENDS,
     ("TrainConfig", "tracker"): TRACKERS,
@@ -84,7 +87,9 @@ def test_each_choice_is_held_to_its_table():
 
 
 def settings(schema: str, key: str, value: str) -> dict[str, object]:
-    more = {"partition": "p"} if schema == "ExecutorConfig" else {}
+    more: dict[str, object] = {"partition": "p"} if schema == "ExecutorConfig" else {}
+    if key == "objective" and value in OBJECTIVES:
+        more = {"fns_weight": [0.5] * OBJECTIVES[value].num_fns_weights}
     return REQUIRED.get(schema, {}) | more | {key: value}
 
 
