@@ -16,8 +16,8 @@ from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import Dropped, Place, check_cds, held_out_regions, split_of
 from data_pipeline.filters import composition_of, why_not
 from data_pipeline.inputs import Assembly, Places, evaluation_places, file_rows, opened
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import (
-    STOPS_AT_INCOMPLETE_CDS,
     AssemblyConfig,
     BuildConfig,
     FilesConfig,

@@ -58,6 +58,6 @@ def test_each_output_format_is_on_its_page(page, endings):
 
 
 def test_the_places_that_a_newcomer_is_sent_to_are_there():
-    named = re.findall(r"`([\w/]+(?:\.py|\.md|/))`", PAGE.read_text())
+    named = re.findall(r"`(\w+/[\w/.-]*(?:\.py|\.md|/))`", PAGE.read_text())
     assert len(named) > 20
     assert [name for name in named if not (ROOT / name).exists()] == []
