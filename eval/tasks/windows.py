@@ -52,26 +52,38 @@ def build_windows(
         single = [row for row in listed if is_snv(row["ref"], row["alt"])]
         dropped["not_a_single_base_change"] += len(listed) - len(single)
         check_assembly(fasta, [_variant(row) for row in single])
-        rows: dict[tuple[str, int, str], dict[str, Any]] = {}
-        for number, row in enumerate(single, start=1):
-            place = (row["chrom"], row["pos"], row["alt"])
-            columns = named(row, f"{table} variant {number}")
-            reason, windows = _windows(fasta, _variant(row), window_bp)
-            if columns is None or place in rows or reason:
-                dropped["no_label" if columns is None else reason or "stands_twice"] += 1
-                continue
-            alleles = {name: row[name] for name in ("chrom", "pos", "ref", "alt")}
-            rows[place] = alleles | columns | windows
+        rows = _rows(fasta, single, named, table, window_bp, dropped)
     kept = drawn(len(rows), num_examples, seed)
     dropped["not_drawn"] += len(rows) - len(kept)
-    every = list(rows.values())
     return write_dataset(
         output,
-        [every[number] for number in kept],
+        [rows[number] for number in kept],
         dropped,
         (table, reference),
         {**settings, "window_bp": window_bp, "seed": seed},
     )
+
+
+def _rows(
+    fasta: Reference,
+    listed: Sequence[Listed],
+    named: Named,
+    table: Path,
+    window_bp: int,
+    dropped: Counter[str],
+) -> list[dict[str, Any]]:
+    """Return a row for each variant that has a label and windows, once; count the others."""
+    rows: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for number, row in enumerate(listed, start=1):
+        place = (row["chrom"], row["pos"], row["alt"])
+        columns = named(row, f"{table} variant {number}")
+        reason, windows = _windows(fasta, _variant(row), window_bp)
+        if columns is None or place in rows or reason:
+            dropped["no_label" if columns is None else reason or "stands_twice"] += 1
+            continue
+        alleles = {name: row[name] for name in ("chrom", "pos", "ref", "alt")}
+        rows[place] = alleles | columns | windows
+    return list(rows.values())
 
 
 def _variant(row: Listed) -> Variant:
