@@ -1,10 +1,14 @@
 """Run a function on several processes over gloo and bring back what each returns."""
 
 import multiprocessing
-import multiprocessing.context
+import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,7 +61,22 @@ def run_ranks(
     return [results[rank] for rank in range(world_size)]
 
 
-def warm_processes() -> multiprocessing.context.ForkServerContext:
+def start_command(main: Callable[[list[str]], int], words: list[str], said: Path) -> BaseProcess:
+    """Start a command as `python -m` would, without the imports; what it says is in a file."""
+    process = warm_processes().Process(target=_command, args=(main, words, said))
+    process.start()
+    return process
+
+
+def _command(main: Callable[[list[str]], int], words: list[str], said: Path) -> None:
+    with said.open("w") as sink:
+        os.dup2(sink.fileno(), 1)
+        os.dup2(sink.fileno(), 2)
+    torch.set_num_threads(1)
+    sys.exit(main(words))
+
+
+def warm_processes() -> ForkServerContext:
     """Return what starts processes that have imported the large libraries already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED_ONCE)
