@@ -100,12 +100,19 @@ def _version(package: str) -> str | None:
 
 
 def _revision() -> str | None:
+    """Return the commit that this checkout is at, with a `+` if it was changed; None without git.
+
+    A source archive has none, also when it is unpacked inside another project's checkout.
+    """
+
     def git(*words: str) -> str:
         command = ["git", "-C", str(_ROOT), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != _ROOT.resolve():
+            return None
         changed = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):

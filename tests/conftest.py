@@ -17,7 +17,16 @@ settings.register_profile("carbon", deadline=None, derandomize=True)
 settings.load_profile("carbon")
 
 FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu"}
-LONGEST = ["test_quickstart.py", "test_faults.py", "test_training.py"]
+LONGEST = [
+    "test_quickstart.py",
+    "test_faults.py",
+    "test_parallel.py",
+    "test_demo.py",
+    "test_curation.py",
+    "test_training.py",
+    "test_executors.py",
+    "test_demo_server.py",
+]
 
 
 def pytest_collection_modifyitems(items):

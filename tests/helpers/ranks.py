@@ -1,17 +1,29 @@
 """Run a function on several processes over gloo and bring back what each returns."""
 
+import multiprocessing
+import os
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from train.config import ParallelConfig
 
 LIMIT_SECONDS = 120
+# What takes seconds to import is imported once by a process that does nothing else, and every rank
+# begins as a copy of that. None of it is ours, which the folder of the caller may choose.
+IMPORTED_ONCE = [
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "transformers.models.llama.modeling_llama",
+]
 
 
 def run_ranks(
@@ -23,7 +35,7 @@ def run_ranks(
 ) -> list[Any]:
     """Call `function(ranks, *arguments)` on every rank; raise the first rank's traceback."""
     parallel = parallel or ParallelConfig()
-    context = mp.get_context("spawn")
+    context = warm_processes()
     with tempfile.TemporaryDirectory() as folder:
         queue = context.Queue()
         processes = [
@@ -47,6 +59,28 @@ def run_ranks(
                 process.join(5 if len(results) == world_size else 0)
                 process.kill()
     return [results[rank] for rank in range(world_size)]
+
+
+def start_command(main: Callable[[list[str]], int], words: list[str], said: Path) -> BaseProcess:
+    """Start a command as `python -m` would, without the imports; what it says is in a file."""
+    process = warm_processes().Process(target=_command, args=(main, words, said))
+    process.start()
+    return process
+
+
+def _command(main: Callable[[list[str]], int], words: list[str], said: Path) -> None:
+    with said.open("w") as sink:
+        os.dup2(sink.fileno(), 1)
+        os.dup2(sink.fileno(), 2)
+    torch.set_num_threads(1)
+    sys.exit(main(words))
+
+
+def warm_processes() -> ForkServerContext:
+    """Return what starts processes that have imported the large libraries already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED_ONCE)
+    return context
 
 
 def _child(rank, world_size, path, queue, function, arguments, parallel):

@@ -40,10 +40,34 @@ def rows_of(corpus, source):
     return [row for s in ("train", "test") for row in read_source(corpus, source, s).to_pylist()]
 
 
-def test_every_cds_of_the_yeast_corpus_translates(real_data, tmp_path):
+@pytest.fixture(scope="module")
+def yeast(real_data, tmp_path_factory):
+    """The corpus of a whole genome, built as it is; it takes a while."""
+    corpus = tmp_path_factory.mktemp("yeast") / "c"
+    assert build(corpus, *of(real_data, YEAST)) == 0
+    return corpus
+
+
+@pytest.mark.parametrize(
+    "files", [ECOLI, FLY, WORM, CRESS, HUMAN9], ids=lambda files: files[0].partition("/")[2]
+)
+def test_a_genome_builds_as_it_is(real_data, tmp_path, files):
+    """Incomplete CDS are marked and dropped, not trained on."""
+    assert build(tmp_path / "c", *of(real_data, files)) == 0
+    has_records(tmp_path / "c")
+
+
+def has_records(corpus):
+    manifest = read_manifest(corpus)
+    for source in ("eukaryote", "mrna"):
+        assert manifest["sources"][source]["train"]["records"] > 0
+        assert manifest["sources"][source]["test"]["records"] > 0
+
+
+def test_every_cds_of_the_yeast_corpus_translates(real_data, yeast):
     """Those of the nucleus: the mitochondrion has another code."""
-    assert build(tmp_path / "c", *of(real_data, YEAST, species_type="fng")) == 0
-    kept = {row["name"] for row in rows_of(tmp_path / "c", "mrna")}
+    has_records(yeast)
+    kept = {row["name"] for row in rows_of(yeast, "mrna")}
     checked = 0
     with Reference(real_data / YEAST[0]) as reference:
         for gene in read_annotation(real_data / YEAST[1], reference).genes:
@@ -55,7 +79,7 @@ def test_every_cds_of_the_yeast_corpus_translates(real_data, tmp_path):
                 assert "*" not in protein[:-1] and protein[-1] == "*", t.transcript_id
                 checked += 1
     assert checked > 6300
-    dropped = read_manifest(tmp_path / "c")["dropped"]
+    dropped = read_manifest(yeast)["dropped"]
     assert dropped["mrna:near_duplicate"] > 50
 
 
@@ -209,7 +233,7 @@ def test_everything_in_one_corpus(real_data, tmp_path):
     assert given == 918 and len(files) == 1
 
 
-def test_packing_wastes_little(real_data, tmp_path):
+def test_packing_wastes_little(real_data, yeast, tmp_path):
     """Under 2 % with every sample bare, or no row more than the tokens need at the very least."""
     mammal = {"species_type": "mam", "holdout": "[]", "incomplete_cds": "drop"}
     part = {
@@ -225,10 +249,9 @@ def test_packing_wastes_little(real_data, tmp_path):
         "files.0.species_type=mam",
     ]
     assert build(tmp_path / "human", *human) == 0
-    assert build(tmp_path / "yeast", *of(real_data, YEAST, species_type="fng")) == 0
-    for corpus in ("yeast", "human"):
+    for corpus in (yeast, tmp_path / "human"):
         for source in ("eukaryote", "mrna"):
-            files = source_files(tmp_path / corpus, source, "train")
+            files = source_files(corpus, source, "train")
             store = open_store(files, tmp_path / "cache", source)
             for row_tokens in (256, 1024, 8192):
                 packing = open_packing(store, row_tokens)

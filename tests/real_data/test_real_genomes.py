@@ -9,7 +9,6 @@ import pytest
 from carbon.errors import GenomeError
 from carbon.genome import Reference, VcfReader, read_annotation, spliced, translate
 from carbon.tokenizer import HYBRID, encode
-from data_pipeline.__main__ import main
 from tests.helpers.files import write_vcf
 
 YEAST = (
@@ -65,23 +64,6 @@ def test_yeast(real_data):
 def test_other_genomes(real_data, files, least_intact):
     total, intact = coding(real_data, files)
     assert least_intact <= intact <= total
-
-
-def test_a_corpus_of_every_genome(real_data, tmp_path):
-    """Any of them builds as it is: incomplete CDS are marked and dropped, not trained on."""
-    for files in (YEAST, ECOLI, FLY, WORM, CRESS, HUMAN9):
-        output = tmp_path / files[0].replace("/", "_")
-        settings = [
-            f"assemblies.0.genome={real_data / files[0]}",
-            f"assemblies.0.annotation={real_data / files[1]}",
-        ]
-        settings.append(f"output={output}")
-        words = [word for item in settings for word in ("--set", item)]
-        assert main(["build", *words]) == 0, files
-        manifest = json.loads((output / "manifest.json").read_text())
-        for source in ("eukaryote", "mrna"):
-            assert manifest["sources"][source]["train"]["records"] > 0
-            assert manifest["sources"][source]["test"]["records"] > 0
 
 
 def test_files_of_different_genomes(real_data):

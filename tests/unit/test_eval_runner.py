@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from functools import partial
 
@@ -13,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.errors import ConfigError, UserError
-from eval import runner
+from eval import cost, runner
 from eval.contract import Curve, Example, Grid, Model, Options, Task
+from eval.cost import software
 from eval.entrants import Baselines, Contender, Entrant, entrants_of
 from eval.metrics import METRICS
 from eval.records import as_json, file_stem, read_folder, read_record, read_rows
@@ -123,9 +126,44 @@ def test_a_run_writes_a_checked_record_for_everyone(folder):
     assert model["summary"]["value"]["low"] == pytest.approx(expected.low)
     assert model["counts"] == {"examples": 30, "measured": 30, "skipped": {}}
     assert model["data"]["rows"] == 30 and len(model["data"]["identity"]) == 64
-    assert re.fullmatch(r"[0-9a-f]{40}\+?", model["software"]["git_revision"])
+    assert model["software"] == software()
     assert model["cost"]["seconds"] > 0 and model["hardware"]["cores"] >= 1
     assert not list((folder / "out").rglob(".*"))
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A folder at a commit, as the one that the code runs from."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    (tmp_path / "file").write_text("one\n")
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for words in (["init", "-q"], ["add", "file"], [*author, "commit", "-q", "-m", "one"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    monkeypatch.setattr(cost, "_ROOT", tmp_path)
+    return tmp_path
+
+
+def test_the_revision_of_a_checkout(checkout):
+    head = (checkout / ".git" / "HEAD").read_text().split()[1]
+    commit = (checkout / ".git" / head).read_text().strip()
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    assert software()["git_revision"] == commit
+    (checkout / "file").write_text("two\n")
+    assert software()["git_revision"] == f"{commit}+"
+
+
+def test_an_archive_has_no_revision(checkout, tmp_path_factory, monkeypatch):
+    """Wherever it is unpacked: in a folder of its own, or inside the checkout of something else."""
+    (checkout / "carbon-0.1").mkdir()
+    for root in (checkout / "carbon-0.1", tmp_path_factory.mktemp("archive")):
+        monkeypatch.setattr(cost, "_ROOT", root)
+        assert software()["git_revision"] is None
+
+
+def test_no_revision_without_git(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert software()["git_revision"] is None
 
 
 class Killed(Exception):
