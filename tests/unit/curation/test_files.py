@@ -1,0 +1,212 @@
+"""Recipes, the six sources, filters, duplicates, evaluation sets, files, and what goes wrong."""
+
+import gzip
+import re
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from carbon.corpus import read_manifest, read_source
+from tests.helpers.curation import assembly, build, rows_of
+from tests.helpers.files import place_gene, random_bases, write_fasta
+
+
+class TestFiles:
+    def test_released_layout(self, tmp_path):
+        """The columns of the released corpus; codes come out of their brackets."""
+        bases = [random_bases(90, i) for i in range(3)]
+        pq.write_table(
+            pa.table(
+                {
+                    "begin_of_sequence": ["<s>"] * 3,
+                    "gene_type": ["<cds>", "<tRNA>", None],
+                    "species_type": ["<fng>"] * 3,
+                    "strand": ["<+>", "<->", "<+>"],
+                    "sequence": bases,
+                    "record_id": ["NC_1.1", "NC_1.1", "NC_2.1"],
+                    "start": [10, 200, 0],
+                    "end": [100, 290, 90],
+                }
+            ),
+            tmp_path / "part-0.parquet",
+        )
+        pq.write_table(pa.table({"text": [random_bases(80, 9)]}), tmp_path / "text-0.parquet")
+        settings = [
+            f"files.0.path={tmp_path}/part-*.parquet", "files.0.source=eukaryote",
+            f"files.1.path={tmp_path}/text-0.parquet", "files.1.source=prokaryote",
+            "files.1.species_type=pro",
+        ]  # fmt: skip
+        assert build(tmp_path / "c", *settings) == 0
+        rows = read_source(tmp_path / "c", "eukaryote", "train").to_pylist()
+        assert [r["sequence"] for r in rows] == bases
+        assert [(r["gene_type"], r["species_type"], r["strand"]) for r in rows] == [
+            ("cds", "fng", "+"), ("tRNA", "fng", "-"), ("", "fng", "+")
+        ]  # fmt: skip
+        assert rows[1]["segments"] == [{"start": 200, "end": 290, "strand": "-"}]
+        (text,) = read_source(tmp_path / "c", "prokaryote", "train").to_pylist()
+        assert text["species_type"] == "pro" and text["end"] == 80
+
+    def test_sequences_by_line_and_a_held_out_share(self, tmp_path):
+        lines = [random_bases(300, i) for i in range(400)]
+        with gzip.open(tmp_path / "p.txt.gz", "wt") as sink:
+            sink.write("\n".join(lines) + "\n\n")
+        settings = [
+            f"files.0.path={tmp_path}/p.txt.gz", "files.0.source=promoter",
+            "files.0.species_type=mam", "files.0.test_share=0.25",
+        ]  # fmt: skip
+        assert build(tmp_path / "c", *settings) == 0
+        counts = read_manifest(tmp_path / "c")["sources"]["promoter"]
+        assert counts["train"]["records"] + counts["test"]["records"] == 400
+        assert 70 < counts["test"]["records"] < 130
+        names = {r["name"]: r["sequence"] for r in rows_of(tmp_path / "c", "promoter")}
+        assert names["p.txt.gz:7"] == lines[6]
+
+    @pytest.mark.parametrize(
+        ("name", "content", "message"),
+        [
+            ("x.txt", b"ACGT\nACXT\n", "x.txt line 2: 'X' is not a DNA letter"),
+            ("x.parquet", b"nonsense", "x.parquet: cannot be read as Parquet"),
+            ("x.txt.gz", gzip.compress(b"ACGT" * 999, mtime=0)[:40], "x.txt.gz"),
+            ("x.fa", b">a\nACGT\n>a\nAC\n", "x.fa line 3: contig 'a' stands twice"),
+        ],
+    )
+    def test_bad_files_are_named(self, tmp_path, capsys, name, content, message):
+        (tmp_path / name).write_bytes(content)
+        settings = [f"files.0.path={tmp_path}/{name}", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings) == 2
+        (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+        assert message in line
+        assert [p.name for p in tmp_path.iterdir() if p.suffix != ".fai"] == [name]
+
+    def test_a_corpus_read_again_keeps_its_traces(self, corpus, tmp_path):
+        settings = [f"files.0.path={corpus}/mrna/*.parquet", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings, "keep.near_identity=1.0") == 0
+        for split in ("train", "test"):
+            before = read_source(corpus, "mrna", split).to_pylist()
+            assert read_source(tmp_path / "c", "mrna", split).to_pylist() == before
+
+    @pytest.mark.parametrize(
+        ("columns", "message"),
+        [
+            ({"sequence": ["ACGT" * 30, None]}, "record 2: has no sequence"),
+            ({"sequence": ["Hello <tag>"]}, "record 1: 'e' is not a DNA letter"),
+            ({"sequence": ["ACGT"], "species_type": ["<zebra>"]}, "species_type 'zebra' is none"),
+            ({"sequence": ["ACGT"], "start": ["ten"]}, "start and end must be whole numbers"),
+            ({"sequence": ["ACGT"], "start": [50], "end": [20]}, "need 0 <= start < end"),
+            ({"sequence": ["ACGT"], "strand": ["?"]}, "strand '\\?': must be"),
+            ({"dna": ["ACGT"]}, "has no column 'sequence' or 'text', only dna"),
+        ],
+    )
+    def test_records_that_are_none(self, tmp_path, capsys, columns, message):
+        pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+        settings = [f"files.0.path={tmp_path}/x.parquet", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings) == 2
+        (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+        assert re.search(message, line) and "x.parquet" in line
+        assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
+
+    def test_numbers_where_the_release_has_text(self, tmp_path):
+        table = pa.table({"sequence": [random_bases(90, 1)], "record_id": [7], "end": [95]})
+        pq.write_table(table, tmp_path / "x.parquet")
+        settings = [f"files.0.path={tmp_path}/x.parquet", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings) == 0
+        (row,) = rows_of(tmp_path / "c", "mrna")
+        assert (row["record_id"], row["end"], row["segments"]) == ("7", 95, [])
+
+
+class TestFaults:
+    def test_what_is_in_the_way_is_not_removed(self, genome, tmp_path, capsys):
+        (tmp_path / "c.work").mkdir()
+        (tmp_path / "c.work" / "thesis.txt").write_text("years")
+        assert build(tmp_path / "c", *assembly(genome)) == 2
+        assert "c.work: is in the way and not of a build" in capsys.readouterr().err
+        assert (tmp_path / "c.work" / "thesis.txt").read_text() == "years"
+
+    def test_one_build_at_a_time(self, genome, tmp_path, capsys):
+        from filelock import FileLock
+
+        with FileLock(f"{tmp_path}/c.lock"):
+            for _ in range(2):  # the one that is refused leaves the lock where it is
+                assert build(tmp_path / "c", *assembly(genome)) == 2
+                assert (tmp_path / "c.lock").exists()
+        assert "another build of it is running" in capsys.readouterr().err
+
+    def test_names_with_line_ends_and_tabs(self, tmp_path):
+        bases, gff3, _ = place_gene()
+        write_fasta(tmp_path / "genome.fa", {"c1": bases})
+        (tmp_path / "genes.gff3").write_text(gff3.replace("Name=ABC", "Name=A%0AB%09C"))
+        keep = "keep.min_record_bp=900"
+        assert build(tmp_path / "c", *assembly(tmp_path, holdout="[]"), keep) == 0
+        lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
+        assert len(lines) == 3 and all(line.count("\t") == 6 for line in lines)
+        assert read_manifest(tmp_path / "c")["dropped"] == {
+            "eukaryote:shorter_than_min_record_bp": 1,
+            "mrna:shorter_than_min_record_bp": 1,
+        }
+
+    def test_an_empty_file(self, tmp_path, capsys):
+        (tmp_path / "x.txt").write_text("")
+        settings = [f"files.0.path={tmp_path}/x.txt", "files.0.source=promoter"]
+        assert build(tmp_path / "c", *settings) == 2
+        assert "x.txt: has no record" in capsys.readouterr().err
+
+    def test_one_broken_input_of_many(self, genome, tmp_path, capsys):
+        broken = tmp_path / "broken"
+        shutil.copytree(genome, broken)
+        (broken / "genes.gff3").write_text("chr1\tx\tgene\tten\t20\t.\t+\t.\tID=g\n")
+        settings = assembly(genome) + assembly(broken, 1, name="broken")
+        assert build(tmp_path / "c", *settings) == 2
+        (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+        assert "genes.gff3 line 1: need 1 <= start <= end" in line and "c.work" in line
+        assert not (tmp_path / "c").exists()
+        assert build(tmp_path / "c", *settings, "keep_going=true") == 0
+        manifest = read_manifest(tmp_path / "c")
+        assert [each["title"] for each in manifest["left_out"]] == ["broken"]
+        assert build(tmp_path / "one", *assembly(genome)) == 0
+        assert manifest["outputs"] == read_manifest(tmp_path / "one")["outputs"]
+        assert not (tmp_path / "c.work").exists()
+
+    def test_nothing_but_broken_inputs(self, genome, tmp_path, capsys):
+        settings = assembly(genome, genome=tmp_path / "none.fa")
+        assert build(tmp_path / "c", *settings, "keep_going=true") == 2
+        assert "none.fa: no such file" in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == []
+
+    def test_another_recipe_starts_over(self, genome, tmp_path, capsys, monkeypatch):
+        from data_pipeline import build as module
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(module, "select", stop)
+        assert build(tmp_path / "c", *assembly(genome)) == 130
+        assert (tmp_path / "c.work").exists() and not (tmp_path / "c").exists()
+        monkeypatch.undo()
+        assert build(tmp_path / "c", *assembly(genome), "cut.flank_bp=50") == 0
+        assert "is of another recipe or input; starting over" in capsys.readouterr().err
+        assert build(tmp_path / "d", *assembly(genome), "cut.flank_bp=50") == 0
+        outputs = [read_manifest(tmp_path / name)["outputs"] for name in "cd"]
+        assert outputs[0] == outputs[1]
+
+    def test_a_rerun_does_only_what_is_missing(self, genome, tmp_path, monkeypatch):
+        from data_pipeline import build as module
+
+        settings = assembly(genome) + assembly(genome, 1, name="again", holdout="[]")
+        assert build(tmp_path / "whole", *settings) == 0
+        made = []
+        make = module.make_shard
+
+        def fail_second(config, rank, folder):
+            made.append(rank)
+            if rank == 1 and len(made) == 2:
+                raise KeyboardInterrupt
+            make(config, rank, folder)
+
+        monkeypatch.setattr(module, "make_shard", fail_second)
+        assert build(tmp_path / "c", *settings) == 130
+        assert build(tmp_path / "c", *settings) == 0
+        assert made == [0, 1, 1]
+        whole, again = (read_manifest(tmp_path / name) for name in ("whole", "c"))
+        assert whole["outputs"] == again["outputs"]

@@ -1,0 +1,269 @@
+"""Recipes, the six sources, filters, duplicates, evaluation sets, files, and what goes wrong."""
+
+import gzip
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carbon.corpus import read_manifest, read_source
+from carbon.files import sha256_of_file
+from carbon.genome import Interval, Reference, reverse_complement
+from data_pipeline.duplicates import (
+    Candidate,
+    EvaluationSequences,
+    canonical_kmers,
+    near_duplicates,
+    sketch_of,
+)
+from data_pipeline.filters import composition_of
+from data_pipeline.records import digest_of
+from tests.helpers.curation import assembly, build, rows_of
+from tests.helpers.files import place_gene, random_bases, write_fasta
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("sequence", "known", "masked", "complexity"),
+        [
+            ("A" * 100, 100, 0, 0.0),
+            ("acgtNN", 4, 4, 1.0),  # two trimers, each once
+            ("ACT" * 40, 120, 0, np.log2(3) / np.log2(64)),
+            ("AC", 2, 0, 0.0),
+            ("RYN-", 0, 0, 0.0),
+        ],
+    )
+    def test_composition(self, sequence, known, masked, complexity):
+        found = composition_of(sequence)
+        assert found[:3] == (len(sequence), known, masked)
+        assert abs(found.complexity - complexity) < 0.01
+
+    def test_what_is_dropped_is_kept_with_its_reason(self, tmp_path):
+        rng = random.Random(1)
+        texts = {
+            "short": "ACGT",
+            "long": random_bases(5000, 1),
+            "gaps": random_bases(100, 2) + "N" * 20,
+            "none": "N" * 80,
+            "simple": "CA" * 60,
+            "fine": random_bases(120, 3),
+            "other strand": reverse_complement(random_bases(120, 3)).lower(),
+        }
+        masked = {f"repeat{i}": random_bases(200, 10 + i).lower() for i in range(200)}
+        half = {f"half{i}": random_bases(100, 900 + i) + random_bases(100, i).lower()
+                for i in range(200)}  # fmt: skip
+        items = list((texts | masked | half).items())
+        rng.shuffle(items)
+        path = tmp_path / "x.fa"
+        path.write_text("".join(f">{n.replace(' ', '_')}\n{s}\n" for n, s in items))
+        settings = [f"files.0.path={path}", "files.0.source=mrna", "keep.max_record_bp=4000"]
+        assert build(tmp_path / "c", *settings, "keep.repeat_weight=0.25") == 0
+        lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()[1:]
+        reasons = {line.split("\t")[1]: line.split("\t")[2] for line in lines}
+        assert {
+            name: reasons.get(name) for name in ("short", "long", "gaps", "none", "simple")
+        } == {
+            "short": "shorter_than_min_record_bp",
+            "long": "longer_than_max_record_bp",
+            "gaps": "too_many_n",
+            "none": "no_known_base",
+            "simple": "low_complexity",
+        }
+        assert ("fine" in reasons) != ("other_strand" in reasons)
+        gone = [name for name, why in reasons.items() if why == "repeats_down_weighted"]
+        whole = sum(name.startswith("repeat") for name in gone)
+        halves = sum(name.startswith("half") for name in gone)
+        assert 125 < whole < 175 and 50 < halves < 100  # 150 and 75 are expected
+        manifest = read_manifest(tmp_path / "c")
+        kept = manifest["sources"]["mrna"]["train"]["records"]
+        assert kept + len(lines) == len(items) == manifest["steps"]["cut"]["mrna"]["records"]
+        masked_bases = sum(sum(map(str.islower, s)) for _, s in items)
+        assert manifest["steps"]["cut"]["mrna"]["masked_bases"] == masked_bases
+
+    @given(sequence=st.text(alphabet="ACGTN", min_size=1, max_size=40))
+    def test_a_digest_is_of_both_strands_and_cases(self, sequence):
+        digest = digest_of(sequence)
+        assert digest == digest_of(reverse_complement(sequence).lower())
+        assert digest != digest_of(sequence + "A") or sequence == reverse_complement(sequence)
+
+
+def mutated(sequence, rate, seed):
+    rng = random.Random(seed)
+    result = []
+    for base in sequence:
+        if rng.random() >= rate:
+            result.append(base)
+        elif (kind := rng.random()) < 0.8:
+            result.append(rng.choice([b for b in "ACGT" if b != base]))
+        elif kind < 0.9:
+            result.append(base + rng.choice("ACGT"))
+    return "".join(result)
+
+
+def edit_distance(one, other):
+    """Row by row, as in any textbook."""
+    before = list(range(len(other) + 1))
+    for i, a in enumerate(one, start=1):
+        row = [i]
+        for j, b in enumerate(other, start=1):
+            row.append(min(row[-1] + 1, before[j] + 1, before[j - 1] + (a != b)))
+        before = row
+    return before[-1]
+
+
+class TestNearDuplicates:
+    @given(sequence=st.text(alphabet="ACGTN", max_size=60), k=st.integers(1, 31))
+    def test_canonical_kmers(self, sequence, k):
+        codes = {"A": 0, "T": 1, "C": 2, "G": 3}
+        expected = []
+        for at in range(len(sequence) - k + 1):
+            word = sequence[at : at + k]
+            if "N" not in word:
+                forms = (word, reverse_complement(word))
+                numbers = [sum(codes[b] * 4 ** (k - 1 - i) for i, b in enumerate(f)) for f in forms]
+                expected.append(min(numbers))
+        assert canonical_kmers(sequence, k).tolist() == expected
+
+    def test_pairs_against_the_edit_distance_of_all(self):
+        sequences = []
+        for i in range(30):
+            base = random_bases(random.Random(i).randint(150, 260), i)
+            other = mutated(base, (0.02, 0.06, 0.09, 0.12, 0.3)[i % 5], 100 + i)
+            sequences += [base, reverse_complement(other) if i % 2 else other]
+        candidates = [Candidate(len(s), False, sketch_of(s), lambda s=s: s) for s in sequences]
+        found = dict(near_duplicates(candidates, 0.9))
+        for i, j in found.items():
+            longer = max(len(sequences[i]), len(sequences[j]))
+            assert len(sequences[j]) >= len(sequences[i])
+            forms = (sequences[i], reverse_complement(sequences[i]))
+            assert min(edit_distance(f, sequences[j]) for f in forms) <= 0.1 * longer
+        missed = 0
+        for i in range(0, 60, 2):
+            one, other = sequences[i], sequences[i + 1]
+            forms = (one, reverse_complement(one))
+            distance = min(edit_distance(f, other) for f in forms)
+            if distance <= 0.1 * max(len(one), len(other)):
+                missed += i not in found and i + 1 not in found
+        assert missed <= 1 and len(found) >= 15
+
+    def test_what_is_held_out_stays(self):
+        base = random_bases(400, 1)
+        near = mutated(base, 0.02, 2)
+        pair = [
+            Candidate(len(base), False, sketch_of(base), lambda: base),
+            Candidate(len(near), True, sketch_of(near), lambda: near),
+        ]
+        assert list(near_duplicates(pair, 0.9)) == [(0, 1)]
+
+    def test_in_a_build(self, tmp_path):
+        """Of two that are alike the longer stays."""
+        base = random_bases(600, 4)
+        texts = {"a": base, "b": mutated(base, 0.03, 1) + "ACGTACGTAC", "c": random_bases(600, 9)}
+        (tmp_path / "x.fa").write_text("".join(f">{n}\n{s}\n" for n, s in texts.items()))
+        settings = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *settings) == 0
+        kept = {row["name"] for row in rows_of(tmp_path / "c", "mrna")}
+        longest = max(("a", "b"), key=lambda n: len(texts[n]))
+        gone = ({"a", "b"} - {longest}).pop()
+        assert kept == {longest, "c"}
+        lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
+        assert f"mrna\t{gone}\tnear_duplicate:{longest}" in lines[1]
+        assert build(tmp_path / "d", *settings, "keep.near_identity=1.0") == 0
+        assert len(rows_of(tmp_path / "d", "mrna")) == 3
+
+
+class TestEvaluationSets:
+    def test_shared_kmers(self):
+        inside = random_bases(300, 1)
+        index = EvaluationSequences([("one", inside), ("two", random_bases(90, 2))], 0.5)
+        around = random_bases(500, 3)
+        assert index.contained_in(around) is None
+        assert index.contained_in(around + inside[:170] + around) == "one"
+        assert index.contained_in(around + reverse_complement(inside[120:]) + around) == "one"
+        assert index.contained_in(around + inside[:150] + around) is None  # 120 of 270 31-mers
+        assert EvaluationSequences([], 0.5).contained_in(around) is None
+
+    @pytest.mark.parametrize("form", ["bed", "vcf", "vcf.gz", "fa"])
+    def test_what_overlaps_or_contains_one_goes(self, genome, corpus, tmp_path, form):
+        victim = next(r for r in read_source(corpus, "eukaryote", "train").to_pylist())
+        contig, at = victim["record_id"], victim["start"] + 150
+        base = "ACGT"[0]
+        text = {
+            "bed": f"track\n{contig}\t{at}\t{at + 1}\n",
+            "vcf": f"##fileformat=VCFv4.2\n{contig}\t{at + 1}\t.\t{base}\tC\t.\t.\t.\n",
+        }
+        text["vcf.gz"] = text["vcf"]
+        bases = victim["sequence"]
+        text["fa"] = f">e1\n{mutated(bases[100:400], 0.01, 1)}\n"
+        path = tmp_path / f"e.{form}"
+        data = text[form].encode()
+        path.write_bytes(gzip.compress(data) if form.endswith("gz") else data)
+        more = [f"evaluations.0.path={path}"]
+        more += [] if form == "fa" else ["evaluations.0.assembly=genome"]
+        assert build(tmp_path / "c", *assembly(genome, species_type="inv"), *more) == 0
+        kept = {(r["record_id"], r["start"]) for r in rows_of(tmp_path / "c", "eukaryote")}
+        assert (contig, victim["start"]) not in kept
+        dropped = (tmp_path / "c" / "dropped.tsv").read_text()
+        reason = "contains_evaluation:e1" if form == "fa" else "overlaps_evaluation"
+        assert f"{reason}\tgenome\t{contig}\t{victim['start']}\t" in dropped
+
+    def test_a_record_inside_a_long_evaluation_sequence_goes(self, genome, tmp_path):
+        """A whole contig is asked for: what is cut out of it may not be trained on."""
+        with Reference(genome / "genome.fa") as reference:
+            contig = reference.fetch(Interval("chr1", 0, reference.contig_lengths_bp["chr1"]))
+        (tmp_path / "e.fa").write_text(f">whole\n{contig}\n")
+        more = [f"evaluations.0.path={tmp_path}/e.fa"]
+        assert build(tmp_path / "c", *assembly(genome), *more) == 0
+        for source in ("eukaryote", "mrna"):
+            rows = read_source(tmp_path / "c", source, "train").to_pylist()
+            assert rows and not any(row["record_id"] == "chr1" for row in rows)
+
+    def test_places_have_the_names_and_the_offset_of_the_annotation(self, tmp_path, capsys):
+        bases, gff3, _ = place_gene()
+        write_fasta(tmp_path / "genome.fa", {"part": bases, "other": random_bases(300, 1)})
+        moved = []
+        for line in gff3.splitlines():
+            columns = line.split("\t")
+            if len(columns) == 9:
+                columns[3:5] = [str(int(n) + 5000) for n in columns[3:5]]
+            moved.append("\t".join(columns))
+        (tmp_path / "genes.gff3").write_text("\n".join(moved) + "\n")
+        names = '{"c1" = "part"}'
+        common = {"contig_names": names, "annotation_offset_bp": 5000, "holdout": "[]"}
+        (tmp_path / "e.bed").write_text("c1\t5150\t5151\n")
+        more = [f"evaluations.0.path={tmp_path}/e.bed", "evaluations.0.assembly=genome"]
+        assert build(tmp_path / "a", *assembly(tmp_path, **common)) == 0
+        assert len(rows_of(tmp_path / "a", "eukaryote")) == 1
+        assert build(tmp_path / "b", *assembly(tmp_path, **common), *more) == 0
+        assert rows_of(tmp_path / "b", "eukaryote") == []
+        (tmp_path / "e.bed").write_text("chrc1\t5150\t5151\n")
+        assert build(tmp_path / "c", *assembly(tmp_path, **common), *more) == 2
+        assert "no place lies on assembly 'genome'" in capsys.readouterr().err
+
+    def test_another_evaluation_file_starts_over(self, genome, corpus, tmp_path, monkeypatch):
+        from data_pipeline import build as module
+
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        rows = read_source(corpus, "eukaryote", "train").to_pylist()
+        path = tmp_path / "e.bed"
+        more = [f"evaluations.0.path={path}", "evaluations.0.assembly=genome"]
+        path.write_text(f"{rows[0]['record_id']}\t{rows[0]['start']}\t{rows[0]['start'] + 9}\n")
+        monkeypatch.setattr(module, "select", stop)
+        assert build(tmp_path / "c", *assembly(genome), *more) == 130
+        monkeypatch.undo()
+        path.write_text(f"{rows[-1]['record_id']}\t{rows[-1]['start']}\t{rows[-1]['end'] - 1}\n")
+        assert build(tmp_path / "c", *assembly(genome), *more) == 0
+        kept = {(r["record_id"], r["start"]) for r in rows_of(tmp_path / "c", "eukaryote")}
+        assert (rows[0]["record_id"], rows[0]["start"]) in kept
+        assert (rows[-1]["record_id"], rows[-1]["start"]) not in kept
+        assert read_manifest(tmp_path / "c")["evaluations"][0]["sha256"] == sha256_of_file(path)
+
+    def test_a_file_that_is_neither(self, genome, tmp_path, capsys):
+        (tmp_path / "e.bed").write_text("chr1\tten\t20\n")
+        more = [f"evaluations.0.path={tmp_path}/e.bed", "evaluations.0.assembly=genome"]
+        assert build(tmp_path / "c", *assembly(genome), *more) == 2
+        assert "e.bed line 1: is no line of BED" in capsys.readouterr().err

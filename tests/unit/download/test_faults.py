@@ -1,0 +1,218 @@
+"""The downloader against a small copy of NCBI's layout, served from this machine with faults."""
+
+import errno
+import socket
+import struct
+import tomllib
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from carbon.errors import UserError
+from data_pipeline.download import Accession, download
+from tests.helpers.download import (
+    ABSENT,
+    E_COLI,
+    E_COLI_FOLDER,
+    GENOME,
+    GENOME_BYTES,
+    YEAST,
+    YEAST_FOLDER,
+    files_in,
+    get,
+    original,
+)
+
+
+def busy(status, **headers):
+    return lambda handler, content: handler.reply(status, b"busy", **headers)
+
+
+def other_bytes(handler, content):
+    handler.reply(200, bytes(len(content)))
+
+
+def cut(handler, content):
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content[: len(content) // 2])
+    handler.close_connection = True
+
+
+def reset(handler, content):
+    no_time = struct.pack("ii", 1, 0)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
+    handler.server.shutdown_request = handler.server.close_request  # no orderly end before it
+    handler.close_connection = True
+
+
+def cut_and_reset(handler, content):
+    cut(handler, content)
+    reset(handler, content)
+
+
+def stall(handler, content):
+    handler.server.ncbi.stalled.wait(5)
+    handler.close_connection = True
+
+
+class TestBadTimes:
+    @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+    @pytest.mark.parametrize("name", [GENOME, "md5checksums.txt"])
+    def test_busy(self, ncbi, output, waits, name, status):
+        ncbi.faults[name] = [busy(status, Retry_After="7"), busy(status)]
+        get(ncbi, output)
+        assert waits == [7, 2]
+        assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
+
+    def test_retry_after_a_date(self, ncbi, output, waits):
+        later = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+        earlier = "Wed, 21 Oct 2015 07:28:00 GMT"
+        dates = (later, earlier, "soon")
+        ncbi.faults[GENOME] = [busy(503, Retry_After=date) for date in dates]
+        get(ncbi, output)
+        assert 50 < waits[0] <= 60 and waits[1:] == [2, 4]
+
+    def test_five_tries_and_no_more(self, ncbi, output, waits):
+        ncbi.faults[GENOME] = [busy(503)] * 9
+        with pytest.raises(UserError, match=f"{E_COLI}: .*{GENOME}: 5 tries failed, .* 503 Serv"):
+            get(ncbi, output)
+        assert len(ncbi.ranges_of(GENOME)) == 5 and waits == [1, 2, 4, 8]
+        assert files_in(output) == [E_COLI] and files_in(output / E_COLI) == []
+
+    def test_a_connection_cut_in_the_middle(self, ncbi, output, waits):
+        ncbi.faults[GENOME] = [cut]
+        get(ncbi, output)
+        assert ncbi.ranges_of(GENOME) == [None, f"bytes={GENOME_BYTES // 2}-"]
+        assert waits == [1]
+        assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
+
+    def test_a_connection_reset(self, ncbi, output, waits, capsys):
+        """Before a reply, and in the middle of one."""
+        ncbi.faults["md5checksums.txt"] = [reset]
+        ncbi.faults[GENOME] = [reset, cut_and_reset]
+        get(ncbi, output)
+        said = [line for line in capsys.readouterr().err.splitlines() if "trying again" in line]
+        assert waits == [1, 1, 2] and len(said) == 3
+        assert all("Connection reset by peer; trying" in line for line in said[:2])
+        assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
+
+    @pytest.mark.parametrize("name", [GENOME, "md5checksums.txt"])
+    def test_silence(self, ncbi, output, waits, monkeypatch, capsys, name):
+        monkeypatch.setattr("data_pipeline.connection.TIMEOUT_SECONDS", (5, 0.2))
+        ncbi.faults[name] = [stall]
+        get(ncbi, output)
+        assert waits == [1] and "timed out" in capsys.readouterr().err
+        assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
+
+    def test_text_cut_in_the_middle(self, ncbi, output, waits):
+        ncbi.faults["md5checksums.txt"] = [cut]
+        (assembly,) = get(ncbi, output).assemblies
+        assert assembly.annotation and waits == [1]
+
+    def test_a_wrong_md5_once(self, ncbi, output):
+        ncbi.faults[GENOME] = [other_bytes]
+        get(ncbi, output)
+        assert ncbi.ranges_of(GENOME) == [None, None]
+        assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
+
+    def test_a_wrong_md5_twice(self, ncbi, output):
+        ncbi.faults[GENOME] = [other_bytes, other_bytes]
+        with pytest.raises(UserError, match=f"{E_COLI}: .*{GENOME}: .* its MD5 is wrong; try"):
+            get(ncbi, output)
+        assert len(ncbi.ranges_of(GENOME)) == 2
+        assert files_in(output / E_COLI) == []
+
+    @pytest.mark.parametrize("keep_going", [False, True])
+    def test_a_full_disk(self, ncbi, output, monkeypatch, keep_going):
+        """It stops everything; the next run goes on from what was written."""
+
+        @contextmanager
+        def no_space(description, total, done):
+            def advance(n):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            yield advance
+
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+            patch.setattr("data_pipeline.connection.progress", no_space)
+            get(ncbi, output, keep_going=keep_going)
+        assert files_in(output) == [E_COLI]
+        assert files_in(output / E_COLI) == [f"{GENOME}.part"]
+        written = (output / E_COLI / f"{GENOME}.part").stat().st_size
+        get(ncbi, output)
+        assert ncbi.ranges_of(GENOME) == [None, f"bytes={written}-"]
+        assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
+
+
+def suppress(folder):
+    (folder / "assembly_status.txt").write_text("status=suppressed\n")
+
+
+def forget_status(folder):
+    (folder / "assembly_status.txt").unlink()
+
+
+def keep_no_genome(folder):
+    lines = (folder / "md5checksums.txt").read_text().splitlines(keepends=True)
+    kept = [line for line in lines if f"./{GENOME}" not in line]
+    (folder / "md5checksums.txt").write_text("".join(kept))
+
+
+def keep_no_checksums(folder):
+    (folder / "md5checksums.txt").unlink()
+
+
+def lose_genome(folder):
+    (folder / GENOME).unlink()
+
+
+class TestWhatCannotBeHad:
+    @pytest.mark.parametrize("name", [ABSENT, "GCF_999999999.1"])
+    def test_an_unknown_accession(self, ncbi, output, name):
+        """Absent from its listing, and without a listing."""
+        with pytest.raises(UserError, match=f"{name}: no such assembly in http.*; check the"):
+            get(ncbi, output, name, YEAST)
+        assert files_in(output) == []
+
+    def test_keep_going(self, ncbi, output, capsys):
+        ncbi.faults[f"{YEAST_FOLDER}_genomic.fna.gz"] = [busy(403)]
+        done = get(ncbi, output, ABSENT, E_COLI, YEAST, keep_going=True)
+        assert done.skipped == (ABSENT, YEAST)
+        (table,) = tomllib.loads((output / "assemblies.toml").read_text())["assemblies"]
+        assert table["accession"] == E_COLI
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[-1] == f"2 of 3 skipped: {ABSENT}, {YEAST}"
+        assert any(line.startswith(f"skipped: {ABSENT}: no such assembly") for line in lines)
+        assert any(line.startswith(f"skipped: {YEAST}: ") and "403 Forb" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        ("harm", "message"),
+        [
+            (suppress, "NCBI has suppressed this assembly; choose another"),
+            (keep_no_genome, f"md5checksums.txt lists no {GENOME}; NCBI does not keep"),
+            (keep_no_checksums, f"md5checksums.txt lists no {GENOME}; NCBI does not keep"),
+            (lose_genome, f"{GENOME}: the server has no such file; try again later"),
+        ],
+    )
+    def test_a_harmed_folder(self, ncbi, output, harm, message):
+        harm(next(ncbi.root.rglob(E_COLI_FOLDER)))
+        with pytest.raises(UserError, match=f"{E_COLI}: .*{message}"):
+            get(ncbi, output)
+        assert not list(output.rglob("*.gz*"))
+
+    def test_a_folder_without_status_is_taken_as_it_is(self, ncbi, output):
+        forget_status(next(ncbi.root.rglob(E_COLI_FOLDER)))
+        assert len(get(ncbi, output).assemblies) == 1
+
+    def test_a_report_without_a_name(self, ncbi, output):
+        ncbi.add("GCF_000000001.1_A", "# Assembly name: A\n", {"_genomic.fna.gz": b"x"})
+        with pytest.raises(UserError, match="no line '# Organism name:'"):
+            get(ncbi, output, "GCF_000000001.1")
+
+    def test_a_server_that_is_none(self, output):
+        with pytest.raises(UserError, match=r"give a server such as https://ftp\.ncbi"):
+            download([Accession(E_COLI)], output, "ncbi", seconds_between=0)

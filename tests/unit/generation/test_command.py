@@ -1,0 +1,120 @@
+"""Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
+
+import re
+
+import pytest
+
+from carbon.cli import main
+from carbon.inference import Constraints
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.generation import keeps
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network, likeness):
+    folder = tmp_path_factory.mktemp("generate")
+    save_model(network, folder / "model")
+    save_model(likeness.model.network, folder / "draft")
+    write_fasta(folder / "p.fa", {"one": random_bases(100), "two": "ACGTA"})
+    return folder
+
+
+class TestCommand:
+    def run(self, folder, *words: str) -> int:
+        return main(["generate", "--model", str(folder / "model"), "--length", "70", *words])
+
+    def test_headers_tell_how_it_was_drawn(self, folder, capsys):
+        words = (
+            "--prompts {f}/p.fa -n 2 --seed 3 --mode chain --temperature 0.9 --top-k 3 --top-p 0.8 "
+            "--min-p 0.1 --repetition-penalty 0.2 --forbid GAATTC AAAA --forbid TTTT "
+            "--require GGCC --gc 0.3 0.7 --gc-window 35 --no-stop 0 --tag <fungi_species> "
+            "--draft {f}/draft --output {f}/out.fa"
+        )
+        assert self.run(folder, *words.format(f=folder).split()) == 0
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert re.search(r"the draft proposed \d+ 6-mers, of which \d+\.\d % were", captured.err)
+        assert "bases: 280/280" in captured.err
+        lines = (folder / "out.fa").read_text().splitlines()
+        assert [line.split()[0] for line in lines[::3]] == [">one_0", ">one_1", ">two_0", ">two_1"]
+        assert lines[6] == (
+            f">two_0 sample=0 prompt_bp=5 model={folder}/model dtype=float32 draft={folder}/draft "
+            "draft_tokens=4 seed=3 tags=<fungi_species> mode=chain temperature=0.9 top_k=3 "
+            "top_p=0.8 min_p=0.1 repetition_penalty=0.2 repetition_window_bp=1200 "
+            "forbid=GAATTC,AAAA,TTTT require=GGCC gc=0.3-0.7 gc_window_bp=35 no_stop_frame=0"
+        )
+        constraints = Constraints(("GAATTC", "AAAA", "TTTT"), ("GGCC",), (0.3, 0.7), 35, 0)
+        assert keeps(constraints, "ACGTA", lines[7] + lines[8])
+
+    def test_plain_headers_are_short(self, folder, capsys):
+        assert self.run(folder, "--prompt", "ACG") == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == (
+            f">generated_0 sample=0 prompt_bp=3 model={folder}/model dtype=float32 seed=0 "
+            "mode=token temperature=1.0"
+        )
+        assert [len(line) for line in lines[1:]] == [60, 10]
+
+    def test_a_sample_is_the_same_whatever_is_asked_for_beside_it(self, folder, capsys):
+        assert self.run(folder, "--prompts", f"{folder}/p.fa", "-n", "3") == 0
+        together = capsys.readouterr().out.split(">")
+        assert self.run(folder, "--prompt", "ACGTA", "-n", "2") == 0
+        alone = capsys.readouterr().out.split(">")
+        assert [x.split("\n")[1:] for x in alone[1:]] == [x.split("\n")[1:] for x in together[4:6]]
+
+    def test_a_gap_is_filled(self, folder, capsys):
+        words = ["--prompt", "ACGTA", "--right", "GGATC", "--candidates", "5", "-n", "2"]
+        assert self.run(folder, *words) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines[::3]] == [">filling_0", ">filling_1"]
+        facts = dict(word.split("=") for word in lines[0].split()[1:])
+        assert (facts["rank"], facts["candidates"], facts["right_bp"]) == ("0", "5", "5")
+        parts = float(facts["gap_log_likelihood"]) + float(facts["right_log_likelihood"])
+        assert float(facts["score"]) == pytest.approx(parts, abs=2e-4)
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "--forbid GAXTC",
+            "--require " + "A" * 80,
+            "--gc 0.9 0.1",
+            "--gc-window 5",
+            "--draft no/such/model",
+            "--draft-tokens 0 --draft {f}/draft",
+            "--right ACG --prompts {f}/p.fa",
+            "--right ACG --candidates 0",
+            "-n 0",
+            "--min-p 2",
+            "--prompts {f}/absent.fa",
+            "--output {f}/absent/out.fa",
+            "--temperature 1e-40",
+            "--length 1000000000000 --forbid GAATTC",
+            "--length 1000000000000 --gc 0.4 0.6 --gc-window 50",
+            "-n 100000000000",
+            "--prompts {f}/p.fa -n 500001",
+            "--right ACG --candidates 100000000000",
+        ],
+    )
+    def test_mistakes_leave_nothing_behind(self, folder, capsys, words):
+        before = sorted(folder.iterdir())
+        words = words.format(f=folder).split()
+        if "--output" not in words:
+            words += ["--output", f"{folder}/new.fa"]
+        assert self.run(folder, *words) == 2
+        captured = capsys.readouterr()
+        assert captured.out == "" and sorted(folder.iterdir()) == before
+        lines = captured.err.splitlines()
+        assert len(lines) == 1 and lines[0].startswith("error: ")
+
+    @pytest.mark.parametrize("name", ["p.fa", "../p/p.fa", "link.fa"])
+    def test_an_output_that_is_the_input(self, folder, tmp_path, capsys, name):
+        inside = tmp_path / "p"
+        inside.mkdir()
+        prompts = write_fasta(inside / "p.fa", {"one": "ACGT"})
+        before = prompts.read_bytes()
+        (inside / "link.fa").symlink_to(prompts)
+        words = ["--prompts", str(prompts), "--output", str(inside / name)]
+        assert self.run(folder, *words) == 2
+        assert f"{inside / name}: is an input too; name another output" in capsys.readouterr().err
+        assert prompts.read_bytes() == before

@@ -1,0 +1,210 @@
+"""Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from carbon.errors import UserError
+from carbon.inference import Carbon, Constraints, Draft, SamplingRule
+from carbon.inference.generation.continuation import Task, continuations
+from carbon.inference.generation.sampling import distribution
+from carbon.inference.generation.speculative import _check, _Proposal
+from carbon.options import MODES
+from carbon.tokenizer import HYBRID, encode
+from tests.helpers.files import random_bases
+from tests.helpers.generation import PROMPTS, RULES, agree, keeps, other_network
+from tests.helpers.reference import (
+    KMERS,
+    stock_distribution,
+    stock_log_likelihood,
+)
+
+
+class TestSpeculative:
+    @pytest.mark.parametrize(
+        ("tokens", "mode"), [(1, "chain"), (4, "token"), (4, "base"), (9, "token")]
+    )
+    def test_greedy_text_is_the_same_text(self, model, likeness, tokens, mode):
+        """Across several starts of the context, which both must make at the same 6-mers."""
+        plain = model.generate(PROMPTS[::2], 240, temperature=0, mode=mode)
+        draft = Draft(likeness, tokens)
+        assert model.generate(PROMPTS[::2], 240, temperature=0, mode=mode, draft=draft) == plain
+        assert 0.02 < draft.accepted_share < 0.98
+
+    def test_a_draft_of_another_vocabulary_and_context(self, model):
+        draft = Draft(other_network(11, HYBRID, context_tokens=30))
+        plain = model.generate(PROMPTS, 200, temperature=0)
+        assert model.generate(PROMPTS, 200, temperature=0, draft=draft) == plain
+
+    def test_the_model_itself_proposes_what_is_accepted(self, model):
+        draft = Draft(model, 4)
+        texts = model.generate(PROMPTS[:8], 150, seed=8, draft=draft)
+        # 24 to 26 6-mers each, in rounds of one, five times five and what is left of them.
+        assert draft.num_proposed > 8 * 18 and draft.accepted_share > 0.99
+        assert all(len(text) == 150 for text in texts)
+
+    def test_the_draft_reads_what_was_kept(self, model, likeness, monkeypatch):
+        """Before every round, beyond the context too; a slip would cost acceptance and no more."""
+        from carbon.inference.generation import speculative
+
+        propose, rounds = speculative._propose, []
+
+        def watched(helper, rows, behind, wanted):
+            for ids, row, unread in zip(helper._ids, rows, behind, strict=True):
+                stem = encode(row.prompt[: len(row.prompt) // 6 * 6]).ids.tolist()
+                assert ids + [128 + k for k in unread] == stem + [128 + k for k in row.kmers]
+            rounds.append(len(rows))
+            return propose(helper, rows, behind, wanted)
+
+        monkeypatch.setattr(speculative, "_propose", watched)
+        model.generate(PROMPTS, 300, draft=Draft(likeness), seed=1)
+        assert len(rounds) > 20
+
+    def test_a_draft_that_starts_again_many_times_in_a_round(self, model, monkeypatch):
+        """32 6-mers are proposed in a context of 16, and nearly all are refused."""
+        from carbon.inference.generation import speculative
+
+        propose, num_read = speculative._propose, []
+
+        def watched(helper, rows, behind, wanted):
+            num_read.extend(helper._num_read.tolist())
+            for ids, row, unread in zip(helper._ids, rows, behind, strict=True):
+                stem = encode(row.prompt[: len(row.prompt) // 6 * 6]).ids.tolist()
+                assert ids + [128 + k for k in unread] == stem + [128 + k for k in row.kmers]
+            return propose(helper, rows, behind, wanted)
+
+        monkeypatch.setattr(speculative, "_propose", watched)
+        draft = Draft(other_network(11, context_tokens=16), 32)
+        plain = model.generate(PROMPTS[::3], 150, temperature=0)
+        assert model.generate(PROMPTS[::3], 150, temperature=0, draft=draft) == plain
+        assert min(num_read) == 0 and max(num_read) > 0
+
+    def test_texts_have_the_distribution_of_the_target(self, model, network, likeness):
+        """Three 6-mers, each of the two likeliest: eight texts, by stock forwards."""
+        expected = {"": 1.0}
+        for _ in range(3):
+            longer = {}
+            for text, share in expected.items():
+                p = stock_distribution(network, text)
+                two = np.argsort(-p)[:2]
+                longer |= {text + KMERS[n]: share * p[n] / p[two].sum() for n in two}
+            expected = longer
+        draft = Draft(likeness, 2)
+        texts = model.generate([""] * 800, 18, seed=9, top_k=2, draft=draft)
+        assert set(texts) <= set(expected)
+        assert 0.1 < draft.accepted_share < 0.95
+        counts = np.array([texts.count(text) for text in expected])
+        assert agree(counts, np.array(list(expected.values())))
+
+    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize("settings", [RULES[0], RULES[6]])
+    def test_what_is_kept_of_a_proposal_has_the_distribution(self, mode, settings):
+        """Over what a draft proposes, the 6-mer that comes of it is of the target's."""
+        rule = SamplingRule(mode=mode, **settings)
+        random = np.random.default_rng(12)
+        z = np.full((2, 4096), -80.0, dtype=np.float32)  # of the target, of the draft
+        z[:, random.choice(4096, 10, replace=False)] = 1.5 * random.normal(size=(2, 10))
+        p, q = distribution(z, rule, None)
+        (row,) = continuations(["ACGTAC"], Task(60, rule))
+        num, counts = 600, np.zeros(4096)
+        for kmer in random.choice(4096, num, p=q / q.sum()):
+            kept = _check(row, [_Proposal(int(kmer), q)], torch.from_numpy(z[[0, 0]]))
+            counts[kept[0].kmer] += 1
+            row.pop(len(kept))
+        assert agree(counts, p)
+
+    def test_company_does_not_matter(self, model, likeness):
+        rule = {"seed": 5, "temperature": 0.8, "top_p": 0.9, "repetition_penalty": 0.1}
+        together = model.generate(PROMPTS, 100, draft=Draft(likeness), **rule)
+        for prompt, text in list(zip(PROMPTS, together, strict=True))[::3]:
+            assert model.generate([prompt], 100, draft=Draft(likeness), **rule) == [text]
+
+    def test_constraints_hold(self, model, likeness):
+        constraints = Constraints(("AAA", "TTT"), ("GGATCC",), (0.4, 0.6), 30, 0)
+        texts = model.generate(PROMPTS, 97, constraints=constraints, draft=Draft(likeness))
+        assert all(keeps(constraints, *pair) for pair in zip(PROMPTS, texts, strict=True))
+
+    def test_a_stream_of_it(self, model, likeness):
+        steps = model.stream("ACG", 100, seed=2, draft=Draft(likeness))
+        texts = model.generate(["ACG"], 100, seed=2, draft=Draft(likeness))
+        assert ["".join(step.bases for step in steps)] == texts
+
+    def test_a_number_of_tokens_that_makes_no_sense(self, model):
+        with pytest.raises(UserError, match="0 draft tokens: give 1 to 32"):
+            Draft(model, 0)
+
+
+class TestInfill:
+    @pytest.mark.parametrize(("left_bp", "gap_bp"), [(0, 6), (31, 9)])
+    def test_scores_are_those_of_stock_transformers(self, model, network, left_bp, gap_bp):
+        left, right = random_bases(left_bp), random_bases(20, seed=1)
+        fillings = model.infill(left, right, gap_bp, candidates=3, seed=1)
+        assert len(fillings) == 3
+
+        def likelihood(sequence: str) -> float:
+            return stock_log_likelihood(network, sequence, "chain")
+
+        for filling in fillings[:2]:
+            gap = likelihood(left + filling.bases) - likelihood(left)
+            right_part = likelihood(left + filling.bases + right) - likelihood(left + filling.bases)
+            assert filling.gap_log_likelihood == pytest.approx(gap, abs=2e-3)
+            assert filling.right_log_likelihood == pytest.approx(right_part, abs=2e-3)
+
+    def test_candidates_are_ranked_and_are_those_of_generate(self, model):
+        left, right = random_bases(40), random_bases(30, seed=1)
+        fillings = model.infill(left, right, 7, candidates=12, seed=3, top_k=4)
+        drawn = model.generate([left] * 12, 7, seed=3, top_k=4)
+        assert sorted(filling.bases for filling in fillings) == sorted(set(drawn))
+        scores = [filling.score for filling in fillings]
+        assert scores == sorted(scores, reverse=True)
+        assert (
+            fillings[0].score == fillings[0].gap_log_likelihood + fillings[0].right_log_likelihood
+        )
+
+    def test_memory_that_runs_out_halves_the_candidates(self, model, network, monkeypatch, capsys):
+        """They are branches of one passage, which shares 32 tokens of its stem."""
+        left, right = random_bases(220), random_bases(30, seed=1)
+        expected = model.infill(left, right, 7, candidates=12, seed=3)
+        assert len(expected) == 12
+        mine = Carbon(model.model)
+        monkeypatch.setattr("carbon.inference.generation.drawing._MOST_ROWS", 8)
+        forward, passes = type(network.model).forward, []
+
+        def poor(self, input_ids, **more):
+            passes.append(len(input_ids))
+            if len(input_ids) > 8:
+                raise torch.OutOfMemoryError("no more")
+            return forward(self, input_ids=input_ids, **more)
+
+        monkeypatch.setattr(type(network.model), "forward", poor)
+        assert mine.infill(left, right, 7, candidates=12, seed=3) == expected
+        assert "out of memory with 12 rows" in capsys.readouterr().err
+        assert passes[-6:] == [1, 12, 1, 6, 1, 6]
+
+    def test_a_long_left_side_is_cut_by_whole_6mers(self, model, network):
+        """48 tokens: `<dna>` and 48 6-mers, the last of which is only predicted."""
+        left, right = random_bases(400), random_bases(60, seed=1)
+        (filling,) = model.infill(left, right, 20, candidates=1, seed=4)
+        # 4 + 20 + 60 bases are 14 6-mers, so 34 of the 66 whole ones to the left are read.
+        kept = left[-4 - 34 * 6 :]
+        whole = stock_log_likelihood(network, kept + filling.bases + right, "chain")
+        expected = whole - stock_log_likelihood(network, kept, "chain")
+        assert filling.score == pytest.approx(expected, abs=2e-3)
+
+    def test_forbidden_motifs_do_not_reach_into_the_right(self, model):
+        constraints = Constraints(forbid=("CGT", "ACG", "GNNC"), no_stop_frame=0)
+        for seed, right in enumerate(("GTACC", "TAATAA", "NCGT", "A")):
+            for filling in model.infill("ATGA", right, 8, seed=seed, constraints=constraints):
+                assert keeps(constraints, "ATGA", filling.bases, right)
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"right": "A" * 285}, "do not fit into the model's context of 48 tokens"),
+            ({"right": "HELLO"}, "right context: 'E'"),
+            ({"candidates": 0}, "0 candidates"),
+        ],
+    )
+    def test_mistakes(self, model, wrong, message):
+        with pytest.raises(UserError, match=message):
+            model.infill("ACG", **({"right": "ACG", "length_bp": 6} | wrong))
