@@ -168,13 +168,16 @@ def _begins_with(path: Path, letter: str) -> bool:
         raise UserError(f"{path}: broken from its beginning ({error}); fetch it again") from None
 
 
+_LINE_LETTERS = b"ACGTNRYSWKMBDHV-"
+
+
 def _line_rows(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(SequenceLines(path).lines(), start=1):
         encoding = "utf-8-sig" if number == 1 else "utf-8"
-        bases = line.decode(encoding, errors="replace").strip()
-        if wrong := set(bases.upper()) - set("ACGTNRYSWKMBDHV-"):
+        bases = line.decode(encoding, "replace").strip()
+        if wrong := bases.upper().encode().translate(None, _LINE_LETTERS):
             raise UserError(
-                f"{path} line {number}: {sorted(wrong)[0]!r} is not a DNA letter; give FASTA, "
+                f"{path} line {number}: {min(wrong.decode())!r} is not a DNA letter; give FASTA, "
                 "or one sequence a line"
             )
         if bases:

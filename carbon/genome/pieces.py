@@ -45,7 +45,7 @@ def _cut(parts: Iterable[Part], piece_bp: int) -> Iterator[Piece]:
     for header, text in parts:
         if header:
             yield from _last_of(contig, start, bases)
-            contig, start, bases = header.name.decode("utf-8", errors="replace"), 0, bytearray()
+            contig, start, bases = header[0].decode("utf-8", "replace"), 0, bytearray()
         bases += text.replace(b"\n", b"")
         at = 0
         while len(bases) - at >= piece_bp:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from carbon.errors import GenomeError
 from carbon.genome.alphabet import FASTA_LETTERS
@@ -18,8 +17,9 @@ from carbon.genome.streams import BROKEN_GZIP, open_bytes
 
 _BLOCK_BYTES = 1 << 16
 _NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
+_LF = ord("\n")
 _LONE_CR = "lines end in a lone CR; convert them to LF"
-_LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
+LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,8 @@ FASTA_WORDING = Wording(
 )
 
 
-class Header(NamedTuple):
-    """A line that opens a sequence; the description is what follows the name."""
-
-    name: bytes
-    description: bytes
-
-
+# Plain tuples: a file may hold millions. A header is a name, and the description behind it.
+Header = tuple[bytes, bytes]
 # Some of a contig: its header if it begins here, and text, which may end inside a line.
 Part = tuple[Header | None, bytes]
 
@@ -63,7 +58,6 @@ class SequenceLines:
 
     Attributes:
         wording: what is said of mistakes.
-        number: lines that were given whole so far.
     """
 
     def __init__(
@@ -71,9 +65,15 @@ class SequenceLines:
     ) -> None:
         """Remember what to read, which is opened when it is first asked for, and read once."""
         self.wording = wording
-        self.number = 0
+        self._number = 0  # lines that were given before `_text`
+        self._text, self._at = b"", 0  # what is given line by line, and how far
         self._shown_as = "standard input" if str(path) == "-" else str(shown_as or path)
         self._blocks: Iterator[bytes] = self._read(path)
+
+    @property
+    def number(self) -> int:
+        """Lines that were given whole so far; only mistakes need it, so it is counted for them."""
+        return self._number + self._text.count(b"\n", 0, self._at)
 
     def error(self, wrong: str, line: int | None = None) -> GenomeError:
         """Return what is wrong with a line, by default the one that was given last."""
@@ -83,13 +83,13 @@ class SequenceLines:
         """Return that there is no sequence."""
         return GenomeError(f"{self._shown_as}: {self.wording.empty}")
 
-    def wrong_letter(self, text: bytes) -> tuple[int, str] | None:
-        """Return where the first letter stands that is not one of DNA, and what to say of it."""
-        if not (wrong := text.translate(None, _LETTERS_AND_ENDS)):
-            return None
-        return text.index(wrong[:1]), (
-            f"{wrong[:1].decode('latin-1')!r} is not a DNA letter (ACGT, N and IUPAC codes); is "
-            "this a protein or a damaged file?"
+    def wrong_letter(self, text: bytes, first_line: int) -> GenomeError:
+        """Return where the first letter stands that is not one of DNA; there must be one."""
+        wrong = text.translate(None, LETTERS_AND_ENDS)[:1]
+        return self.error(
+            f"{wrong.decode('latin-1')!r} is not a DNA letter (ACGT, N and IUPAC codes); is this a "
+            "protein or a damaged file?",
+            first_line + text.count(b"\n", 0, text.index(wrong)),
         )
 
     @contextmanager
@@ -129,7 +129,7 @@ class SequenceLines:
                 text += block
                 num_blank = len(text) - len(text.lstrip())
                 start = text.rfind(b"\n", 0, num_blank) + 1
-                self.number += text.count(b"\n", 0, start)
+                self._number += text.count(b"\n", 0, start)
                 if num_blank < len(text):
                     self._blocks = chain((text[start:],), self._blocks)
                     return text[start : start + 1]
@@ -145,11 +145,11 @@ class SequenceLines:
             if not others:
                 continue
             for line in (b"".join(parts), *others[:-1]):
-                self.number += 1
+                self._number += 1
                 yield line
             parts = [others[-1]]
         if last := b"".join(parts):
-            self.number += 1
+            self._number += 1
             yield last
 
     def fasta(self) -> Iterator[Part]:
@@ -167,21 +167,22 @@ class SequenceLines:
         with self.told_where_broken():
             for block in self._blocks:
                 text = begun + block
+                self._text, self._at = text, 0
                 at = 0
                 if not (at_line_start and text.startswith(b">")):
-                    at = text.find(b"\n>") + 1 or len(text)
+                    at = _end_of_contig(text, 0)
                     yield None, text[:at]
-                    self.number += text.count(b"\n", 0, at)
                 while header_end := text.find(b"\n", at) + 1:
-                    self.number += 1
+                    self._at = header_end
                     header = self.header(text[at:header_end])
-                    at = text.find(b"\n>", header_end - 1) + 1 or len(text)
+                    at = _end_of_contig(text, header_end)
                     yield header, text[header_end:at]
-                    self.number += text.count(b"\n", header_end, at)
                 begun = text[at:]
+                self._at = at
                 at_line_start = bool(begun) or text.endswith(b"\n")
+                self._number, self._text = self.number, b""
         if begun:  # the last line, without an end
-            self.number += 1
+            self._number += 1
             yield self.header(begun), b""
 
     def header(self, line: bytes) -> Header:
@@ -190,11 +191,21 @@ class SequenceLines:
         Raises:
             GenomeError: it has no name.
         """
-        words = line.split(maxsplit=1)
+        words = line.split(None, 1)
         name = words[0][1:]
         if not name:
             raise self.error(self.wording.no_name)
-        return Header(name, words[1].rstrip() if len(words) > 1 else b"")
+        return name, words[1].rstrip() if len(words) > 1 else b""
+
+
+def _end_of_contig(text: bytes, start: int) -> int:
+    """Return where the next header begins, at `start` or behind it, or else the text ends."""
+    at = text.find(b">", start)
+    if at < 0:
+        return len(text)
+    if not at or text[at - 1] != _LF:  # inside a line; two letters take longer to find than one
+        return text.find(b"\n>", at) + 1 or len(text)
+    return at
 
 
 def checked(lines: SequenceLines) -> Iterator[Part]:
@@ -207,22 +218,22 @@ def checked(lines: SequenceLines) -> Iterator[Part]:
     for part in lines.fasta():
         header, text = part
         if header:
-            _check_name(header.name, names, lines)
-        if wrong := lines.wrong_letter(text):
-            raise lines.error(wrong[1], lines.number + text.count(b"\n", 0, wrong[0]) + 1)
+            name, _ = header
+            if name in names or len(name) > _NAME_BYTES:
+                raise lines.error(_wrong_name(name))
+            names.add(name)
+        if text.translate(None, LETTERS_AND_ENDS):
+            raise lines.wrong_letter(text, lines.number + 1)
         yield part
 
 
-def _check_name(name: bytes, names: set[bytes], lines: SequenceLines) -> None:
+def _wrong_name(name: bytes) -> str:
     if len(name) > _NAME_BYTES:
-        raise lines.error(
+        return (
             f"a contig's name of {len(name):,} letters, more than an index can hold; the name ends "
             "at the first space"
         )
-    if name in names:
-        shown = name.decode("utf-8", errors="replace")
-        raise lines.error(f"contig '{shown}' stands twice; keep one")
-    names.add(name)
+    return f"contig '{name.decode('utf-8', errors='replace')}' stands twice; keep one"
 
 
 def check(lines: SequenceLines) -> None:

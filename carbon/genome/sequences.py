@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
-from carbon.genome.sequence_lines import Header, Part, SequenceLines, Wording, check, checked
+from carbon.genome.sequence_lines import (
+    LETTERS_AND_ENDS,
+    Header,
+    Part,
+    SequenceLines,
+    Wording,
+    check,
+    checked,
+)
 from carbon.genome.streams import check_bgzip_end, compression_of
 
 _WORDING = Wording(
@@ -97,15 +105,15 @@ def _of_fastq(lines: SequenceLines) -> Iterator[SequenceRecord]:
 def _letters(lines: SequenceLines, stripped: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines of a record of FASTQ up to that which begins with '+'."""
     for line in takewhile(lambda line: not line.startswith(b"+"), stripped):
-        if wrong := lines.wrong_letter(line):
-            raise lines.error(wrong[1])
+        if line.translate(None, LETTERS_AND_ENDS):
+            raise lines.wrong_letter(line, lines.number)
         yield line
 
 
 def _record(header: Header, bases: Iterable[bytes]) -> SequenceRecord:
     name, description = header
     return SequenceRecord(
-        name.decode("utf-8", errors="replace"),
-        description.decode("utf-8", errors="replace"),
+        name.decode("utf-8", "replace"),
+        description.decode("utf-8", "replace"),
         b"".join(bases).decode(),
     )

@@ -20,9 +20,11 @@ from carbon.genome import (
     Interval,
     Reference,
     SequenceRecord,
+    pieces,
     read_pieces,
     read_records,
     sequence_lines,
+    sequences,
 )
 from data_pipeline.inputs import file_rows
 from data_pipeline.recipe import FilesConfig
@@ -234,17 +236,16 @@ def test_what_is_good_before_a_break_is_counted(door):
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_letters_are_checked_once(door, monkeypatch):
+def test_a_file_is_checked_once(door):
     through, read = DOORS[door]
-    seen = []
-    check = sequence_lines.SequenceLines.wrong_letter
-    monkeypatch.setattr(
-        sequence_lines.SequenceLines,
-        "wrong_letter",
-        lambda self, text: seen.append(text) or check(self, text),
-    )
-    through(read, b">a x\nACGT\nAC\n>b\nGGT\n")
-    assert b"".join(seen) == b"ACGT\nAC\nGGT\n"
+    check = mock.Mock(wraps=sequence_lines.checked)
+    with (
+        mock.patch.object(sequence_lines, "checked", check),
+        mock.patch.object(pieces, "checked", check),
+        mock.patch.object(sequences, "checked", check),
+    ):
+        through(read, b">a x\nACGT\nAC\n>b\nGGT\n")
+    check.assert_called_once()
 
 
 def test_a_record_is_given_before_the_next_is_written():
