@@ -1,0 +1,18 @@
+"""What the tests of eval_runner share."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.helpers.files import random_bases, write_fasta
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [
+        {"prompt": random_bases(20 + 10 * (n % 3), n), "group": "ab"[n % 2], "phyloP": n / 30}
+        for n in range(30)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "toy.parquet")
+    write_fasta(tmp_path / "train.fa", {"c": random_bases(2000, 99)})
+    return tmp_path
