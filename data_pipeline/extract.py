@@ -30,7 +30,7 @@ class Dropped(NamedTuple):
 Found = Iterator[Record | Dropped]
 
 
-class Place(NamedTuple):
+class AnnotatedAssembly(NamedTuple):
     """An assembly as the functions here see it."""
 
     annotation: Annotation
@@ -83,26 +83,26 @@ def split_of(intervals: list[Interval], held_out: list[Interval]) -> str | None:
     return "test" if inside else None
 
 
-def gene_regions(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
+def gene_regions(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield genes with their flanks along their strand; those that touch are one region."""
     most_bp = keep.max_record_bp
-    for genes, interval in _joined_genes(place, cut.flank_bp):
+    for genes, interval in _joined_genes(assembly, cut.flank_bp):
         for start in range(interval.start, interval.end, most_bp):
             segment = Segment(start, min(start + most_bp, interval.end), genes[0].strand)
             yield _record(genes, interval.contig, segment)
 
 
-def runs_of_gene_regions(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
+def runs_of_gene_regions(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield runs of consecutive regions of one contig, each along its strand, joined."""
     del keep  # a run may be longer than any other record
     size_bp = cut.concatenated_bp
     waiting: list[tuple[list[Gene], Interval]] = []
-    for genes, interval in [*_joined_genes(place, cut.flank_bp), ([], None)]:
+    for genes, interval in [*_joined_genes(assembly, cut.flank_bp), ([], None)]:
         full = sum(i.length_bp for _, i in waiting) + (interval.length_bp if interval else 0)
         new_contig = bool(waiting) and (
             interval is None
             or interval.contig != waiting[-1][1].contig
-            or _split(place, interval) != _split(place, waiting[-1][1])
+            or _split(assembly, interval) != _split(assembly, waiting[-1][1])
         )
         if full > size_bp or new_contig:
             if len(waiting) > 1:
@@ -126,31 +126,31 @@ def _run(run: list[tuple[list[Gene], Interval]]) -> Record:
     return _record(genes, run[0][1].contig, *segments)
 
 
-def _split(place: Place, interval: Interval) -> str | None:
-    length_bp = place.contig_lengths_bp[interval.contig]
+def _split(assembly: AnnotatedAssembly, interval: Interval) -> str | None:
+    length_bp = assembly.contig_lengths_bp[interval.contig]
     record = Record(interval.contig, (Segment(interval.start, interval.end, "+"),), "", "")
-    return split_of(record.intervals(length_bp), place.held_out)
+    return split_of(record.intervals(length_bp), assembly.held_out)
 
 
-def spliced_transcripts(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
+def spliced_transcripts(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield the exons of coding transcripts, spliced."""
     del cut, keep
-    for gene, transcript in _coding(place.annotation):
+    for gene, transcript in _coding(assembly.annotation):
         if reason := _why_no_transcript(transcript):
             yield Dropped(transcript.transcript_id, reason)
         else:
             yield _spliced(gene, transcript, transcript.exons)
 
 
-def transcripts_in_context(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
+def transcripts_in_context(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield transcripts with the promoter before them and a little of each intron's two ends."""
     del keep
-    for gene, transcript in _coding(place.annotation):
+    for gene, transcript in _coding(assembly.annotation):
         if reason := _why_no_transcript(transcript):
             yield Dropped(transcript.transcript_id, reason)
             continue
-        length_bp = place.contig_lengths_bp[transcript.contig]
-        circular = transcript.contig in place.annotation.circular
+        length_bp = assembly.contig_lengths_bp[transcript.contig]
+        circular = transcript.contig in assembly.annotation.circular
         promoter_bp = cut.promoter_bp
         if circular:  # no further than once around
             covered_bp = transcript.exons[-1][1] - transcript.exons[0][0]
@@ -183,11 +183,11 @@ def _widened(
     return result
 
 
-def promoter_windows(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
+def promoter_windows(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield the window around every transcription start, once each."""
     del keep
     seen: set[tuple[str, int, str]] = set()
-    for gene in place.annotation.genes:
+    for gene in assembly.annotation.genes:
         for transcript in gene.transcripts:
             forward = transcript.strand == "+"
             tss = transcript.exons[0][0] if forward else transcript.exons[-1][1]
@@ -197,11 +197,11 @@ def promoter_windows(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
             seen.add(key)
             before, after = cut.upstream_bp, cut.downstream_bp
             start, end = (tss - before, tss + after) if forward else (tss - after, tss + before)
-            length_bp = place.contig_lengths_bp[transcript.contig]
+            length_bp = assembly.contig_lengths_bp[transcript.contig]
             if end - start > length_bp:
                 yield Dropped(transcript.transcript_id, "window_longer_than_contig")
                 continue
-            if transcript.contig in place.annotation.circular:
+            if transcript.contig in assembly.annotation.circular:
                 turn_bp = length_bp if start < 0 else 0
                 start, end = start + turn_bp, end + turn_bp
             elif start < 0 or end > length_bp:
@@ -210,12 +210,12 @@ def promoter_windows(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
             yield _record([gene], transcript.contig, Segment(start, end, gene.strand))
 
 
-def contig_chunks(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
+def contig_chunks(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
     """Yield consecutive chunks of every contig, cut where the held-out regions begin and end."""
     size_bp = min(cut.chunk_bp, keep.max_record_bp)
-    for contig, length_bp in place.contig_lengths_bp.items():
+    for contig, length_bp in assembly.contig_lengths_bp.items():
         ends = {0, length_bp}
-        for region in place.held_out:
+        for region in assembly.held_out:
             if region.contig == contig:
                 ends |= {region.start, region.end}
         for first, last in itertools.pairwise(sorted(ends)):
@@ -225,12 +225,12 @@ def contig_chunks(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
                 yield Record(contig, (segment,), "", f"{contig}:{start + 1}-{end}")
 
 
-def _joined_genes(place: Place, flank_bp: int) -> list[tuple[list[Gene], Interval]]:
+def _joined_genes(assembly: AnnotatedAssembly, flank_bp: int) -> list[tuple[list[Gene], Interval]]:
     """Group genes of one strand whose flanked intervals touch."""
     result: list[tuple[list[Gene], Interval]] = []
     last: dict[tuple[str, str], int] = {}
-    for gene in place.annotation.genes:
-        interval = _flanked(gene, flank_bp, place)
+    for gene in assembly.annotation.genes:
+        interval = _flanked(gene, flank_bp, assembly)
         key = (interval.contig, gene.strand)
         at = last.get(key)
         if at is not None and interval.start <= result[at][1].end:
@@ -243,8 +243,8 @@ def _joined_genes(place: Place, flank_bp: int) -> list[tuple[list[Gene], Interva
     return result
 
 
-def _flanked(gene: Gene, flank_bp: int, place: Place) -> Interval:
-    length_bp = place.contig_lengths_bp[gene.interval.contig]
+def _flanked(gene: Gene, flank_bp: int, assembly: AnnotatedAssembly) -> Interval:
+    length_bp = assembly.contig_lengths_bp[gene.interval.contig]
     if gene.interval.end > length_bp:  # goes over the origin, as its flanks may, but once around
         flank_bp = max(0, min(flank_bp, (length_bp - gene.interval.length_bp) // 2))
         start, end = gene.interval.start - flank_bp, gene.interval.end + flank_bp

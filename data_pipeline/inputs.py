@@ -218,7 +218,7 @@ def _bare(value: Any) -> Any:
     return value if isinstance(value, list) else str(value)
 
 
-class Places:
+class EvaluationPlaces:
     """Places on contigs, to be asked whether anything overlaps one."""
 
     def __init__(self, intervals: Iterable[Interval]) -> None:

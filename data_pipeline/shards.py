@@ -13,9 +13,9 @@ from carbon.console import say
 from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval, read_sequences
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
-from data_pipeline.extract import Dropped, Place, check_cds, held_out_regions, split_of
+from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_out_regions, split_of
 from data_pipeline.filters import composition_of, why_not
-from data_pipeline.inputs import Assembly, Places, evaluation_places, file_rows, opened
+from data_pipeline.inputs import Assembly, EvaluationPlaces, evaluation_places, file_rows, opened
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import (
     AssemblyConfig,
@@ -116,17 +116,18 @@ class _ShardMaker:
             held_out = held_out_regions(config.holdout, lengths_bp, annotation.genes)
             for name, reason in annotation.dropped:
                 self._drop("annotation", name, reason, assembly.name)
-            places = Places(
+            places = EvaluationPlaces(
                 place
                 for evaluation in self._config.evaluations
                 if evaluation.assembly == assembly.name
                 for place in evaluation_places(evaluation, config, lengths_bp)
             )
+            annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
             for name in assembly.sources:
                 for counts in self._counts.values():
                     counts[name] = Counter(records=0, bases=0, masked_bases=0)
-                place, source = Place(annotation, lengths_bp, held_out), SOURCES[name]
-                for found in source.cut(place, self._config.cut, self._config.keep):
+                source = SOURCES[name]
+                for found in source.cut(annotated, self._config.cut, self._config.keep):
                     if isinstance(found, Dropped):
                         self._count("cut", name, 0, 0)
                         self._drop(name, *found, assembly.name)
@@ -161,7 +162,7 @@ class _ShardMaker:
         record: Record,
         assembly: Assembly,
         held_out: list[Interval],
-        places: Places,
+        places: EvaluationPlaces,
     ) -> None:
         intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
         split = split_of(intervals, held_out)

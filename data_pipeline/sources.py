@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from data_pipeline.extract import (
+    AnnotatedAssembly,
     Found,
-    Place,
     contig_chunks,
     gene_regions,
     promoter_windows,
@@ -41,7 +41,7 @@ class Source:
     """
 
     name: str
-    cut: Callable[[Place, CutConfig, KeepConfig], Found]
+    cut: Callable[[AnnotatedAssembly, CutConfig, KeepConfig], Found]
     both_strands: bool
     needs_annotation: bool = True
     joined: bool = False
@@ -99,8 +99,8 @@ def source_of(name: str, both_strands: bool | None) -> Source:
     return SOURCES.get(name) or Source(name=name, cut=_nothing, both_strands=bool(both_strands))
 
 
-def _nothing(place: Place, cut: CutConfig, keep: KeepConfig) -> Found:
-    del place, cut, keep
+def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+    del assembly, cut, keep
     return iter(())
 
 

@@ -2,7 +2,7 @@
 
 from carbon.losses.distributions import chain, chain_conditionals, marginal, marginals
 from carbon.losses.fused import head_loss
-from carbon.losses.nucleotide import (
+from carbon.losses.likelihoods import (
     LogLikelihoods,
     LossSums,
     Support,

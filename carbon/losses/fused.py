@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from carbon.losses.nucleotide import (
+from carbon.losses.likelihoods import (
     NUM_KMERS,
     LossSums,
     Support,

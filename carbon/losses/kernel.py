@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from carbon.losses.nucleotide import NUM_KMERS, LossSums, count_tokens
+from carbon.losses.likelihoods import NUM_KMERS, LossSums, count_tokens
 from carbon.objectives import Objective
 
 
