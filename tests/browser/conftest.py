@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,21 @@ _LEFT = "AbortError"
 
 
 @pytest.fixture(scope="session")
-def chromium():
+def chromium(tmp_path_factory):
+    """A browser with a folder of its own, where it keeps the scripts that it has compiled."""
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
     if path is None:
         if "browser" in os.environ.get("CARBON_REQUIRE", ""):
             pytest.fail("CARBON_REQUIRE has browser, but there is no chromium")
         pytest.skip("no chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("chromium"),
+            executable_path=path,
+            args=["--no-sandbox"],
+            accept_downloads=True,
+        )
+        browser.set_default_timeout(30_000)
         yield browser
         browser.close()
 
@@ -89,27 +97,26 @@ class Visitor:
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
-def _visitor(chromium, address, width, scheme):
-    page = chromium.new_page(
-        viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
-    )
-    page.set_default_timeout(30_000)
-    return Visitor(page, address)
+@contextmanager
+def _visiting(chromium, address, width, scheme):
+    page = chromium.new_page()
+    page.set_viewport_size({"width": WIDTHS[width], "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    found = Visitor(page, address)
+    yield found
+    page.close()
+    assert found.wrong == []
 
 
 @pytest.fixture
 def visitor(chromium, address):
     """Somebody at a desk, by day."""
-    found = _visitor(chromium, address, WIDTHS["wide"], "light")
-    yield found
-    found.page.close()
-    assert found.wrong == []
+    with _visiting(chromium, address, "wide", "light") as found:
+        yield found
 
 
 @pytest.fixture
 def phone(chromium, address):
     """Somebody with a phone, by night."""
-    found = _visitor(chromium, address, WIDTHS["narrow"], "dark")
-    yield found
-    found.page.close()
-    assert found.wrong == []
+    with _visiting(chromium, address, "narrow", "dark") as found:
+        yield found

@@ -82,7 +82,7 @@ def test_your_own_genome(small, tmp_path):
         text = (small / "quickstart" / "genome" / name).read_bytes()
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
     words = ["--genome", "genome.fa.gz", "--annotation", "genes.gff3.gz", "--minutes", "0.1"]
-    more = ["--variants", "40", "--sites", "20", "--processes", "1", *SHORT]
+    more = ["--variants", "40", "--sites", "20", *SHORT]
     done = quickstart(tmp_path, *words, *more, "--output", "mine", "--holdout", "chr2")
     assert done.returncode == 0, done.stderr
     assert "tokens a second" in done.stderr and "held out: chr2:" in done.stderr
