@@ -64,6 +64,7 @@ class Panel(ABC):
         name: of its page, of its endpoint, and in links.
         title: in the navigation.
         sentence: what it shows, in one.
+        invitation: what the primer's link to it says; the primer itself has none.
         views: where the answer goes, from top to bottom.
         uses_model: whether it waits for its turn with the model.
         refresh_seconds: how often the answer is asked for again; None if only when asked.
@@ -72,6 +73,7 @@ class Panel(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     sentence: ClassVar[str]
+    invitation: ClassVar[str] = ""
     views: ClassVar[tuple[View, ...]]
     uses_model: ClassVar[bool] = True
     run_label: ClassVar[str] = "Run"

@@ -150,22 +150,14 @@ def losses(result: Facts) -> str:
     )
 
 
-def more() -> str:
-    """Return the section on the other pages."""
+def more(pages: Iterable[tuple[str, str]]) -> str:
+    """Return the section on the other pages, given their paths and what their links say."""
     return _section(
         "7. Now try it",
         """The model is a stock Llama; all that is peculiar to DNA is in the tokens, the loss and
         the order of the data. What it has learned shows in what it writes, in what it finds likely,
         and in where it places sequences beside one another.""",
-        after=_links(
-            ("/generate", "Let it write", {}),
-            ("/read", "See what it expects along a gene", {}),
-            ("/variant", "Ask what a mutation does", {}),
-            ("/token", "Look inside a token", {}),
-            ("/tokenizer", "Cut text into tokens", {}),
-            ("/training", "Watch it learn", {}),
-            ("/embeddings", "See which sequences it finds alike", {}),
-        ),
+        after=_links(*((path, label, {}) for path, label in pages)),
     )
 
 

@@ -7,7 +7,7 @@
 - `variants`, `scan`: a VCF's variants, and every SNV of a region: options, scores, files.
 - `generation`: how 6-mers are drawn: rules, constraints, speculative drafts, gaps.
 - `embeddings`: one vector a sequence.
-- `tables`, `journal`, `held_out`: rows to files; work that goes on; measures on held-out records.
+- `journal`, `held_out`: work that goes on; measures on held-out records.
 
 What can be chosen for them, a table each, is in `carbon.options`.
 """

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
     from carbon.inference.embeddings import write_embeddings
-    from carbon.inference.tables import chosen_by_ending
+    from carbon.tables import chosen_by_ending
 
     write = chosen_by_ending(arguments.output, {".parquet": write_embeddings})
     method = {"pool": arguments.pool, "layer": arguments.layer, "tags": tuple(arguments.tags)}

@@ -2,6 +2,7 @@
 
 import argparse
 
+from carbon.tables import TABLE_WRITERS, any_of, chosen_by_ending
 from carbon.verbs.common import Verbs, add_model, load
 
 COLUMNS = {"kmer": str, "probability": float, "cross_entropy_nats": float, "fns_nats": float}
@@ -24,7 +25,7 @@ def add_parser(verbs: Verbs) -> None:
         help="bases of the 6-mer that are given, such as A..T..; probabilities are those among the "
         "6-mers with them, losses stay those of the model",
     )
-    verb.add_argument("--output", metavar="FILE", help="a .tsv, .json or .parquet; TSV to stdout")
+    verb.add_argument("--output", metavar="FILE", help=f"a {any_of(TABLE_WRITERS)}; TSV to stdout")
     verb.set_defaults(run=run)
 
 
@@ -35,7 +36,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     from carbon.files import atomic_file
     from carbon.inference import kmer_index
-    from carbon.inference.tables import TABLE_WRITERS, chosen_by_ending
 
     output = arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]

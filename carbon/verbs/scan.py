@@ -34,7 +34,7 @@ def add_parser(verbs: Verbs) -> None:
         required=True,
         metavar="OUT",
         help="one or more of .parquet, .tsv and .bw, whose track is the mean delta, or what the "
-        "name says: .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw",
+        "name says: .mean_delta.bw, .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw",
     )
     verb.add_argument("--plot", metavar="OUT.png", help="a heat map, .png, .svg or .pdf")
     _add_method(verb)

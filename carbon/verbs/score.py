@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from carbon.options import STRANDS_READ, By
+from carbon.tables import TABLE_WRITERS, any_of, chosen_by_ending
 from carbon.verbs.common import Verbs, add_model, load
 
 
@@ -20,7 +21,7 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(verb)
     verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
-    verb.add_argument("--output", metavar="FILE", help="a .tsv, .json or .parquet; TSV to stdout")
+    verb.add_argument("--output", metavar="FILE", help=f"a {any_of(TABLE_WRITERS)}; TSV to stdout")
     verb.add_argument("--per-base", action="store_true", help="a row a base")
     verb.add_argument("--by", choices=get_args(By), default="chain")
     verb.add_argument("--strands", choices=STRANDS_READ, default="forward")
@@ -35,7 +36,6 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
     from carbon.inference.scoring import PER_BASE, PER_SEQUENCE
-    from carbon.inference.tables import TABLE_WRITERS, chosen_by_ending
 
     output = arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]

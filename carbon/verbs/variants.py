@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from carbon.options import PROTOCOLS, STRANDS_READ, By
+from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, frames, load, options_of
 
 
@@ -21,7 +22,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("--reference", required=True, help="FASTA that the VCF refers to")
     verb.add_argument("--vcf", required=True, help="sorted VCF, plain, gzip or bgzip")
     verb.add_argument(
-        "--output", required=True, help="a .vcf, .vcf.gz, .tsv, .json or .parquet to write"
+        "--output", required=True, help=f"a .vcf, .vcf.gz, {any_of(TABLE_WRITERS)} to write"
     )
     _add_method(verb)
     verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")

@@ -20,3 +20,5 @@ PANELS: tuple[type[Panel], ...] = (
     Training,
     Embeddings,
 )
+# The primer leads to all others, which it cannot import from beside them.
+Primer.others = PANELS[1:]

@@ -43,6 +43,7 @@ class Embeddings(Panel):
 
     name = "embeddings"
     title = "Embeddings"
+    invitation = "See which sequences it finds alike"
     sentence = (
         "Each sequence is a vector inside the model; the map shows them by the two directions in "
         "which they differ most (PCA), coloured by label."

@@ -25,6 +25,7 @@ class Generate(Panel):
 
     name = "generate"
     title = "Generate"
+    invitation = "Let it write"
     sentence = (
         "The model continues your DNA; every base is coloured by how likely the model found it."
     )

@@ -27,6 +27,7 @@ class Primer(Panel):
 
     name = "primer"
     title = "Primer"
+    others: ClassVar[tuple[type[Panel], ...]] = ()
     sentence = (
         "What a DNA language model reads and learns, for readers from either side; every figure is "
         "computed from the model and the genome that are loaded here."
@@ -106,7 +107,7 @@ class Primer(Panel):
             ),
             "losses": text.losses(result),
             "credit": _credit_figure(result["losses_by_wrong_bases"]),
-            "more": text.more(),
+            "more": text.more((f"/{other.name}", other.invitation) for other in self.others),
         }
 
     def python(self, values: Values) -> str:

@@ -37,6 +37,7 @@ class Read(Panel):
 
     name = "read"
     title = "Read a sequence"
+    invitation = "See what it expects along a gene"
     sentence = (
         "How likely the model finds every base of a gene, given all bases before it, with the "
         "gene's exons below."

@@ -33,6 +33,7 @@ class Tokenizer(Panel):
 
     name = "tokenizer"
     title = "Tokenizer"
+    invitation = "Cut text into tokens"
     sentence = (
         "How DNA becomes tokens of six bases: ids, which bases are known, and what a shift of the "
         "frame or the other strand changes."

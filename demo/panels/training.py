@@ -49,6 +49,7 @@ class Training(Panel):
 
     name = "training"
     title = "Training"
+    invitation = "Watch it learn"
     sentence = (
         "How a training run goes: loss and likelihood across the switch from cross-entropy to "
         "FNS, its stages, what it reads, and its probes; drawn anew while it trains."

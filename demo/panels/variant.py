@@ -38,6 +38,7 @@ class VariantEffect(Panel):
 
     name = "variant"
     title = "Variant effect"
+    invitation = "Ask what a mutation does"
     sentence = (
         "How much less likely the model finds a variant than the reference, which bases behind it "
         "say so, and what every other change of a base nearby would do."

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from carbon.cli import VERBS
+from carbon.cli import VERBS, _parser
 from carbon.inference.scan import SCAN_WRITERS
-from carbon.inference.tables import TABLE_WRITERS
+from carbon.tables import TABLE_WRITERS
 from demo.panel import Panel
 from demo.panels import PANELS
 from eval.tasks import TASKS
@@ -55,6 +55,13 @@ def test_each_bench_is_in_the_table():
 def test_each_output_format_is_on_its_page(page, endings):
     text = (ROOT / "docs" / page).read_text()
     assert [ending for ending in endings if f"`{ending}`" not in text] == []
+
+
+def test_the_help_of_a_scan_names_each_ending(capsys):
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["scan", "--help"])
+    text = capsys.readouterr().out
+    assert [ending for ending in SCAN_WRITERS if ending not in text] == []
 
 
 def test_the_places_that_a_newcomer_is_sent_to_are_there():

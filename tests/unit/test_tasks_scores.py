@@ -43,14 +43,16 @@ def table_of(name: str, haystacks: pa.Table) -> pa.Table:
     """Enough rows for chance to be near its mean."""
     if name.startswith("clinvar"):
         return clinvar_table("7", GENOME, 1500, 600)
-    return {
+    tables = {
         "sequence_recovery": lambda: recovery_table(300),
         "brca2": lambda: windows_table(1500),
         "traitgym_mendelian": lambda: windows_table(3000, positive=0.1),
         "triplet_expansion": lambda: pairs_table(1000),
         "synonymous_codons": lambda: pairs_table(1000),
         "genomic_niah": lambda: haystacks,
-    }[name]()
+    }
+    assert name in tables, f"the task {name} needs a table of examples here"
+    return tables[name]()
 
 
 def options_for(name: str, fasta) -> Options:

@@ -17,7 +17,7 @@ from carbon.inference.scan.chunks import ScanChunk, join_chunks
 from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
 from carbon.inference.scan.regions import scan_region
 from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter
-from carbon.inference.tables import chosen_by_ending
+from carbon.tables import chosen_by_ending
 
 PICTURE_ENDINGS = (".png", ".svg", ".pdf")
 MOST_DRAWN_BP = 20_000

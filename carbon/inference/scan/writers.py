@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
-from carbon.inference.tables import TABLE_WRITERS, Columns
+from carbon.tables import TABLE_WRITERS, Columns
 
 COLUMNS: Columns = {
     "contig": str,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from carbon.inference.scoring.sequences import SequenceScore
-from carbon.inference.tables import Columns
+from carbon.tables import Columns
 
 Row = tuple[Any, ...]
 

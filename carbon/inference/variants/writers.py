@@ -11,7 +11,7 @@ import pysam
 
 from carbon.errors import GenomeError
 from carbon.genome import VcfReader, VcfRow
-from carbon.inference.tables import TABLE_WRITERS, TableWriter, chosen_by_ending, text_of
+from carbon.tables import TABLE_WRITERS, TableWriter, chosen_by_ending, text_of
 
 
 class Score(NamedTuple):

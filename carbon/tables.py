@@ -1,8 +1,8 @@
-"""Rows of results as TSV, JSON or Parquet, written as they come."""
+"""Rows of results as files of several formats, written as they come."""
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,12 @@ def _parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator
 
 
 TABLE_WRITERS: dict[str, TableWriter] = {".tsv": _tsv, ".json": _json, ".parquet": _parquet}
+
+
+def any_of(endings: Iterable[str]) -> str:
+    """Write choices as help does: `.tsv, .json or .parquet`."""
+    *first, last = endings
+    return f"{', '.join(first)} or {last}"
 
 
 def chosen_by_ending(output: str | Path, writers: Mapping[str, Any]) -> Any:
