@@ -14,7 +14,7 @@ from carbon.corpus import (
 )
 from tests.helpers.corpus import make_rows, shares
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 @given(shares)
