@@ -35,6 +35,7 @@ from carbon.tokenizer import TAGS, Tag, tags_of
 
 _FORMAT = 1
 _ROWS_A_BATCH = 1024
+_VALUES_A_BLOCK = 1 << 22
 # A store tells a tag by its native id less this, which is 0 for the first tag of each kind.
 FIRST_ID = {"species": 4, "gene": 11}
 
@@ -74,8 +75,8 @@ class Store:
     @property
     def tags(self) -> tuple[Tag, ...]:
         """The tags that a record has."""
-        columns = {"species": self.species, "gene": self.genes}
-        return tuple(tag for tag in TAGS if (columns[tag.kind] == stored(tag)).any())
+        found = {"species": _values_in(self.species), "gene": _values_in(self.genes)}
+        return tuple(tag for tag in TAGS if stored(tag) in found[tag.kind])
 
     def lengths_bp(self, first: int, last: int) -> NDArray[np.int64]:
         """Return the bases of records `first` to `last`."""
@@ -281,6 +282,12 @@ def _batches(path: str) -> Iterator[_Columns]:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise CorpusError(f"{path}: cannot be read ({reason}); build or fetch it again") from None
+
+
+def _values_in(column: NDArray[np.int8]) -> set[int]:
+    """Return the values of a mapped column, read once and by blocks."""
+    blocks = range(0, len(column), _VALUES_A_BLOCK)
+    return {int(v) for at in blocks for v in np.unique(column[at : at + _VALUES_A_BLOCK])}
 
 
 def _as_text(column: pa.Array) -> pa.Array:

@@ -87,10 +87,8 @@ def test_ecoli_is_the_same_from_both_formats(real_data, tmp_path):
     common = {"name": "K12", "sources": '["eukaryote", "mrna", "mrna_splice", "prokaryote"]'}
     organism = "Escherichia coli str. K-12 substr. MG1655"
     first = of(real_data, ECOLI, species_type="pro", organism=f'"{organism}"', **common)
-    # Equal records have equal near-duplicates, which take as long to find as all else.
-    whole = "keep.near_identity=1.0"
-    assert build(tmp_path / "gff", *first, whole) == 0
-    assert build(tmp_path / "gb", *of(real_data, [GENBANK], **common), whole) == 0
+    assert build(tmp_path / "gff", *first) == 0
+    assert build(tmp_path / "gb", *of(real_data, [GENBANK], **common)) == 0
     paths = sorted(p.relative_to(tmp_path / "gff") for p in (tmp_path / "gff").rglob("*.parquet"))
     assert len(paths) == 8
     for path in paths:

@@ -2,6 +2,7 @@ import gzip
 import io
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -69,13 +70,11 @@ def test_score_reads_fastq_and_standard_input(folder, tmp_path, capsys, monkeypa
     (tmp_path / "r.fq").write_text(reads)
     assert main(["score", "--model", model, str(tmp_path / "r.fq")]) == 0
     assert capsys.readouterr().out == expected
-    read_end, write_end = os.pipe()
-    with open(write_end, "w") as sink:
-        sink.write(reads)
-    with open(read_end) as pipe:
-        monkeypatch.setattr(sys, "stdin", pipe)
-        assert main(["score", "--model", model, "-"]) == 0
-    assert capsys.readouterr().out == expected
+    piped = subprocess.run(
+        [sys.executable, "-m", "carbon.cli", "score", "--model", model, "-"],
+        input=reads, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert piped.stdout == expected
     (tmp_path / "cut.fq").write_text(reads[:-3])
     assert main(["score", "--model", model, str(tmp_path / "cut.fq")]) == 2
     assert "cut.fq line 12: record 'three' has no quality" in capsys.readouterr().err
