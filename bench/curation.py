@@ -23,12 +23,12 @@ def biopython_records(genome: str, annotation: str) -> dict[str, list[str]]:
     from Bio import SeqIO
     from Bio.SeqFeature import CompoundLocation, SeqFeature, SimpleLocation
 
-    with gzip.open(genome, "rt") as handle:
+    with gzip.open(genome, "rt", encoding="utf-8") as handle:
         contigs = SeqIO.to_dict(SeqIO.parse(handle, "fasta"))
     genes: dict[tuple[str, str, str], list[int]] = {}
     exons: dict[tuple[str, str, str], set[tuple[int, int]]] = defaultdict(set)
     coding: set[tuple[str, str, str]] = set()
-    with gzip.open(annotation, "rt") as lines:
+    with gzip.open(annotation, "rt", encoding="utf-8") as lines:
         for line in lines:
             if line.startswith("#"):
                 continue

@@ -59,7 +59,7 @@ def trials(folder: Path, quick: bool) -> Iterator[Trial]:
     model = tiny_model()
     few = 4 if quick else 16
     path = folder / "genome.fa"
-    path.write_text(f">c\n{random_bases(200_000, 1)}\n")
+    path.write_text(f">c\n{random_bases(200_000, 1)}\n", encoding="utf-8")
     with Reference(path) as reference:
         # Saturation mutagenesis and TraitGym; three changes a place, and one.
         yield _centered(model, reference, "brca2", "forward", few, alts=3)
@@ -207,7 +207,7 @@ def peak_of_many_variants(folder: str, count: int) -> None:
     """
     root, length_bp = Path(folder), 2_000_000
     genome = random_bases(length_bp, 1)
-    (root / "genome.fa").write_text(f">c\n{genome}\n")
+    (root / "genome.fa").write_text(f">c\n{genome}\n", encoding="utf-8")
     places = np.linspace(30_000, length_bp - 1000, count).astype(int)
     table = {
         "chrom": ["c"] * count,

@@ -81,7 +81,7 @@ def _kill_often(config: TrainConfig, arguments: argparse.Namespace) -> list[str]
 
 def _start(config: TrainConfig, processes: int) -> subprocess.Popen[str]:
     path = Path(config.output).with_suffix(".toml")
-    path.write_text(to_toml(config))
+    path.write_text(to_toml(config), encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "train", "--config", str(path)]
     return subprocess.Popen(
@@ -129,7 +129,7 @@ def _ranks_of(launcher: int) -> list[int]:
 
 def _metrics(config: TrainConfig) -> list[dict[str, Any]]:
     path = Path(config.output) / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     try:
         tables = [json.loads(line) for line in lines]
     except ValueError:  # the last line is being written

@@ -41,7 +41,9 @@ def main() -> None:
     rows = [{"name": "machine", "value": torch.cuda.get_device_name(), "torch": torch.__version__}]
     rows += check() + time_kernel() + time_head()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "kernel.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (arguments.output / "kernel.json").write_text(
+        json.dumps(rows, indent=1) + "\n", encoding="utf-8"
+    )
     for row in rows:
         print(*(f"{key}={value}" for key, value in row.items()))
 

@@ -41,7 +41,9 @@ def main() -> int:
             found[preset] = _of(_model(preset, device), reference, device)
     text = json.dumps(found)
     if arguments.output or "OUT" in os.environ:
-        (arguments.output or Path(os.environ["OUT"]) / "inference.json").write_text(text + "\n")
+        (arguments.output or Path(os.environ["OUT"]) / "inference.json").write_text(
+            text + "\n", encoding="utf-8"
+        )
     print(text)
     return 0
 

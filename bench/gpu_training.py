@@ -54,7 +54,9 @@ def main() -> None:
             rows.append({"name": name} | measured(make, config, ranks, count, arguments.steps))
             print(json.dumps(rows[-1]), flush=True)
     arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "gpu_training.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (arguments.output / "gpu_training.json").write_text(
+        json.dumps(rows, indent=1) + "\n", encoding="utf-8"
+    )
 
 
 def config_of(preset: str, activation_checkpointing: str) -> TrainConfig:

@@ -155,7 +155,7 @@ def _config(
 def _run_arms(output: Path, name: str, corpus: Path, seed: int, tokens: int, ranks: Ranks) -> None:
     """Train and measure the arms that are not measured yet."""
     path = output / f"{name}.json"
-    results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     trunks: dict[str, tuple[Any, Any]] = {}  # the state after a beginning that arms share
     for arm, quarters in ARMS.items():
         if arm in results:
@@ -168,7 +168,7 @@ def _run_arms(output: Path, name: str, corpus: Path, seed: int, tokens: int, ran
         }
         say(f"{name} | {arm}: {json.dumps(results[arm])}")
         with atomic_file(path) as temporary:
-            temporary.write_text(json.dumps(results, indent=1) + "\n")
+            temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def _train(
@@ -235,7 +235,10 @@ def _measure(model: Carbon, corpus: Path, seed: int) -> dict[str, float]:
 
 
 def _all_results(output: Path) -> dict[str, Any]:
-    return {path.stem: json.loads(path.read_text()) for path in sorted(output.glob("*.json"))}
+    return {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted(output.glob("*.json"))
+    }
 
 
 def _groups(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -128,12 +128,12 @@ def write_large_source(folder: Path, num_records: int) -> None:
     with (store / "bases.bin").open("wb") as sink:
         sink.truncate(bases * blocks)
     info = {"format": 1, "records": blocks * _BLOCK, "bases": bases * blocks, "files": []}
-    (store / "store.json").write_text(json.dumps(info))
+    (store / "store.json").write_text(json.dumps(info), encoding="utf-8")
     for path in store.rglob("*.bin"):
         _forget(path)
     info = {"pieces": len(block.record) * blocks, "rows": block.num_rows * blocks}
     info["tokens"] = block.num_tokens * blocks
-    (packed / "packing.json").write_text(json.dumps(info))
+    (packed / "packing.json").write_text(json.dumps(info), encoding="utf-8")
 
 
 def open_large_source(folder: str) -> None:

@@ -43,7 +43,7 @@ def main() -> None:
         for measure in measures:
             print(line_of(name, measure))
         rows = [asdict(measure) | machine() for measure in measures]
-        (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+        (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def line_of(name: str, m: Measure) -> str:

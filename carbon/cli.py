@@ -3,7 +3,7 @@
 import argparse
 
 from carbon.__version__ import __version__
-from carbon.console import run_command
+from carbon.console import Parser, run_command
 from carbon.verbs import (
     convert,
     doctor,
@@ -22,14 +22,16 @@ VERBS = (tokenize, score, variants, scan, next_token, generate, embed, convert, 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; return its exit code: 0 done, 1 failed, 2 the user's mistake."""
-    arguments = _parser().parse_args(argv)
-    return run_command(lambda: arguments.run(arguments))
+
+    def run() -> int | None:
+        arguments = _parser().parse_args(argv)
+        return arguments.run(arguments)  # type: ignore[no-any-return]
+
+    return run_command(run)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="carbon", description="Generative DNA language models, on any machine."
-    )
+    parser = Parser(prog="carbon", description="Generative DNA language models, on any machine.")
     parser.add_argument("--version", action="version", version=__version__)
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     for verb in VERBS:

@@ -10,11 +10,12 @@ import dataclasses
 import difflib
 import itertools
 import json
+import math
 import re
 import tomllib
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -162,7 +163,17 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint is float and type(value) is int:
         return float(value)
     _expect(type(value) is hint, where, f"a {hint.__name__}", value)
+    for kind, (holds, wanted) in _SANE.items():
+        _expect(type(value) is not kind or holds(value), where, wanted, value)
     return value
+
+
+# What no setting can mean, whichever it is.
+_SANE: dict[type, tuple[Callable[[Any], bool], str]] = {
+    float: (math.isfinite, "a finite number"),
+    int: (lambda value: abs(value) < 2**63, "a whole number of less than 2^63"),
+    str: (lambda value: "\0" not in value, "text without a zero byte"),
+}
 
 
 def _expect(holds: bool, where: str, wanted: str, value: Any) -> None:
@@ -174,6 +185,13 @@ def check(holds: bool, message: str) -> None:
     """Raise ConfigError(message) unless `holds`; for `__post_init__`, where the file is added."""
     if not holds:
         raise ConfigError(message)
+
+
+def check_given(config: Any, *names: str) -> None:
+    """Raise ConfigError if a text of a configuration is empty or blank."""
+    for name in names:
+        value = getattr(config, name)
+        check(bool(value.strip()), f"{name} = {value!r}: give a name")
 
 
 def check_choices(config: Any) -> None:

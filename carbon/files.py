@@ -1,15 +1,32 @@
-"""Files that are whole or absent: written under a temporary name, renamed when complete."""
+"""Files that are whole or absent: written under a temporary name, renamed when complete.
 
+What is temporary carries a lock for as long as its process lives. One that can be locked is of a
+process that was killed, and the next that writes the same removes it. Some file systems that
+machines share keep a lock from the other machines, so each removes its own alone: a temporary name
+tells process and machine.
+"""
+
+import errno
+import fcntl
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
 from carbon.errors import UserError
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+MACHINE = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
+TEMPORARY = re.compile(r"\.\d+-[0-9a-f]{8}\.")  # what such a name begins with
+_SECONDS_TO_LOCK = 1.0  # what is younger may be about to be locked
 
 
 def output_path(path: str | Path) -> Path:
@@ -17,6 +34,7 @@ def output_path(path: str | Path) -> Path:
 
     Raises:
         UserError: it is no file's name, or its folder is not there.
+        OSError: links lead round in a circle.
     """
     if Path(path).exists() and not Path(path).is_file():
         kind = "folder" if Path(path).is_dir() else "device or a pipe"
@@ -24,7 +42,54 @@ def output_path(path: str | Path) -> Path:
     folder = Path(path).parent
     if not folder.is_dir():
         raise UserError(f"{path}: the folder {folder} does not exist; create it first")
-    return Path(path).resolve()
+    return behind_links(path)
+
+
+def why_no_file(path: str | Path) -> str:
+    """Say why a path is no file that can be read more than once.
+
+    >>> why_no_file("no/such")
+    'no such file'
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        is_absent = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        return "no such file" if is_absent else os.strerror(error.errno or 0).lower()
+    if stat.S_ISDIR(mode):
+        return "is a folder"
+    return "is a device or a pipe, and is read more than once: save it as a file first"
+
+
+def behind_links(path: str | Path) -> Path:
+    """Return the absolute path that a path leads to, whether or not something is there.
+
+    Raises:
+        OSError: links lead round in a circle.
+    """
+    with suppress(FileNotFoundError):
+        os.stat(path)
+    return Path(os.path.realpath(path))
+
+
+def check_no_input(output: str | Path, *inputs: str | Path | None) -> None:
+    """Raise UserError if an output is one of the inputs, of which those that are None are not."""
+    if behind_links(output) in [behind_links(path) for path in inputs if path]:
+        raise UserError(f"{output}: is an input too; name another output")
+
+
+@contextmanager
+def told_of(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
+    """Name what is written in an OSError that names nothing, as of a full disk, or a temporary."""
+    try:
+        yield
+    except OSError as error:
+        is_nameless = error.filename is None and error.errno in _NO_ROOM
+        if is_nameless or (temporary and error.filename == str(temporary)):
+            # Arrow says much before the system's own words.
+            reason = (error.strerror or "").rpartition("] ")[2]
+            raise OSError(error.errno, reason, str(path)) from None
+        raise
 
 
 @contextmanager
@@ -38,26 +103,18 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         UserError, OSError: no file can be written there; before the body has done any work.
     """
     whole = output_path(path)
-    temporary = whole.with_name(f".{os.getpid()}.{whole.name}")
+    _remove_left(_temporaries_of(whole))
+    temporary = _temporary_of(whole)
     try:
         temporary.touch()
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
-        yield temporary
-        os.replace(temporary, whole)
+        with told_of(path, temporary), _locked(temporary):
+            yield temporary
+            os.replace(temporary, whole)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files of `path` that killed processes have left.
-
-    Only for those who hold a lock on `path`: others may be writing theirs.
-    """
-    for leftover in path.parent.glob(f".*.{escape(path.name)}"):
-        if re.fullmatch(r"\.\d+", leftover.name.removesuffix(f".{path.name}")):
-            leftover.unlink()
 
 
 @contextmanager
@@ -67,17 +124,72 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     Raises:
         UserError: `path` exists and holds something; nothing of the user's is ever overwritten.
     """
-    path = Path(path).resolve()
+    path = behind_links(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path}: exists already; remove it or name another output")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    _remove_left(_temporaries_of(path))
+    temporary = _temporary_of(path)
     temporary.mkdir()
     try:
-        yield temporary
-        os.replace(temporary, path)
+        with told_of(path, temporary), _locked(temporary):
+            yield temporary
+            os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def scratch_folder(kind: str) -> Iterator[Path]:
+    """Yield a folder for what is temporary, and remove it in the end.
+
+    Args:
+        kind: part of its name; what killed processes have left of that kind is removed first.
+    """
+    name = f"carbon-{kind}-{MACHINE}-"
+    _remove_left(Path(tempfile.gettempdir()).glob(f"{name}*"))
+    with tempfile.TemporaryDirectory(prefix=name) as folder, _locked(Path(folder)):
+        yield Path(folder)
+
+
+def _temporary_of(path: Path) -> Path:
+    return path.with_name(f".{os.getpid()}-{MACHINE}.{path.name}")
+
+
+def _temporaries_of(path: Path) -> list[Path]:
+    """Return what any process of this machine has under way for a path."""
+    form = re.compile(rf"\.\d+-{MACHINE}\.{re.escape(path.name)}")
+    return [
+        each for each in path.parent.glob(f".*.{escape(path.name)}") if form.fullmatch(each.name)
+    ]
+
+
+@contextmanager
+def _locked(temporary: Path) -> Iterator[None]:
+    """Hold a lock on a file or folder, so that others see that its process is alive."""
+    handle = os.open(temporary, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # file systems without locks exist
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_left(found: Iterable[Path]) -> None:
+    """Remove those of our temporary files and folders that nobody holds a lock on."""
+    for each in found:
+        with suppress(OSError):
+            handle = os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                status = os.fstat(handle)
+                is_new = time.time() - status.st_mtime < _SECONDS_TO_LOCK
+                if status.st_uid != os.getuid() or is_new:
+                    continue
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                each.unlink() if each.is_file() else shutil.rmtree(each)
+            finally:
+                os.close(handle)
 
 
 def sha256_of_file(path: str | Path) -> str:

@@ -16,11 +16,15 @@ TableWriter = Callable[[Path, Columns, dict[str, Any]], AbstractContextManager[W
 _PARQUET_ROWS = 65_536
 
 
+# A cell holds no tab and no line end; a name that has one has it percent-encoded.
+_ENCODED = {ord(character): f"%{ord(character):02X}" for character in "\t\n\r"}
+
+
 def text_of(value: str | float | None) -> str:
     """Write a cell: `.` for None, as many digits of a float as a float32 holds."""
     if value is None:
         return "."
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    return f"{value:.9g}" if isinstance(value, float) else str(value).translate(_ENCODED)
 
 
 @contextmanager
@@ -45,7 +49,7 @@ def _json(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Wr
 
         def write(row: Sequence[Any]) -> None:
             nonlocal between
-            sink.write(between + json.dumps(dict(zip(columns, row, strict=True))))
+            sink.write(between + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False))
             between = ",\n"
 
         yield write

@@ -3,14 +3,17 @@
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from carbon.config import from_table, load_config, to_toml, with_overrides
-from carbon.console import natural, run_command, say
+from carbon.console import Parser, natural, run_command, say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import atomic_folder
-from carbon.genome import Reference, from_region, read_annotation
+from carbon.files import atomic_folder, check_no_input
+from carbon.genome import Reference, contig_names, read_gene_file, region_by_name
+from carbon.genome.contig_names import names_table
 from data_pipeline.build import build
 from data_pipeline.connection import NCBI
 from data_pipeline.download import main_download
@@ -23,12 +26,16 @@ from data_pipeline.variants import write_labelled_variants
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = _parser().parse_args(argv)
-    return run_command(lambda: arguments.run(arguments))
+
+    def run() -> int | None:
+        arguments = _parser().parse_args(argv)
+        return arguments.run(arguments)  # type: ignore[no-any-return]
+
+    return run_command(run)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m data_pipeline", description=__doc__)
+    parser = Parser(prog="python -m data_pipeline", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
     verb = verbs.add_parser("build", help="a corpus from genomes and annotation")
@@ -65,8 +72,17 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = verbs.add_parser("variants", help="variants of known effect from any annotated genome")
     verb.add_argument("--genome", required=True)
-    verb.add_argument("--annotation", required=True)
-    verb.add_argument("--region", action="append", default=[], help="contig or contig:first-last")
+    verb.add_argument("--annotation", required=True, help="GFF3, GTF or BED with CDS")
+    verb.add_argument(
+        "--contigs", metavar="TABLE|chr",
+        help="where the annotation or the regions name contigs otherwise than the genome",
+    )  # fmt: skip
+    verb.add_argument(
+        "--region",
+        action="append",
+        default=[],
+        help="contig or contig:first-last; without it and --corpus, everywhere",
+    )
     verb.add_argument("--corpus", help="take the regions that this corpus holds out")
     verb.add_argument("--output", type=Path, required=True, help="VCF to write")
     verb.add_argument("--variants", type=natural, default=900, help="labelled variants to write")
@@ -85,7 +101,24 @@ def _build(arguments: argparse.Namespace) -> None:
         return
     manifest = build(config)
     if manifest:
+        _say_what_is_not_there(manifest)
         print(json.dumps({"held_out": manifest["held_out"], **manifest["sources"]}))
+
+
+def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
+    """Tell of records that were left out, and of sources that nothing is left of."""
+    reasons: Counter[str] = Counter()
+    for name, times in manifest["dropped"].items():
+        reasons[name.rpartition(":")[2]] += times
+    if reasons:
+        told = ", ".join(f"{reason} {times:,}" for reason, times in reasons.most_common(4))
+        say(f"left out: {told}{' ...' if len(reasons) > 4 else ''}; all stand in dropped.tsv")
+    for source, splits in manifest["sources"].items():
+        if not splits["train"]["records"]:
+            say(
+                f"warning: source '{source}' has no record to train on: is there what it is cut "
+                "from (transcripts with CDS for mrna), and is not all of it held out?"
+            )
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
@@ -111,8 +144,11 @@ def _simulate(arguments: argparse.Namespace) -> None:
 
 
 def _variants(arguments: argparse.Namespace) -> None:
+    table = names_table(arguments.contigs)
+    check_no_input(arguments.output, arguments.genome, arguments.annotation, table)
     with Reference(arguments.genome) as reference:
-        annotation = read_annotation(arguments.annotation, reference)
+        contigs = contig_names(arguments.contigs, reference.contig_lengths_bp)
+        annotation = read_gene_file(arguments.annotation, reference, contigs)
         names = arguments.region
         if arguments.corpus:
             held_out = read_manifest(arguments.corpus)["held_out"]
@@ -120,7 +156,9 @@ def _variants(arguments: argparse.Namespace) -> None:
             names = names + [
                 name for name in held_out if name in here or name.rpartition(":")[0] in here
             ]
-        regions = [from_region(name, reference.contig_lengths_bp) for name in names]
+        if not (arguments.region or arguments.corpus):
+            names = list(reference.contig_lengths_bp)
+        regions = [region_by_name(name, reference.contig_lengths_bp, contigs) for name in names]
         write_labelled_variants(
             arguments.output, reference, annotation, regions, arguments.variants, arguments.seed
         )

@@ -12,7 +12,6 @@ order in which tasks end.
 
 import hashlib
 import json
-import re
 import shutil
 from dataclasses import asdict
 from functools import partial
@@ -24,8 +23,9 @@ from filelock import FileLock, Timeout
 from carbon import __version__
 from carbon.console import say
 from carbon.errors import UserError
+from carbon.files import TEMPORARY, behind_links
 from data_pipeline.executors import Step, run_steps
-from data_pipeline.publish import publish, write_part
+from data_pipeline.publish import NothingLeftError, publish, write_part
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.selection import select
 from data_pipeline.shards import inputs_of, make_shard, paths_of, title_of
@@ -37,7 +37,7 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     Raises:
         UserError: the output exists, or an input cannot be read and `keep_going` is not set.
     """
-    output = Path(config.output).resolve()
+    output = behind_links(config.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
     needed = [evaluation.path for evaluation in config.evaluations]
@@ -68,8 +68,8 @@ def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
     ]
     try:
         done = run_steps(config.executor, steps, work / "logs")
-    except UserError:
-        if not any((work / "shards").glob("[0-9]*")):
+    except UserError as error:
+        if isinstance(error, NothingLeftError) or not any((work / "shards").glob("[0-9]*")):
             shutil.rmtree(work)
         raise
     if not done:
@@ -92,7 +92,7 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
     work = output.with_name(f"{output.name}.work")
     if work.exists() and not (work / "key").is_file():
         raise UserError(f"{work}: is in the way and not of a build; move it or name another output")
-    if work.exists() and (work / "key").read_text() != key:
+    if work.exists() and (work / "key").read_text(encoding="utf-8") != key:
         say(f"{work}: is of another recipe or input; starting over")
         shutil.rmtree(work)
     for folder in ("shards", "selected", "parts", "errors"):
@@ -100,11 +100,11 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
     left = [*(work / "shards").glob(".*"), *(work / "parts").glob(".*")]
     left += output.parent.glob(f".*.{output.name}")
     for unfinished in left:  # of a task that was killed
-        if re.match(r"\.\d+\.", unfinished.name):
+        if TEMPORARY.match(unfinished.name):
             shutil.rmtree(unfinished)
     shutil.rmtree(work / "errors")
     (work / "errors").mkdir()
-    (work / "key").write_text(key)
+    (work / "key").write_text(key, encoding="utf-8")
     return work
 
 
@@ -117,11 +117,14 @@ def _extract(config: BuildConfig, work: Path, rank: int) -> None:
     except UserError as error:
         each = inputs_of(config)[rank]
         record = {"title": title_of(each), "error": str(error)}
-        (work / "errors" / f"{rank:05d}.json").write_text(json.dumps(record))
+        (work / "errors" / f"{rank:05d}.json").write_text(json.dumps(record), encoding="utf-8")
 
 
 def _errors(work: Path) -> list[dict[str, str]]:
-    return [json.loads(path.read_text()) for path in sorted((work / "errors").glob("*.json"))]
+    return [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in sorted((work / "errors").glob("*.json"))
+    ]
 
 
 def _check_errors(config: BuildConfig, work: Path) -> None:

@@ -19,7 +19,7 @@ import requests
 from carbon.config import to_toml
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_file
+from carbon.files import atomic_file, behind_links
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.connection import NCBI, Connection
 
@@ -95,7 +95,7 @@ def main_download(
         UserError: as `read_accessions` and `download` do.
     """
     downloaded = download(read_accessions(accessions_path), output, server, keep_going)
-    print(output.resolve() / RECIPE)
+    print(behind_links(output) / RECIPE)
     return 1 if downloaded.skipped else 0
 
 
@@ -160,7 +160,7 @@ def download(
     Raises:
         UserError: an assembly is unknown or suppressed, or cannot be fetched whole.
     """
-    output = output.resolve()
+    output = behind_links(output)
     output.mkdir(parents=True, exist_ok=True)
     assemblies: list[Assembly] = []
     skipped: list[str] = []
@@ -192,7 +192,7 @@ def _download_one(connection: Connection, accession: Accession, folder: Path) ->
             _fetch(connection, file, folder / file.name, f"{accession.name} {role}, bytes")
         with atomic_file(folder / RECORD) as temporary:
             record = {role: file._asdict() for role, file in files.items()}
-            temporary.write_text(json.dumps(record, indent=1) + "\n")
+            temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     paths = {role: folder / file.name for role, file in files.items()}
     header = _read_report_header(paths["report"])
     return Assembly(
@@ -210,7 +210,10 @@ def _recorded(folder: Path) -> dict[str, _Published] | None:
     record = folder / RECORD
     if not record.is_file():
         return None
-    files = {role: _Published(**entry) for role, entry in json.loads(record.read_text()).items()}
+    files = {
+        role: _Published(**entry)
+        for role, entry in json.loads(record.read_text(encoding="utf-8")).items()
+    }
     whole = all(_is_whole(folder / file.name, file.md5) for file in files.values())
     return files if whole else None
 

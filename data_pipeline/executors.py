@@ -94,7 +94,9 @@ class ExecutorConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check(self.workers >= 1, f"workers = {self.workers}: give 1 or more")
+        for name in ("workers", "cpus_per_task", "memory_gb_per_cpu"):
+            value = getattr(self, name)
+            check(value >= 1, f"{name} = {value}: give 1 or more")
         for name in EXECUTORS[self.kind].needs:
             check(bool(getattr(self, name)), f"{self.kind} needs executor.{name}")
 

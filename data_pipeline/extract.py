@@ -15,7 +15,8 @@ from data_pipeline.limits import CutConfig, KeepConfig
 from data_pipeline.records import Record, Segment
 
 # An automatic hold-out, of the contigs that carry genes: the shortest with this share of the
-# genome, or the longest where none is so large; of one that is most of the genome, its last tenth.
+# genome, or the longest where none is so large; of one that is most of the genome, or has all the
+# genes, the last tenth.
 HELD_OUT_SHARE = 0.04
 HELD_OUT_TAIL = 0.1
 
@@ -53,20 +54,33 @@ def held_out_regions(
     genome_bp = sum(contig_lengths_bp.values())
     large = (each for each in by_length if each[0] >= HELD_OUT_SHARE * genome_bp)
     length_bp, contig = next(large, by_length[-1])
-    most_of_genome = length_bp > genome_bp / 2
-    start = round((1 - HELD_OUT_TAIL) * length_bp) if most_of_genome else 0
+    # Something is to be left to train on.
+    is_most = length_bp > genome_bp / 2 or len(with_genes) == 1
+    start = _tail_start(contig, length_bp, genes) if is_most else 0
     return [Interval(contig, start, length_bp)]
+
+
+def _tail_start(contig: str, length_bp: int, genes: tuple[Gene, ...]) -> int:
+    """Return where the last tenth of a contig begins, or of its genes if none begins in that."""
+    start = round((1 - HELD_OUT_TAIL) * length_bp)
+    starts = sorted(gene.interval.start for gene in genes if gene.interval.contig == contig)
+    if len(starts) < 2 or starts[-1] >= start:
+        return start
+    return starts[int((1 - HELD_OUT_TAIL) * len(starts))]
 
 
 def check_cds(annotation: Annotation) -> None:
     """Raise GenomeError at the first CDS that is out of frame for no stated reason."""
-    for transcript in (t for gene in annotation.genes for t in gene.transcripts):
-        if transcript.cds_length_bp % 3 and not transcript.incomplete:
-            raise GenomeError(
-                f"{transcript.where}: the CDS of '{transcript.transcript_id}' has "
-                f"{transcript.cds_length_bp} bases, not a multiple of three; mend it, or leave "
-                'such transcripts out with incomplete_cds = "drop"'
-            )
+    coding = [t for gene in annotation.genes for t in gene.transcripts if t.cds]
+    broken = [t for t in coding if t.leftover_bp and not t.incomplete]
+    if broken:
+        first = broken[0]
+        raise GenomeError(
+            f"{first.where}: the CDS of '{first.transcript_id}' has {first.cds_length_bp} bases, "
+            f"not a multiple of three, and is not marked as partial; so it is with {len(broken):,} "
+            f'of {len(coding):,} CDS; set incomplete_cds = "drop" for this assembly to leave such '
+            "transcripts out, or mend the annotation"
+        )
 
 
 def split_of(intervals: list[Interval], held_out: list[Interval]) -> str | None:
@@ -260,7 +274,7 @@ def _coding(annotation: Annotation) -> Iterator[tuple[Gene, Transcript]]:
 def _why_no_transcript(transcript: Transcript) -> str:
     if transcript.incomplete:
         return "cds_marked_incomplete"
-    return "cds_not_multiple_of_three" if transcript.cds_length_bp % 3 else ""
+    return "cds_not_multiple_of_three" if transcript.leftover_bp else ""
 
 
 def _spliced(gene: Gene, transcript: Transcript, spans: tuple[Span, ...]) -> Record:

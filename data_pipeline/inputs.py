@@ -1,8 +1,7 @@
 """What goes into a corpus: assemblies with their annotation, and files of finished records."""
 
 import bisect
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from carbon.errors import GenomeError, UserError
+from carbon.files import scratch_folder
 from carbon.genome import (
     Annotation,
     Interval,
     Reference,
+    contig_names,
     is_genbank,
     read_annotation,
     read_sequences,
     unpack_genbank,
 )
+from carbon.genome.bed import bed_lines, bed_place
 from carbon.genome.sequence_lines import SequenceLines
 from carbon.genome.streams import BROKEN_GZIP, open_text
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
+from data_pipeline.organisms import Said, disagreement, other_organism
 from data_pipeline.recipe import (
     AssemblyConfig,
     EvaluationConfig,
@@ -44,6 +47,7 @@ class Assembly:
     organism: str
     species_type: str
     sources: tuple[str, ...]
+    warning: str | None
 
 
 @contextmanager
@@ -54,31 +58,38 @@ def opened(config: AssemblyConfig) -> Iterator[Assembly]:
         GenomeError: a file is absent or malformed, or the two do not fit.
     """
     organism, taxonomy = config.organism, tuple(t.strip() for t in config.taxonomy.split(";"))
-    with tempfile.TemporaryDirectory(prefix="carbon-genbank-") as scratch:
-        genome, from_genbank = config.genome, None
+    with scratch_folder("genbank") as scratch:
+        genome, fasta, from_genbank = config.genome, config.genome, None
         if Path(genome).is_file() and is_genbank(genome):
             if config.annotation:
                 raise GenomeError(f"{genome}: GenBank has its own annotation; leave the other out")
-            genome = f"{scratch}/genome.fa"
-            found = unpack_genbank(config.genome, Path(genome))
+            fasta = f"{scratch}/genome.fa"
+            found = unpack_genbank(genome, Path(fasta))
+            warning = disagreement(organism, Said(found.organism, genome))
             organism = organism or found.organism
             taxonomy = taxonomy if config.taxonomy else found.taxonomy
             from_genbank = found.annotation
-        with Reference(genome) as reference:
+        else:
+            warning = other_organism(organism, genome, config.annotation)
+        with Reference(fasta) as reference:
             species_type = config.species_type or species_type_of(taxonomy)
+            annotated = bool(config.annotation or from_genbank)
+            sources = config.sources or usual_sources(species_type, annotated=annotated)
             yield Assembly(
                 reference,
-                from_genbank or _annotation(config, reference, species_type),
+                from_genbank or _annotation(config, reference, sources),
                 assembly_name(config),
                 organism,
                 species_type,
-                config.sources or usual_sources(species_type),
+                sources,
+                warning,
             )
 
 
-def _annotation(config: AssemblyConfig, reference: Reference, species_type: str) -> Annotation:
+def _annotation(
+    config: AssemblyConfig, reference: Reference, sources: tuple[str, ...]
+) -> Annotation:
     if not config.annotation:
-        sources = config.sources or usual_sources(species_type)
         if need_annotation(sources):
             without = [f"'{name}'" for name in SOURCES if not need_annotation([name])]
             raise GenomeError(
@@ -89,9 +100,18 @@ def _annotation(config: AssemblyConfig, reference: Reference, species_type: str)
     return read_annotation(
         config.annotation,
         reference,
-        contig_names=config.contig_names,
+        contig_names=names_of(config, reference.contig_lengths_bp),
         offset_bp=config.annotation_offset_bp,
     )
+
+
+def names_of(config: AssemblyConfig, contigs: Collection[str]) -> dict[str, str]:
+    """Return what the annotation of an assembly calls a contig = what its sequence does.
+
+    Raises:
+        GenomeError: the recipe's table of them is absent or broken.
+    """
+    return config.contig_names or contig_names(config.contigs, contigs)
 
 
 def file_rows(path: Path, config: FilesConfig) -> Iterator[dict[str, Any]]:
@@ -163,7 +183,7 @@ def _begins_with(path: Path, letter: str) -> bool:
         raise UserError(f"{path}: no such file; give FASTA, sequences by line, or Parquet")
     try:
         with open_text(path, errors="replace") as lines:
-            return lines.read(1) == letter
+            return next(lines, "")[:1] == letter
     except BROKEN_GZIP as error:
         raise UserError(f"{path}: broken from its beginning ({error}); fetch it again") from None
 
@@ -253,21 +273,14 @@ def evaluation_places(
     """
     path = Path(config.path)
     is_vcf = path.name.removesuffix(".gz").endswith(".vcf")
+    names = names_of(assembly, contig_lengths_bp)
     result = []
-    number = 0
-    try:
-        with open_text(path, errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip() or line.startswith(("#", "track", "browser")):
-                    continue
-                place = _place_of(line, is_vcf, f"{path} line {number}")
-                contig = assembly.contig_names.get(place.contig, place.contig)
-                start = place.start - assembly.annotation_offset_bp - config.margin_bp
-                end = place.end - assembly.annotation_offset_bp + config.margin_bp
-                if end > 0 and start < contig_lengths_bp.get(contig, 0):
-                    result.append(Interval(contig, max(0, start), end))
-    except BROKEN_GZIP as error:
-        raise UserError(f"{path}: broken after line {number} ({error}); fetch it again") from None
+    for place in _vcf_places(path) if is_vcf else _bed_places(path):
+        contig = names.get(place.contig, place.contig)
+        start = place.start - assembly.annotation_offset_bp - config.margin_bp
+        end = place.end - assembly.annotation_offset_bp + config.margin_bp
+        if end > 0 and start < contig_lengths_bp.get(contig, 0):
+            result.append(Interval(contig, max(0, start), end))
     if not result:
         raise UserError(
             f"{path}: no place lies on assembly '{config.assembly}', whose contigs are "
@@ -276,13 +289,25 @@ def evaluation_places(
     return result
 
 
-def _place_of(line: str, is_vcf: bool, where: str) -> Interval:
+def _bed_places(path: Path) -> Iterator[Interval]:
+    return (Interval(*bed_place(columns, where)) for where, columns in bed_lines(path))
+
+
+def _vcf_places(path: Path) -> Iterator[Interval]:
+    number = 0
+    try:
+        with open_text(path, errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip() and not line.startswith("#"):
+                    yield _vcf_place(line, f"{path} line {number}")
+    except BROKEN_GZIP as error:
+        raise UserError(f"{path}: broken after line {number} ({error}); fetch it again") from None
+
+
+def _vcf_place(line: str, where: str) -> Interval:
     columns = line.rstrip("\r\n").split("\t")
     try:
-        # BED is 0-based and half-open; a VCF's POS is 1-based and its REF tells the end.
-        start = int(columns[1]) - is_vcf
-        end = start + len(columns[3]) if is_vcf else int(columns[2])
-        return Interval(columns[0], start, end)
+        start = int(columns[1]) - 1  # POS is 1-based, and REF tells the end
+        return Interval(columns[0], start, start + len(columns[3]))
     except (IndexError, ValueError, GenomeError):
-        kind = "VCF" if is_vcf else "BED"
-        raise UserError(f"{where}: is no line of {kind}") from None
+        raise UserError(f"{where}: is no line of VCF") from None

@@ -1,7 +1,6 @@
 """One record of a corpus or what was dropped from it, for a person to read."""
 
 import difflib
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from carbon.console import TableRow, text_table
 from carbon.corpus import SCHEMA, Split, read_manifest
 from carbon.errors import CorpusError, GenomeError
+from carbon.files import scratch_folder
 from carbon.genome import Reference, is_genbank, unpack_genbank
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF, K
 from data_pipeline.census import Census, dropped_counts, read_dropped, row_groups
@@ -184,10 +184,10 @@ def _genome_of(corpus: str | Path, assembly: str) -> Path | None:
 
 @contextmanager
 def _opened(genome: Path) -> Iterator[Reference]:
-    with tempfile.TemporaryDirectory(prefix="carbon-genbank-") as scratch:
+    with scratch_folder("genbank") as scratch:
         fasta = genome
         if genome.is_file() and is_genbank(genome):
-            fasta = Path(scratch) / "genome.fa"
+            fasta = scratch / "genome.fa"
             unpack_genbank(genome, fasta)
         with Reference(fasta) as reference:
             yield reference

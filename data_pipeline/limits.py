@@ -22,7 +22,8 @@ class CutConfig:
     downstream_bp: int = 100
     """The window around a transcription start in `promoter`."""
     chunk_bp: int = 49_152
-    """Bases of a chunk of a prokaryote's contig, 8,192 tokens; at most keep.max_record_bp."""
+    """Bases of a chunk of a contig in `prokaryote` and `genome`, 8,192 tokens; at most
+    keep.max_record_bp."""
     concatenated_bp: int = 196_608
     """Bases that consecutive regions are joined up to: 32,768 tokens."""
 

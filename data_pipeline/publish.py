@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from carbon import __version__
 from carbon.corpus import SCHEMA
+from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.records import shard_batches
@@ -47,7 +48,7 @@ def write_part(work: Path, rank: int) -> None:
             with (shard / "dropped.tsv").open(encoding="utf-8", newline="") as before:
                 shutil.copyfileobj(before, sink)
             csv.writer(sink, delimiter="\t", lineterminator="\n").writerows(dropped)
-        (folder / "counts.json").write_text(json.dumps(counts))
+        (folder / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
 def _write_source(
@@ -88,10 +89,13 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
     if output.exists() and any(output.iterdir()):
         return
     shards = shards_of(work)
-    summaries = [json.loads((shard / "summary.json").read_text()) for shard in shards]
+    summaries = [
+        json.loads((shard / "summary.json").read_text(encoding="utf-8")) for shard in shards
+    ]
     parts = [work / "parts" / shard.name for shard in shards]
-    counts = [json.loads((part / "counts.json").read_text()) for part in parts]
+    counts = [json.loads((part / "counts.json").read_text(encoding="utf-8")) for part in parts]
     sources = sorted({source for summary in summaries for source in summary["counts"]["cut"]})
+    check_not_empty(counts, parts)
     with atomic_folder(output) as corpus:
         totals = {source: _collect(corpus / source, source, parts, counts) for source in sources}
         reasons = _write_dropped(corpus / "dropped.tsv", parts)
@@ -122,7 +126,29 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
                 **{name: version(name) for name in _LIBRARIES},
             },
         }
-        (corpus / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+        (corpus / "manifest.json").write_text(
+            json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
+        )
+
+
+class NothingLeftError(UserError):
+    """No input has a record that stays."""
+
+
+def check_not_empty(counts: list[dict[str, Any]], parts: list[Path]) -> None:
+    """Raise NothingLeftError, with the commonest reasons, unless some record is left."""
+    splits = (split for count in counts for source in count.values() for split in source.values())
+    if any(split["records"] for split in splits):
+        return
+    reasons: Counter[str] = Counter()
+    for part in parts:
+        with (part / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
+            reasons.update(line.split("\t")[2].partition(":")[0] for line in lines)
+    told = ", ".join(f"{reason} ({n:,})" for reason, n in reasons.most_common(3))
+    raise NothingLeftError(
+        f"no record is left of {len(parts)} inputs: {told or 'none was cut'}; give more sequence, "
+        "or change what is kept (`cut`, `keep` and `sources` of the recipe)"
+    )
 
 
 def _both_strands(config: BuildConfig, sources: list[str]) -> dict[str, bool]:

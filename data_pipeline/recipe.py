@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from carbon.config import OneOf, check, check_choices
+from carbon.config import OneOf, check, check_choices, check_given
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import ExecutorConfig
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS, CutConfig, KeepConfig
@@ -18,7 +18,8 @@ class AssemblyConfig:
     genome: str
     """FASTA (plain, bgzip or gzip) or GenBank (plain or gzip)."""
     annotation: str = ""
-    """GFF3 or GTF of the same assembly, plain or gzip; a GenBank file has its own."""
+    """GFF3, GTF or BED of the same assembly, plain or gzip; a GenBank file has its own. Without one
+    the contigs are cut into chunks."""
     name: str = ""
     """For the column `assembly`; the name of the genome's file if not given."""
     organism: str = ""
@@ -31,11 +32,15 @@ class AssemblyConfig:
     licence: str = ""
     """Goes into the manifest, as does the accession."""
     sources: tuple[str, ...] = ()
-    """What to cut out; empty: `prokaryote` for prokaryotes, else `eukaryote` and `mrna`."""
+    """What to cut out; empty: `prokaryote` for prokaryotes, `genome` where there is no annotation,
+    else `eukaryote` and `mrna`."""
     holdout: tuple[str, ...] = ("auto",)
     """Contigs or regions (`chr:first-last`) to hold out, or `auto`, or nothing."""
     contig_names: dict[str, str] = field(default_factory=dict)
     """What the annotation calls a contig = what the sequence does."""
+    contigs: str = ""
+    """The same as a table, a file of two columns; or `chr`, to add or take away a `chr` before the
+    annotation's names (and M for MT)."""
     annotation_offset_bp: int = 0
     """Where the sequence begins in the annotation's coordinates, if it is part of a chromosome."""
     incomplete_cds: Annotated[str, OneOf(STOPS_AT_INCOMPLETE_CDS)] = "error"
@@ -44,6 +49,7 @@ class AssemblyConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check_given(self, "genome")
         known = ", ".join(SPECIES_TAG_OF)
         check(
             self.species_type in ("", *SPECIES_TAG_OF),
@@ -52,6 +58,10 @@ class AssemblyConfig:
         for source in self.sources:
             check(source in SOURCES, f"source '{source}': give some of {', '.join(SOURCES)}")
         check(self.annotation_offset_bp >= 0, "annotation_offset_bp: give 0 or more")
+        check(
+            not (self.contigs and self.contig_names),
+            "contigs and contig_names say the same: give one of them",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +82,7 @@ class FilesConfig:
     """Share of the records to hold out, chosen by their own bases."""
 
     def __post_init__(self) -> None:
+        check_given(self, "path")
         self._check_source()
         check(0 <= self.test_share < 1, f"test_share = {self.test_share}: give 0 to 1")
         known = ", ".join(SPECIES_TAG_OF)
@@ -114,6 +125,7 @@ class EvaluationConfig:
     record's."""
 
     def __post_init__(self) -> None:
+        check_given(self, "path")
         check(0 < self.shared <= 1, f"shared = {self.shared}: give more than 0, at most 1")
         check(self.margin_bp >= 0, f"margin_bp = {self.margin_bp}: give 0 or more")
 
@@ -134,6 +146,7 @@ class BuildConfig:
     """Leave out an input that cannot be read, and say so in the manifest."""
 
     def __post_init__(self) -> None:
+        check_given(self, "output")
         check(bool(self.assemblies or self.files), "give at least one of assemblies and files")
         names = [assembly_name(assembly) for assembly in self.assemblies]
         for name in names:

@@ -44,7 +44,7 @@ def select(work: Path, near_identity: float) -> None:
     """
     shards = shards_of(work)
     done, names = work / "selected" / "done", " ".join(shard.name for shard in shards)
-    if done.exists() and done.read_text() == names:
+    if done.exists() and done.read_text(encoding="utf-8") == names:
         return
     for part in (work / "parts").glob("[0-9]*"):  # of another choice of inputs
         shutil.rmtree(part)
@@ -59,13 +59,15 @@ def select(work: Path, near_identity: float) -> None:
                 reasons[column.shard][source][row] = reason
     for shard, found in zip(shards, reasons, strict=True):
         with atomic_file(work / "selected" / f"{shard.name}.json") as path:
-            path.write_text(json.dumps({source: dict(rows) for source, rows in found.items()}))
-    done.write_text(names)
+            path.write_text(
+                json.dumps({source: dict(rows) for source, rows in found.items()}), encoding="utf-8"
+            )
+    done.write_text(names, encoding="utf-8")
 
 
 def selected_out(work: Path, shard: Path) -> Reasons:
     """Return what `select` decided for a shard."""
-    table = json.loads((work / "selected" / f"{shard.name}.json").read_text())
+    table = json.loads((work / "selected" / f"{shard.name}.json").read_text(encoding="utf-8"))
     return {source: {int(row): why for row, why in rows.items()} for source, rows in table.items()}
 
 

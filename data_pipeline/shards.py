@@ -12,6 +12,7 @@ from typing import Any
 from carbon.console import say
 from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval, read_sequences
+from carbon.genome.contig_names import names_table
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_out_regions, split_of
 from data_pipeline.filters import composition_of, why_not
@@ -49,7 +50,8 @@ def _matching(pattern: str) -> list[Path]:
 def paths_of(each: Input) -> list[str]:
     """Return the files that an input is read from."""
     if isinstance(each, AssemblyConfig):
-        return [path for path in (each.genome, each.annotation) if path]
+        paths = (each.genome, each.annotation, names_table(each.contigs))
+        return [str(path) for path in paths if path]
     return [str(each[1])]
 
 
@@ -69,9 +71,10 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
         maker = _ShardMaker(config, shard)
         if isinstance(each, AssemblyConfig):
             held_out, found = maker.add_assembly(each)
+            warning = found.pop("warning")
             told = {key: value for key, value in (asdict(each) | found).items() if value}
         else:
-            held_out = []
+            held_out, warning = [], ""
             maker.add_file(*each)
             told = asdict(each[0]) | {"path": str(each[1])}
         counts = maker.finish()
@@ -85,9 +88,12 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
             "recipe": told,
             "files": files,
             "held_out": told_held_out,
+            **({"warning": warning} if warning else {}),
             "counts": counts,
         }
-        (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    if warning:
+        say(warning)
     kept = sum(count["records"] for count in counts["filtered"].values())
     where = ", ".join(told_held_out) or "nothing"
     say(f"{title_of(each)}; held out: {where}; {kept:,} records")
@@ -133,7 +139,11 @@ class _ShardMaker:
                         self._drop(name, *found, assembly.name)
                     else:
                         self._add_record(source, found, assembly, held_out, places)
-            who = {"organism": assembly.organism, "species_type": assembly.species_type}
+            who = {
+                "organism": assembly.organism,
+                "species_type": assembly.species_type,
+                "warning": assembly.warning or "",
+            }
         return held_out, who
 
     def add_file(self, config: FilesConfig, path: Path) -> None:

@@ -20,6 +20,7 @@ from data_pipeline.extract import (
 from data_pipeline.limits import CutConfig, KeepConfig
 
 PROKARYOTES, ALL_OTHERS = "prokaryotes", "all others"
+UNANNOTATED = "those without annotation"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +37,7 @@ class Source:
             `keep.max_record_bp`.
         near_duplicates: whether records that are nearly equal are sought, and one of them kept.
         default_for: the assemblies that it is cut out of where a recipe does not say: PROKARYOTES,
-            ALL_OTHERS, or none.
+            UNANNOTATED, ALL_OTHERS, or none.
         base_share: of the tokens of the base mixture.
     """
 
@@ -89,6 +90,13 @@ SOURCES = {
             default_for=PROKARYOTES,
             base_share=0.10,
         ),
+        Source(
+            name="genome",
+            cut=contig_chunks,
+            both_strands=True,
+            needs_annotation=False,
+            default_for=UNANNOTATED,
+        ),
         Source(name="promoter", cut=promoter_windows, both_strands=True),
     )
 }
@@ -104,9 +112,11 @@ def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> F
     return iter(())
 
 
-def usual_sources(species_type: str) -> tuple[str, ...]:
+def usual_sources(species_type: str, *, annotated: bool = True) -> tuple[str, ...]:
     """Return what is cut out of an assembly of a species type where its recipe does not say."""
-    assemblies = PROKARYOTES if species_type == "pro" else ALL_OTHERS
+    assemblies = ALL_OTHERS if annotated else UNANNOTATED
+    if species_type == "pro":
+        assemblies = PROKARYOTES
     return tuple(name for name, each in SOURCES.items() if each.default_for == assemblies)
 
 

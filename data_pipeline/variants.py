@@ -8,6 +8,7 @@ pyrimidine), so that nothing about mutation types separates them.
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,9 @@ from carbon.genome import (
     reverse_complement,
     spliced,
 )
+from carbon.genome.effects import reads_standard_code
+from carbon.genome.vcf_header_rules import CONTIG
+from carbon.genome.vcf_text import info_text
 
 DAMAGING = ("nonsense", "splice_site", "start_loss")
 CONTROLS = ("synonymous", "intergenic")
@@ -49,11 +53,21 @@ def write_labelled_variants(
     num_variants: int,
     seed: int,
 ) -> None:
-    """Write a sorted VCF of about `num_variants` labelled SNVs, a third of them damaging."""
+    """Write a sorted VCF of about `num_variants` labelled SNVs, a third of them damaging.
+
+    Raises:
+        GenomeError: as `choose_variants` does, or a VCF cannot hold the name of a contig.
+    """
+    for contig in reference.contig_lengths_bp:
+        if not CONTIG.fullmatch(contig):
+            raise GenomeError(
+                f"{reference.path}: a VCF cannot hold the contig name {contig!r}; rename it to "
+                "letters and digits without brackets, commas, quotes and backslashes"
+            )
     chosen = choose_variants(reference, annotation, regions, num_variants, seed)
     rank = {contig: n for n, contig in enumerate(reference.contig_lengths_bp)}
     chosen.sort(key=lambda c: (rank[c.variant.contig], c.variant))
-    with atomic_file(path) as temporary, temporary.open("w", encoding="ascii") as sink:
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as sink:
         sink.write("##fileformat=VCFv4.3\n")
         for contig, length_bp in reference.contig_lengths_bp.items():
             sink.write(f"##contig=<ID={contig},length={length_bp}>\n")
@@ -65,7 +79,7 @@ def write_labelled_variants(
         )
         for variant, effect, transcript_id in chosen:
             info = f"LABEL={int(effect in DAMAGING)};EFFECT={effect}"
-            info += f";TRANSCRIPT={transcript_id}" if transcript_id else ""
+            info += f";TRANSCRIPT={info_text(transcript_id)}" if transcript_id else ""
             place = f"{variant.contig}\t{variant.position + 1}\t."
             sink.write(f"{place}\t{variant.ref}\t{variant.alt}\t.\t.\t{info}\n")
 
@@ -82,6 +96,11 @@ def choose_variants(
     Raises:
         GenomeError: the regions hold no coding transcript that could be damaged.
     """
+    if not any(transcript.cds for gene in annotation.genes for transcript in gene.transcripts):
+        raise GenomeError(
+            f"{annotation.path}: has no CDS, without which nothing is known to be damaging; give "
+            "one with CDS features, or a BED of 12 columns"
+        )
     random = np.random.default_rng(seed)
     effects: dict[Variant, set[str]] = defaultdict(set)
     found: dict[Variant, Labelled] = {}
@@ -147,7 +166,7 @@ def _unambiguous_genes(annotation: Annotation, regions: list[Interval]) -> list[
     coding = [gene for gene in annotation.genes if any(t.cds for t in gene.transcripts)]
     alone = []
     reach, reach_contig = 0, ""
-    for gene, following in zip(coding, [*coding[1:], None], strict=True):
+    for gene, following in zip_longest(coding, coding[1:]):
         interval = gene.interval
         before = reach if reach_contig == interval.contig else 0
         free = interval.start >= before and not (
@@ -162,7 +181,9 @@ def _unambiguous_genes(annotation: Annotation, regions: list[Interval]) -> list[
 def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Labelled]:
     """Yield what a transcript offers; one whose CDS is not a plain open reading frame, nothing."""
     cds = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
-    if len(cds) % 3 or set(cds) - set("ACGT") or transcript.incomplete:
+    if len(cds) % 3 or set(cds) - set("ACGT"):
+        return
+    if transcript.incomplete or not reads_standard_code(transcript):
         return
     protein = [GENETIC_CODE[cds[i : i + 3]] for i in range(0, len(cds), 3)]
     if cds[:3] != "ATG" or protein[-1] != "*" or "*" in protein[:-1]:

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import get_args
 
-from carbon.console import natural, run_command, say
+from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
 from carbon.options import Dtype
 
@@ -14,7 +14,11 @@ _LOCAL = "127.0.0.1"
 
 def main() -> int:
     """Parse the arguments and serve; return the exit code."""
-    parser = argparse.ArgumentParser(
+    return run_command(lambda: _serve(_parser().parse_args()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
         prog="python -m demo", description="See what a DNA language model sees, in a browser."
     )
     parser.add_argument(
@@ -23,7 +27,8 @@ def main() -> int:
         "the first start (minutes)",
     )
     parser.add_argument("--genome", help="FASTA; default: a simulated one")
-    parser.add_argument("--annotation", help="its genes: GFF3 or GTF")
+    parser.add_argument("--annotation", help="its genes: GFF3, GTF or BED")
+    parser.add_argument("--contigs", metavar="TABLE|chr", help="where these name contigs otherwise")
     parser.add_argument("--runs", type=Path, help="folder of training runs to look at")
     parser.add_argument(
         "--home", type=Path, default=Path("quickstart"),
@@ -35,9 +40,7 @@ def main() -> int:
     parser.add_argument("--calls-per-minute", type=natural, default=120, help="of one address")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
     parser.add_argument("--dtype", choices=get_args(Dtype), default="float32")
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.WARNING)
-    return run_command(lambda: _serve(arguments))
+    return parser
 
 
 def _serve(arguments: argparse.Namespace) -> None:
@@ -46,6 +49,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     from demo.lab import Genome, Lab
     from demo.limits import Limits
 
+    logging.basicConfig(level=logging.WARNING)
     if arguments.annotation and not arguments.genome:
         raise UserError("--annotation: give the --genome that it belongs to")
     model_name = arguments.model or find_model(arguments.home)
@@ -56,7 +60,8 @@ def _serve(arguments: argparse.Namespace) -> None:
     from carbon.inference import load
 
     model = load(model_name, device=arguments.device, dtype=arguments.dtype)
-    lab = Lab(model, str(model_name), Genome.open(*files), arguments.runs or arguments.home)
+    genome = Genome.open(*files, arguments.contigs)
+    lab = Lab(model, str(model_name), genome, arguments.runs or arguments.home)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from carbon.console import say
 from carbon.errors import UserError
+from carbon.files import behind_links
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,7 +20,7 @@ def find_model(home: Path) -> Path:
     model = home / "run" / "export"
     if not (model / "config.json").exists():
         say(f"{model}: no model yet; the quickstart trains one now (minutes, once)")
-        _run("scripts/quickstart.py", "--output", str(home.resolve()))
+        _run("scripts/quickstart.py", "--output", str(behind_links(home)))
     return model
 
 
@@ -34,7 +35,7 @@ def find_genome(home: Path) -> tuple[str, str]:
         folder = home.with_name(f"{home.name}-genome")
         if not (folder / "genes.gff3").exists():
             say(f"{folder}: simulating an annotated genome")
-            _run("-m", "data_pipeline", "simulate", "--output", str(folder.resolve()))
+            _run("-m", "data_pipeline", "simulate", "--output", str(behind_links(folder)))
     return str(folder / "genome.fa"), str(folder / "genes.gff3")
 
 

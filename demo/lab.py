@@ -1,6 +1,5 @@
 """What the panels share: the model, the genome beside it, and genomes that visitors bring."""
 
-import tempfile
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,21 +8,24 @@ from threading import Lock
 from typing import Self
 
 from carbon.errors import UserError
+from carbon.files import scratch_folder
 from carbon.genome import (
+    CHR,
     Annotation,
     Gene,
     Interval,
     Reference,
+    contig_names,
     from_region,
     is_genbank,
-    read_annotation,
+    read_gene_file,
     unpack_genbank,
 )
 from carbon.genome.gene_lookup import find_gene
 from carbon.inference import Carbon
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
-ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf")
+ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")
 GENBANK_ENDINGS = (".gb", ".gbk", ".gbff", ".genbank")
 GENOME_ENDINGS = FASTA_ENDINGS + ANNOTATION_ENDINGS + GENBANK_ENDINGS
 _KEPT_GENOMES = 8
@@ -45,14 +47,19 @@ class Genome:
     shown_files: tuple[str, ...]
 
     @classmethod
-    def open(cls, fasta: str | Path, annotation: str | Path | None) -> Self:
-        """Open a FASTA and the annotation beside it.
+    def open(
+        cls, fasta: str | Path, annotation: str | Path | None, contigs: str | None = None
+    ) -> Self:
+        """Open a FASTA and the annotation beside it, whose contigs may have other names.
 
         Raises:
             GenomeError: a file is malformed, or the two do not belong together.
         """
         reference = Reference(fasta)
-        genes = read_annotation(annotation, reference) if annotation else None
+        names = contig_names(contigs, reference.contig_lengths_bp)
+        genes = None
+        if annotation:
+            genes = read_gene_file(annotation, reference, names)
         return cls(reference, genes, tuple(str(f) for f in (fasta, annotation) if f))
 
     def place(self, text: str, flank_bp: int, most_bp: int) -> Interval:
@@ -149,17 +156,17 @@ def _read_upload(files: tuple[str, ...]) -> Genome:
         if len(genbanks) == len(files) == 1:
             return _read_genbank(genbanks[0])
         if len(fastas) == 1 and len(annotations) <= 1 and not genbanks:
-            return Genome.open(fastas[0], annotations[0] if annotations else None)
+            return Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
     except UserError as error:
         raise UserError(without_folders(str(error), files)) from None
-    raise UserError("upload one GenBank file, or one FASTA with or without one GFF3 or GTF")
+    raise UserError("upload one GenBank file, or one FASTA with or without one GFF3, GTF or BED")
 
 
 def _read_genbank(path: str) -> Genome:
     if not is_genbank(path):
         raise UserError(f"{path}: does not begin as a GenBank flat file does (LOCUS)")
-    with tempfile.TemporaryDirectory() as folder:
-        fasta = Path(folder) / "genome.fa"
+    with scratch_folder("genbank") as folder:
+        fasta = folder / "genome.fa"
         annotation = unpack_genbank(path, fasta).annotation
         # An open reference needs its file no more by name.
         return Genome(Reference(fasta), annotation, (path,))

@@ -6,18 +6,22 @@
 import argparse
 from pathlib import Path
 
-from carbon.console import natural, run_command
+from carbon.console import Parser, natural, run_command
 from eval.run_sizes import RUN_SIZES
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = _parser().parse_args(argv)
-    return run_command(lambda: arguments.run(arguments))
+
+    def run() -> int | None:
+        arguments = _parser().parse_args(argv)
+        return arguments.run(arguments)  # type: ignore[no-any-return]
+
+    return run_command(run)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m eval", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -91,7 +95,7 @@ def _add_build_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("task", help="whose dataset it is")
     verb.add_argument("--output", type=Path, required=True, help="Parquet file to write")
     verb.add_argument("--reference", type=Path, help="FASTA")
-    verb.add_argument("--annotation", type=Path, help="GFF3 or GTF of it")
+    verb.add_argument("--annotation", type=Path, help="GFF3, GTF or BED of it")
     verb.add_argument("--vcf", type=Path, help="ClinVar")
     verb.add_argument("--table", type=Path, help="of variants: TSV, CSV, Parquet or xlsx")
     verb.add_argument(
@@ -122,9 +126,14 @@ def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
         help="all, or some of sequence_recovery,heldout_likelihood,variant_auroc",
     )  # fmt: skip
     verb.add_argument("--corpus", required=True, help="its test records are what is measured on")
-    verb.add_argument("--source", default="eukaryote", help="source of the corpus")
+    verb.add_argument("--source", help="of the corpus; default: eukaryote, or the first there is")
     verb.add_argument("--vcf", type=Path, help="labelled VCF that `carbon variants` scored")
     verb.add_argument("--reference", type=Path, help="FASTA of that VCF")
+    verb.add_argument(
+        "--contigs",
+        metavar="TABLE|chr",
+        help="where the VCF names contigs otherwise than the FASTA",
+    )
     verb.add_argument("--output", type=Path, required=True, help="folder for results.json")
     verb.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
     verb.add_argument("--most-bp", type=natural, default=200_000, help="bases for the likelihood")

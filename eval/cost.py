@@ -55,7 +55,7 @@ def forget_peak() -> None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     try:
-        _CLEAR.write_text("5")
+        _CLEAR.write_text("5", encoding="utf-8")
     except OSError:
         return
 
@@ -65,7 +65,7 @@ def peak_bytes() -> int | None:
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     try:
-        lines = _STATUS.read_text().splitlines()
+        lines = _STATUS.read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     return next((1024 * int(x.split()[1]) for x in lines if x.startswith("VmHWM")), None)

@@ -20,7 +20,10 @@ from carbon.inference import (
     load,
     stem_of,
 )
+from carbon.inference.reading import check_finite
 from carbon.losses import chain, chain_conditionals
+from carbon.model.folder import hub_name
+from carbon.model.hub import hub_folder
 from carbon.options import Dtype, Mode
 from carbon.tokenizer import (
     ALL_KNOWN,
@@ -79,6 +82,7 @@ class CarbonModel(Model):
                 np.exp(steps[0, len(tail), _ACGT].astype(np.float64))
                 for (steps,), (_, tail) in zip(measured, parts, strict=True)
             ]
+        check_finite(rows, "a prompt")
         return np.array(rows).reshape(-1, 4)
 
     def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
@@ -165,6 +169,7 @@ class CarbonModel(Model):
             if kmers:
                 last = self._read([self._vocabulary.first_kmer + kmers[-1]], cache)[0][0, -1:]
             logits = self.carbon.reader.logits(last)[0].cpu().numpy()
+            check_finite(logits.sum(), "a prompt")
             kmers.append(
                 int(np.where(_begin_with("" if kmers else tail), logits, -np.inf).argmax())
             )
@@ -211,8 +216,9 @@ def load_any(
     try:
         return CarbonModel(load(source, dtype=dtype, device=device, yarn=yarn), name)
     except ModelError:
-        if is_folder or source.count("/") != 1:
+        if is_folder:
             raise
+        hub_folder(hub_name(source), with_weights=False)  # raises where there is none to be had
         return load_hugging_face(source, name, dtype=dtype, device=device)
 
 

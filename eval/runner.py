@@ -4,7 +4,6 @@ What is done of a task is kept in a journal beside its record, a line a second o
 done again. A record that is there is left alone.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from carbon.console import progress, say
 from carbon.errors import UserError
 from carbon.inference.journal import Journal
+from carbon.inference.reading import check_finite
 from eval import cost
 from eval.contract import Example, Model, Options, Result, Task
 from eval.data import find_data, identity_of, places_of
@@ -261,7 +261,7 @@ def _in_time(stream: Iterator[Result], count: cost.TokenCount) -> Iterator[Json]
         }
 
     for result in stream:
-        waiting.append(_finite(result))
+        waiting.append(_checked(result))
         if time.monotonic() - start >= _BLOCK_SECONDS:
             yield block()
             waiting, start, tokens = [], time.monotonic(), count.tokens
@@ -269,11 +269,11 @@ def _in_time(stream: Iterator[Result], count: cost.TokenCount) -> Iterator[Json]
         yield block()
 
 
-def _finite(result: Result) -> Result:
-    """Take a score that is no number out of the results, with the reason."""
-    if "skipped" in result or math.isfinite(result["score"]):
-        return result
-    return {"id": result["id"], "group": result["group"], "skipped": "the score is not finite"}
+def _checked(result: Result) -> Result:
+    """Return a result; raise ModelError where its score is no number."""
+    if "skipped" not in result:
+        check_finite(result["score"], f"example '{result['id']}'")
+    return result
 
 
 def _all_rows(

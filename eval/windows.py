@@ -61,20 +61,23 @@ def deltas_by_windows(
 ) -> list[float | None]:
     """Return log-likelihood(ALT) - log-likelihood(REF), the mean of the strands, of each variant.
 
-    None where no sequence follows from the variant, an allele is longer than half a window, or the
-    contig ends before the alleles differ on every strand that is read.
+    None where no sequence follows from the variant, the reference has N for a base of REF, an
+    allele is longer than half a window, or the contig ends before the alleles differ on every
+    strand that is read.
 
     Raises:
         GenomeError: a REF does not stand in the reference where it should.
     """
     results: list[float | None] = []
     for block in in_blocks(variants, _AT_ONCE):
-        for variant in block:
-            where = f"variant {variant.to_text()}"
-            reference.check_ref(variant.contig, variant.position, variant.ref, where)
+        known = [
+            v
+            for v in dict.fromkeys(block)
+            if not reference.check_ref(v.contig, v.position, v.ref, f"variant {v.to_text()}")
+        ]
         asked = [
             (variant, window)
-            for variant in dict.fromkeys(block)
+            for variant in known
             if not variant.why_unscorable() and _fits(variant, reading.window_bp)
             for strand in STRANDS_READ[reading.strands]
             if (window := alleles_at(reference, variant, reading, strand)) is not None

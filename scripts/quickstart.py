@@ -1,90 +1,60 @@
 """From an annotated genome to a scored VCF and a report, in one command.
 
-Without arguments it simulates a small genome and takes about seven minutes on two cores. With
---genome and --annotation it does the same on yours. Every step is a command that can be run by
-hand; it is printed before it runs. An interrupted quickstart goes on where it stopped when the same
-command is given again.
+Without arguments it simulates a small genome and takes about seven minutes on two cores that do
+nothing else. With --genome and --annotation it does the same on yours in about twenty; without the
+annotation there are no variants of known effect to score. After the first steps of the training it
+tells when it will be done. Every step is a command that can be run by hand; steps.log in the output
+folder has them in full. An interrupted quickstart goes on where it stopped when the same command is
+given again; a finished one is left as it is.
 """
 
 import argparse
 import json
 import os
-import shlex
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from quickstart_arguments import RECIPE, checked_recipe, parser
+from quickstart_commands import Ended, Process, run_python
+from quickstart_state import differences, remembered
 from quickstart_steps import STEPS, TRAIN, Step, set_options, words
+from quickstart_time import (
+    OWN_GENOME_MINUTES,
+    done_at,
+    offer,
+    planned,
+    rest_tokens,
+    speed_of,
+    tokens_in_time,
+    tokens_left,
+    warning,
+)
 
-from carbon.config import load_config
-from carbon.console import natural, run_command, say
+from carbon.console import run_command, say
+from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import atomic_file
-from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
+from carbon.files import atomic_file, behind_links
+from carbon.genome.contig_names import names_table
+from carbon.run_folder import read_lines
 from eval.heldout.results import key_numbers
-from train.config import TrainConfig
-from train.planning.time_budget import settings_in_time
+from train.planning.time_budget import shared_out, timed_speed
 
-ROOT = Path(__file__).resolve().parents[1]
-RECIPE = ROOT / "train" / "recipes" / "tiny.toml"
-OWN_GENOME_MINUTES = 20.0
-# Of the time asked for: what everything but training takes, at most so many seconds or such a
-# share, and what is kept as slack.
-AROUND_TRAINING_SECONDS = 120
-AROUND_TRAINING_SHARE = 0.4
-SLACK = 0.05
+_INTERRUPTED = 130
 
 
 def main() -> int:
     """Parse the arguments and run; return the exit code."""
-    parser = argparse.ArgumentParser(prog="scripts/quickstart", description=__doc__)
-    parser.add_argument("--genome", help="FASTA, plain, bgzip or gzip; default: a simulated one")
-    parser.add_argument("--annotation", help="GFF3 or GTF of that genome, plain or gzip")
-    parser.add_argument("--minutes", type=float, help="for all of it; with --genome 20 by default")
-    parser.add_argument("--output", default="quickstart", help="folder (default: quickstart)")
-    parser.add_argument("--holdout", default="auto", help="contig or region to hold out")
-    parser.add_argument("--incomplete-cds", choices=STOPS_AT_INCOMPLETE_CDS, default="error")
-    parser.add_argument(
-        "--genome-bp", type=int, default=2_400_000, help="size of the simulated one"
-    )
-    parser.add_argument("--variants", type=int, default=900, help="labelled variants to score")
-    parser.add_argument("--sites", type=int, default=1000, help="sites of sequence recovery")
-    parser.add_argument("--processes", type=int, default=2, help="of torchrun (default: 2)")
-    parser.add_argument("--seed", type=natural, default=0)
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="change the training recipe, as in `python -m train`",
-    )  # fmt: skip
-    arguments = parser.parse_args()
-    return run_command(lambda: Quickstart(arguments).run())
+    return run_command(_run)
 
 
-def checked_recipe(asked: argparse.Namespace) -> TrainConfig:
-    """Check what can be known before the first step; return the recipe of the training.
-
-    Raises:
-        UserError: the arguments do not fit.
-    """
-    if bool(asked.genome) != bool(asked.annotation):
-        raise UserError("--genome and --annotation go together: give both or neither")
-    if asked.minutes is not None and asked.minutes <= 0:
-        raise UserError(f"--minutes {asked.minutes:g}: give more than 0")
-    for key in ("output", "seed", "data.corpus"):
-        if any(override.startswith(f"{key}=") for override in asked.overrides):
-            raise UserError(f"--set {key}: the quickstart sets it itself; see --help")
-    if asked.processes < 1:
-        raise UserError(f"--processes {asked.processes}: give 1 or more")
-    config = load_config(TrainConfig, RECIPE, asked.overrides)
-    for stage in config.stages:
-        if stage.batch_rows % asked.processes:
-            raise UserError(
-                f"--processes {asked.processes}: {stage.batch_rows} rows of a batch "
-                "cannot be shared evenly; give a divisor"
-            )
-    return config
+def _run() -> int:
+    try:
+        return Quickstart(parser(__doc__).parse_args()).run()
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on")
+        return _INTERRUPTED
 
 
 class Quickstart:
@@ -98,66 +68,94 @@ class Quickstart:
         """
         self.asked, self.config = asked, checked_recipe(asked)
         self.own = bool(asked.genome)
-        self.output = Path(asked.output).resolve()
+        self.output = behind_links(asked.output)
         simulated = self.output / "genome"
-        genome = Path(asked.genome or simulated / "genome.fa").resolve()
-        annotation = Path(asked.annotation or simulated / "genes.gff3").resolve()
+        genome = behind_links(asked.genome or simulated / "genome.fa")
+        annotation = asked.annotation and behind_links(asked.annotation)
+        if not self.own:
+            annotation = simulated / "genes.gff3"
+        table = names_table(asked.contigs)
+        contigs = str(behind_links(table)) if table else asked.contigs
         # What is put into the commands of the steps.
         self.values: dict[str, Any] = vars(asked) | {
             "recipe": RECIPE,
             "output": self.output,
             "genome": genome,
-            "annotation": annotation,
+            "annotation": annotation or "",
+            "contigs": contigs,
+            "renamed": ["--contigs", contigs] if contigs else [],
             "vcf": (self.output if self.own else simulated) / "variants.vcf",
             "title": f"Quickstart on {genome.name}" if self.own else "Quickstart",
             "changes": [word for each in asked.overrides for word in ("--set", each)],
         }
-        # If the user's files change, it is another quickstart.
-        found = [p.stat() for p in (genome, annotation) if self.own and p.exists()]
-        files = {str(n): [file.st_size, file.st_mtime] for n, file in enumerate(found)}
+        given = {"genome": genome, "annotation": annotation} if self.own else {}
+        given |= {"contigs": Path(contigs)} if table else {}
+        self.asked_for = remembered(asked, {k: Path(v) for k, v in given.items() if v})
         self.state_path = self.output / "quickstart.json"
-        self.asked_for = vars(asked) | {"files": files}
-        self.done = self._earlier_steps()
+        self.done, self.is_anew = self._earlier_steps()
+        self.steps = [step for step in STEPS if step.own in (None, self.own)]
+        self.began = time.monotonic()  # the step that is being done
 
-    def _earlier_steps(self) -> dict[str, float]:
-        """Return the seconds of steps done before; none if they came to the end."""
+    def _earlier_steps(self) -> tuple[dict[str, float], bool]:
+        """Return the seconds of steps done before, and whether a training is to begin anew."""
         if not self.state_path.exists():
             if self.output.exists() and (not self.output.is_dir() or any(self.output.iterdir())):
                 raise UserError(f"{self.output}: holds something else; name another --output")
-            return {}
-        state = json.loads(self.state_path.read_text())
-        if state["arguments"] != self.asked_for:
-            raise UserError(
-                f"{self.output}: holds a quickstart with other arguments or files; remove it or "
-                "name another --output"
-            )
+            return {}, False
+        state = json.loads(self.state_path.read_text(encoding="utf-8"))
         done: dict[str, float] = state["done"]
-        if "report" in done:
-            say(f"{self.output}: was finished before; starting anew")
-            shutil.rmtree(self.output / "run", ignore_errors=True)
-            return {}
-        if done:
-            say(f"going on after: {', '.join(done)}")
-        return done
+        before = state["arguments"]
+        if "train" not in done:
+            before = before | {"minutes": self.asked.minutes}
+        if differ := differences(before, self.asked_for):
+            raise UserError(
+                f"{self.output}: holds another quickstart ({'; '.join(differ)}); name another "
+                "--output"
+            )
+        return done, before != state["arguments"]
 
     def run(self) -> int:
         """Run what is not done yet, and say where the report is."""
-        self.output.mkdir(parents=True, exist_ok=True)
-        self._write_state()
-        steps = [step for step in STEPS if step.own in (None, self.own)]
-        for number, step in enumerate(steps, start=1):
+        report, results = self.output / "report.html", self.output / "results.json"
+        if "report" in self.done:
+            say(
+                f"finished already: report {report}, results {results}; for another, name another "
+                "--output or remove this folder"
+            )
+            return 0
+        self._begin()
+        for number, step in enumerate(self.steps, start=1):
             if step.name in self.done:
                 continue
-            say(f"[{number}/{len(steps)}] {step.says}")
-            start = time.monotonic()
+            say(f"[{number}/{len(self.steps)}] {step.says}")
+            self.began = time.monotonic()
             if code := self._run_step(step):
                 self._forget_if_nothing_is_done()
                 return code
-            self.done[step.name] = time.monotonic() - start
+            self.done[step.name] = time.monotonic() - self.began
             self._write_state()
-        print(f"report: {self.output / 'report.html'}")
-        print(f"results: {self.output / 'results.json'}")
+        print(f"report: {report}")
+        print(f"results: {results}")
         return 0
+
+    def _begin(self) -> None:
+        """Say how long it will take and what goes on, and remember what was asked for."""
+        say(planned(self._minutes(), self._tokens_are_set()))
+        if self.is_anew:
+            say("other --minutes: the training begins anew")
+            shutil.rmtree(self.output / "run", ignore_errors=True)
+        if self.done:
+            say(f"going on after: {', '.join(self.done)}")
+        self.output.mkdir(parents=True, exist_ok=True)
+        self._write_state()
+
+    def _minutes(self) -> float | None:
+        """Return the minutes for everything; without them the recipe says how many tokens."""
+        default = OWN_GENOME_MINUTES if self.own and not self._tokens_are_set() else None
+        return self.asked.minutes or default
+
+    def _tokens_are_set(self) -> bool:
+        return any(".tokens=" in override for override in self.asked.overrides)
 
     def _write_state(self) -> None:
         write_json(self.state_path, {"arguments": self.asked_for, "done": self.done})
@@ -171,7 +169,8 @@ class Quickstart:
                 self.output.rmdir()
 
     def _run_step(self, step: Step) -> int:
-        if step.needs and not self.values[step.needs].exists():
+        if not self._has_what_it_needs(step):
+            say(step.or_else.format(reason=f"no {step.needs}") or "nothing to do")
             return 0
         if step.replaces:
             shutil.rmtree(self.output / step.replaces, ignore_errors=True)
@@ -179,24 +178,63 @@ class Quickstart:
             self.values["training"] = set_options(self._training())
         scored = (self.output / "scored.vcf.gz").exists()
         command = step.command + (step.if_scored if scored else "")
-        code = self._run_command(command, self.values, step.prints_to)
-        if code == 2 and step.or_else:
-            say(step.or_else)
+        ended = self._run_command(command, step.prints_to, on_the_side=bool(step.or_else))
+        if ended.code == 2 and step.or_else:
+            say(step.or_else.format(reason=ended.reason))
             return 0
-        if code == 0 and step.name == "report":
+        if ended.code and ended.said:
+            say(ended.said)
+        if ended.code == 0 and step.name == "train":
+            self._tell_when_done(speed_of(self.output / "run"), tokens=0)
+        if ended.code == 0 and step.name == "report":
             self._write_results()
-        return code
+        return ended.code
 
-    def _run_command(self, command: str, values: dict[str, Any], prints_to: str = "") -> int:
-        """Run a command of this Python from the checkout; what it prints is added to steps.log."""
-        given = list(words(command, values))
-        say("  $ " + shlex.join(["python", *given]))
+    def _has_what_it_needs(self, step: Step) -> bool:
+        return not step.needs or Path(self.values[step.needs] or os.devnull).is_file()
+
+    def _run_command(
+        self, command: str, prints_to: str = "", *, on_the_side: bool = False
+    ) -> Ended:
+        """Run a command from the checkout; what it prints is added to steps.log."""
+        given = list(words(command, self.values))
         threads = max(1, (os.cpu_count() or 1) // self.asked.processes)
-        is_train = "torch.distributed.run" in given
-        environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if is_train else {})
-        with (self.output / (prints_to or "steps.log")).open("w" if prints_to else "a") as sink:
-            done = subprocess.run([sys.executable, *given], cwd=ROOT, env=environment, stdout=sink)
-        return done.returncode
+        is_train = command.startswith(TRAIN)
+        return run_python(
+            given,
+            self.output / "steps.log",
+            results=self.output / prints_to if prints_to else None,
+            on_the_side=on_the_side,
+            environment={"OMP_NUM_THREADS": str(threads)} if is_train else {},
+            meanwhile=self._time_training if is_train and not on_the_side else lambda _: None,
+        )
+
+    def _time_training(self, process: Process) -> None:
+        """Wait for the first steps of the training, and say when all will be done."""
+        run = self.output / "run"
+        before = len(read_lines(run).steps)
+        while process.poll() is None:
+            if (speed := speed_of(run, before)) is not None:
+                return self._tell_when_done(speed, tokens_left(run))
+            time.sleep(1)
+
+    def _tell_when_done(self, speed: float | None, tokens: int) -> None:
+        """Say when all will be done, where so many tokens of the training are left."""
+        if speed is None:
+            return
+        seconds, so_far = (tokens + self._rest_tokens()) / speed, self._seconds_so_far()
+        less = offer((so_far + seconds) / 60) if tokens else ""
+        say(done_at(seconds, so_far / 60) + less)
+
+    def _seconds_so_far(self) -> float:
+        return sum(self.done.values()) + time.monotonic() - self.began
+
+    def _rest_tokens(self) -> float:
+        """Return what the steps after the training take, counted in tokens."""
+        names = [step.name for step in self.steps]
+        after = self.steps[names.index("train") + 1 :]
+        there = [step for step in after if self._has_what_it_needs(step)]
+        return rest_tokens(there, self.values, self.config.stages[-1].context_tokens)
 
     def _training(self) -> dict[str, Any]:
         """Return the settings in train.json, made anew until the run has a checkpoint."""
@@ -204,28 +242,43 @@ class Quickstart:
         if not any((run / "checkpoints").glob("step-*")):
             corpus = str(self.output / "corpus")
             settings = {"seed": self.asked.seed, "data.corpus": corpus, "output": str(run)}
+            settings |= self._mixtures(corpus)
             write_json(path, settings | self._tokens_for_the_time(settings))
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
+
+    def _mixtures(self, corpus: str) -> dict[str, Any]:
+        """Return the stages' mixtures where the corpus has not all sources of the recipe's."""
+        sources = read_manifest(corpus)["sources"]
+        there = [name for name, splits in sources.items() if splits["train"]["records"]]
+        changed = {}
+        for number, stage in enumerate(self.config.stages):
+            if there and not set(stage.mixture) <= set(there):
+                kept = next((name for name in stage.mixture if name in there), there[0])
+                changed[f"stages.{number}.mixture"] = {kept: 1.0}
+        return changed
 
     def _tokens_for_the_time(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Return the stages' tokens that fit into the minutes, from a short timed run.
 
         Without minutes the recipe says how many, so that any machine computes the same.
         """
-        tokens_set = any(".tokens=" in override for override in self.asked.overrides)
-        default = OWN_GENOME_MINUTES if self.own and not tokens_set else None
-        minutes = self.asked.minutes or default
+        minutes = self._minutes()
         if minutes is None:
             return {}
 
         def train(timed: dict[str, Any]) -> None:
-            words_of_it = {"training": set_options(settings | timed)}
-            if code := self._run_command(TRAIN, self.values | words_of_it):
-                raise UserError(f"the timed run ended with code {code}; see above")
+            self.values["training"] = set_options(settings | timed)
+            if (ended := self._run_command(TRAIN, on_the_side=True)).code:
+                raise UserError(f"timing a few steps ended with code {ended.code}: {ended.reason}")
 
-        around = min(AROUND_TRAINING_SECONDS, AROUND_TRAINING_SHARE * minutes * 60)
-        return settings_in_time(self.config, (minutes * 60 - around) * (1 - SLACK), train)
+        say("timing a few steps first")
+        speed = timed_speed(self.config, train)
+        tokens = tokens_in_time(speed, minutes, self._seconds_so_far(), self._rest_tokens())
+        say(f"{speed:,.0f} tokens a second: {tokens:,} tokens in the time there is")
+        if self.own and (few := warning(tokens, minutes)):
+            say(few)
+        return shared_out(self.config, tokens)
 
     def _write_results(self) -> None:
         numbers = key_numbers(self.output / "run", self.output / "eval" / "results.json")
@@ -236,7 +289,7 @@ class Quickstart:
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a file that is whole or absent."""
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=1) + "\n")
+        temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,10 @@ class Step:
         needs: a value that names a file; without it there is nothing to do.
         if_scored: how the command goes on where variants have been scored.
         prints_to: the file for what it prints, instead of steps.log.
-        or_else: what is said where it ends with 2, and goes on.
+        or_else: what is said where it ends with 2 or has nothing to do, and goes on; `{reason}` is
+            put in.
+        counts: the argument that says how often the model reads in it.
+        windows: of a model's context, that are read each time.
     """
 
     name: str
@@ -36,10 +39,12 @@ class Step:
     if_scored: str = ""
     prints_to: str = ""
     or_else: str = ""
+    counts: str = ""
+    windows: int = 0
 
 
 TRAIN = """
-    -m torch.distributed.run --standalone --nproc-per-node {processes}
+    -m train.launch --standalone --nproc-per-node {processes}
     -m train --config {recipe} *changes *training"""
 STEPS = (
     Step(
@@ -52,23 +57,23 @@ STEPS = (
         "build", "building the corpus, one chromosome held out", """
         -m data_pipeline build --set output="{output!j}/corpus"
         --set assemblies.0.genome="{genome!j}" --set assemblies.0.annotation="{annotation!j}"
-        --set assemblies.0.holdout=["{holdout!j}"]
+        --set assemblies.0.contigs="{contigs!j}" --set assemblies.0.holdout=["{holdout!j}"]
         --set assemblies.0.incomplete_cds="{incomplete_cds}" """,
         replaces="corpus",
     ),
     Step(
         "choose_variants", "choosing variants of known effect", """
-        -m data_pipeline variants --genome {genome} --annotation {annotation}
+        -m data_pipeline variants --genome {genome} --annotation {annotation} *renamed
         --corpus {output}/corpus --variants {variants} --seed {seed} --output {vcf}""",
-        own=True,
-        or_else="no variants of known effect to be had: the report goes without their AUROC",
+        own=True, needs="annotation",
+        or_else="no variants of known effect: {reason}; the report goes without their AUROC",
     ),
     Step("train", "training, from cross-entropy to FNS", TRAIN + " --resume auto"),
     Step(
         "score", "scoring the held-out variants", """
         -m carbon.cli variants --model {output}/run/export --reference {genome} --vcf {vcf}
         --strands both --output {output}/scored.vcf.gz""",
-        needs="vcf",
+        needs="vcf", counts="variants", windows=4,  # two alleles on two strands
     ),
     Step(
         "evaluate", "measuring on the held-out chromosome", """
@@ -76,6 +81,7 @@ STEPS = (
         --sites {sites} --seed {seed} --output {output}/eval
         --tasks sequence_recovery,heldout_likelihood""",
         if_scored=",variant_auroc --vcf {output}/scored.vcf.gz --reference {genome}",
+        counts="sites", windows=2,  # recovery by tokens and by bases
     ),
     Step(
         "generate", "generating sequence", """
@@ -112,5 +118,11 @@ class _Values(string.Formatter):
 
 def set_options(settings: Mapping[str, Any]) -> list[str]:
     """Return `--set key=value` for each setting."""
-    pairs = (f"{key}={json.dumps(value)}" for key, value in settings.items())
+    pairs = (f"{key}={_toml(value)}" for key, value in settings.items())
     return [word for pair in pairs for word in ("--set", pair)]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(v)}" for key, v in value.items()) + "}"
+    return json.dumps(value)

@@ -7,16 +7,27 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from carbon.config import load_config, to_toml
-from carbon.console import natural, run_command
+from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
-from train.config import ParallelConfig, TrainConfig
+from train.loop.signals import StopSignals
+
+if TYPE_CHECKING:
+    from train.config import TrainConfig
+    from train.planning.course import Course
+
+_INTERRUPTED = 130
+_TOLD_IN_A_LINE = (UserError, FloatingPointError, OSError)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    parser = argparse.ArgumentParser(prog="torchrun ... -m train", description=__doc__)
+    return run_command(lambda: _run(_parser().parse_args(argv)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="torchrun ... -m train", description=__doc__)
     parser.add_argument(
         "command",
         nargs="?",
@@ -52,57 +63,91 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--first", type=natural, default=0, help="the first of them")
     parser.add_argument("--plot", metavar="PNG", help="preview: draw the mixture")
     parser.add_argument("--output", metavar="DIR", help="export: a folder that is not there yet")
-    arguments = parser.parse_args(argv)
-    return run_command(lambda: _run(arguments))
+    return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    speaks = os.environ.get("LOCAL_RANK", "0") == "0"
+    trains = arguments.command == "run" and not arguments.dry_run
     try:
-        config = load_config(TrainConfig, arguments.config, arguments.overrides)
-        COMMANDS[arguments.command](config, arguments)
-    except (UserError, FloatingPointError, OSError):
-        if speaks:
+        if trains:
+            with StopSignals(speaks=_speaks()) as told:
+                return _train(arguments, told)
+        COMMANDS[arguments.command](_config_of(arguments), arguments)
+    except _TOLD_IN_A_LINE:
+        if _speaks():
             raise
         return 1  # every process of a machine meets the same; one line is enough
     return 0
 
 
-def _print_plan(config: TrainConfig, arguments: argparse.Namespace) -> None:
+def _speaks() -> bool:
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
+def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
+    from carbon.config import load_config
+    from train.config import TrainConfig
+
+    return load_config(TrainConfig, arguments.config, arguments.overrides)
+
+
+def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     """Print the resolved configuration as TOML and what follows from it as comments."""
     import torch
     from transformers.utils.import_utils import is_flash_attn_2_available
 
-    from train.loop.data import open_rows
+    from carbon.config import to_toml
     from train.planning.course import Course
     from train.planning.planner import plan_of
     from train.planning.tables import print_plan
+    from train.planning.timing import flops_a_second
 
-    course = Course(config)
-    peak = arguments.peak_tflops
+    course, processes = Course(config), arguments.world_size
+    peak, mfu, on_gpu = arguments.peak_tflops, arguments.mfu, torch.cuda.is_available()
+    timed = None if peak or on_gpu else flops_a_second(config)
     plan = plan_of(
         config,
         course,
-        arguments.world_size,
-        peak_flops=peak and 1e12 * peak,
-        mfu=arguments.mfu,
-        on_gpu=peak is not None or torch.cuda.is_available(),
-        flash_attention=torch.cuda.is_available() and is_flash_attn_2_available(),
+        processes,
+        peak_flops=timed / processes if timed else peak and 1e12 * peak,
+        mfu=1.0 if timed else mfu,
+        on_gpu=peak is not None or on_gpu,
+        flash_attention=on_gpu and is_flash_attn_2_available(),
     )
-    rows = open_rows(config, course)
     sys.stdout.write(to_toml(config))
     summary = {
         "parameters": plan.num_parameters,
         "peak_bytes": plan.peak_bytes,
         "steps": course.total_steps,
         "tokens": course.total_tokens,
-        "rows": len(rows),
     }
     sys.stdout.write(f"\n# plan: {json.dumps(summary)}\n#\n")
-    print_plan(plan)
+    print_plan(plan, 1 if timed else processes)
+    if timed:
+        sys.stdout.write(
+            f"#\n# hours are those of this CPU, which all processes share: a layer and the head, "
+            f"timed just now, reach {timed / 1e9:,.1f} GFLOP/s\n"
+        )
+    sys.stdout.flush()
+    _check_corpus(config, course)
 
 
-def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
+def _check_corpus(config: "TrainConfig", course: "Course") -> None:
+    """Print how many rows the run reads; the plan does without a corpus, so it may be elsewhere.
+
+    Raises:
+        UserError: there is one, and it does not fit the run.
+    """
+    from train.loop.data import open_rows
+
+    corpus = config.data.corpus
+    if "://" not in corpus and not Path(corpus).exists():
+        say(f"{corpus}: is not there, and not checked; the plan does without")
+        return
+    sys.stdout.write(f"#\n# rows that are read: {len(open_rows(config, course)):,}\n")
+
+
+def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.loop.data import open_rows
     from train.planning.course import Course
     from train.planning.preview import draw_mixture, mixture_of, print_mixture, print_rows
@@ -119,8 +164,9 @@ def _preview(config: TrainConfig, arguments: argparse.Namespace) -> None:
         draw_mixture(mixture, arguments.plot)
 
 
-def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
+def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     """Load the newest checkpoint into one process and write it as a model folder."""
+    from train.config import ParallelConfig
     from train.loop.trainer import Trainer
     from train.network.ranks import joined_ranks
     from train.run_folder.card import write_card
@@ -139,30 +185,39 @@ def _export(config: TrainConfig, arguments: argparse.Namespace) -> None:
     write_card(Path(config.output), Path(arguments.output), corpus_manifest=manifest_of(config))
 
 
-def _summarize(config: TrainConfig, arguments: argparse.Namespace) -> None:
+def _summarize(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.run_folder.summary import write_summary
 
     print(write_summary(Path(config.output)))
 
 
-def _train(config: TrainConfig, arguments: argparse.Namespace) -> None:
-    if arguments.dry_run:
-        return _print_plan(config, arguments)
+def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
+    """Train; return the exit code."""
+    config = _config_of(arguments)
     from torch.distributed.elastic.multiprocessing.errors import record
 
     from train.loop.trainer import Trainer
     from train.network.ranks import joined_ranks
 
-    @record  # torchrun shows the traceback of the process that failed first
-    def run() -> None:
-        with joined_ranks(config.parallel) as ranks:
-            Trainer(config, ranks).run(arguments.resume == "auto", arguments.accept_data_change)
+    @record  # torchrun shows the traceback of the process that failed first, of a defect alone
+    def run() -> bool | Exception:
+        try:
+            with joined_ranks(config.parallel) as ranks:
+                resume = arguments.resume == "auto"
+                return Trainer(config, ranks).run(resume, arguments.accept_data_change, told)
+        except _TOLD_IN_A_LINE as error:
+            return error
 
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
-    run()
+    has_ended = run()
+    if isinstance(has_ended, Exception):
+        raise has_ended
+    # torchrun would begin anew after a process that ends otherwise than with 0, on other nodes too.
+    alone = "TORCHELASTIC_RUN_ID" not in os.environ
+    return _INTERRUPTED if alone and not has_ended and told.name == "SIGINT" else 0
 
 
-COMMANDS = {"run": _train, "preview": _preview, "export": _export, "summary": _summarize}
+COMMANDS = {"run": _print_plan, "preview": _preview, "export": _export, "summary": _summarize}
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from carbon.config import OneOf, check, check_choices
+from carbon.config import OneOf, check, check_choices, check_given
 from carbon.corpus import SHARE_UNITS
 from carbon.model.presets import PRESETS
 from carbon.objectives import OBJECTIVES
@@ -14,6 +14,8 @@ from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineS
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
+
+_MOST_TIMEOUT_SECONDS = 30 * 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,11 +51,12 @@ class DataConfig:
     }
 
     def __post_init__(self) -> None:
+        check_given(self, "corpus", *(["cache"] if self.cache else []))
         check(
             self.microbatch_tokens >= 1,
             f"microbatch_tokens = {self.microbatch_tokens}: give 1 or more",
         )
-        check(self.workers >= 0, f"workers = {self.workers}: give 0 or more")
+        check(0 <= self.workers <= 1024, f"workers = {self.workers}: give 0 to 1024")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,6 +128,7 @@ class StageConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check_given(self, "name")
         self._check_objective()
         check(self.tokens >= 1, f"tokens = {self.tokens}: give 1 or more")
         _check_context(self.context_tokens)
@@ -205,8 +209,12 @@ class CheckpointConfig:
     """When the run is saved."""
 
     every_steps: int = 1000
+    every_minutes: float = 1.0
+    """Saved by the clock as well, so that no more work than this, a step, and what is being written
+    can be lost; less often where writing would take more than a twentieth of the time. 0 goes by
+    steps alone. What is trained does not depend on it."""
     keep: int = 2
-    """Newest checkpoints to keep."""
+    """Newest checkpoints of `every_steps` to keep; of those between them, the newest is kept."""
     milestone_steps: int = 0
     """Checkpoints at multiples of this are kept for good; 0 keeps none."""
     background: bool = True
@@ -214,6 +222,10 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         check(self.every_steps >= 1, f"every_steps = {self.every_steps}: give 1 or more")
+        check(
+            0 <= self.every_minutes < math.inf,
+            f"every_minutes = {self.every_minutes}: give 0 or more",
+        )
         check(self.keep >= 1, f"keep = {self.keep}: give 1 or more")
         check(
             self.milestone_steps >= 0 and self.milestone_steps % self.every_steps == 0,
@@ -243,9 +255,13 @@ class ParallelConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        for name in ("pipeline", "replicate", "timeout_seconds"):
+        for name in ("pipeline", "replicate"):
             value = getattr(self, name)
             check(value >= 1, f"{name} = {value}: give 1 or more")
+        check(
+            1 <= self.timeout_seconds <= _MOST_TIMEOUT_SECONDS,
+            f"timeout_seconds = {self.timeout_seconds}: give 1 to {_MOST_TIMEOUT_SECONDS}",
+        )
         check(self.stages_a_rank >= 2, f"stages_a_rank = {self.stages_a_rank}: give 2 or more")
 
     @property
@@ -327,6 +343,7 @@ class ProbeConfig:
     """Places where 30 bases are continued, for sequence recovery in fp32 and in bf16."""
 
     def __post_init__(self) -> None:
+        check_given(self, "source")
         check(self.every_steps >= 0, f"every_steps = {self.every_steps}: give 0 or more")
         check(self.heldout_bp >= 1, f"heldout_bp = {self.heldout_bp}: give 1 or more")
         check(self.sites >= 1, f"sites = {self.sites}: give 1 or more")
@@ -353,6 +370,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check_given(self, "output")
+        check(self.seed >= 0, f"seed = {self.seed}: give 0 or more")
         check(bool(self.stages), "stages: a run needs at least one [[stages]]")
         names = [stage.name for stage in self.stages]
         check(len(set(names)) == len(names), f"stages: two have one name, of {', '.join(names)}")

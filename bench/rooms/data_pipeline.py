@@ -65,7 +65,7 @@ def _one_long_contig(folder: Path, size_bp: int) -> tuple[str, str]:
             lines = np.full((100_000, 101), ord("\n"), dtype=np.uint8)
             lines[:, :100] = letters
             sink.write(lines.tobytes())
-    with annotation.open("w") as sink:
+    with annotation.open("w", encoding="utf-8") as sink:
         for i, at in enumerate(range(50_000, size_bp, 100_000)):
             sink.write(f"c\tx\tgene\t{at}\t{at + 2999}\t.\t+\t.\tID=g{i}\n")
             sink.write(f"c\tx\tCDS\t{at}\t{at + 2999}\t.\t+\t0\tID=p{i};Parent=g{i}\n")

@@ -87,7 +87,7 @@ def _make(store: Store, row_tokens: int, folder: Path) -> None:
         sink.close()
     info: dict[str, Any] = {"format": _FORMAT, "pieces": num_pieces, "rows": num_rows}
     info["tokens"] = num_tokens
-    (folder / "packing.json").write_text(json.dumps(info, indent=1) + "\n")
+    (folder / "packing.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
 
 
 def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:

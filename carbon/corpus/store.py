@@ -241,7 +241,7 @@ def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
     for sink in sinks.values():
         sink.close()
     info = {"format": _FORMAT, "records": records, "bases": end, "files": list(files)}
-    (folder / "store.json").write_text(json.dumps(info, indent=1) + "\n")
+    (folder / "store.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
 
 
 def _check_remote_sum(path: str, known: str | None) -> None:

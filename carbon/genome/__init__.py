@@ -8,9 +8,12 @@ from carbon.genome.alphabet import (
     translate,
 )
 from carbon.genome.annotation import read_annotation
-from carbon.genome.effects import SnvEffect, snv_effect
-from carbon.genome.fasta import Reference, short
+from carbon.genome.consequences import Consequence, Consequences
+from carbon.genome.contig_names import CHR, contig_names, region_by_name
+from carbon.genome.effects import Effect, SnvEffect, effect_on, snv_effect
+from carbon.genome.fasta import Disagreement, Reference, short
 from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
+from carbon.genome.gene_files import read_gene_file
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
 from carbon.genome.interval import Interval, Strand, from_region
 from carbon.genome.pieces import Piece, read_pieces
@@ -19,10 +22,15 @@ from carbon.genome.variant import Variant
 from carbon.genome.vcf import VcfReader, VcfRow
 
 __all__ = [
+    "CHR",
     "GENETIC_CODE",
     "IUPAC_DNA",
     "STOP_CODONS",
     "Annotation",
+    "Consequence",
+    "Consequences",
+    "Disagreement",
+    "Effect",
     "GenBank",
     "Gene",
     "Interval",
@@ -36,13 +44,17 @@ __all__ = [
     "Variant",
     "VcfReader",
     "VcfRow",
+    "contig_names",
+    "effect_on",
     "from_region",
     "intergenic",
     "is_genbank",
     "read_annotation",
+    "read_gene_file",
     "read_pieces",
     "read_records",
     "read_sequences",
+    "region_by_name",
     "reverse_complement",
     "short",
     "snv_effect",

@@ -1,20 +1,23 @@
-"""Genes and transcripts from GFF3 and GTF.
+"""Genes and transcripts from GFF3, GTF and BED.
 
-Both formats are read into the same values, in whatever order their lines stand. A GTF leaves the
-stop codon out of the CDS, so `stop_codon` features are joined to it.
+All are read into the same values, in whatever order their lines stand. A GTF leaves the stop codon
+out of the CDS, so `stop_codon` features are joined to it.
 """
 
 import itertools
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from carbon.errors import GenomeError
+from carbon.files import why_no_file
+from carbon.genome.bed import is_bed, read_bed_features
+from carbon.genome.cds_marks import CdsMarks
 from carbon.genome.fasta import Reference
 from carbon.genome.features import Feature, read_features
 from carbon.genome.genes import (
+    MITOCHONDRIA,
     Annotation,
     Gene,
     Span,
@@ -25,14 +28,8 @@ from carbon.genome.genes import (
     exons_of,
     unrolled,
 )
-from carbon.genome.interval import Interval
+from carbon.genome.interval import Interval, Strand
 
-# What an annotation itself calls incomplete or exceptional: Ensembl tags, NCBI attributes. A
-# ribosome that slips makes a whole protein all the same.
-_INCOMPLETE = re.compile(
-    r'cds_start_NF|cds_end_NF|(partial|pseudo)[= ]"?true|exception[= ]"?(?!ribosomal slippage)'
-    r"|aa:TERM"
-)
 _EXON_KINDS = {"exon", "pseudogenic_exon"}
 
 
@@ -43,10 +40,10 @@ def read_annotation(
     contig_names: Mapping[str, str] | None = None,
     offset_bp: int = 0,
 ) -> Annotation:
-    """Read a GFF3 or GTF, plain or gzip, and check it against the reference.
+    """Read a GFF3, GTF or BED, plain or gzip, and check it against the reference.
 
     Args:
-        path: the annotation.
+        path: the annotation; a BED is what ends in .bed, .bed.gz or .bed.bgz.
         reference: sequences of the same assembly.
         contig_names: what the annotation calls a contig, and what the reference does.
         offset_bp: where the reference begins in the coordinates of the annotation, if it is a part
@@ -58,7 +55,7 @@ def read_annotation(
     """
     path = Path(path)
     if not path.is_file():
-        raise GenomeError(f"{path}: no such file; give a GFF3 or GTF, plain or gzip")
+        raise GenomeError(f"{path}: {why_no_file(path)}; give a GFF3, GTF or BED, plain or gzip")
     tables = _Tables(reference.contig_lengths_bp, cut=offset_bp != 0)
     absent = sorted(_gather(path, tables, contig_names or {}, offset_bp))
     if absent and not tables.num_added:
@@ -86,16 +83,18 @@ def _gather(
     """Add the features of a file to the tables; return the contigs that the reference has not."""
     absent: set[str] = set()
     num_features = 0
-    for feature in read_features(path):
+    for feature in read_bed_features(path) if is_bed(path) else read_features(path):
         num_features += 1
         contig = contig_names.get(feature.contig, feature.contig)
+        if not MITOCHONDRIA.isdisjoint((feature.contig, contig)):
+            tables.mitochondria.add(contig)
         if contig in tables.contig_lengths_bp:
             start, end = feature.start - offset_bp, feature.end - offset_bp
             tables.add(feature._replace(contig=contig, start=start, end=end))
         else:
             absent.add(contig)
     if not num_features:
-        raise GenomeError(f"{path}: has no feature; give a GFF3 or GTF with genes")
+        raise GenomeError(f"{path}: has no feature; give a GFF3, GTF or BED with genes")
     return absent
 
 
@@ -117,7 +116,7 @@ class _Parts:
     exons: list[Span] = field(default_factory=list)
     cds_by_id: dict[str, list[Span]] = field(default_factory=lambda: defaultdict(list))
     stop_codon: list[Span] = field(default_factory=list)
-    incomplete: bool = False
+    marks: CdsMarks = field(default_factory=CdsMarks)
     slips: bool = False
 
     @property
@@ -147,6 +146,7 @@ class _Tables:
         self.dropped: list[tuple[str, str]] = []
         self.num_added = 0
         self.circular: set[str] = set()
+        self.mitochondria: set[str] = set()
         self.contig_lengths_bp = contig_lengths_bp
         self._cut = cut  # the reference is a part of what the annotation describes
         self._outside: list[Feature] = []  # the first on each contig
@@ -201,8 +201,7 @@ class _Tables:
             parts.cds_by_id[feature.attributes.get("ID", "")].append(span)
         else:
             (parts.stop_codon if feature.kind == "stop_codon" else parts.exons).append(span)
-        if not parts.incomplete:
-            parts.incomplete = _INCOMPLETE.search(feature.raw_attributes) is not None
+        parts.marks.see(feature, self.contig_lengths_bp[feature.contig])
         parts.slips |= "slippage" in feature.raw_attributes
         if feature.is_gtf or not feature.parents:
             # A GTF need not have transcript lines, and a CDS of a bacterium may stand alone.
@@ -269,27 +268,33 @@ class _Tables:
         return over.parents[0]
 
     def _transcript(self, parent: str, parts: _Parts, name: str | None) -> Transcript:
-        marked = parts.incomplete or (
-            parent in self._nodes
-            and _INCOMPLETE.search(self._nodes[parent].raw_attributes) is not None
-        )
+        length_bp = self.contig_lengths_bp[parts.contig]
+        if parent in self._nodes:
+            parts.marks.see(self._nodes[parent], length_bp)
         stops = [
             (start, end)
             for start, end in parts.stop_codon
             if not any(a <= start and end <= b for a, b in parts.cds)
         ]
-        exons, cds = parts.exons or parts.cds, parts.cds + stops
+        cds = parts.cds + stops
+        exons = parts.exons or cds
         if parts.contig in self.circular:
-            length_bp = self.contig_lengths_bp[parts.contig]
             exons, cds = list(unrolled(exons, length_bp)), list(unrolled(cds, length_bp))
+        strand: Strand = "+" if parts.strands == {"+"} else "-"
+        coding = coding_spans(cds, slips=parts.slips)
+        phase_bp = parts.marks.phase_bp(coding, strand, length_bp)
         return Transcript(
             transcript_id=_shown(name or parent),
             contig=parts.contig,
-            strand="+" if parts.strands == {"+"} else "-",
+            strand=strand,
             exons=exons_of(exons),
-            cds=coding_spans(cds, slips=parts.slips),
-            incomplete=marked,
+            cds=coding,
+            incomplete=parts.marks.incomplete or bool(phase_bp),
             where=parts.where,
+            phase_bp=phase_bp,
+            has_start=parts.marks.has_start and not phase_bp,
+            genetic_code=parts.marks.genetic_code,
+            is_mitochondrial=parts.contig in self.mitochondria,
         )
 
     def _gene(

@@ -1,49 +1,76 @@
 """Indexes of FASTA files: found beside them and held against them, or built."""
 
-import os
 import shutil
-from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pysam
 from pysam.utils import SamtoolsError
 
-from carbon.errors import GenomeError
-from carbon.genome.alphabet import FASTA_LETTERS
-from carbon.genome.sequence_lines import SequenceLines, check
-from carbon.genome.streams import BROKEN_GZIP, check_bgzip_end, compression_of, open_bytes
+from carbon.errors import GenomeError, UserError
+from carbon.files import atomic_file, scratch_folder, told_of
+from carbon.genome.fasta_index_check import describes
+from carbon.genome.sequence_lines import Part, SequenceLines, checked
+from carbon.genome.streams import (
+    BROKEN_GZIP,
+    BYTE_ORDER_MARK,
+    check_bgzip_end,
+    compression_of,
+    open_bytes,
+)
 
-_CONTIGS_LOOKED_AT = 1000
-_HEADER_BYTES = 4096
-_BGZIP_BLOCK_BYTES = 1 << 16
+_NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
+Indexes = tuple[Path, Path | None]  # .fai, and of a bgzip .gzi
 
 
-def open_indexed(path: Path, scratch: Path) -> pysam.FastaFile:
-    """Open a FASTA for random access; what has to be made for that may be put into `scratch`.
+def open_indexed(path: Path) -> pysam.FastaFile:
+    """Open a FASTA for random access, by an index beside it or by one that is made.
+
+    An index that is older than the file, or that is not of it, is made anew: beside the file, or in
+    a temporary folder where that cannot be written.
 
     Raises:
-        GenomeError: the file is empty, truncated or not DNA in FASTA.
+        GenomeError: the file is empty, truncated or not DNA in FASTA, or two contigs have one name.
+        OSError: the disk of the temporary folder is full.
     """
     compression = compression_of(path)
-    source = path
-    if compression == "gzip":
-        source = scratch / "unpacked.fa"
-        _unpack(path, source)
-    bgzip = compression == "bgzip"
-    if bgzip:
-        check_bgzip_end(source)
-    if (indexes := _fresh_indexes(source, bgzip=bgzip)) and (found := _open(source, *indexes)):
+    if compression == "bgzip":
+        check_bgzip_end(path)
+    indexes = _indexes_of(path, is_bgzip=compression == "bgzip")
+    if _is_fresh(path, indexes) and (found := _open(path, indexes)):
         return found
-    check(SequenceLines(source, shown_as=path))
-    opened = _open(source, *_build_indexes(source, scratch, bgzip=bgzip, shown_as=path))
+    with scratch_folder("fasta") as scratch:
+        if compression == "gzip" or _has_mark(path):
+            opened = _open_copy(path, scratch)
+        else:
+            for _ in _with_names_of_their_own(SequenceLines(path)):
+                pass
+            made = _build_indexes(path, scratch, is_bgzip=compression == "bgzip", shown_as=path)
+            _keep(made, indexes)
+            opened = _open(path, made)
+    # What is open needs no name, so the folder is gone before the work begins.
     if opened is None:
-        raise GenomeError(f"{path}: cannot be opened with its index; is the disk full?")
+        raise GenomeError(f"{path}: cannot be opened with its index; was it changed meanwhile?")
     return opened
 
 
-def _open(path: Path, fai: Path, gzi: Path | None) -> pysam.FastaFile | None:
+def _indexes_of(path: Path, *, is_bgzip: bool) -> Indexes:
+    return Path(f"{path}.fai"), Path(f"{path}.gzi") if is_bgzip else None
+
+
+def _is_fresh(path: Path, indexes: Indexes) -> bool:
+    """Tell whether indexes are there, not older than the sequence, and of it."""
+    modified = path.stat().st_mtime
+    for index in filter(None, indexes):
+        if not index.is_file() or index.stat().st_mtime < modified:
+            return False
+    return describes(*indexes, path)
+
+
+def _open(path: Path, indexes: Indexes) -> pysam.FastaFile | None:
     """Open a FASTA with its indexes, or return None if these are not of any use."""
+    fai, gzi = indexes
     try:
         fasta = pysam.FastaFile(
             str(path), filepath_index=str(fai), filepath_index_compressed=str(gzi) if gzi else None
@@ -53,99 +80,75 @@ def _open(path: Path, fai: Path, gzi: Path | None) -> pysam.FastaFile | None:
     return fasta if fasta.nreferences else None
 
 
-def _unpack(path: Path, target: Path) -> None:
+def _has_mark(path: Path) -> bool:
     try:
-        with open_bytes(path) as source, target.open("wb") as sink:
-            shutil.copyfileobj(source, sink, 1 << 20)
-    except BROKEN_GZIP as error:
-        raise GenomeError(f"{path}: the gzip stream is broken ({error}); fetch it again") from None
+        with open_bytes(path) as source:
+            return source.peek(3)[:3] == BYTE_ORDER_MARK
+    except BROKEN_GZIP:
+        return False  # whoever reads on will say where
 
 
-def _fresh_indexes(path: Path, *, bgzip: bool) -> tuple[Path, Path | None] | None:
-    """Return the index files beside `path`, unless one is missing or older than the sequence."""
-    fai = Path(f"{path}.fai")
-    gzi = Path(f"{path}.gzi") if bgzip else None
-    modified = path.stat().st_mtime
-    for index in filter(None, (fai, gzi)):
-        if not index.is_file() or index.stat().st_mtime < modified:
-            return None
-    return (fai, gzi) if _describes(fai, gzi, path) else None
+def _open_copy(path: Path, scratch: Path) -> pysam.FastaFile | None:
+    """Unpack what htslib has no random access to, checking it, and open that."""
+    copy = scratch / "unpacked.fa"
+    with told_of(scratch), copy.open("wb") as sink:
+        for header, text in _with_names_of_their_own(SequenceLines(path)):
+            if header:
+                sink.write(b">%b\n" % b" ".join(header))
+            sink.write(text)
+    return _open(copy, _build_indexes(copy, scratch, is_bgzip=False, shown_as=path))
 
 
-def _describes(fai: Path, gzi: Path | None, path: Path) -> bool:
-    """Tell whether indexes are of a FASTA: a file that is put in its place may be older.
+def _with_names_of_their_own(lines: SequenceLines) -> Iterator[Part]:
+    """Yield what `checked` does.
 
-    Every contig that is looked at must stand where the index says, behind its own header, and the
-    file must end with the last of them.
+    Raises:
+        GenomeError: as there, or two contigs have one name, or a name is too long for an index.
     """
-    try:
-        lines = [line.split("\t") for line in fai.read_text(encoding="utf-8").splitlines()]
-        entries = [(line[0], [int(number) for number in line[1:]]) for line in lines]
-        looked_at = entries[:: len(entries) // _CONTIGS_LOOKED_AT + 1]
-        with _Unpacked(path, gzi) if gzi else path.open("rb") as source:
-            for name, (length_bp, offset, line_bp, _) in [*looked_at, entries[-1]]:
-                source.seek(max(0, offset - _HEADER_BYTES))
-                before = source.read(min(offset, _HEADER_BYTES))
-                header = before[before.rfind(b">") + 1 :]
-                first_line = source.read(min(line_bp, length_bp))
-                if header.split(maxsplit=1)[:1] != [name.encode()] or first_line.translate(
-                    None, FASTA_LETTERS + b"\r\n"
-                ):
-                    return False
-            length_bp, offset, line_bp, line_bytes = entries[-1][1]
-            whole_lines, rest_bp = divmod(length_bp, line_bp) if line_bp else (0, 0)
-            source.seek(offset + whole_lines * line_bytes + rest_bp)
-            return not source.read(_HEADER_BYTES).strip()
-    except (OSError, ValueError, IndexError):
-        return False
+    names: set[bytes] = set()
+    for header, text in checked(lines):
+        if header:
+            name, _ = header
+            if name in names or len(name) > _NAME_BYTES:
+                raise lines.error(_wrong_name(name))
+            names.add(name)
+        yield header, text
 
 
-class _Unpacked:
-    """A bgzip file read at places of what it unpacks to, which its index (.gzi) tells."""
-
-    def __init__(self, path: Path, gzi: Path) -> None:
-        blocks = np.fromfile(gzi, dtype="<u8")[1:].tolist()
-        self._packed_at, self._unpacked_at = [0, *blocks[::2]], [0, *blocks[1::2]]
-        pysam.set_verbosity(0)
-        self._file = pysam.BGZFile(str(path), "r", index=None)
-
-    def seek(self, at: int) -> None:
-        block = bisect_right(self._unpacked_at, at) - 1
-        within = at - self._unpacked_at[block]
-        if within >= _BGZIP_BLOCK_BYTES:
-            raise ValueError("the index ends before the file")
-        self._file.seek(self._packed_at[block] * _BGZIP_BLOCK_BYTES + within)
-
-    def read(self, num_bytes: int) -> bytes:
-        return bytes(self._file.read(num_bytes))
-
-    def __enter__(self) -> "_Unpacked":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
+def _wrong_name(name: bytes) -> str:
+    if len(name) > _NAME_BYTES:
+        return (
+            f"a contig's name of {len(name):,} letters, more than an index can hold; the name ends "
+            "at the first space"
+        )
+    return f"contig '{name.decode('utf-8', errors='replace')}' stands twice; keep one"
 
 
-def _build_indexes(
-    path: Path, scratch: Path, *, bgzip: bool, shown_as: Path
-) -> tuple[Path, Path | None]:
-    fai, gzi = scratch / "index.fai", scratch / "index.gzi" if bgzip else None
+def _build_indexes(path: Path, scratch: Path, *, is_bgzip: bool, shown_as: Path) -> Indexes:
+    fai, gzi = _indexes_of(scratch / "index", is_bgzip=is_bgzip)
     options = ["--fai-idx", str(fai)] + (["--gzi-idx", str(gzi)] if gzi else [])
     pysam.set_verbosity(0)
     try:
         pysam.faidx(str(path), *options, catch_stdout=False)
     except SamtoolsError:
+        _need_room(scratch)
         raise GenomeError(
             f"{shown_as}: cannot be indexed: the lines of a contig must have one length; "
             "rewrite it, for example with `seqtk seq -l 60`"
         ) from None
-    if not os.access(path.parent, os.W_OK) or path.parent == scratch:
-        return fai, gzi
-    beside = Path(f"{path}.fai"), Path(f"{path}.gzi") if gzi else None
-    for made, kept in zip((fai, gzi), beside, strict=True):
-        if made and kept:
-            # Copy to a temporary name first: two processes may index the same file at once.
-            temporary = kept.with_name(f".{os.getpid()}.{kept.name}")
-            shutil.copyfile(made, temporary)
-            os.replace(temporary, kept)
-    return beside
+    return fai, gzi
+
+
+def _need_room(folder: Path) -> None:
+    """Raise OSError if nothing can be written into a folder; samtools does not tell."""
+    with told_of(folder), (folder / "room").open("wb") as sink:
+        sink.write(bytes(1 << 16))
+
+
+def _keep(made: Indexes, beside: Indexes) -> None:
+    """Put indexes beside their file for the next time, if that is allowed and there is room."""
+    with suppress(OSError, UserError):
+        for index, kept in zip(made, beside, strict=True):
+            if index and kept:
+                with atomic_file(kept) as temporary:
+                    shutil.copyfile(index, temporary)

@@ -15,7 +15,13 @@ from carbon.genome.streams import BROKEN_GZIP, open_text
 
 
 class Feature(NamedTuple):
-    """One line; `where` is its file and line number, for messages."""
+    """One line.
+
+    Attributes:
+        where: its file and line number, for messages.
+        phase: column 8 (phase of GFF3, frame of GTF): bases before the first whole codon as the
+            strand reads the feature, 0 to 2; None where it stands for nothing.
+    """
 
     contig: str
     kind: str
@@ -26,6 +32,7 @@ class Feature(NamedTuple):
     is_gtf: bool
     raw_attributes: str
     where: str
+    phase: int | None = None
 
     @property
     def identifier(self) -> str:
@@ -63,15 +70,22 @@ def _parse_line(line: str, where: str) -> Feature:
         raise GenomeError(
             f"{where}: {len(columns)} columns, GFF3 and GTF have 9, split by tabs; is it one?"
         )
-    contig, _, kind, first, last, _, strand, _, text = columns
-    if not (first.isdigit() and last.isdigit() and 1 <= int(first) <= int(last)):
-        raise GenomeError(f"{where}: need 1 <= start <= end, got '{first}' and '{last}'")
+    contig, _, kind, first, last, _, strand, phase, text = columns
+    are_numbers = _POSITION.fullmatch(first) and _POSITION.fullmatch(last)
+    if not (are_numbers and 1 <= int(first) <= int(last)):
+        shown = f"'{first[:_SHOWN]}' and '{last[:_SHOWN]}'"
+        raise GenomeError(f"{where}: need 1 <= start <= end, got {shown}")
     is_gtf = _GTF_ATTRIBUTE.match(text) is not None
     attributes = _gtf_attributes(text) if is_gtf else _gff3_attributes(text)
     contig = contig if is_gtf else unquote(contig)
     start, end = int(first) - 1, int(last)
-    return Feature(contig, kind, start, end, strand, attributes, is_gtf, text, where)
+    phase_bp = int(phase) if phase in _PHASES else None
+    return Feature(contig, kind, start, end, strand, attributes, is_gtf, text, where, phase_bp)
 
+
+_PHASES = {"0", "1", "2"}
+_POSITION = re.compile("[0-9]{1,15}")
+_SHOWN = 20  # letters of what is no position
 
 _GTF_ATTRIBUTE = re.compile(r'\s*(\w+) +(?:"([^"]*)"|([^";]+))\s*(?:;|$)')
 

@@ -9,12 +9,22 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from carbon.errors import GenomeError
-from carbon.genome.genes import Annotation, Gene, Span, Transcript, beside, coding_spans, exons_of
+from carbon.files import why_no_file
+from carbon.genome.genes import (
+    MITOCHONDRIA,
+    Annotation,
+    Gene,
+    Span,
+    Transcript,
+    beside,
+    coding_spans,
+    exons_of,
+)
 from carbon.genome.interval import Interval, Strand
 from carbon.genome.streams import BROKEN_GZIP, open_text
 
@@ -53,7 +63,7 @@ def unpack_genbank(path: str | Path, fasta: Path) -> GenBank:
     """
     path = Path(path)
     if not path.is_file():
-        raise GenomeError(f"{path}: no such file; give a GenBank flat file, plain or gzip")
+        raise GenomeError(f"{path}: {why_no_file(path)}; give a GenBank flat file, plain or gzip")
     genes: list[Gene] = []
     dropped: list[tuple[str, str]] = []
     circular: set[str] = set()
@@ -93,13 +103,13 @@ def is_genbank(path: str | Path) -> bool:
 class _CountedLines:
     """The handle that Biopython reads, which remembers the line."""
 
-    def __init__(self, lines: IO[str]) -> None:
+    def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
         self.number = 0
 
     def readline(self) -> str:
         self.number += 1
-        return self._lines.readline()
+        return next(self._lines, "")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.readline, "")
@@ -169,18 +179,35 @@ def _write_contig(sink: IO[str], name: str, bases: str) -> None:
         sink.write(bases[at : at + _FASTA_LINE_BP] + "\n")
 
 
+@dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a feature lies: ascending spans on one strand."""
+    """Where a feature lies.
 
-    def __init__(self, spans: tuple[Span, ...], strand: Strand, incomplete: bool) -> None:
-        self.spans = spans
-        self.strand = strand
-        self.incomplete = incomplete
-        self.start, self.end = spans[0][0], spans[-1][1]
+    Attributes:
+        spans: ascending.
+        strand: that it is read from.
+        incomplete: it goes on beyond an end, or has a part whose place is not exact (`<`, `>`).
+        begins_before: it goes on beyond the end that is read first.
+        has_gaps: it is not exact in between.
+    """
+
+    spans: tuple[Span, ...]
+    strand: Strand
+    incomplete: bool
+    begins_before: bool
+    has_gaps: bool
+
+    @property
+    def start(self) -> int:
+        return self.spans[0][0]
+
+    @property
+    def end(self) -> int:
+        return self.spans[-1][1]
 
     def moved(self, spans: tuple[Span, ...]) -> _Place:
         """Return the same feature elsewhere."""
-        return _Place(spans, self.strand, self.incomplete)
+        return replace(self, spans=spans)
 
 
 _Member = tuple[Any, _Place]  # a feature of Biopython, and where it lies
@@ -261,8 +288,11 @@ class _Reader:
                     return "parts_out_of_order"
                 turn_bp = self._length_bp
             spans.append((start + turn_bp, end + turn_bp))
-        exact = all(isinstance(p, ExactPosition) for part in parts for p in (part.start, part.end))
-        return _Place(tuple(spans), "+" if strands == {1} else "-", not exact)
+        ends = [end for part in ascending for end in (part.start, part.end)]
+        exact = [isinstance(end, ExactPosition) for end in ends]
+        strand: Strand = "+" if strands == {1} else "-"
+        begins_before = not exact[0 if strand == "+" else -1]
+        return _Place(tuple(spans), strand, not all(exact), begins_before, not all(exact[1:-1]))
 
     def _gene(
         self,
@@ -297,24 +327,42 @@ class _Reader:
         place: _Place,
         coding: _Member | None,
     ) -> Transcript:
-        incomplete = False
-        cds: tuple[Span, ...] = ()
-        if coding:
-            qualifiers = coding[0].qualifiers
-            marked = {"pseudo", "pseudogene", "exception"} & set(qualifiers)
-            # A stop codon that the tail of the messenger completes is not whole in the genome.
-            stop_not_whole = "aa:TERM" in str(qualifiers.get("transl_except"))
-            incomplete = coding[1].incomplete or bool(marked) or stop_not_whole
-            cds = coding_spans(coding[1].spans, slips="ribosomal_slippage" in qualifiers)
-        return Transcript(
+        transcript = Transcript(
             transcript_id=transcript_id,
             contig=self._contig,
             strand=place.strand,
             exons=exons_of(place.spans),
-            cds=cds,
-            incomplete=incomplete,
+            cds=(),
+            incomplete=False,
             where=f"{self._where} {transcript_id}",
+            is_mitochondrial=self._contig in MITOCHONDRIA,
         )
+        return _with_cds(transcript, *coding) if coding else transcript
+
+
+def _with_cds(transcript: Transcript, feature: SeqFeature, place: _Place) -> Transcript:
+    qualifiers = feature.qualifiers
+    exceptional = bool({"pseudo", "pseudogene", "exception"} & set(qualifiers)) or place.has_gaps
+    # A stop codon that the tail of the messenger completes is not whole in the genome.
+    partial = "partial" in qualifiers or "aa:TERM" in str(qualifiers.get("transl_except"))
+    phase_bp = None if exceptional else _phase_bp(qualifiers, place.begins_before)
+    table = qualifiers.get("transl_table", [""])[0]
+    return replace(
+        transcript,
+        cds=coding_spans(place.spans, slips="ribosomal_slippage" in qualifiers),
+        incomplete=place.incomplete or exceptional or partial or bool(phase_bp),
+        phase_bp=phase_bp,
+        has_start=not (place.begins_before or phase_bp or "partial" in qualifiers),
+        genetic_code=int(table) if table.isdecimal() and len(table) < 3 else None,
+    )
+
+
+def _phase_bp(qualifiers: dict[str, list[str]], begins_before: bool) -> int | None:
+    """Return the bases before the first whole codon, which `codon_start` counts from 1."""
+    given = qualifiers.get("codon_start", [""])[0]
+    if given in ("1", "2", "3"):
+        return int(given) - 1
+    return None if begins_before else 0
 
 
 def _locus(feature: SeqFeature) -> str:

@@ -9,13 +9,16 @@ _SHOWN = 5
 
 
 def find_gene(annotation: Annotation, name: str) -> Gene:
-    """Return the gene of this name or identifier.
+    """Return the gene of this name or identifier, or that of a transcript of this identifier.
 
     Raises:
         GenomeError: there is none, and which names are near; or there are several, and where.
     """
     found = [gene for gene in annotation.genes if gene.gene_id == name]
     found = found or [gene for gene in annotation.genes if gene.name == name]
+    found = found or [
+        gene for gene in annotation.genes if any(t.transcript_id == name for t in gene.transcripts)
+    ]
     if len(found) == 1:
         return found[0]
     if found:

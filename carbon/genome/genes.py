@@ -17,6 +17,11 @@ from carbon.genome.interval import Interval, Strand
 
 Span = tuple[int, int]
 _SLIP_BP = 2  # how far a ribosome slips at most; no intron is as short
+# The contigs of the mitochondria, whose codes are others, in Ensembl, UCSC, TAIR and WormBase.
+MITOCHONDRIA = frozenset(
+    {"MT", "Mt", "M", "chrM", "ChrM", "chrMT", "chrmt", "Mito", "chrMito", "MtDNA"}
+    | {"mitochondrion", "mitochondrion_genome"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +32,15 @@ class Transcript:
         exons: apart from one another.
         cds: coding spans with the stop codon; empty for a non-coding transcript. Two of them
             overlap where the ribosome slips back.
-        incomplete: the annotation marks its CDS as partial, pseudo or exceptional.
+        incomplete: the annotation marks its CDS as partial, pseudo or exceptional, or lets it begin
+            within a codon.
         where: file and line, or record, of its first feature, for messages.
+        phase_bp: bases of the CDS before its first whole codon, 0 to 2, as the strand reads it
+            (the phase of GFF3, the frame of GTF, `codon_start` of INSDC less one). None where
+            codons cannot be told: the CDS is pseudo or exceptional, or begins nobody says where.
+        has_start: the CDS begins with its start codon, as far as the annotation says.
+        genetic_code: the NCBI translation table that the annotation states; None if it states none.
+        is_mitochondrial: the annotation or the reference calls its contig by one of `MITOCHONDRIA`.
     """
 
     transcript_id: str
@@ -38,11 +50,20 @@ class Transcript:
     cds: tuple[Span, ...]
     incomplete: bool
     where: str
+    phase_bp: int | None = 0
+    has_start: bool = True
+    genetic_code: int | None = None
+    is_mitochondrial: bool = False
 
     @property
     def cds_length_bp(self) -> int:
         """Number of coding bases, stop codon included."""
         return sum(end - start for start, end in self.cds)
+
+    @property
+    def leftover_bp(self) -> int:
+        """Number of bases behind the last whole codon of the CDS, 0 to 2."""
+        return (self.cds_length_bp - (self.phase_bp or 0)) % 3
 
     @property
     def introns(self) -> tuple[Span, ...]:

@@ -62,7 +62,7 @@ def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
     """
     if text in contig_lengths_bp:
         return Interval(text, 0, contig_lengths_bp[text])
-    match = re.fullmatch(r"(.+):(\d[\d,]*)-(\d[\d,]*)", text)
+    match = re.fullmatch(r"(.+):(\d[\d,]{0,19})-(\d[\d,]{0,19})", text)
     if match is None and text.rpartition(":")[0] in contig_lengths_bp:
         raise GenomeError(f"region '{text}': write it as contig:first-last, from 1")
     if match is None or match[1] not in contig_lengths_bp:
@@ -71,5 +71,7 @@ def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
     first, last = (int(number.replace(",", "")) for number in match.group(2, 3))
     length_bp = contig_lengths_bp[match[1]]
     if not 1 <= first <= last <= length_bp:
-        raise GenomeError(f"region '{text}': need 1 <= first <= last <= {length_bp}")
+        raise GenomeError(
+            f"region '{text}': the contig has bases 1 to {length_bp}; write first-last within them"
+        )
     return Interval(match[1], first - 1, last)

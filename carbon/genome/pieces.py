@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
+from carbon.files import why_no_file
 from carbon.genome.sequence_lines import FASTA_WORDING, Part, SequenceLines, checked
 
 _WORDING = replace(FASTA_WORDING, empty="has no sequence; give a FASTA")
@@ -36,7 +37,7 @@ def read_pieces(path: str | Path, piece_bp: int) -> Iterator[Piece]:
     if piece_bp < 1:
         raise ValueError(f"piece_bp = {piece_bp}: give 1 or more")
     if str(path) != "-" and (not path.exists() or path.is_dir()):
-        raise GenomeError(f"{path}: no such file; give a FASTA, or - for standard input")
+        raise GenomeError(f"{path}: {why_no_file(path)}; give a FASTA, or - for standard input")
     yield from _cut(checked(SequenceLines(path, _WORDING)), piece_bp)
 
 

@@ -2,7 +2,8 @@
 
 A file or standard input is read once and by blocks; what must not be in it is sought in whole
 blocks, and lines are counted for messages. FASTA is read by `checked`, or by `SequenceLines.fasta`
-where the file has been checked before; FASTQ and plain sequences by `SequenceLines.lines`.
+where the file has been checked before; FASTQ and plain sequences by `SequenceLines.lines`. As for
+samtools, blanks before a name and at the end of a line, and a byte-order mark, are not there.
 """
 
 from collections.abc import Iterator
@@ -13,13 +14,20 @@ from pathlib import Path
 
 from carbon.errors import GenomeError
 from carbon.genome.alphabet import FASTA_LETTERS
-from carbon.genome.streams import BROKEN_GZIP, open_bytes
+from carbon.genome.streams import (
+    BROKEN_GZIP,
+    BYTE_ORDER_MARK,
+    is_too_long,
+    open_bytes,
+    shown_name,
+    too_long,
+)
 
 _BLOCK_BYTES = 1 << 16
-_NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
 _LF = ord("\n")
 _LONE_CR = "lines end in a lone CR; convert them to LF"
 LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
+_BLANKS = (b" ", b"\t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +66,16 @@ class SequenceLines:
 
     Attributes:
         wording: what is said of mistakes.
+        has_blanks: whether what was checked so far had blanks at the ends of lines.
     """
 
-    def __init__(
-        self, path: Path, wording: Wording = FASTA_WORDING, shown_as: Path | None = None
-    ) -> None:
+    def __init__(self, path: Path, wording: Wording = FASTA_WORDING) -> None:
         """Remember what to read, which is opened when it is first asked for, and read once."""
         self.wording = wording
+        self.has_blanks = False
         self._number = 0  # lines that were given before `_text`
         self._text, self._at = b"", 0  # what is given line by line, and how far
-        self._shown_as = "standard input" if str(path) == "-" else str(shown_as or path)
+        self._shown_as = shown_name(path)
         self._blocks: Iterator[bytes] = self._read(path)
 
     @property
@@ -105,10 +113,14 @@ class SequenceLines:
         """Yield the text, cut anywhere, its lines ending in LF alone; whoever takes it counts them.
 
         Raises:
-            GenomeError: a CR stands alone; what stands before its line has been yielded.
+            GenomeError: a line is too long, or a CR stands alone; what stands before the line of
+                that has been yielded.
         """
         held = b""  # a CR whose LF may open the next block; one that ends the file ends a line
+        line_bytes = 0  # of the line that the block ends in; no other is much longer than a block
         with open_bytes(path) as source:
+            if source.peek(3)[:3] == BYTE_ORDER_MARK:
+                source.read(3)
             while block := source.read1(_BLOCK_BYTES):
                 text = held + block
                 held = b""
@@ -118,6 +130,10 @@ class SequenceLines:
                     if (at := text.find(b"\r")) >= 0:
                         yield text[: text.rfind(b"\n", 0, at) + 1]
                         raise self.error(_LONE_CR, self.number + 1)
+                last_end = text.rfind(b"\n")
+                line_bytes = len(text) - last_end - 1 + (line_bytes if last_end < 0 else 0)
+                if is_too_long(line_bytes):
+                    raise self.error(too_long(), self.number + 1)
                 if text:
                     yield text
 
@@ -133,7 +149,7 @@ class SequenceLines:
                 if num_blank < len(text):
                     self._blocks = chain((text[start:],), self._blocks)
                     return text[start : start + 1]
-                text = text[start:]
+                text = text[start : start + 1]  # of a line of blanks, one is enough
         return b""
 
     def lines(self) -> Iterator[bytes]:
@@ -163,10 +179,14 @@ class SequenceLines:
             raise self.empty()
         if first != b">":
             raise self.error(self.wording.no_header, self.number + 1)
-        begun, at_line_start = b"", True  # a header that goes on in the next block
+        begun: list[bytes] = []  # a header that goes on in the next block
+        at_line_start = True
         with self.told_where_broken():
             for block in self._blocks:
-                text = begun + block
+                if begun and b"\n" not in block:
+                    begun.append(block)
+                    continue
+                text = b"".join((*begun, block))
                 self._text, self._at = text, 0
                 at = 0
                 if not (at_line_start and text.startswith(b">")):
@@ -177,13 +197,13 @@ class SequenceLines:
                     header = self.header(text[at:header_end])
                     at = _end_of_contig(text, header_end)
                     yield header, text[header_end:at]
-                begun = text[at:]
+                begun = [text[at:]] if at < len(text) else []
                 self._at = at
                 at_line_start = bool(begun) or text.endswith(b"\n")
                 self._number, self._text = self.number, b""
         if begun:  # the last line, without an end
             self._number += 1
-            yield self.header(begun), b""
+            yield self.header(b"".join(begun)), b""
 
     def header(self, line: bytes) -> Header:
         """Return what a header says, the line that was given last.
@@ -191,11 +211,10 @@ class SequenceLines:
         Raises:
             GenomeError: it has no name.
         """
-        words = line.split(None, 1)
-        name = words[0][1:]
-        if not name:
+        words = line[1:].split(None, 1)  # samtools, too, passes over blanks before the name
+        if not words:
             raise self.error(self.wording.no_name)
-        return name, words[1].rstrip() if len(words) > 1 else b""
+        return words[0], words[1].rstrip() if len(words) > 1 else b""
 
 
 def _end_of_contig(text: bytes, start: int) -> int:
@@ -209,31 +228,23 @@ def _end_of_contig(text: bytes, start: int) -> int:
 
 
 def checked(lines: SequenceLines) -> Iterator[Part]:
-    """Yield what `lines.fasta()` does, and look at each part before it is given.
+    """Yield what `lines.fasta()` does, without blanks at the ends of lines, and look at each part.
 
     Raises:
         GenomeError: at the first line that is not DNA in FASTA.
     """
-    names: set[bytes] = set()
-    for part in lines.fasta():
-        header, text = part
+    held = b""  # a blank that ended a part: nothing but blanks may follow it in its line
+    for header, text in lines.fasta():
         if header:
-            name, _ = header
-            if name in names or len(name) > _NAME_BYTES:
-                raise lines.error(_wrong_name(name))
-            names.add(name)
-        if text.translate(None, LETTERS_AND_ENDS):
-            raise lines.wrong_letter(text, lines.number + 1)
-        yield part
-
-
-def _wrong_name(name: bytes) -> str:
-    if len(name) > _NAME_BYTES:
-        return (
-            f"a contig's name of {len(name):,} letters, more than an index can hold; the name ends "
-            "at the first space"
-        )
-    return f"contig '{name.decode('utf-8', errors='replace')}' stands twice; keep one"
+            held = b""
+        if held or text.translate(None, LETTERS_AND_ENDS):
+            lines.has_blanks = True
+            text = held + text
+            held = b" " if text.endswith(_BLANKS) else b""
+            text = b"\n".join(line.rstrip(b" \t") for line in text.split(b"\n"))
+            if text.translate(None, LETTERS_AND_ENDS):
+                raise lines.wrong_letter(text, lines.number + 1)
+        yield header, text
 
 
 def check(lines: SequenceLines) -> None:

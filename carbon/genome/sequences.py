@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
+from carbon.files import why_no_file
 from carbon.genome.sequence_lines import (
     LETTERS_AND_ENDS,
     Header,
@@ -46,7 +47,7 @@ def read_records(path: str | Path) -> Iterator[SequenceRecord]:
     """Return the records of FASTA or FASTQ, plain, bgzip or gzip, one in memory at a time.
 
     A FASTA file is checked as a whole before the first record is given; FASTQ and what comes
-    through standard input (`-`) record by record.
+    through standard input (`-`) record by record. Several records may have one name.
 
     Raises:
         GenomeError: the file is missing, empty, truncated or not DNA in one of the formats.
@@ -55,14 +56,17 @@ def read_records(path: str | Path) -> Iterator[SequenceRecord]:
     if str(path) == "-":
         return _of_stream(SequenceLines(path, _WORDING))
     if not path.is_file():
-        raise GenomeError(f"{path}: no such file; give a FASTA or FASTQ, or - for standard input")
+        raise GenomeError(
+            f"{path}: {why_no_file(path)}; give a FASTA or FASTQ, or - for standard input"
+        )
     if compression_of(path) == "bgzip":
         check_bgzip_end(path)
     lines = SequenceLines(path)
     if lines.first_letter() == b"@":
         return _of_fastq(SequenceLines(path, _WORDING))
     check(lines)
-    return _of_fasta(SequenceLines(path).fasta())
+    again = SequenceLines(path)
+    return _of_fasta(checked(again) if lines.has_blanks else again.fasta())
 
 
 def _of_stream(lines: SequenceLines) -> Iterator[SequenceRecord]:

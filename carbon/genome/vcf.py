@@ -1,28 +1,33 @@
 """VCF read record by record, checked against a reference, with every line kept as it stands.
 
-pysam parses, and the rules of the specification stand in `vcf_header_rules` and
-`vcf_record_rules`; the text of a line travels beside, so that what is written out again differs
-from the input in what was added and in nothing else.
+The rules of the specification stand in `vcf_header_rules` and `vcf_record_rules`, and what becomes
+of a file that breaks one in `vcf_findings`. The text of a line travels beside what is read of it,
+so that what is written out again differs from the input in what was added and in nothing else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import pysam
-
 from carbon.errors import GenomeError
-from carbon.genome.fasta import Reference
-from carbon.genome.streams import BROKEN_GZIP, open_bytes
+from carbon.files import why_no_file
+from carbon.genome import streams
+from carbon.genome.fasta import Disagreement, Reference
+from carbon.genome.streams import BROKEN_GZIP, BYTE_ORDER_MARK, open_bytes
 from carbon.genome.variant import Variant
+from carbon.genome.vcf_findings import Complaint, Findings
 from carbon.genome.vcf_header_rules import Header, check_header
 from carbon.genome.vcf_record_rules import RecordRules
 
-_INFO = 7  # column of a VCF line, from 0
+_POS, _REF, _ALT, _INFO = 1, 3, 4, 7  # columns of a VCF line, from 0
 _VCF = b"##fileformat=VCF"
 _ENCODING = ("utf-8", "utf-8-sig")  # of the first line, which may begin with a mark
-_LENIENT = " (`--lenient` reads it all the same)"
+
+_Place = tuple[str, int]
+"""A contig and a position as the file has it, from 1."""
 
 
 class VcfRow(NamedTuple):
@@ -30,13 +35,15 @@ class VcfRow(NamedTuple):
 
     Attributes:
         columns: as text, as they stand.
-        variants: one for each ALT.
-        mismatch: what the reference has instead of REF; None where it has REF.
+        contig: of the reference.
+        variants: one for each ALT, on that contig.
+        disagreement: why REF cannot be taken to stand in the reference; None where it does.
     """
 
     columns: tuple[str, ...]
+    contig: str
     variants: tuple[Variant, ...]
-    mismatch: str | None
+    disagreement: Disagreement | None
 
     def with_info(self, added: str) -> str:
         """Return the line with more in its INFO column."""
@@ -50,84 +57,86 @@ class VcfReader:
 
     Attributes:
         header: the header lines as they stand, `#CHROM` last.
+        findings: the rules that are broken, of the header and of the records that were read first.
     """
 
-    def __init__(self, path: str | Path, reference: Reference, *, strict: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        reference: Reference,
+        *,
+        strict: bool = False,
+        contig_names: Mapping[str, str] | None = None,
+    ) -> None:
         """Open the file and check its header.
 
         Args:
             path: of the file.
             reference: that the records are held against.
-            strict: hold the file against the specification too, and not only against what is
-                needed to read it. The records are held against it in the first full pass.
+            strict: refuse whatever breaks the specification, and not only what scores would rest
+                on. The records are held against it in the first full pass.
+            contig_names: what the file calls a contig, and what the reference does.
 
         Raises:
             GenomeError: there is no such file, it is not a VCF, or its header is malformed.
         """
         self.path = Path(path)
         self._reference = reference
+        self._names = contig_names or {}
         if not self.path.is_file():
-            raise GenomeError(f"{path}: no such file; give a VCF, plain, gzip or bgzip")
-        is_readable = self._is_readable()
-        if not is_readable and not self._begins_as_vcf():
+            raise GenomeError(f"{path}: {why_no_file(path)}; give a VCF, plain, gzip or bgzip")
+        if not self._begins_as_vcf():
             raise GenomeError(
                 f"{path}: is not a VCF: it must begin with '##fileformat=VCF' and have a #CHROM "
                 "line (convert a BCF with `bcftools view`)"
             )
-        lines = list(self._header_lines())
-        self.header = [line for _, line in lines]
         # What the records have yet to be held against.
         self._rules: Header | None = None
-        if strict or not is_readable:
-            try:
-                self._rules = check_header(lines)
-            except GenomeError as error:
-                hint = _LENIENT if is_readable else ""
-                raise GenomeError(f"{path} {error}{hint}") from None
-        if not is_readable:
-            raise GenomeError(f"{path}: is damaged or cut off; fetch it again")
+        lines = list(self._header_lines())
+        self.header = [line for _, line in lines]
+        self.findings = Findings(str(path), strict=strict)
+        self._rules = check_header(lines, self.findings)
+        self._of_header = deepcopy(self.findings)
 
     def __iter__(self) -> Iterator[VcfRow]:
         """Yield the records in order.
 
         Raises:
-            GenomeError: a record is malformed, out of order, or at a place that the reference does
-                not have. A REF that disagrees is for the caller to judge.
+            GenomeError: a record is malformed or out of order. A REF that disagrees is for the
+                caller to judge.
         """
         seen_contigs: set[str] = set()
-        previous: tuple[str, int] | None = None
+        previous: _Place | None = None
         rules = RecordRules(self._rules) if self._rules else None
-        lines = (line for _, line in islice(self._lines(), len(self.header), None))
-        # From an open file pysam reads plain gzip too, which it does not by name.
-        with self.path.open("rb") as source, pysam.VariantFile(source) as file:
-            for number, line in enumerate(lines, start=1):
-                columns = tuple(line.split("\t"))
-                complaint = rules.complaint(columns) if rules else None
-                record = self._parsed(file, number, columns, complaint)
-                where = f"{self.path} record {number} ({record.contig}:{record.pos})"
-                self._check_order(where, record, previous, seen_contigs)
-                if complaint:
-                    raise GenomeError(f"{where}: {complaint}{_LENIENT}")
-                place = record.contig, record.start, record.ref or ""
-                mismatch = self._reference.disagreement(*place, where)
-                seen_contigs.add(record.contig)
-                previous = record.contig, record.pos
-                yield VcfRow(columns, _variants(record), mismatch)
+        if rules:
+            self.findings = deepcopy(self._of_header)
+        records = enumerate(islice(self._lines(), len(self.header), None), start=1)
+        for number, (line, text) in records:
+            columns = tuple(text.split("\t"))
+            complaints = list(rules.complaints(columns)) if rules else []
+            place, where = self._place(number, columns, complaints)
+            if place:
+                self._check_order(where, place, previous, seen_contigs)
+            for complaint in complaints:
+                self.findings.take(complaint, line, where)
+            previous = place
+            yield self._row(columns)
         # What has been held against the rules once need not be in the next pass.
         self._rules = None
 
-    def _is_readable(self) -> bool:
-        pysam.set_verbosity(0)
-        try:
-            with self.path.open("rb") as source, pysam.VariantFile(source) as file:
-                return bool(file.format == "VCF")
-        except (ValueError, OSError, TypeError):  # TypeError: pysam, of an open file of no format
-            return False
+    def _row(self, columns: tuple[str, ...]) -> VcfRow:
+        contig = self._names.get(columns[0], columns[0])
+        start, ref = int(columns[_POS]) - 1, columns[_REF]
+        alts = () if columns[_ALT] == "." else columns[_ALT].split(",")
+        variants = tuple(Variant(contig, start, ref, alt) for alt in alts)
+        disagreement = self._reference.disagreement(contig, start, ref)
+        return VcfRow(columns, contig, variants, disagreement)
 
     def _begins_as_vcf(self) -> bool:
         try:
             with open_bytes(self.path) as source:
-                return source.read(len(_VCF)) == _VCF
+                start = source.read(len(BYTE_ORDER_MARK + _VCF))
+            return start.removeprefix(BYTE_ORDER_MARK).startswith(_VCF)
         except BROKEN_GZIP:
             return False
 
@@ -142,8 +151,10 @@ class VcfReader:
         """Yield the lines that are not empty, without their ends, and their numbers."""
         line, number = b"\n", 0
         try:
-            with open_bytes(self.path) as lines:
+            with open_bytes(self.path) as source:
+                lines = iter(partial(source.readline, streams.MOST_LINE_BYTES + 1), b"")
                 for number, line in enumerate(lines, start=1):
+                    self._check_length(line, number)
                     if text := line.decode(_ENCODING[number == 1]).rstrip("\r\n"):
                         yield number, text
         except UnicodeDecodeError:
@@ -152,49 +163,45 @@ class VcfReader:
                 "`iconv -f latin1 -t utf-8`"
             ) from None
         except BROKEN_GZIP as error:
-            raise GenomeError(f"{self.path}: is broken ({error}); fetch it again") from None
-        if not line.endswith(b"\n") and self._rules and self._rules.version >= (4, 3):
             raise GenomeError(
-                f"{self.path} line {number}: has no line end, so the file may be cut off; fetch "
-                f"it again, or add the line end{_LENIENT}"
-            )
+                f"{self.path}: is broken or cut off ({error}); fetch it again"
+            ) from None
+        self._check_end(line, number)
 
-    def _parsed(
-        self,
-        file: pysam.VariantFile,
-        number: int,
-        columns: tuple[str, ...],
-        complaint: str | None,
-    ) -> pysam.VariantRecord:
-        """Return the next record, which must be that of the columns."""
-        try:
-            record = next(file)
-            if (columns[0], int(columns[1])) == (record.contig, record.pos):
-                return record
-        except (StopIteration, ValueError, OSError):
-            pass
-        cut_off = "cannot be read; is a column missing or malformed, or the file cut off?"
-        raise GenomeError(f"{self.path} record {number}: {complaint or cut_off}")
+    def _check_length(self, line: bytes, number: int) -> None:
+        if streams.is_too_long(len(line)):
+            raise GenomeError(f"{self.path} line {number}: {streams.too_long()}")
+
+    def _check_end(self, last: bytes, number: int) -> None:
+        if not last.endswith(b"\n") and self._rules and self._rules.version >= (4, 3):
+            wrong = "has no line end, so the file may be cut off; "
+            complaint = Complaint("line_end", wrong + "fetch it again, or add the line end")
+            self.findings.take(complaint, number, f"{self.path} line {number}")
+
+    def _place(
+        self, number: int, columns: tuple[str, ...], complaints: list[Complaint]
+    ) -> tuple[_Place | None, str]:
+        """Return where a record stands, None if that cannot be told, and how messages call it."""
+        where = f"{self.path} record {number}"
+        if any(complaint.rule in ("num_columns", "pos") for complaint in complaints):
+            return None, where
+        place = columns[0], int(columns[_POS])
+        return place, f"{where} ({place[0]}:{place[1]})"
 
     def _check_order(
         self,
         where: str,
-        record: pysam.VariantRecord,
-        previous: tuple[str, int] | None,
+        place: _Place,
+        previous: _Place | None,
         seen_contigs: set[str],
     ) -> None:
-        if previous is None:
+        """Raise GenomeError unless a record comes where it should; note its contig."""
+        contig, position = place
+        is_new = contig not in seen_contigs
+        seen_contigs.add(contig)
+        if previous is None or is_new or (contig == previous[0] and position >= previous[1]):
             return
-        same_contig = record.contig == previous[0]
-        if (same_contig and record.pos < previous[1]) or (
-            not same_contig and record.contig in seen_contigs
-        ):
-            raise GenomeError(
-                f"{where}: comes after {previous[0]}:{previous[1]}, the file is not sorted; "
-                "sort it with `bcftools sort`"
-            )
-
-
-def _variants(record: pysam.VariantRecord) -> tuple[Variant, ...]:
-    ref = record.ref or ""
-    return tuple(Variant(record.contig, record.start, ref, alt) for alt in record.alts or ())
+        raise GenomeError(
+            f"{where}: comes after {previous[0]}:{previous[1]}, the file is not sorted; "
+            "sort it with `bcftools sort`"
+        )

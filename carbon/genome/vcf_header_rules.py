@@ -7,14 +7,14 @@ files are right: `R` as a Number before 4.2 (freebayes), types of ALT that no li
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import cache
 from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from carbon.errors import GenomeError
+from carbon.genome.vcf_findings import Complaint, Findings
 
 Version = tuple[int, int]
 
@@ -118,50 +118,49 @@ def key_pattern(version: Version) -> re.Pattern[str]:
     return _KEY if version >= (4, 3) else _LEGACY_KEY
 
 
-def check_header(lines: Sequence[tuple[int, str]]) -> Header:
+def check_header(lines: Sequence[tuple[int, str]], findings: Findings) -> Header:
     """Hold the header against the rules.
 
     Args:
         lines: with their numbers in the file, from 1; the first says VCF, the last is
             `#CHROM`, or what stands in its place.
+        findings: take what is wrong.
 
     Raises:
-        GenomeError: a rule is broken; the message opens with the number of the line.
+        GenomeError: a rule is broken that the findings refuse.
     """
-    seen: set[tuple[str, str]] = set()
-    with _at_line(lines[0][0]):
-        version = _version(lines[0][1])
-    fields = {kind: dict(_reserved(kind, version)) for kind in ("INFO", "FORMAT")}
+
+    def take(number: int, complaint: Complaint | None) -> None:
+        if complaint:
+            findings.take(complaint, number, f"{findings.path} line {number}")
+
+    version, complaint = _version(lines[0][1])
+    take(lines[0][0], complaint)
+    declared = _Declared(version)
     for number, line in lines[1:-1]:
-        with _at_line(number):
-            if meta := _meta_line(line, version):
-                _check_meta(meta, fields, seen)
+        take(number, declared.complaint(line))
     number, line = lines[-1]
-    with _at_line(number):
-        samples = _samples(line)
-    return Header(version, fields["INFO"], fields["FORMAT"], samples, line.count("\t") + 1)
+    take(number, _column_line_complaint(line))
+    samples = tuple(line.split("\t")[len(COLUMNS) + 1 :])
+    info, format_ = declared.fields["INFO"], declared.fields["FORMAT"]
+    return Header(version, info, format_, samples, line.count("\t") + 1)
 
 
-@contextmanager
-def _at_line(number: int) -> Iterator[None]:
-    try:
-        yield
-    except GenomeError as error:
-        raise GenomeError(f"line {number}: {error}") from None
-
-
-def _version(line: str) -> Version:
+def _version(line: str) -> tuple[Version, Complaint | None]:
+    """Return the version, and what is wrong with it: one that is not known is read as the last."""
     known = re.fullmatch(r"##fileformat=VCFv4\.([0-9])", line)
-    if not known or int(known[1]) > LAST_VERSION[1]:
-        raise GenomeError(
-            f"{shown(line)} is no known version; the first line is '##fileformat=VCFv4.x', "
-            f"x from 0 to {LAST_VERSION[1]}"
-        )
-    return 4, int(known[1])
+    if known and int(known[1]) <= LAST_VERSION[1]:
+        return (4, int(known[1])), None
+    wrong = (
+        f"{shown(line)} is no known version; the first line is '##fileformat=VCFv4.x', "
+        f"x from 0 to {LAST_VERSION[1]}"
+    )
+    return LAST_VERSION, Complaint("fileformat", wrong)
 
 
 @cache
-def _reserved(kind: str, version: Version) -> dict[str, Field]:
+def reserved(kind: str, version: Version) -> dict[str, Field]:
+    """Return what the specification says that the keys of INFO or FORMAT hold."""
     fields = {}
     for (of, (first, last)), rows in _RESERVED.items():
         if of == kind and first <= version <= last:
@@ -171,51 +170,107 @@ def _reserved(kind: str, version: Version) -> dict[str, Field]:
     return fields
 
 
-def _samples(line: str) -> tuple[str, ...]:
+def _column_line_complaint(line: str) -> Complaint | None:
+    text = _wrong_columns(line) or _wrong_samples(line.split("\t")[len(COLUMNS) :])
+    return Complaint("column_line", text) if text else None
+
+
+def _wrong_columns(line: str) -> str | None:
     names = tuple(line.split("\t"))
-    if names[: len(COLUMNS)] != COLUMNS or names[len(COLUMNS) :][:1] not in ((), ("FORMAT",)):
-        raise GenomeError(
-            f"{shown(line)} is neither a ##key=value line nor the line of columns: "
-            f"{' '.join(COLUMNS)}, then FORMAT and the samples if there are any, with tabs between"
-        )
-    samples = names[len(COLUMNS) + 1 :]
-    if len(names) == len(COLUMNS) + 1:
-        raise GenomeError("there is a FORMAT column but no sample; add them, or drop the column")
-    if not all(samples):
-        raise GenomeError("a sample has no name; remove the tab too many, or name it")
-    if len(set(samples)) < len(samples):
-        twice = next(name for name in samples if samples.count(name) > 1)
-        raise GenomeError(f"sample {shown(twice)} stands twice; rename one of them")
-    return samples
-
-
-def _meta_line(line: str, version: Version) -> MetaLine | None:
-    """Parse a `##` line; None where it is not one of the structured kinds that have rules."""
-    kind, equals, value = line[2:].partition("=")
-    if not line.startswith("##") or not kind or not equals or not value:
-        raise GenomeError(f"{shown(line)} is not of the form ##key=value; mend or remove it")
-    if kind == "fileformat":
-        raise GenomeError("##fileformat stands for the second time; keep the first line")
-    if kind in ("assembly", "pedigreeDB"):
-        _check_url(kind, value)
-    if kind not in _REQUIRED:
+    if names == (*COLUMNS, ""):
+        return "the line of columns ends in a tab; remove it"
+    if names[: len(COLUMNS)] == COLUMNS and names[len(COLUMNS) :][:1] in ((), ("FORMAT",)):
         return None
-    if not _PAIRS.fullmatch(value):
-        raise GenomeError(
+    return (
+        f"{shown(line)} is neither a ##key=value line nor the line of columns: "
+        f"{' '.join(COLUMNS)}, then FORMAT and the samples if there are any, with tabs between"
+    )
+
+
+def _wrong_samples(names: Sequence[str]) -> str | None:
+    """Say what is wrong with what stands behind INFO, FORMAT first."""
+    if len(names) == 1:
+        return "there is a FORMAT column but no sample; add them, or drop the column"
+    if not all(names):
+        return "a sample has no name; remove the tab too many, or name it"
+    if len(set(names[1:])) == len(names[1:]):
+        return None
+    twice = next(name for name, times in Counter(names[1:]).items() if times > 1)
+    return f"sample {shown(twice)} stands twice; rename one of them"
+
+
+class _Declared:
+    """The `##` lines, one after the other.
+
+    Attributes:
+        fields: by INFO and FORMAT, what their keys hold: those of the specification and those that
+            were declared.
+    """
+
+    def __init__(self, version: Version) -> None:
+        self._version = version
+        self._seen: set[tuple[str, str]] = set()
+        self.fields = {kind: dict(reserved(kind, version)) for kind in ("INFO", "FORMAT")}
+
+    def complaint(self, line: str) -> Complaint | None:
+        """Take a line, and return the first rule that it breaks."""
+        kind, _, value = line[2:].partition("=")
+        complaint = _line_complaint(line, kind, value)
+        if complaint or kind not in _REQUIRED:
+            return complaint
+        pairs = re.findall(_PAIR, value[1:-1])
+        if len(dict(pairs)) < len(pairs):
+            return Complaint("header_keys", f"{kind}: a key stands twice; keep one")
+        return self._declare(MetaLine(kind, dict(pairs), self._version))
+
+    def _declare(self, meta: MetaLine) -> Complaint | None:
+        identifier = meta.kind, meta.pairs.get("ID", "")
+        stands_twice = identifier in self._seen
+        if not stands_twice:
+            self._seen.add(identifier)
+            self._keep(meta)
+        name = " ".join(identifier).strip()
+        for rule, wrong in _RULES:
+            if text := wrong(meta):
+                return Complaint(rule, f"{name}: {text}")
+        if stands_twice and self._version >= (4, 3):
+            return Complaint("declared_twice", f"{name}: is declared twice; keep one")
+        return None
+
+    def _keep(self, meta: MetaLine) -> None:
+        """Have the records held against what a line declares, be it against the specification."""
+        fields, key = self.fields.get(meta.kind, {}), meta.pairs.get("ID", "")
+        number, type_ = meta.pairs.get("Number"), meta.pairs.get("Type")
+        if number is None or type_ is None or _number_is_known(meta) or _type_is_known(meta):
+            return
+        if key and (key not in fields or _reserved_key_is_kept(meta)):
+            # One text may have commas of its own, so nothing is counted there.
+            fields[key] = Field("." if (number, type_) == ("1", "String") else number, type_)
+
+
+def _line_complaint(line: str, kind: str, value: str) -> Complaint | None:
+    """Say what is wrong with the form of a `##` line."""
+    text = None
+    if not line.startswith("##") or not kind or not value:
+        text = f"{shown(line)} is not of the form ##key=value; mend or remove it"
+    elif kind == "fileformat":
+        text = "##fileformat stands for the second time; keep the first line"
+    elif kind in ("assembly", "pedigreeDB"):
+        text = _wrong_url(kind, value)
+    elif kind in _REQUIRED and not _PAIRS.fullmatch(value):
+        text = (
             f"{kind}: the value must be <key=value,...>, with text in double quotes and a quote "
             'inside it as \\"; is a quote or bracket missing or one too many?'
         )
-    pairs = re.findall(_PAIR, value[1:-1])
-    if len(dict(pairs)) < len(pairs):
-        raise GenomeError(f"{kind}: a key stands twice; keep one")
-    return MetaLine(kind, dict(pairs), version)
+    return Complaint("header_line", text) if text else None
 
 
-def _check_url(kind: str, value: str) -> None:
+def _wrong_url(kind: str, value: str) -> str | None:
     """A URL names a host; what is not written as a URL is free."""
     url = value.strip("<>")
     if not url or ("://" in url and not _has_a_host(url)):
-        raise GenomeError(f"{kind}: {shown(value)} is not a URL; mend or remove the line")
+        return f"{kind}: {shown(value)} is not a URL; mend or remove the line"
+    return None
 
 
 def _has_a_host(url: str) -> bool:
@@ -225,24 +280,6 @@ def _has_a_host(url: str) -> bool:
         return scheme == "file" or any(x.isalpha() for x in host) or bool(ip_address(host))
     except ValueError:
         return False
-
-
-def _check_meta(
-    meta: MetaLine, fields: dict[str, dict[str, Field]], seen: set[tuple[str, str]]
-) -> None:
-    for rule in _RULES:
-        if complaint := rule(meta):
-            name = f"{meta.kind} {meta.pairs['ID']}" if meta.pairs.get("ID") else meta.kind
-            raise GenomeError(f"{name}: {complaint}")
-    identifier = meta.kind, meta.pairs.get("ID", "")
-    if meta.version >= (4, 3) and identifier in seen:
-        raise GenomeError(f"{' '.join(identifier)}: is declared twice; keep one")
-    seen.add(identifier)
-    if meta.kind in fields:
-        number, type_ = meta.pairs["Number"], meta.pairs["Type"]
-        # One text may have commas of its own, so nothing is counted there.
-        declared = Field("." if (number, type_) == ("1", "String") else number, type_)
-        fields[meta.kind].setdefault(identifier[1], declared)
 
 
 def _has_its_keys(meta: MetaLine) -> str | None:
@@ -314,7 +351,7 @@ def _parents_are_samples(meta: MetaLine) -> str | None:
 
 
 def _reserved_key_is_kept(meta: MetaLine) -> str | None:
-    field = _reserved(meta.kind, meta.version).get(meta.pairs.get("ID", ""))
+    field = reserved(meta.kind, meta.version).get(meta.pairs.get("ID", ""))
     if field is None:
         return None
     number, type_ = meta.pairs["Number"], meta.pairs["Type"]
@@ -326,17 +363,17 @@ def _reserved_key_is_kept(meta: MetaLine) -> str | None:
     )
 
 
-_RULES = (
-    _has_its_keys,
-    _keys_are_in_order,
-    _id_is_a_name,
-    _alt_begins_with_a_level,
-    _number_is_known,
-    _type_is_known,
-    _text_is_quoted,
-    _lists_are_lists,
-    _parents_are_samples,
-    _reserved_key_is_kept,
+_RULES: tuple[tuple[str, Callable[[MetaLine], str | None]], ...] = (
+    ("header_keys", _has_its_keys),
+    ("header_keys", _keys_are_in_order),
+    ("header_id", _id_is_a_name),
+    ("header_id", _alt_begins_with_a_level),
+    ("header_number", _number_is_known),
+    ("header_type", _type_is_known),
+    ("header_text", _text_is_quoted),
+    ("header_text", _lists_are_lists),
+    ("header_id", _parents_are_samples),
+    ("reserved_key", _reserved_key_is_kept),
 )
 
 

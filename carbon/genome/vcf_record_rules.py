@@ -11,10 +11,20 @@ of variants do it.
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
-from carbon.genome.vcf_header_rules import CONTIG, Field, Header, Version, key_pattern, shown
+from carbon.genome.alphabet import IUPAC_DNA
+from carbon.genome.vcf_findings import Complaint
+from carbon.genome.vcf_header_rules import (
+    CONTIG,
+    Field,
+    Header,
+    Version,
+    key_pattern,
+    reserved,
+    shown,
+)
 
 _ALT_COLUMN, _INFO_COLUMN = 4, 7
 
@@ -25,6 +35,7 @@ _MATE = r"[^\[\]\s,]+:[0-9]+"
 # What a breakend keeps of the base at POS; "." where there is none, before or after a contig.
 _KEPT = rf"(?:\.|\.?{_BASES}|{_BASES}\.)"
 _REF = re.compile(_BASES)
+_CODES = re.compile(rf"[{IUPAC_DNA}]+", re.IGNORECASE)
 _ALT = re.compile(
     rf"{_BASES}|\*|<[^<>\s,]+>|{_BASES}<[^<>\s,]+>|\.{_BASES}|{_BASES}\."
     rf"|{_KEPT}([\[\]]){_MATE}\1|([\[\]]){_MATE}\2{_KEPT}"
@@ -66,85 +77,102 @@ class RecordRules:
         self._info = _InfoRules(header)
         self._samples = _SampleRules(header)
 
-    def complaint(self, columns: Sequence[str]) -> str | None:
-        """Return which rule a record breaks and what to do, or None.
+    def complaints(self, columns: Sequence[str]) -> Iterator[Complaint]:
+        """Yield which rules a record breaks, the first of each column, from left to right.
 
         Args:
             columns: as text.
         """
         if len(columns) != self._header.num_columns:
-            return (
+            yield Complaint(
+                "num_columns",
                 f"has {len(columns)} columns and the #CHROM line {self._header.num_columns}; "
-                "separate them by single tabs, and write '.' for what is missing"
+                "separate them by single tabs, and write '.' for what is missing",
             )
+            return
         for rule, text in zip(_COLUMN_RULES, columns, strict=False):
             if complaint := rule(text):
-                return complaint
+                yield complaint
         alt, info, rest = columns[_ALT_COLUMN], columns[_INFO_COLUMN], columns[_INFO_COLUMN + 1 :]
         num_alts = 0 if alt == "." else alt.count(",") + 1
-        complaint = self._info.complaint(info, num_alts)
-        if complaint or not rest:
-            return complaint
-        return self._samples.complaint(rest[0], rest[1:], num_alts)
+        if complaint := self._info.complaint(info, num_alts):
+            yield complaint
+        if rest and (complaint := self._samples.complaint(rest[0], rest[1:], num_alts)):
+            yield complaint
 
 
 @lru_cache(_REMEMBERED)
-def _chrom_is_a_contig(text: str) -> str | None:
+def _chrom_is_a_contig(text: str) -> Complaint | None:
     if _CHROM.fullmatch(text):
         return None
-    return f"CHROM {shown(text)} is not the name of a contig; rename it"
+    return Complaint("chrom", f"CHROM {shown(text)} is not the name of a contig; rename it")
 
 
-def _pos_is_a_number(text: str) -> str | None:
-    if _POS.fullmatch(text):
-        return None
-    return f"POS {shown(text)} is not a whole number, 0 or more; mend it"
+def _pos_is_a_number(text: str) -> Complaint | None:
+    if not _POS.fullmatch(text):
+        return Complaint("pos", f"POS {shown(text)} is not a whole number, 0 or more; mend it")
+    if len(text) > 9 and int(text) > _LARGEST:
+        return Complaint("pos", f"POS {shown(text)} does not fit into 32 bits; mend it")
+    return None
 
 
-def _ids_are_names(text: str) -> str | None:
+def _ids_are_names(text: str) -> Complaint | None:
     if _ONE_ID.fullmatch(text):
         return None
     names = text.split(";")
     if not all(names) or _SPACE.search(text):
-        return f"ID {shown(text)} must be names with ';' between and no spaces; mend it"
+        wrong = f"ID {shown(text)} must be names with ';' between and no spaces; mend it"
+        return Complaint("id", wrong)
     if len(set(names)) < len(names):
-        return f"ID {shown(text)} has a name twice; keep one"
+        return Complaint("id", f"ID {shown(text)} has a name twice; keep one")
     return None
 
 
-def _ref_is_bases(text: str) -> str | None:
+def _ref_is_bases(text: str) -> Complaint | None:
     if _REF.fullmatch(text):
         return None
-    return f"REF {shown(text)} must be bases, ACGTN; for an ambiguity code write one of its bases"
+    return Complaint(
+        "ambiguity_code" if _CODES.fullmatch(text) else "ref",
+        f"REF {shown(text)} must be bases, ACGTN; for an ambiguity code write one of its bases",
+    )
 
 
-def _alts_are_alleles(text: str) -> str | None:
-    if _ALT.fullmatch(text) or text == "." or all(map(_ALT.fullmatch, text.split(","))):
+def _alts_are_alleles(text: str) -> Complaint | None:
+    if _ALT.fullmatch(text) or text == ".":
         return None
-    wrong = next(alt for alt in text.split(",") if not _ALT.fullmatch(alt))
-    return f"ALT {shown(wrong)} is no allele; write bases (ACGTN), *, <ID> or a breakend"
+    wrong = [alt for alt in text.split(",") if not _ALT.fullmatch(alt)]
+    if not wrong:
+        return None
+    no_code = [alt for alt in wrong if not _CODES.fullmatch(alt)]
+    return Complaint(
+        "alt" if no_code else "ambiguity_code",
+        f"ALT {shown((no_code or wrong)[0])} is no allele; write bases (ACGTN), *, <ID> or a "
+        "breakend",
+    )
 
 
 @lru_cache(_REMEMBERED)
-def _qual_is_a_number(text: str) -> str | None:
+def _qual_is_a_number(text: str) -> Complaint | None:
     if text == "." or _QUAL.fullmatch(text):
         return None
-    return f"QUAL {shown(text)} is not a number, 0 or more; mend it, or write '.'"
+    wrong = f"QUAL {shown(text)} is not a number, 0 or more; mend it, or write '.'"
+    return Complaint("qual", wrong)
 
 
 @lru_cache(_REMEMBERED)
-def _filters_are_names(text: str) -> str | None:
+def _filters_are_names(text: str) -> Complaint | None:
     names = text.split(";")
     if not all(names) or _SPACE.search(text) or ("." in names and len(names) > 1):
-        return f"FILTER {shown(text)} must be PASS, '.' or names with ';' between; mend it"
+        wrong = f"FILTER {shown(text)} must be PASS, '.' or names with ';' between; mend it"
+        return Complaint("filter", wrong)
     if "0" in names:
-        return "FILTER 0 is reserved; name what failed, or write PASS"
+        return Complaint("filter", "FILTER 0 is reserved; name what failed, or write PASS")
     if len(set(names)) < len(names):
-        return f"FILTER {shown(text)} has a name twice; keep one"
+        return Complaint("filter", f"FILTER {shown(text)} has a name twice; keep one")
     return None
 
 
-_COLUMN_RULES: tuple[Callable[[str], str | None], ...] = (
+_COLUMN_RULES: tuple[Callable[[str], Complaint | None], ...] = (
     _chrom_is_a_contig,
     _pos_is_a_number,
     _ids_are_names,
@@ -215,14 +243,21 @@ def _num_values(field: Field, num_alts: int, ploidy: int | None) -> int | None:
 class _InfoRules:
     def __init__(self, header: Header) -> None:
         self._key = key_pattern(header.version)
+        # What a file declares otherwise is not held against what the specification demands.
+        kept = {key for key, field in reserved("INFO", header.version).items()
+                if field == header.info[key]}  # fmt: skip
         self._values = {
-            key: _Values(field, _OF_INFO.get(key) or _one_value(field), header.version)
+            key: _Values(
+                field,
+                _OF_INFO[key] if key in kept and key in _OF_INFO else _one_value(field),
+                header.version,
+            )
             for key, field in header.info.items()
         }
         # By the number of ALTs: items that were right, and their keys.
         self._good: defaultdict[int, dict[str, str]] = defaultdict(dict)
 
-    def complaint(self, text: str, num_alts: int) -> str | None:
+    def complaint(self, text: str, num_alts: int) -> Complaint | None:
         if text == ".":
             return None
         good = self._good[num_alts]
@@ -234,21 +269,23 @@ class _InfoRules:
             if key is None:
                 key, equals, value = item.partition("=")
                 if complaint := self._item_complaint(key, value if equals else None, num_alts):
-                    return f"INFO {complaint}"
+                    return complaint
                 if len(item) <= _SHORT:
                     good[item] = key
             if key in keys:
-                return f"INFO {shown(key)} stands twice; keep one"
+                return Complaint("info", f"INFO {shown(key)} stands twice; keep one")
             keys.add(key)
         return None
 
-    def _item_complaint(self, key: str, value: str | None, num_alts: int) -> str | None:
+    def _item_complaint(self, key: str, value: str | None, num_alts: int) -> Complaint | None:
         values = self._values.get(key)
         if values is None:
-            is_key = self._key.fullmatch(key)
-            return None if is_key else f"{shown(key)} is not a key; items are key or key=value"
-        complaint = None if value is None else values.complaint(value, num_alts, None)
-        return f"{key}: {complaint}" if complaint else None
+            if self._key.fullmatch(key):
+                return None
+            wrong = f"INFO {shown(key)} is not a key; items are key or key=value"
+            return Complaint("info", wrong)
+        text = None if value is None else values.complaint(value, num_alts, None)
+        return Complaint("info_values", f"INFO {key}: {text}") if text else None
 
 
 _Keys = tuple[tuple[str, _Values | None], ...]
@@ -264,16 +301,16 @@ class _SampleRules:
         self._parsed = lru_cache(_FEW)(self._parse)
         self._usual = lru_cache(_FEW)(_usual_samples)
 
-    def complaint(self, format_: str, samples: Sequence[str], num_alts: int) -> str | None:
+    def complaint(self, format_: str, samples: Sequence[str], num_alts: int) -> Complaint | None:
         keys = self._parsed(format_)
         if isinstance(keys, str):
-            return f"FORMAT {shown(format_)}: {keys}"
+            return Complaint("format", f"FORMAT {shown(format_)}: {keys}")
         # Thousands of samples at once, most often; one by one only where that does not do.
         if self._usual(keys, num_alts).fullmatch("\t".join(samples)):
             return None
         for name, text in zip(self._header.samples, samples, strict=True):
-            if complaint := self._sample_complaint(text, keys, num_alts):
-                return f"sample {shown(name)}: {complaint}"
+            if wrong := self._sample_complaint(text, keys, num_alts):
+                return Complaint("sample_values", f"sample {shown(name)}: {wrong}")
         return None
 
     def _sample_complaint(self, text: str, keys: _Keys, num_alts: int) -> str | None:

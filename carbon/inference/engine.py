@@ -103,7 +103,8 @@ class Carbon:
 
         Args:
             reference: the sequence that the variants are of.
-            variants: SNVs, MNVs, insertions and deletions; others get no delta but a reason.
+            variants: SNVs, MNVs, insertions and deletions; others get no delta but a reason, and so
+                does one of which the reference has N for a base of REF (`reference_unknown`).
             **options: keywords, none of which must be given:
                 protocol: `centered` (default) compares windows with the variant in the middle, of
                     the same length for both alleles; `right_end` the alleles alone, behind a window

@@ -1,19 +1,27 @@
 """What a long job has done so far, so that one that was killed goes on where it stopped.
 
-A file of JSON lines beside the output: what is being done, then a line for each block of work. A
-block is on the disk before the next begins; a last line that is torn is cut off. The file goes when
-the output is whole.
+A file of lines beside the output: what is being done, then a line for each block of work, in JSON
+behind a checksum of it and of all lines before. A block is on the disk before the next begins; a
+last line that is torn is cut off, and any other damage is told. The file goes when the output is
+whole.
 """
 
 import fcntl
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from carbon.console import say
 from carbon.errors import UserError
+
+_SUM_BYTES = 9  # eight digits and a blank
+
+
+def _written(checksum: int) -> bytes:
+    return b"%08x " % checksum
 
 
 class Journal:
@@ -33,10 +41,12 @@ class Journal:
             resume: go on with what is there.
 
         Raises:
-            UserError: there is a journal and no wish to resume, or it is of another job.
+            UserError: there is a journal and no wish to resume, or it is of another job, or it is
+                damaged.
         """
         self.path = output.with_name(f".{output.name}.progress")
         self.num_blocks = 0
+        self._sum = 0
         self._job = json.loads(json.dumps(job))
         self._file = self.path.open("a+b")
         self._lock()
@@ -59,7 +69,7 @@ class Journal:
         with self.path.open("rb") as source:
             source.readline()
             for _ in range(num_kept):
-                yield self._parsed(source.readline())
+                yield json.loads(source.readline()[_SUM_BYTES:])
 
     def add(self, block: Any) -> None:
         """Keep a block that is done."""
@@ -80,25 +90,29 @@ class Journal:
         self._file.close()
 
     def _read(self, resume: bool) -> bool:
-        """Count the blocks that are whole and cut off what is not; tell if the first line is."""
+        """Count the blocks that are whole and cut off a torn last one; tell if the first line is.
+
+        Nothing is cut off where anything else is wrong.
+        """
         whole_bytes, num_lines = 0, 0
         with self.path.open("rb") as source:
             for line in source:
                 if not line.endswith(b"\n"):
                     break
+                content = line[_SUM_BYTES:-1]
+                self._sum = zlib.crc32(content, self._sum)
+                if line[:_SUM_BYTES] != _written(self._sum):
+                    raise UserError(
+                        f"{self.path}: is damaged, or of another version of Carbon; remove the "
+                        "file, and give the command without --resume"
+                    )
                 if not num_lines:
-                    self._check(self._parsed(line), resume)
+                    self._check(json.loads(content), resume)
                 whole_bytes += len(line)
                 num_lines += 1
         os.truncate(self.path, whole_bytes)
         self.num_blocks = max(num_lines - 1, 0)
         return num_lines > 0
-
-    def _parsed(self, line: bytes) -> Any:
-        try:
-            return json.loads(line)
-        except ValueError:
-            raise UserError(f"{self.path}: is damaged; remove the file and begin anew") from None
 
     def _check(self, there: Any, resume: bool) -> None:
         if not resume:
@@ -108,11 +122,13 @@ class Journal:
         names = sorted(set(there) | set(self._job))
         if other := [name for name in names if there.get(name) != self._job.get(name)]:
             raise UserError(
-                f"{self.path}: the earlier run had another {', '.join(other)}; give the same, or "
+                f"{self.path}: the earlier run differs in: {', '.join(other)}; give the same, or "
                 "remove the file"
             )
 
     def _append(self, content: Any) -> None:
-        self._file.write(json.dumps(content).encode() + b"\n")
+        line = json.dumps(content).encode()
+        self._sum = zlib.crc32(line, self._sum)
+        self._file.write(_written(self._sum) + line + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())

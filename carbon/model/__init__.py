@@ -12,8 +12,8 @@ if TYPE_CHECKING:
         load_model,
         name_tags,
         save_model,
-        vocabulary_of,
     )
+    from carbon.model.folder import model_folder
     from carbon.model.head import kmer_logits
     from carbon.model.presets import PRESETS
 
@@ -24,7 +24,7 @@ _HOMES = {
     "load_model": "carbon.model.checkpoint",
     "name_tags": "carbon.model.checkpoint",
     "save_model": "carbon.model.checkpoint",
-    "vocabulary_of": "carbon.model.checkpoint",
+    "model_folder": "carbon.model.folder",
 }
 
 __all__ = [
@@ -32,9 +32,9 @@ __all__ = [
     "LoadedModel",
     "kmer_logits",
     "load_model",
+    "model_folder",
     "name_tags",
     "save_model",
-    "vocabulary_of",
 ]
 
 

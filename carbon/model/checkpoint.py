@@ -1,24 +1,20 @@
 """Model folders: a stock `LlamaForCausalLM` in safetensors, read and written."""
 
 import json
+import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
-from huggingface_hub import snapshot_download
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
-from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, save_stock_tokenizer
-from carbon.tokenizer.byte_pairs import hybrid_vocabulary
-
-# Which metadata tags a native model was trained with, in its config.json; absent, there are none.
-_TAGS_KEY = "carbon_tags"
-_TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json")
+from carbon.model.folder import TAGS_KEY, model_folder
+from carbon.tokenizer import NATIVE, Vocabulary, save_stock_tokenizer
 
 
 class LoadedModel(NamedTuple):
@@ -48,21 +44,18 @@ def load_model(
         yarn: stretch the context by this factor.
 
     Raises:
-        ModelError: the folder has no weights, its files are torn, or it is no Carbon model.
+        ModelError: there is no such model, its files are torn or do not fit one another, or it is
+            no Carbon model.
         UserError: the attention or the factor is not possible.
     """
-    if Path(source).is_dir():
-        _check_folder(Path(source))
-    elif str(source).count("/") != 1 or str(source).startswith((".", "/", "~")):
-        raise ModelError(f"{source}: no such model folder")
+    folder, _, _, vocabulary = model_folder(source)
     try:
-        config = LlamaConfig.from_pretrained(str(source))
-        vocabulary = _with_tags(vocabulary_of(config, str(source)), config, source)
+        config = LlamaConfig.from_pretrained(str(folder))
         if yarn is not None:
             stretch(config, yarn)
         with _no_bars():
             loaded: Any = LlamaForCausalLM.from_pretrained(
-                str(source),
+                str(folder),
                 config=config,
                 dtype=dtype,
                 attn_implementation=attention,
@@ -123,54 +116,12 @@ def _no_bars() -> Iterator[None]:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _check_folder(folder: Path) -> None:
-    config_path = folder / "config.json"
-    if not config_path.is_file():
-        raise ModelError(f"{folder}: has no config.json; give the export/ folder of a run")
-    try:
-        kind = json.loads(config_path.read_text(encoding="utf-8")).get("model_type")
-    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError) as error:
-        raise ModelError(f"{config_path}: is not valid JSON ({error})") from None
-    if kind != "llama":
-        raise ModelError(f"{config_path}: model_type is {kind!r}, Carbon models are 'llama'")
-    if not any(folder.glob("*.safetensors")):
-        raise ModelError(f"{folder}: has no *.safetensors weights; export or copy the model again")
-
-
-def vocabulary_of(config: LlamaConfig, source: str) -> Vocabulary:
-    """Tell the native from the hybrid vocabulary by the number of rows."""
-    for vocabulary in (NATIVE, HYBRID):
-        if config.vocab_size == vocabulary.size:
-            return vocabulary
-    raise ModelError(
-        f"{source}: {config.vocab_size} rows fit neither the native vocabulary ({NATIVE.size}) "
-        f"nor the hybrid one ({HYBRID.size}); is it a Carbon model?"
-    )
-
-
 def name_tags(config: LlamaConfig, tags: Iterable[str]) -> None:
     """Write into a native model's config which metadata tags it was trained with.
 
     Whoever saves the model keeps them, as stock transformers keeps what a config says beyond it.
     """
-    config.update({_TAGS_KEY: list(tags)})
-
-
-def _with_tags(vocabulary: Vocabulary, config: LlamaConfig, source: str | Path) -> Vocabulary:
-    if vocabulary is HYBRID:
-        return hybrid_vocabulary(
-            source
-            if Path(source).is_dir()
-            else snapshot_download(str(source), allow_patterns=list(_TOKENIZER_FILES))
-        )
-    named = getattr(config, _TAGS_KEY, [])
-    names = named if isinstance(named, list) else [named]
-    if strange := [name for name in names if name not in NATIVE.tags]:
-        raise ModelError(
-            f"{source}: {_TAGS_KEY} in config.json has {strange[0]!r}, which is none of "
-            f"{', '.join(NATIVE.tags)}; is the model of a later version?"
-        )
-    return replace(vocabulary, tags=tuple(tag for tag in NATIVE.tags if tag in names))
+    config.update({TAGS_KEY: list(tags)})
 
 
 def save_model(
@@ -186,15 +137,30 @@ def save_model(
         network: with the rows of the native vocabulary.
         folder: made if it does not exist.
         max_shard_size: cut the weights into files of at most so much, such as `5GB`.
+
+    Raises:
+        OSError: the disk is full, or will not have it for another reason.
     """
-    with _no_bars():
-        network.save_pretrained(folder, max_shard_size=max_shard_size)
-    _add_older_rope_keys(Path(folder) / "config.json")
-    generation = GenerationConfig(  # type: ignore[no-untyped-call]
-        pad_token_id=NATIVE.pad, suppress_tokens=list(range(NATIVE.first_kmer))
-    )
-    generation.save_pretrained(folder)
-    save_stock_tokenizer(folder)
+    with _errors_of_the_system(folder):
+        with _no_bars():
+            network.save_pretrained(folder, max_shard_size=max_shard_size)
+        _add_older_rope_keys(Path(folder) / "config.json")
+        generation = GenerationConfig(  # type: ignore[no-untyped-call]
+            pad_token_id=NATIVE.pad, suppress_tokens=list(range(NATIVE.first_kmer))
+        )
+        generation.save_pretrained(folder)
+        save_stock_tokenizer(folder)
+
+
+@contextmanager
+def _errors_of_the_system(folder: str | Path) -> Iterator[None]:
+    """Raise as OSError what safetensors and tokenizers have by number in a text, as a full disk."""
+    try:
+        yield
+    except Exception as error:
+        if not (found := re.search(r"\(os error (\d+)\)", str(error))):
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(folder)) from None
 
 
 def _add_older_rope_keys(config_path: Path) -> None:

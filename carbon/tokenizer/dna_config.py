@@ -9,6 +9,8 @@ from carbon.tokenizer.kmer import K
 from carbon.tokenizer.text import DNA_END, DNA_START
 from carbon.tokenizer.vocabulary import HYBRID
 
+_MOST_JSON_BYTES = 64 << 20  # the largest, tokenizer.json of Qwen3, has 11 MB
+
 DNA_CONFIG: dict[str, Any] = {
     "k": K,
     "dna_start_id": HYBRID.dna_start,
@@ -32,7 +34,14 @@ def read_dna_config(path: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a table in JSON, or raise ModelError."""
+    size_bytes = path.stat().st_size
+    if size_bytes > _MOST_JSON_BYTES:
+        raise ModelError(f"{path}: has {size_bytes:,} bytes, too many for a model's table in JSON")
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
+        return dict(json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number))
+    except (UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: is not a table in JSON ({error}); copy it again") from None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

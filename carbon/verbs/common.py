@@ -1,8 +1,12 @@
 """Arguments that verbs share."""
 
 import argparse
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from carbon.errors import UserError
 from carbon.options import Dtype
 
 if TYPE_CHECKING:
@@ -29,6 +33,40 @@ def add_model(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--tag", action="append", default=[], dest="tags", help="metadata tag")
 
 
+def add_gone(verb: argparse.ArgumentParser, option: str, instead: str) -> None:
+    """Add an option that the verb once had: whoever gives it reads what stands in its place."""
+
+    class Gone(argparse.Action):
+        def __call__(self, *_: Any) -> None:
+            verb.exit(2, f"error: {option} is gone, take it out: {instead}\n")
+
+    verb.add_argument(option, action=Gone, nargs=0, default=NOT_GIVEN, help=argparse.SUPPRESS)
+
+
+def add_contigs(verb: argparse.ArgumentParser) -> None:
+    """Add how the contigs of a file that meets a reference are named."""
+    verb.add_argument(
+        "--contigs",
+        metavar="TABLE|chr",
+        help="where a file names contigs otherwise than the reference: a table of its names and "
+        "the reference's, or chr to add or take away a 'chr' (and M for MT)",
+    )
+
+
+def check_inputs(arguments: argparse.Namespace, *paths: str | None) -> None:
+    """Look for the model and for input files before anything large is imported.
+
+    Raises:
+        UserError: there is no such model, its files do not fit one another, or a file is absent.
+    """
+    from carbon.model import model_folder
+
+    for path in paths:
+        if path not in (None, "-") and not Path(path).exists():
+            raise UserError(f"{path}: no such file")
+    model_folder(arguments.model)
+
+
 def load(arguments: argparse.Namespace) -> "Carbon":
     """Load the model that the arguments name."""
     from carbon.inference import load
@@ -40,6 +78,38 @@ def load(arguments: argparse.Namespace) -> "Carbon":
         attention=arguments.attention,
         yarn=arguments.yarn,
     )
+
+
+def read_named(
+    records: Iterable[tuple[str, str]], read: Callable[[Iterator[str]], Iterator[T]], path: str
+) -> Iterator[tuple[str, str, T]]:
+    """Return the name and the bases of each record, with what `read` makes of its bases.
+
+    Only what is read and not yet answered is in memory.
+
+    Raises:
+        ModelError: the model says nothing finite of a record, whose name is told.
+    """
+    waiting: deque[tuple[str, str]] = deque()
+
+    def sequences() -> Iterator[str]:
+        for record in records:
+            waiting.append(record)
+            yield record[1]
+
+    return _named(read(sequences()), waiting, path)
+
+
+def _named(
+    results: Iterator[T], waiting: deque[tuple[str, str]], path: str
+) -> Iterator[tuple[str, str, T]]:
+    from carbon.inference.reading import NotFinite
+
+    try:
+        for result in results:
+            yield *waiting.popleft(), result
+    except NotFinite:
+        raise NotFinite(f"{path}: record '{waiting[0][0]}'") from None
 
 
 def options_of(arguments: argparse.Namespace, kind: type[T]) -> T:

@@ -48,6 +48,10 @@ def _size(text: str) -> str:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
+    from carbon.model import model_folder
+
+    model_folder(arguments.source)  # before anything large is imported
+
     from carbon.console import say
     from carbon.files import atomic_folder
     from carbon.inference import DTYPES, Carbon

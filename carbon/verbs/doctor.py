@@ -4,6 +4,7 @@ import argparse
 import json
 
 from carbon.__version__ import __version__
+from carbon.console import say
 from carbon.verbs.common import Verbs
 
 
@@ -30,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     packages = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pysam")
     optional = ("matplotlib", "scikit-learn", "pyBigWig", "datasets", "datatrove", "gradio",
                 "flash-attn")  # fmt: skip
+    say("looking at what is installed, and scoring with a small random model: some seconds")
     facts = {
         "carbon": __version__,
         "python": platform.python_version(),

@@ -4,7 +4,7 @@ import argparse
 
 from carbon.console import natural
 from carbon.options import POOLS
-from carbon.verbs.common import Verbs, add_model, load
+from carbon.verbs.common import Verbs, add_model, check_inputs, load, read_named
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -33,24 +33,24 @@ def add_parser(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     import json
-    from itertools import tee
 
     from carbon.console import track
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
-    from carbon.inference.embeddings import write_embeddings
     from carbon.tables import chosen_by_ending
 
-    write = chosen_by_ending(arguments.output, {".parquet": write_embeddings})
+    chosen_by_ending(arguments.output, {".parquet": None})
     method = {"pool": arguments.pool, "layer": arguments.layer, "tags": tuple(arguments.tags)}
-    named, read = tee(read_sequences(arguments.sequences))
+    records = read_sequences(arguments.sequences)
+    check_inputs(arguments)
+
+    from carbon.inference.embeddings import write_embeddings
+
     model = load(arguments)
     settings = {"model": arguments.model, "yarn": model.yarn, **method, "dtype": arguments.dtype}
-    embeddings = track(model.embed((bases for _, bases in read), **method), "sequences")
-    rows = (
-        (name, len(bases), vector) for (name, bases), vector in zip(named, embeddings, strict=True)
-    )
+    read = read_named(records, lambda bases: model.embed(bases, **method), arguments.sequences)
+    rows = ((name, len(bases), vector) for name, bases, vector in track(read, "sequences"))
     width = model.model.network.config.hidden_size
     with atomic_file(arguments.output) as path:
-        num_rows = write(path, rows, width, settings)
+        num_rows = write_embeddings(path, rows, width, settings)
     print(json.dumps({"sequences": num_rows, "width": width, **settings}))

@@ -4,12 +4,11 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbon.console import natural
 from carbon.options import MODES
-from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, load, options_of
+from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, check_inputs, load, options_of
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon, Draft
@@ -97,16 +96,15 @@ def _add_constraints(verb: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     from carbon.errors import UserError
-    from carbon.files import atomic_file
+    from carbon.files import atomic_file, check_no_input
 
     if arguments.right is not None and arguments.prompts:
         raise UserError("--right fills one gap; give its left side by --prompt, not --prompts")
     if arguments.num_samples < 1:
         raise UserError("-n 0: give 1 or more")
-    if arguments.prompts and arguments.output:
-        prompts, output = Path(arguments.prompts), Path(arguments.output)
-        if output.resolve() == prompts.resolve():
-            raise UserError(f"{output}: is an input too; name another output")
+    if arguments.output:
+        check_no_input(arguments.output, arguments.prompts)
+    check_inputs(arguments, arguments.prompts)
     if not arguments.output:
         sys.stdout.writelines(_lines(arguments))
         return
@@ -138,20 +136,24 @@ def _continue(
     from carbon.console import progress
     from carbon.genome import read_sequences
     from carbon.inference.generation import check_amount
+    from carbon.inference.reading import NotFinite
 
     prompts = [("generated", arguments.prompt)]
     if arguments.prompts:
         prompts = list(read_sequences(arguments.prompts))
     check_amount(len(prompts) * arguments.num_samples, arguments.length)
     named = [(*prompt, n) for prompt in prompts for n in range(arguments.num_samples)]
-    with progress("bases", len(named) * arguments.length) as advance:
-        texts = model.generate(
-            [prompt for _, prompt, _ in named],
-            arguments.length,
-            draft=draft,
-            advance=advance,
-            **_options(arguments),
-        )
+    try:
+        with progress("bases", len(named) * arguments.length) as advance:
+            texts = model.generate(
+                [prompt for _, prompt, _ in named],
+                arguments.length,
+                draft=draft,
+                advance=advance,
+                **_options(arguments),
+            )
+    except NotFinite as error:
+        raise NotFinite(f"prompt '{named[(error.number or 1) - 1][0]}'") from None
     for (name, prompt, sample), text in zip(named, texts, strict=True):
         yield f"{name}_{sample}", {"sample": sample, "prompt_bp": len(prompt)}, text
 

@@ -3,7 +3,7 @@
 import argparse
 
 from carbon.tables import TABLE_WRITERS, any_of, chosen_by_ending
-from carbon.verbs.common import Verbs, add_model, load
+from carbon.verbs.common import Verbs, add_model, check_inputs, load
 
 COLUMNS = {"kmer": str, "probability": float, "cross_entropy_nats": float, "fns_nats": float}
 
@@ -35,10 +35,13 @@ def run(arguments: argparse.Namespace) -> None:
     from pathlib import Path
 
     from carbon.files import atomic_file
-    from carbon.inference import kmer_index
 
     output = arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    check_inputs(arguments)
+
+    from carbon.inference import kmer_index
+
     model = load(arguments)
     token = model.next_token(arguments.prompt, tags=arguments.tags)
     given = token.given(arguments.fixed)

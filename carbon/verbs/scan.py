@@ -6,7 +6,16 @@ from pathlib import Path
 
 from carbon.console import natural
 from carbon.options import COMBINATIONS, STRANDS_READ
-from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, frames, load, options_of
+from carbon.verbs.common import (
+    NOT_GIVEN,
+    Verbs,
+    add_contigs,
+    add_model,
+    check_inputs,
+    frames,
+    load,
+    options_of,
+)
 
 _OF_GENE = "gene"  # of --strands
 
@@ -26,7 +35,10 @@ def add_parser(verbs: Verbs) -> None:
     place.add_argument("--region", metavar="CHR:FIRST-LAST", help="1-based, both ends included")
     place.add_argument("--contig", metavar="NAME", help="the whole of a contig")
     place.add_argument("--gene", metavar="NAME", help="name or identifier, with --annotation")
-    verb.add_argument("--annotation", metavar="GFF", help="GFF3 or GTF, plain or gzip")
+    verb.add_argument(
+        "--annotation", metavar="FILE", help="GFF3, GTF, BED or GenBank, plain or gzip"
+    )
+    add_contigs(verb)
     verb.add_argument("--flank", type=natural, default=0, metavar="BP", help="added on both sides")
     verb.add_argument(
         "--output",
@@ -73,6 +85,8 @@ def _add_method(verb: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
+    check_inputs(arguments, arguments.reference, arguments.annotation)
+
     from carbon.inference.scan import ScanJob, ScanOptions, run_scan_job
 
     along_gene = getattr(arguments, "strands", None) == _OF_GENE
@@ -89,6 +103,7 @@ def run(arguments: argparse.Namespace) -> None:
         flank_bp=arguments.flank,
         plot=Path(arguments.plot) if arguments.plot else None,
         along_gene=along_gene,
+        contigs=arguments.contigs,
         options=options_of(arguments, ScanOptions),
     )
     print(json.dumps(run_scan_job(lambda: load(arguments).reader, job, arguments.dtype)))

@@ -1,14 +1,12 @@
 """`carbon score`: the log-likelihood of sequences."""
 
 import argparse
-from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 from carbon.options import STRANDS_READ, By
 from carbon.tables import TABLE_WRITERS, any_of, chosen_by_ending
-from carbon.verbs.common import Verbs, add_model, load
+from carbon.verbs.common import Verbs, add_model, check_inputs, load, read_named
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -35,28 +33,24 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.console import track
     from carbon.files import atomic_file
     from carbon.genome import read_sequences
-    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE
 
     output = arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
     records = read_sequences(arguments.sequences)
-    waiting: deque[tuple[str, str]] = deque()  # what is read and not yet scored
+    check_inputs(arguments)
 
-    def sequences() -> Iterator[str]:
-        for record in records:
-            waiting.append(record)
-            yield record[1]
+    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE
 
     method = {"by": arguments.by, "strands": arguments.strands, "tags": tuple(arguments.tags)}
     table = PER_BASE if arguments.per_base else PER_SEQUENCE
     model = load(arguments)
     settings = {"model": arguments.model, "yarn": model.yarn, **method}
     settings |= {"dtype": arguments.dtype, "unit": "nats"}
-    scores = model.score(sequences(), **method)
+    scores = read_named(records, lambda bases: model.score(bases, **method), arguments.sequences)
     with (
         atomic_file(output) if output else nullcontext(Path("-")) as path,
         writer(path, table.columns, settings) as write,
     ):
-        for score in track(scores, "sequences"):
-            for row in table.rows(*waiting.popleft(), score):
+        for name, bases, score in track(scores, "sequences"):
+            for row in table.rows(name, bases, score):
                 write(row)

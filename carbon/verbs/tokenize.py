@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from carbon.console import natural
@@ -55,7 +56,8 @@ def run(arguments: argparse.Namespace) -> None:
     if num_kmers < 1:
         raise UserError(f"--piece-tokens {arguments.piece_tokens}: leaves no room for a 6-mer")
     pieces = counted(read_pieces(arguments.input, num_kmers * K))
-    _write_lines(token_lines(pieces, vocabulary, tags))
+    first = list(islice(pieces, 1))  # what cannot be read is known before the line of names
+    _write_lines(token_lines(chain(first, pieces), vocabulary, tags))
 
 
 def _write_lines(lines: Iterable[str]) -> None:

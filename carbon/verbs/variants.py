@@ -7,7 +7,17 @@ from typing import get_args
 
 from carbon.options import PROTOCOLS, STRANDS_READ, By
 from carbon.tables import TABLE_WRITERS, any_of
-from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, frames, load, options_of
+from carbon.verbs.common import (
+    NOT_GIVEN,
+    Verbs,
+    add_contigs,
+    add_gone,
+    add_model,
+    check_inputs,
+    frames,
+    load,
+    options_of,
+)
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -24,14 +34,21 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--output", required=True, help=f"a .vcf, .vcf.gz, {any_of(TABLE_WRITERS)} to write"
     )
+    verb.add_argument(
+        "--annotation", help="GFF3, GTF, BED or GenBank: write gene, consequence and codon too"
+    )
+    add_contigs(verb)
     _add_method(verb)
     verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
     verb.add_argument(
-        "--skip-mismatches", action="store_true", help="pass over records with another REF"
+        "--skip-mismatches",
+        action="store_true",
+        help="pass over records whose REF cannot stand in the reference",
     )
     verb.add_argument(
-        "--lenient", action="store_true", help="read a VCF that breaks rules of its format"
+        "--strict", action="store_true", help="refuse a VCF that breaks any rule of its format"
     )
+    add_gone(verb, "--lenient", "a VCF is read so without it; --strict refuses what breaks a rule")
     verb.set_defaults(run=run)
 
 
@@ -61,6 +78,8 @@ def _add_method(verb: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
+    check_inputs(arguments, arguments.reference, arguments.vcf, arguments.annotation)
+
     from carbon.inference.variants import (
         VariantJob,
         VariantOptions,
@@ -77,6 +96,8 @@ def run(arguments: argparse.Namespace) -> None:
         options=options_of(arguments, VariantOptions),
         resume=arguments.resume,
         skip_mismatches=arguments.skip_mismatches,
-        strict=not arguments.lenient,
+        strict=arguments.strict,
+        annotation=Path(arguments.annotation) if arguments.annotation else None,
+        contigs=arguments.contigs,
     )
     print(json.dumps(run_variant_job(load(arguments).reader, job, arguments.dtype)))

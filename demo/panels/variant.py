@@ -27,10 +27,10 @@ _EXAMPLE_EFFECTS = {
 
 
 class Listed(NamedTuple):
-    """A variant of a VCF, and what the reference has where that is not REF."""
+    """A variant of a VCF, and why its REF cannot be taken to stand in the reference."""
 
     variant: Variant
-    mismatch: str | None
+    reason: str | None
 
 
 class VariantEffect(Panel):
@@ -137,9 +137,9 @@ class VariantEffect(Panel):
     ) -> Iterator[Progress | Result]:
         shown = listed[:_MOST_VARIANTS]
         rows = []
-        for variant, mismatch in shown:
-            score = VariantScore(variant, None, "ref_mismatch")
-            if mismatch is None:
+        for variant, reason in shown:
+            score = VariantScore(variant, None, reason)
+            if reason is None:
                 (score,) = self.lab.model.score_variants(
                     genome.reference, [variant], **_options(values)
                 )
@@ -182,8 +182,8 @@ class VariantEffect(Panel):
         if not values["vcf"]:
             return program.replace("from carbon.genome import VcfReader\n", "")
         return program + (
-            f"    for row in VcfReader({Path(values['vcf'][0]).name!r}, genome, strict=False):\n"
-            "        if row.mismatch is None:\n"
+            f"    for row in VcfReader({Path(values['vcf'][0]).name!r}, genome):\n"
+            "        if row.disagreement is None:\n"
             f"            for score in model.score_variants(genome, row.variants, {options}):\n"
             "                print(score.variant.to_text(), score.delta, score.reason)\n"
         )
@@ -195,7 +195,7 @@ class VariantEffect(Panel):
         window = _around(variant, values["window_bp"], genome.reference)
         read = ["--model", self.lab.model_name, "--reference", genome.shown_files[0],
                 "--strands", values["strands"]]  # fmt: skip
-        score = ["carbon", "variants", *read, "--protocol", values["protocol"], "--lenient"]
+        score = ["carbon", "variants", *read, "--protocol", values["protocol"]]
         scan = ["carbon", "scan", *read, "--region", window.to_region(),
                 "--window", str(method.window_bp)]  # fmt: skip
         lines = [
@@ -224,8 +224,12 @@ def _read_vcf(files: list[str], reference: Reference) -> list[Listed]:
     """
     if len(files) > 1:
         raise UserError(f"{len(files)} VCFs are given; give one")
-    rows = (row for path in files for row in VcfReader(path, reference, strict=False))
-    each = (Listed(variant, row.mismatch) for row in rows for variant in row.variants)
+    rows = (row for path in files for row in VcfReader(path, reference))
+    each = (
+        Listed(variant, row.disagreement.reason if row.disagreement else None)
+        for row in rows
+        for variant in row.variants
+    )
     return list(islice(each, _MOST_VARIANTS + 1))
 
 
@@ -233,7 +237,7 @@ def _chosen(text: str, listed: list[Listed]) -> Variant:
     """Return the variant that is typed, or the first of the VCF that has bases."""
     if text:
         return Variant.from_text(text)
-    fit = (v for v, mismatch in listed if mismatch is None and v.why_unscorable() is None)
+    fit = (v for v, reason in listed if reason is None and v.why_unscorable() is None)
     if variant := next(fit, None):
         return variant
     missing = "the VCF has none that can be scored here" if listed else "no variant is given"

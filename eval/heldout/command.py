@@ -5,17 +5,20 @@ import json
 from typing import Any
 
 from carbon.console import say
-from carbon.corpus import read_source
+from carbon.corpus import read_manifest, read_source
 from carbon.errors import ConfigError
 from carbon.files import atomic_file
 from carbon.genome import Reference
 from carbon.inference import load
 from eval.heldout.likelihood import heldout_likelihood
+from eval.heldout.meaning import meaning_of
 from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
 from eval.markov import MAX_ORDER, Markov
 from eval.records import check_folder
+
+_USUAL_SOURCE = "eukaryote"
 
 
 class _Material:
@@ -24,15 +27,23 @@ class _Material:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
         self.model = load(arguments.model)
+        self.source = arguments.source or _usual_source(arguments.corpus)
         self.train = self._sequences("train")
         self.test = self._sequences("test")
         if not self.test:
             raise ConfigError(f"{arguments.corpus}: nothing is held out; build with a holdout")
 
     def _sequences(self, split: Any) -> list[str]:
-        table = read_source(self.arguments.corpus, self.arguments.source, split, ["sequence"])
+        table = read_source(self.arguments.corpus, self.source, split, ["sequence"])
         sequences: list[str] = table["sequence"].to_pylist()
         return sequences
+
+
+def _usual_source(corpus: str) -> str:
+    """Return `eukaryote`, or the first other source of a corpus that holds records out."""
+    sources = read_manifest(corpus)["sources"]
+    held_out = [name for name, splits in sources.items() if splits["test"]["records"]]
+    return _USUAL_SOURCE if _USUAL_SOURCE in held_out else next(iter(held_out), _USUAL_SOURCE)
 
 
 def _recovery(of: _Material) -> dict[str, Any]:
@@ -46,7 +57,8 @@ def _likelihood(of: _Material) -> dict[str, Any]:
 def _variants(of: _Material) -> dict[str, Any]:
     with Reference(of.arguments.reference) as reference:
         markov = Markov(MAX_ORDER, of.train)
-        return variant_auroc(read_scored(of.arguments.vcf, reference, markov))
+        scored = read_scored(of.arguments.vcf, reference, markov, of.arguments.contigs)
+        return variant_auroc(scored)
 
 
 _TASKS = {
@@ -83,6 +95,8 @@ def run_heldout(arguments: argparse.Namespace) -> None:
         temporary.write_text(
             json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8"
         )
+    for name, result in results.items():
+        say(meaning_of(name, result))
     print(json.dumps({name: result["value"] for name, result in results.items()}))
 
 

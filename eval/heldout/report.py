@@ -13,6 +13,7 @@ from carbon.files import atomic_file
 from carbon.objectives import objective_named
 from eval.drawing import html_page, html_table, interval, svg_of
 from eval.heldout.figures import Change, loss_figure, recovery_figure, roc_figure
+from eval.heldout.meaning import meaning_of
 from eval.heldout.results import read_metrics, read_results
 
 
@@ -67,8 +68,11 @@ def _summary(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
             ("Variant AUROC", interval(variants), f"{interval(variants['markov_6'])} (order 6)")
         )
     tokens = f"{metrics[-1]['tokens']:,} tokens in {metrics[-1]['step']:,} steps"
-    return f"<h2>In short</h2><p>Trained on {tokens}.</p>" + html_table(
-        rows, ("measure", "this model", "Markov model")
+    table = html_table(rows, ("measure", "this model", "Markov model"))
+    good = "".join(f"<li>{html.escape(meaning_of(*each))}</li>" for each in found.items())
+    return (
+        f"<h2>In short</h2><p>Trained on {tokens}.</p>{table}<p>What a good number is:</p>"
+        f"<ul>{good}</ul>"
     )
 
 

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_curve
 
 from carbon.errors import GenomeError
-from carbon.genome import Interval, Reference, Variant, VcfReader, reverse_complement
+from carbon.genome import (
+    Interval,
+    Reference,
+    Variant,
+    VcfReader,
+    contig_names,
+    reverse_complement,
+)
 from eval.contract import Estimate
 from eval.markov import MAX_ORDER, Markov
 from eval.metrics import auroc
@@ -26,14 +33,18 @@ class LabelledScores(NamedTuple):
     markov_delta: Floats
 
 
-def read_scored(path: Path, reference: Reference, markov: Markov) -> LabelledScores:
+def read_scored(
+    path: Path, reference: Reference, markov: Markov, contigs: str | None = None
+) -> LabelledScores:
     """Read a VCF with LABEL, EFFECT and CARBON_DELTA, and score it with a Markov model too.
 
     Raises:
         GenomeError: it is no VCF of this reference, or a record has no LABEL.
     """
+    names = contig_names(contigs, reference.contig_lengths_bp)
+    vcf = VcfReader(path, reference, contig_names=names)
     columns: list[tuple[bool, str, float, float]] = []
-    for number, row in enumerate(VcfReader(path, reference), start=1):
+    for number, row in enumerate(vcf, start=1):
         info = dict(part.split("=", 1) for part in row.columns[7].split(";") if "=" in part)
         if info.get("LABEL") not in ("0", "1"):
             raise GenomeError(f"{path} record {number}: needs LABEL=0 or LABEL=1 in its INFO")

@@ -2,7 +2,7 @@
 
 A builder takes `output` and keyword arguments of a fixed set, so that one command line serves all:
 
-- `reference`: FASTA; `annotation`: GFF3 or GTF; `vcf`; `table`: TSV, CSV, Parquet or xlsx
+- `reference`: FASTA; `annotation`: GFF3, GTF or BED; `vcf`; `table`: TSV, CSV, Parquet or xlsx
 - `sources`: genomes with a name each, where a task compares groups
 - `codon_usage`: CSV; `species`: name of the group
 - `num_examples`, `context_length_tokens`, `seed`

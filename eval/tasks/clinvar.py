@@ -14,7 +14,7 @@ from carbon.genome import Variant, VcfReader, VcfRow
 from eval.contract import BuildReport, Example, Options, Reading, Task
 from eval.summary import summary_of
 from eval.tasks.building import drawn, write_dataset
-from eval.tasks.references import PartOfGenome
+from eval.tasks.references import AnyName
 from eval.tasks.tables import read_table
 from eval.tasks.variants import check_share, examples_on_reference, is_snv, run
 
@@ -136,9 +136,9 @@ def build_clinvar(
         UserError: nothing is left.
     """
     dropped: Counter[str] = Counter()
-    with PartOfGenome(reference) as fasta:
+    with AnyName(reference) as fasta:
         disagreeing: list[Variant] = []
-        rows = list(_labelled(VcfReader(vcf, fasta, strict=False), region, dropped, disagreeing))
+        rows = list(_labelled(VcfReader(vcf, fasta), region, dropped, disagreeing))
         looked_at = len(rows) + dropped["other_region"] + len(disagreeing)
         check_share(fasta, disagreeing, looked_at)
     if region == "noncoding":
@@ -157,7 +157,7 @@ def _labelled(
     for record in records:
         if reason := _why_not(record):
             dropped[reason] += 1
-            disagreeing += record.variants if reason == "ref_mismatch" else ()
+            disagreeing += record.variants if reason in ("ref_mismatch", "ref_past_end") else ()
             continue
         info = _info(record)
         terms = [part.partition("|")[2] for part in info.get("MC", "").split(",")]
@@ -190,8 +190,9 @@ def _why_not(record: VcfRow) -> str | None:
         return "no_star"
     if "|" not in info.get("MC", ""):
         return "no_consequence"
-    if record.mismatch is not None:
-        return "ref_mismatch" if record.mismatch else "contig_not_in_reference"
+    if record.disagreement:
+        reason = record.disagreement.reason
+        return "contig_not_in_reference" if reason == "contig_unknown" else reason
     return None
 
 

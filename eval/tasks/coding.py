@@ -16,11 +16,10 @@ from carbon.genome import (
     spliced,
     translate,
 )
+from carbon.genome.genes import MITOCHONDRIA
 
 # They have codes of their own; the tasks are of the standard one.
-_ORGANELLES = frozenset(
-    {"MT", "chrM", "ChrM", "M", "Mito", "chrMito", "MtDNA", "Pt", "ChrC", "C", "mitochondrion"}
-)
+_ORGANELLES = MITOCHONDRIA | {"Pt", "ChrC", "C"}
 
 
 class CodingExon(NamedTuple):

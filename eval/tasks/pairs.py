@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from carbon.errors import UserError
-from carbon.genome import Reference, read_annotation
+from carbon.genome import CHR, Reference, contig_names, read_annotation
 from eval.contract import BuildReport, Example, Model, Options, Result, Task
 from eval.summary import summary_of
 from eval.tasks.building import drawn, write_dataset
@@ -113,7 +113,7 @@ def build_pairs(
     Args:
         output: Parquet to write.
         reference: FASTA.
-        annotation: GFF3 or GTF of it.
+        annotation: GFF3, GTF or BED of it.
         perturb: an exon.
         inputs: further files that the rows follow from.
         num_examples: most rows; all if None.
@@ -127,7 +127,9 @@ def build_pairs(
     dropped: Counter[str] = Counter()
     rows = []
     with Reference(reference) as fasta:
-        exons = coding_exons(fasta, read_annotation(annotation, fasta), dropped)
+        names = contig_names(CHR, fasta.contig_lengths_bp)
+        genes = read_annotation(annotation, fasta, contig_names=names)
+        exons = coding_exons(fasta, genes, dropped)
         for exon in exons:
             row = perturb(fasta, exon)
             if isinstance(row, str):

@@ -6,13 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from carbon.errors import GenomeError
-from carbon.genome import Interval, Reference
-
-
-def _other_name(contig: str) -> str:
-    if contig in ("MT", "chrM"):
-        return "chrM" if contig == "MT" else "MT"
-    return contig[3:] if contig.startswith("chr") else f"chr{contig}"
+from carbon.genome import CHR, Interval, Reference, contig_names
 
 
 class AnyName(Reference):
@@ -25,10 +19,9 @@ class AnyName(Reference):
             GenomeError: it is missing or no FASTA.
         """
         super().__init__(path)
-        self._own = {_other_name(contig): contig for contig in self.contig_lengths_bp}
+        self._own = contig_names(CHR, self.contig_lengths_bp)
         for other, contig in self._own.items():
-            self.contig_lengths_bp.setdefault(other, self.contig_lengths_bp[contig])
-        self._own |= {contig: contig for contig in self._own.values()}
+            self.contig_lengths_bp[other] = self.contig_lengths_bp[contig]
 
     def fetch(self, interval: Interval) -> str:
         """Return the bases of an interval, whichever way its contig is written."""
@@ -66,13 +59,3 @@ class Windows(Reference):
 
     def close(self) -> None:
         """Do nothing: no file is open."""
-
-
-class PartOfGenome(AnyName):
-    """A FASTA that need not have every contig of the file that is held against it."""
-
-    def disagreement(self, contig: str, position: int, ref: str, where: str) -> str | None:
-        """Return what is there instead of REF; of a contig that is not there, no bases at all."""
-        if contig not in self.contig_lengths_bp:
-            return ""
-        return super().disagreement(contig, position, ref, where)

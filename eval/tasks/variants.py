@@ -190,11 +190,8 @@ def check_share(reference: Reference, disagreeing: Sequence[Variant], looked_at:
 
 
 def _disagrees(reference: Reference, variant: Variant) -> bool:
-    length_bp = reference.contig_lengths_bp.get(variant.contig, -1)
-    if variant.position + len(variant.ref) > length_bp:
-        return True
-    where = variant.to_text()
-    return reference.disagreement(variant.contig, variant.position, variant.ref, where) is not None
+    found = reference.disagreement(variant.contig, variant.position, variant.ref)
+    return found is not None and found.is_contradiction
 
 
 def _why_not(reference: Reference, variant: Variant) -> str | None:

@@ -20,7 +20,7 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
 
 head_node="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 
-srun --kill-on-bad-exit=1 .venv/bin/torchrun \
+srun --kill-on-bad-exit=1 .venv/bin/python -m train.launch \
   --nnodes "$SLURM_NNODES" --nproc-per-node "${GPUS_PER_NODE:-8}" \
   --rdzv-backend c10d --rdzv-endpoint "$head_node:${PORT:-29500}" \
   --rdzv-id "$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}" --max-restarts 3 \

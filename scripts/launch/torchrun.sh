@@ -10,7 +10,7 @@ export TORCH_ELASTIC_SHUTDOWN_TIMEOUT="${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-540}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
 
 # `gpu` is one process to a GPU; without one, give a number.
-exec .venv/bin/torchrun \
+exec .venv/bin/python -m train.launch \
   --nnodes "${NODES:-1}" --nproc-per-node "${GPUS_PER_NODE:-gpu}" \
   --rdzv-backend c10d --rdzv-endpoint "${HEAD:-localhost:29500}" \
   --rdzv-id "${RUN:-carbon}" --max-restarts "${RESTARTS:-3}" \

@@ -105,7 +105,7 @@ def test_errors_are_sentences_and_the_page_goes_on(visitor):
     visitor.open("/read")
     visitor.field("Gene or region").fill("c1:5000-6000")
     visitor.page.get_by_role("button", name="Read", exact=True).click()
-    visitor.page.get_by_role("alert").get_by_text("need 1 <= first <= last <= 1400").wait_for()
+    visitor.page.get_by_role("alert").get_by_text("the contig has bases 1 to 1400").wait_for()
     visitor.keep("error-1400")
     visitor.field("Gene or region").fill("c1:50-100")
     visitor.press("Read")

@@ -164,9 +164,9 @@ def said_by(config) -> Path:
     return Path(config.output).with_suffix(".log")
 
 
-def launch(config, *words: str) -> subprocess.Popen:
+def launch(config, *words: str, module="torch.distributed.run") -> subprocess.Popen:
     """Start a run under `torchrun`."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", *words]
+    launcher = [sys.executable, "-m", module, "--standalone", *words]
     return subprocess.Popen(
         [*launcher, "-m", "train", *words_for(config)],
         cwd=ROOT,
@@ -196,15 +196,17 @@ def undisturbed(corpus, tmp_path_factory):
     return Path(config.output)
 
 
-def test_sigterm_saves_and_exits_with_0(corpus, undisturbed, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_saves(corpus, undisturbed, tmp_path, number, code):
     config = make_config(corpus, tmp_path / "run", *MANY_STEPS, "checkpoint.every_steps=1000")
     metrics = Path(config.output) / "metrics.jsonl"
     process = start(config)
     wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 5)
-    process.terminate()
+    os.kill(process.pid, number)
     process.join(60)
-    assert process.exitcode == 0
-    assert "SIGTERM: saved; go on with --resume auto" in said_by(config).read_text()
+    assert process.exitcode == code
+    said = said_by(config).read_text()
+    assert said.splitlines()[-1] == f"{number.name}: saved; go on with --resume auto"
     (saved,) = (Path(config.output) / "checkpoints").iterdir()
     assert 5 < int(saved.name[5:]) < 40
     process = start(config)
@@ -212,6 +214,49 @@ def test_sigterm_saves_and_exits_with_0(corpus, undisturbed, tmp_path):
     assert process.exitcode == 0
     assert metrics_of(config.output) == metrics_of(undisturbed)
     assert weights_of(config.output) == weights_of(undisturbed)
+
+
+def test_the_launcher_is_interrupted(corpus, tmp_path):
+    """As by Ctrl-C: the launcher hears it, hands it on to processes and their readers, and waits.
+
+    The step at which it comes has a probe, which belongs to it.
+    """
+    more = (*MANY_STEPS, "checkpoint.every_steps=1000", "data.workers=1", "probe.every_steps=6")
+    probe = ("probe.heldout_bp=2000", "probe.sites=8")
+    config = make_config(corpus, tmp_path / "run", *more, *probe)
+    metrics = Path(config.output) / "metrics.jsonl"
+    launcher = launch(config, "--nproc-per-node", "2", module="train.launch")
+    wait_for(lambda: metrics.exists() and len(metrics.read_text().splitlines()) == 6)
+    launcher.send_signal(signal.SIGINT)
+    _, errors = launcher.communicate(timeout=60)
+    assert launcher.returncode == 130, errors
+    assert "Traceback" not in errors and "SIGINT: saved; go on with --resume auto" in errors
+    assert errors.splitlines()[-1].startswith("SIGINT: stopped; ")
+    (saved,) = (Path(config.output) / "checkpoints").iterdir()
+    state = json.loads((saved / "state.json").read_text())["state"]
+    assert state["step"] >= 6 and len(state["gaps"]) == state["step"] // 6
+
+
+def run_saving_always(ranks, config):
+    """A gradient of step 4 is no number; the clock of the first process asks for every step."""
+    from train.loop.trainer import Trainer
+    from train.run_folder.checkpoint import Checkpoints
+
+    Checkpoints.are_due = lambda self: ranks.is_first
+    trainer = Trainer(config, ranks)
+    spoil(trainer, at_step=3)
+    trainer.run(resume=False)
+    found = sorted(path.name for path in (Path(config.output) / "checkpoints").iterdir())
+    return found, trainer.state.skipped
+
+
+def test_a_rollback_does_not_depend_on_the_clock(corpus, tmp_path):
+    """Back to step 2, though there is a checkpoint of step 3: steps 3 and 4 are left out."""
+    more = ("stages.1.tokens=1536", "guard.policy=rollback", "checkpoint.keep=1")
+    config = make_config(corpus, tmp_path / "run", *more)
+    (found, skipped), _ = run_ranks(2, run_saving_always, config)
+    assert skipped == [[2, 3]]
+    assert found == ["step-00000004", "step-00000005"]  # of two a regular one, and the newest
 
 
 def test_killed_in_a_save_and_at_the_switch(corpus, undisturbed, tmp_path):

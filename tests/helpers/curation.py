@@ -2,9 +2,9 @@
 
 from carbon.corpus import read_source
 from data_pipeline.__main__ import main
-from data_pipeline.sources import SOURCES
+from data_pipeline.sources import SOURCES, need_annotation
 
-CUT_FROM_GENES = [source for source in SOURCES if source != "prokaryote"]
+CUT_FROM_GENES = [source for source in SOURCES if need_annotation([source])]
 
 
 def build(output, *settings):

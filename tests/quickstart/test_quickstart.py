@@ -66,14 +66,16 @@ def test_it_goes_on_where_it_stopped(small, tmp_path):
     done = quickstart(tmp_path, *SMALL)
     assert done.returncode == 0, done.stderr
     assert "going on after: simulate, build, train, score, evaluate" in done.stderr
-    assert "torch.distributed.run" not in done.stderr
+    assert "train.launch" not in done.stderr
     # The headers name the model by its place, which is the only difference.
     before = (small / "quickstart" / "generated.fa").read_text()
     again = (output / "generated.fa").read_text()
     assert again.replace(str(output), str(small / "quickstart")) == before
     assert (output / "report.html").exists()
+    again = quickstart(tmp_path, *SMALL)
+    assert again.returncode == 0 and again.stderr.startswith(f"finished already: report {output}/")
     other = quickstart(tmp_path, *SMALL, "--seed", "9")
-    assert other.returncode == 2 and "other arguments" in other.stderr
+    assert other.returncode == 2 and "--seed was 0, is 9" in other.stderr
 
 
 def test_your_own_genome(small, tmp_path):
@@ -86,16 +88,36 @@ def test_your_own_genome(small, tmp_path):
     done = quickstart(tmp_path, *words, *more, "--output", "mine", "--holdout", "chr2")
     assert done.returncode == 0, done.stderr
     assert "tokens a second" in done.stderr and "held out: chr2:" in done.stderr
+    assert done.stderr.startswith("about 0.1 minutes; --minutes changes that")
+    assert "fewer than 3,000,000 tokens" in done.stderr
+    timed = done.stderr.partition("timing a few steps first")[2].partition("tokens a second")[0]
+    assert len(timed.splitlines()) == 3  # the command, and the speed
+    log = (tmp_path / "mine" / "steps.log").read_text()
+    assert "training from step 0 to 32" in log and "-m train --config" in log
     results = json.loads((tmp_path / "mine" / "results.json").read_text())
     assert results["variant_auroc"] is not None
     report = (tmp_path / "mine" / "report.html").read_text()
     assert re.search("beats? the order-6 Markov model", report)
 
 
+def test_a_genome_without_annotation(small, tmp_path):
+    """It trains on chunks and measures likelihood and recovery; variants there are none."""
+    shutil.copy(small / "quickstart" / "genome" / "genome.fa", tmp_path / "genome.fa")
+    words = ["--genome", "genome.fa", "--minutes", "0.1", "--sites", "20", *SHORT]
+    done = quickstart(tmp_path, *words, "--processes", "1", "--output", "mine")
+    assert done.returncode == 0, done.stderr
+    assert "no variants of known effect: no annotation; the report" in done.stderr
+    results = json.loads((tmp_path / "mine" / "results.json").read_text())
+    assert results["variant_auroc"] is None and 0 <= results["sequence_recovery"] <= 1
+    assert 1 < results["heldout_nats_per_base"] < 2
+    assert (tmp_path / "mine" / "report.html").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--genome", "absent.fa"], "--genome and --annotation go together"),
+        (["--annotation", "a.gff3"], "--annotation: give the --genome that it belongs to"),
+        (["--genome", "absent.fa"], "--genome absent.fa: no such file"),
         (["--genome", "absent.fa", "--annotation", "a.gff3"], "absent.fa: no such file"),
         (["--genome", "g.fa", "--annotation", "a.gff3"], "no contig 'chr1'"),
         (["--minutes", "0"], "give more than 0"),

@@ -66,6 +66,33 @@ def test_other_genomes(real_data, files, least_intact):
     assert least_intact <= intact <= total
 
 
+def read_in_whole_codons(reference, annotation):
+    """Yield the transcripts with a CDS whose codons can be told, and their proteins."""
+    for t in (t for gene in annotation.genes for t in gene.transcripts):
+        if t.cds and t.phase_bp is not None:
+            cds = spliced(reference, t.contig, t.cds, t.strand)
+            yield t, translate(cds[t.phase_bp : len(cds) - t.leftover_bp])
+
+
+def test_a_cds_that_begins_in_a_codon_is_read_from_its_phase(real_data):
+    """Partial transcripts of Ensembl; by its first base one of chromosome 21 has inner stops."""
+    folder = real_data / "human_chr21"
+    place = {"contig_names": {"21": "21:24985581-26000306"}, "offset_bp": 24_985_580}
+    with Reference(folder / "GRCh38.chr21_24985581_26000306.fa.gz") as reference:
+        annotation = read_annotation(folder / "ensembl.gff3.gz", reference, **place)
+        human21 = list(read_in_whole_codons(reference, annotation))
+    with Reference(real_data / HUMAN9[0]) as reference:
+        human9 = list(
+            read_in_whole_codons(reference, read_annotation(real_data / HUMAN9[1], reference))
+        )
+    assert (len(human21), len(human9)) == (17, 41)
+    for found, num_in_phase, least_partial in ((human21, 1, 1), (human9, 6, 7)):
+        assert sum(bool(t.phase_bp) for t, _ in found) == num_in_phase
+        assert sum(t.incomplete for t, _ in found) >= least_partial
+        assert all(t.incomplete and not t.has_start for t, _ in found if t.phase_bp)
+        assert not any("*" in protein[:-1] for _, protein in found)
+
+
 def test_files_of_different_genomes(real_data):
     with (
         Reference(real_data / "human_chr21/GRCh38.chr21_24985581_26000306.fa.gz") as reference,
@@ -104,10 +131,12 @@ def test_a_vcf_that_disagrees_with_its_reference(real_data, tmp_path):
         assert len(records) == 8713
         vcf = write_vcf(tmp_path / "worm.vcf", records)
         rows = list(VcfReader(vcf, reference))
-        others = [row for row in rows if row.mismatch is not None]
+        others = [row for row in rows if row.disagreement is not None]
         assert (len(rows), len(others)) == (8713, 10)
         for row in others:
-            assert row.mismatch != row.columns[3] and len(row.mismatch) == len(row.columns[3])
+            assert row.disagreement.reason == "ref_mismatch"
+            assert row.disagreement.there != row.columns[3]
+            assert len(row.disagreement.there) == len(row.columns[3])
 
 
 def test_an_unsorted_vcf(real_data, tmp_path):

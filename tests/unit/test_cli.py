@@ -13,7 +13,7 @@ import pysam
 import pytest
 
 from carbon.cli import main
-from carbon.console import progress
+from carbon.console import TimeLeft, progress
 from carbon.errors import UserError
 from carbon.files import atomic_file, atomic_folder
 from carbon.model import save_model
@@ -101,7 +101,7 @@ def _packed(text, cut=0):
         (b">a\rACGT\r", "line 1: lines end in a lone CR"),
         (b">a\rACGT\r>b\nACGT\n", "line 1: lines end in a lone CR"),
         (b">a\nAC\rGT\n", "line 2: lines end in a lone CR"),
-        (b">a\nACGT\n> b\nACGT\n", "line 3: a record without a name"),
+        (b">a\nACGT\n> \nACGT\n", "line 3: a record without a name"),
         (b"@a\nACGT\n+\nII\nII\n@b\nACGT\n+\nIIIII\n", "line 9: record 'b' has no quality"),
         (b"@a\nACGT\n+\nIIII\nACGT\n", "line 5: expected a header"),
         (b"\n\n", "has no sequence"),
@@ -213,13 +213,34 @@ def test_an_output_may_be_a_link_to_an_empty_folder(tmp_path):
     assert (tmp_path / "real" / "x").read_text() == "whole"
 
 
-def test_time_left_after_a_resume_counts_this_start_only(monkeypatch, capsys):
+def test_time_left_is_told_when_it_is_known(monkeypatch, capsys):
+    """Not by the first three calls, of which one compiles; an earlier start says nothing."""
     now = [0.0]
     monkeypatch.setattr("carbon.console.time.monotonic", lambda: now[0])
     with progress("job", 1000, done=900) as advance:
-        now[0] = 20.0
-        advance(10)
-    assert capsys.readouterr().err == "job: 910/1000, 0:03:00 left\n"
+        for seconds in (300, 12, 12, 20, 20):
+            now[0] += seconds
+            advance(10)
+    assert capsys.readouterr().err.splitlines() == [
+        "job: 910/1000",
+        "job: 920/1000",
+        "job: 930/1000",
+        "job: 940/1000, 0:02:00 left",
+        "job: 950/1000, 0:01:40 left",
+    ]
+
+
+def test_time_left_needs_seconds_too(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("carbon.console.time.monotonic", lambda: now[0])
+    left = TimeLeft(1_000_000)
+    for _ in range(50):
+        now[0] += 0.1
+        left.advance(1)
+        assert (str(left) == "") == (now[0] < 2.3 - 1e-6), now
+    left.advance(1_000_000)
+    assert str(left) == ", 0:00:00 left"
+    assert str(TimeLeft(None)) == ""
 
 
 def test_a_folder_is_whole_or_absent_and_never_overwritten(tmp_path):

@@ -1,3 +1,4 @@
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -67,6 +68,10 @@ def test_toml_reads_back_to_the_same_value(tmp_path):
         ({"on": 1}, "f: on: expected a bool, got 1"),
         ({"limit": 1.5}, "f: limit: expected a int, got 1.5"),
         ({"shares": {"p": "q"}}, "f: shares.p: expected a float, got 'q'"),
+        ({"inner": {"rate": math.nan}}, "f: inner: rate: expected a finite number, got nan"),
+        ({"shares": {"p": math.inf}}, "f: shares.p: expected a finite number, got inf"),
+        ({"limit": 2**63}, "f: limit: expected a whole number of less than 2^63, got 9223"),
+        ({"name": "a\0b"}, "f: name: expected text without a zero byte, got 'a"),
     ],
 )
 def test_what_does_not_fit_is_named(change, message):
@@ -140,6 +145,17 @@ def test_the_published_recipe():
         ("optimizer.beta1=2.0", "beta1 = 2.0"),
         ("optimizer.clip_norm=0.0", "clip_norm = 0.0"),
         ("stages.0.warmup_steps=-1", "warmup_steps = -1"),
+        ('output=""', "output = '': give a name"),
+        ('output=" "', "output = ' ': give a name"),
+        ('data.corpus=""', "corpus = '': give a name"),
+        ('data.cache="  "', "cache = '  ': give a name"),
+        ('stages.0.name=""', "name = '': give a name"),
+        ('probe.source=""', "source = '': give a name"),
+        ("seed=-1", "seed = -1: give 0 or more"),
+        ("data.workers=5000", "workers = 5000: give 0 to 1024"),
+        ("parallel.timeout_seconds=1000000000000", "timeout_seconds = 1000000000000: give 1 to"),
+        ("optimizer.weight_decay=inf", "weight_decay: expected a finite number, got inf"),
+        ("checkpoint.every_minutes=-0.5", "every_minutes = -0.5: give 0 or more"),
     ],
 )
 def test_training_settings_are_checked(override, message):
@@ -163,6 +179,11 @@ def test_build_settings_are_checked():
         ({"keep": {"near_identity": 0.5}}, "near_identity: give 0.8 to 1"),
         ({"executor": {"kind": "slurm"}}, "slurm needs executor.partition"),
         ({"evaluations": [{"path": "p", "assembly": "h"}]}, "assembly 'h': there are g"),
+        ({"evaluations": [{"path": ""}]}, "path = '': give a name"),
+        ({"files": [{"path": "", "source": "mrna"}]}, "path = '': give a name"),
+        ({"assemblies": [one | {"genome": ""}]}, "genome = '': give a name"),
+        ({"output": ""}, "output = '': give a name"),
+        ({"executor": {"cpus_per_task": 0}}, "cpus_per_task = 0: give 1 or more"),
     ):
         with pytest.raises(ConfigError, match=message):
             from_table(BuildConfig, base | wrong, "f")

@@ -14,7 +14,7 @@ from carbon.model import convert as conversion
 from carbon.model import save_model
 from carbon.tokenizer import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS, encode
 from tests.conftest import small_config
-from tests.helpers.files import random_bases
+from tests.helpers.files import random_bases, room_for
 from tests.helpers.reference import INDEX, chunks
 
 
@@ -121,8 +121,12 @@ def test_what_scores_differently_is_not_written(folder, tmp_path, capsys, monkey
         return found.roll(1, dims=0) if fault == "shift" else found * math.nan
 
     monkeypatch.setattr(conversion, "native_rows", wrong)
-    assert main(["convert", str(folder / "tied"), str(tmp_path / "out")]) == 1
-    assert "nats per base, more than 1e-05; nothing was written" in capsys.readouterr().err
+    status, message = {
+        "shift": (1, "nats per base, more than 1e-05; nothing was written"),
+        "nan": (2, "sequence 1: what the model says of it is not finite"),
+    }[fault]
+    assert main(["convert", str(folder / "tied"), str(tmp_path / "out")]) == status
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -148,3 +152,14 @@ def test_a_size_that_is_none(folder, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["convert", str(folder / "native"), str(tmp_path / "o"), "--max-shard-size", "big"])
     assert stopped.value.code == 2 and "'big' is not a size" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("most_bytes", [0, 5000, 50_000])
+def test_a_full_disk_is_one_line_and_leaves_nothing(folder, tmp_path, capsys, most_bytes):
+    """There is no room for the config, for the weights, for the tokenizer."""
+    words = ["convert", str(folder / "native"), str(tmp_path / "out"), "--max-shard-size", "9KB"]
+    with room_for(most_bytes):
+        assert main(words) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ") and "file too large" in line
+    assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from carbon.corpus import read_manifest, read_source
 from carbon.files import sha256_of_file
 from carbon.genome import (
     GENETIC_CODE,
+    Gene,
     Interval,
     Reference,
     read_annotation,
@@ -144,10 +145,20 @@ def hold_out_of(tmp_path, lengths_bp, with_genes):
         ((60,) * 30 + (70,), tuple(range(31)), ("k30", 0, 70)),  # none has 4 %
         ((1000,), (0,), ("k0", 900, 1000)),
         ((1000, 30), (0, 1), ("k0", 900, 1000)),  # a chromosome and its plasmid
+        ((200, 900, 800), (0,), ("k0", 180, 200)),  # something is left to train on
     ],
 )
 def test_what_is_held_out_of_itself(tmp_path, lengths_bp, with_genes, expected):
     assert hold_out_of(tmp_path, lengths_bp, with_genes) == expected
+
+
+def test_genes_are_on_both_sides_of_what_is_held_out_of_one_contig():
+    """Ten genes at the beginning of a long contig: none begins in its last tenth."""
+    genes = tuple(
+        Gene(f"g{i}", "", "", Interval("k", 10 * i, 10 * i + 9), "+", ()) for i in range(10)
+    )
+    (region,) = held_out_regions(("auto",), {"k": 1000, "other": 5000}, genes)
+    assert region == Interval("k", 90, 1000)
 
 
 class TestBuild:

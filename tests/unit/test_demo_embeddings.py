@@ -132,6 +132,20 @@ def test_a_genome_without_genes(model, tmp_path):
     assert set(result["labels"]) == {"a", "b"}
 
 
+def test_a_genome_whose_genes_are_a_bed_of_other_names(lab, tmp_path):
+    """From the command line where it is asked for, of an upload always."""
+    bases, _, _ = place_gene()
+    fasta = write_fasta(tmp_path / "genome.fa", {"chr1": bases})
+    (tmp_path / "genes.bed").write_text("1\t100\t280\tABC\t0\t+\n")
+    with pytest.raises(UserError, match="give --contigs chr"):
+        Genome.open(fasta, tmp_path / "genes.bed")
+    for genome in (
+        Genome.open(fasta, tmp_path / "genes.bed", "chr"),
+        lab.genome_of((str(fasta), str(tmp_path / "genes.bed"))),
+    ):
+        assert genome.place("ABC", 0, 1000).to_region() == "chr1:101-280"
+
+
 def test_labels_of_uploads(panel, tmp_path):
     text = f">s1 label=red more\n{random_bases(30)}\n>s2 a promoter\n{random_bases(40, 1)}\n"
     files = upload(tmp_path, f"{text}>s3\n{random_bases(50, 2)}\n")

@@ -11,6 +11,7 @@ from carbon.genome import Reference
 from carbon.inference.held_out import choose_sites
 from eval.__main__ import main
 from eval.heldout.likelihood import heldout_likelihood
+from eval.heldout.meaning import meaning_of
 from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
@@ -119,6 +120,9 @@ def test_auroc_against_counting_pairs(tmp_path):
     )
     vcf = write_vcf(tmp_path / "v.vcf", records, header)
     scores = read_scored(vcf, reference, Markov(2, [random_bases(900, 5)]))
+    renamed = Reference(write_fasta(tmp_path / "chr.fa", {"chrc": random_bases(900, 5)}))
+    again = read_scored(vcf, renamed, Markov(2, [random_bases(900, 5)]), "chr")
+    assert np.array_equal(again.markov_delta, scores.markov_delta)
     found = variant_auroc(scores)
     pairs = [
         (d > c) + (d == c) / 2
@@ -131,6 +135,24 @@ def test_auroc_against_counting_pairs(tmp_path):
         sum(label for label, _ in truth), sum(1 - label for label, _ in truth)
     )  # fmt: skip
     assert pysam.VariantFile(str(vcf)).header.info["LABEL"]
+
+
+def test_what_a_good_number_is(model):
+    """Beside the number stand knowing nothing, the best Markov model, and what is published."""
+    train, test = ["ACGGT" * 400], ["ACGGT" * 120]
+    likelihood = heldout_likelihood(model, train, test, 10_000, seed=0)
+    told = meaning_of("heldout_likelihood", likelihood)
+    best = min(each["value"] for each in likelihood["markov"])
+    assert "1.386 is knowing nothing (ln 4)" in told
+    assert f"{best:.4f}; this model is {likelihood['value'] - best:.4f} worse" in told
+    better = likelihood | {"value": best - 0.02}
+    assert "this model is 0.0200 better" in meaning_of("heldout_likelihood", better)
+    recovery = sequence_recovery(model, train, test, 20, seed=0)
+    told = meaning_of("sequence_recovery", recovery)
+    assert f"reaches {recovery['markov'][recovery['best_markov_order']]['value']:.3f} here" in told
+    assert "0.25 is chance" in told and "Carbon-8B 0.640" in told and "report" in told
+    told = meaning_of("variant_auroc", {"value": 0.7, "markov_6": {"value": 0.6}})
+    assert "0.5 is chance" in told and "reaches 0.600" in told
 
 
 def test_nothing_to_measure_is_said(model, tmp_path):

@@ -186,6 +186,14 @@ def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands
     assert found == pytest.approx(np.mean(expected))
 
 
+def test_a_ref_that_the_reference_does_not_know_has_no_delta(tmp_path):
+    model = MarkovModel(1, word_tables(1, [random_bases(300, 4)]))
+    with Reference(write_fasta(tmp_path / "n.fa", {"c": "ACGTNACGTA"})) as reference:
+        variants = [Variant("c", 4, "A", "C"), Variant("c", 6, "C", "A")]
+        unknown, known = model.deltas(reference, variants, Reading("centered", 8, "forward"))
+    assert unknown is None and known is not None
+
+
 def reference_base(reference, position, length_bp=1):
     from carbon.genome import Interval
 

@@ -1,11 +1,12 @@
+import errno
 import gzip
 import os
 import random
-import shutil
+from pathlib import Path
 
 import pysam
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError
@@ -14,6 +15,7 @@ from carbon.genome import (
     Interval,
     Reference,
     Variant,
+    fasta_index,
     from_region,
     read_annotation,
     read_sequences,
@@ -21,6 +23,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
+from carbon.genome.alphabet import IUPAC_BASES
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 dna = st.text(alphabet=IUPAC_DNA.replace("U", "") + "acgtn", max_size=60)
@@ -67,10 +70,11 @@ def test_coordinates_that_cannot_be():
         Interval("c", 5, 4)
     for text, message in (
         ("x:1-2", "no such contig"),
-        ("c:0-5", "1 <= first"),
-        ("c:3-101", "100"),
+        ("c:0-5", "bases 1 to 100"),
+        ("c:3-101", "bases 1 to 100"),
         ("c:,-,", "first-last"),
         ("c:500", "first-last"),
+        (f"c:1-{'1' * 5000}", "first-last"),
     ):
         with pytest.raises(GenomeError, match=message):
             from_region(text, {"c": 100})
@@ -138,8 +142,8 @@ class TestFasta:
         path.write_text(f">c\n{'ACGT' * 15}\nACXT\n")
         pysam.faidx(str(path))
         with Reference(path) as reference:
-            assert reference.disagreement("c", 61, "C", "here") is None
-            assert reference.disagreement("c", 62, "G", "here") == "X"
+            assert reference.disagreement("c", 61, "C") is None
+            assert reference.disagreement("c", 62, "G") == ("ref_mismatch", "X")
 
     def test_random_spans(self, tmp_path):
         path = write_fasta(tmp_path / "p.fa", self.contigs, width=7)
@@ -168,18 +172,55 @@ class TestFasta:
 
     def test_a_code_agrees_with_its_bases(self, tmp_path):
         with Reference(write_fasta(tmp_path / "p.fa", {"c": "ARNT"})) as reference:
-            for ref in ("AANT", "agCt"):
-                reference.check_ref("c", 0, ref, "here")
-            with pytest.raises(GenomeError, match="here: REF is AC but"):
-                reference.check_ref("c", 0, "AC", "here")
+            for ref in ("AANT", "agNt", "NN", "ag"):
+                assert reference.check_ref("c", 0, ref, "here") is None
+            for ref in ("AACT", "arct", "NNC", "ANR"):
+                assert reference.check_ref("c", 0, ref, "here") == "reference_unknown"
+            for ref in ("AC", "ACC", "AY", "AAAG"):
+                with pytest.raises(GenomeError, match=f"here: REF is {ref} but"):
+                    reference.check_ref("c", 0, ref, "here")
+            with pytest.raises(GenomeError, match="REF ends past the contig's 4 bases"):
+                reference.check_ref("c", 2, "ACC", "here")
+            with pytest.raises(GenomeError, match="no contig 'd' in the FASTA"):
+                reference.check_ref("d", 0, "A", "here")
 
-    @pytest.mark.skipif(shutil.which("true") is None, reason="needs a POSIX system")
-    def test_nothing_is_written_where_that_is_forbidden(self, tmp_path, monkeypatch):
-        path = write_fasta(tmp_path / "p.fa", self.contigs)
-        monkeypatch.setattr(os, "access", lambda *_: False)
+    @settings(max_examples=50)
+    @given(data=st.data(), there=st.text("ACGTRYSWKMBDHVNacgtrn", min_size=1, max_size=8))
+    def test_whether_a_ref_is_that_of_the_reference(self, tmp_path_factory, data, there):
+        """Against the definition, base by base: known and the same, unknown, or another."""
+        ref = data.draw(st.text("ACGTNacgtn", min_size=len(there), max_size=len(there)))
+        pairs = [(a, b) for a, b in zip(ref.upper(), there.upper(), strict=True) if a != "N"]
+        expected = None
+        if any(a not in IUPAC_BASES[b] for a, b in pairs):
+            expected = "ref_mismatch"
+        elif any(b == "N" for _, b in pairs):
+            expected = "reference_unknown"
+        path = write_fasta(tmp_path_factory.mktemp("any") / "p.fa", {"c": there})
         with Reference(path) as reference:
-            assert reference.fetch(Interval("last", 0, 1)) == "A"
-        assert [p.name for p in tmp_path.iterdir()] == ["p.fa"]
+            found = reference.disagreement("c", 0, ref)
+        assert (found and found.reason) == expected
+
+    def test_nothing_is_fetched_where_nothing_is(self, tmp_path, monkeypatch):
+        """Pysam raises ValueError at the end of a contig of 2^31 - 1 bases, its longest."""
+        with Reference(write_fasta(tmp_path / "p.fa", self.contigs)) as reference:
+            monkeypatch.setattr(reference, "_fasta", None)
+            assert reference.fetch(Interval("one", 250, 250)) == ""
+            monkeypatch.undo()
+
+    @pytest.mark.parametrize("reason", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+    def test_nothing_is_written_where_that_is_not_possible(self, tmp_path, monkeypatch, reason):
+        plain, _, packed = self.paths(tmp_path)
+        there = sorted(tmp_path.iterdir())
+
+        def fail(source, target):
+            Path(target).write_bytes(b"half")
+            raise OSError(reason, os.strerror(reason), str(target))
+
+        monkeypatch.setattr(fasta_index.shutil, "copyfile", fail)
+        for path in (plain, packed):
+            with Reference(path) as reference:
+                assert reference.fetch(Interval("last", 0, 1)) == "A"
+        assert sorted(tmp_path.iterdir()) == there
 
     @pytest.mark.parametrize(
         ("content", "message"),
@@ -290,6 +331,11 @@ class TestAnnotation:
             ("##gff-version 3\n", "has no feature"),
             ("c1 x gene 1 5 . + . ID=g\n", "line 1: 1 columns"),
             ("#\nc1\tx\tgene\t5\t1\t.\t+\t.\tID=g\n", "line 2: need 1 <= start <= end"),
+            ("c1\tx\tgene\t²\t9\t.\t+\t.\tID=g\n", "line 1: need 1 <= start <= end, got '²'"),
+            (
+                f"c1\tx\tgene\t1\t{'1' * 5000}\t.\t+\t.\tID=g\n",
+                "got '1' and '11111111111111111111'",
+            ),
             ("c1\tx\tgene\t0\t1\t.\t+\t.\tID=g\n", "got '0' and '1'"),
             ("c1\tx\tgene\t1\t999\t.\t+\t.\tID=g\n", "gene ends at 999, but contig 'c1'"),
             ("chrc1\tx\tgene\t1\t9\t.\t+\t.\tID=g\n", "'chr' prefix"),

@@ -397,7 +397,7 @@ def test_a_device_that_cannot_be(wrong):
 
 def test_a_plan_is_printed_as_comments(capsys):
     config = config_of("data.microbatch_tokens=1024", "parallel.pipeline=2")
-    print_plan(plan_of(config, Course(config), 4, peak_flops=1e15))
+    print_plan(plan_of(config, Course(config), 4, peak_flops=1e15), 4)
     printed = capsys.readouterr().out
     assert tomllib.loads(to_toml(config) + printed) == tomllib.loads(to_toml(config))
     assert "4 processes: pipeline 2 x replicate 1 x shard 2; bfloat16" in printed

@@ -2,23 +2,39 @@
 
 import importlib.util
 import json
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from carbon.config import load_config
+from carbon.config import load_config, to_toml
 from eval.heldout.results import key_numbers
 from scripts.quickstart_steps import STEPS, set_options, words
+from scripts.quickstart_time import (
+    done_at,
+    offer,
+    planned,
+    rest_tokens,
+    speed_of,
+    tokens_in_time,
+    tokens_left,
+    warning,
+)
 from train.config import TrainConfig
-from train.planning.time_budget import settings_in_time
+from train.planning.time_budget import shared_out, timed_speed
 
 ROOT = Path(__file__).parents[2]
 AWKWARD = '/a b/"c"/\\d'
-VALUES = dict.fromkeys(
-    ("output", "genome", "annotation", "vcf", "title", "holdout", "recipe", "processes"), AWKWARD
-) | {"incomplete_cds": "drop", "genome_bp": 5, "variants": 4, "sites": 3, "seed": 2}
-LISTS = {"changes": ["--set", "seed=1"], "training": ["--set", "seed=2"]}
+PATHS = ("output", "genome", "annotation", "contigs", "vcf", "title", "holdout", "recipe")
+VALUES = dict.fromkeys((*PATHS, "processes"), AWKWARD) | {
+    "incomplete_cds": "drop", "genome_bp": 5, "variants": 4, "sites": 3, "seed": 2,
+}  # fmt: skip
+LISTS = {
+    "changes": ["--set", "seed=1"],
+    "training": ["--set", "seed=2"],
+    "renamed": ["--contigs", "chr"],
+}
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
@@ -38,14 +54,17 @@ def test_settings_keep_every_letter():
         "output": f"{AWKWARD}/corpus",
         "assemblies.0.genome": AWKWARD,
         "assemblies.0.annotation": AWKWARD,
+        "assemblies.0.contigs": AWKWARD,
         "assemblies.0.holdout": [AWKWARD],
         "assemblies.0.incomplete_cds": "drop",
     }
     assert set_options({"a": 1, "b": "x"}) == ["--set", "a=1", "--set", 'b="x"']
+    (_, mixture) = set_options({"m": {'a "b"': 0.5, "c": 0.5}})
+    assert tomllib.loads(mixture) == {"m": {'a "b"': 0.5, "c": 0.5}}
 
 
-def test_tokens_fit_the_time(capsys):
-    """At 1,000 tokens a second, 130 seconds are 130,000 tokens, of which 16 parts in 26 are CE."""
+def test_a_short_run_is_timed():
+    """Each stage runs 16 steps; the first two steps warm up, and one that stutters is no matter."""
     config = load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml")
     asked = {}
 
@@ -53,20 +72,92 @@ def test_tokens_fit_the_time(capsys):
         asked.update(settings)
         run = Path(settings["output"])
         run.mkdir()
-        speeds = [1, 1, 900, 1000, 5000]  # the first two steps warm up
+        speeds = [1, 1, 900, 1000, 5000]
         lines = [{"step": n, "tokens_per_second": s} for n, s in enumerate(speeds, start=1)]
         (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
-    fitted = settings_in_time(config, 130, train)
-    assert fitted == {
-        "stages.0.tokens": 80_000,  # 20 batches of 16 x 256
+    assert timed_speed(config, train) == 1000
+    assert asked["stages.0.tokens"] == asked["stages.1.tokens"] == 16 * 16 * 256
+    assert not Path(asked["output"]).exists()
+
+
+def test_tokens_are_shared_out():
+    """Of 130,000 tokens 16 parts in 26 are CE; 20 batches of 16 x 256 warm up over 5."""
+    config = load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml")
+    assert shared_out(config, 130_000) == {
+        "stages.0.tokens": 80_000,
         "stages.0.warmup_steps": 5,
         "stages.1.tokens": 50_000,
         "stages.1.warmup_steps": 0,
     }
-    assert capsys.readouterr().err == "1,000 tokens a second: 130,000 tokens in the time there is\n"
-    assert asked["stages.0.tokens"] == asked["stages.1.tokens"] == 8 * 16 * 256
-    assert not Path(asked["output"]).exists()
+
+
+def test_tokens_fit_the_time():
+    """Of 20 minutes one is gone; at 4,000 tokens a second, 880,000 are what the rest takes."""
+    assert tokens_in_time(4000, 20, 60, 880_000) == 4000 * 1140 * 95 // 100 - 880_000
+    assert tokens_in_time(4000, 1, 50, 880_000) == 4000 * 24  # two fifths of the minute
+
+
+def test_the_rest_is_counted_in_tokens():
+    """Four windows a variant and two a site, of 256 tokens that take half of a trained one's time.
+
+    A machine that is three times as slow takes three times as long for them.
+    """
+    after = STEPS[[step.name for step in STEPS].index("train") + 1 :]
+    counts = {"variants": 900, "sites": 1000}
+    scoring, recovery = 900 * 4 * 128, 1000 * 2 * 128
+    assert rest_tokens(after, counts, 256) == 4 * 40_000 + scoring + recovery
+    without = [step for step in after if step.name != "score"]
+    assert rest_tokens(without, counts, 256) == 3 * 40_000 + recovery
+
+
+def test_few_tokens_are_warned_of():
+    assert warning(3_000_000, 20) == ""
+    told = "fewer than 3,000,000 tokens: the model will hardly beat counting"
+    assert warning(1_143_036, 5).startswith(told)
+    assert warning(1_143_036, 5).endswith("; --minutes 20 is the default")
+    assert warning(1_143_036, 20).endswith("; more --minutes make a better one")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "tokens_are_set", "told"),
+    [
+        (20.0, False, "about 20 minutes; --minutes changes that"),
+        (0.5, True, "about 0.5 minutes; --minutes changes that"),
+        (None, False, "about seven minutes on two cores"),
+        (None, True, "--set says how many tokens"),
+    ],
+)
+def test_what_is_planned_is_told(minutes, tokens_are_set, told):
+    assert planned(minutes, tokens_are_set).startswith(told)
+
+
+def test_when_it_will_be_done(tmp_path):
+    """Told once twenty steps of this start are timed: 1,000 tokens a second, whatever came before.
+
+    Of the 391 and 245 batches of 4,096 tokens 30 are read, so 122,880 tokens.
+    """
+    config = load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml")
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    more = {"stage": "ce", "objective": "ce"}
+    lines = [{"step": n, "tokens": 4096 * n, "tokens_per_second": 9e9, **more} for n in range(1, 9)]
+    for n in range(9, 31):
+        lines.append({"step": n, "tokens": 4096 * n, "tokens_per_second": 1000, **more})
+        (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        speed = speed_of(tmp_path, steps_before=8)
+        assert (speed is None) == (n < 30)
+    assert speed == 1000
+    assert tokens_left(tmp_path) == (391 + 245 - 30) * 4096
+    assert speed_of(tmp_path / "absent") is None
+
+
+def test_what_is_offered_for_less(monkeypatch):
+    monkeypatch.setattr("time.localtime", time.gmtime)
+    assert done_at(600, 2, now=12 * 3600) == "done at about 12:10 (12 minutes in all)"
+    assert offer(12) == (
+        "; for less: Ctrl-C, then the same with --minutes 6 (the training begins anew)"
+    )
+    assert offer(3) == ""
 
 
 @pytest.mark.parametrize("scored", [True, False])

@@ -20,14 +20,18 @@ from carbon.genome import (
     Interval,
     Reference,
     SequenceRecord,
+    fasta_index,
     pieces,
     read_pieces,
     read_records,
     sequence_lines,
     sequences,
+    streams,
+    unpack_genbank,
 )
-from data_pipeline.inputs import file_rows
-from data_pipeline.recipe import FilesConfig
+from carbon.genome.features import read_features
+from data_pipeline.inputs import evaluation_places, file_rows
+from data_pipeline.recipe import AssemblyConfig, EvaluationConfig, FilesConfig
 
 words = st.text(alphabet="aZ9.|:>@+-\u00e9", min_size=1, max_size=5)
 bases = st.text(alphabet="ACGTUNacgtnRy-", max_size=90)
@@ -170,15 +174,15 @@ LONE_CR = "lines end in a lone CR"
 WRONG = {
     b">a\nAC\n\nA?G!\n": r"line 4: '\?' is not a DNA letter",
     b">a\nAC>\n": "line 2: '>' is not a DNA letter",
-    b">a\nAC \nGT\n": "line 2: ' ' is not a DNA letter",
-    b">a\n  \n>b\nAC\n": "line 2: ' ' is not a DNA letter",
+    b">a\nAC GT\n": "line 2: ' ' is not a DNA letter",
+    b">a\n A\n>b\nAC\n": "line 2: ' ' is not a DNA letter",
+    b">a\nAC\nA\tC \n": r"line 3: '\\t' is not a DNA letter",
     b">a\nAC\r\n\xe9\r\n": "line 3: '\u00e9' is not a DNA letter",
     b"\n\nAC\n>a\nAC\n": "line 3: expected a header",
     b" >a\nAC\n": "line 1: expected a header",
-    b">a\nAC\n>b\n>a": "line 4: contig 'a' stands twice",
-    b">a\n> b\nAC\n": f"line 2: {NO_NAME}",
+    b">a\n> \nAC\n": f"line 2: {NO_NAME}",
     b">a\nAC\n>": f"line 3: {NO_NAME}",
-    b">a\nAC\n>%b x\n" % (b"n" * 65_001): "line 3: a contig's name of 65,001 letters",
+    b">a\nA\0C\n": r"line 2: '\\x00' is not a DNA letter",
     b"\r\r\n>a\n": f"line 1: {LONE_CR}",
     b">a\rAC\r": f"line 1: {LONE_CR}",
     b">a\nAC\r\r\nA?\n": f"line 2: {LONE_CR}",
@@ -210,12 +214,98 @@ def test_odd_ends_that_are_let_through(door, content):
         assert (name, letters) == ("a", "AC")
 
 
-@pytest.mark.parametrize("door", [door for door in DOORS if door != "an index"])
+STREAMED = [door for door in DOORS if door != "an index"]
+AS_SAMTOOLS_READS = {  # what htslib 1.x makes of it, by `samtools faidx` or (a mark) as kseq reads
+    b"> a x\nAC\n": [("a", "AC")],
+    b">\ta\nAC\n": [("a", "AC")],
+    b">a\nACG  \nACG  \nT \t\n>b\nG": [("a", "ACGACGT"), ("b", "G")],
+    b">a x \nACG\nT  \n  \n>b\nG ": [("a", "ACGT"), ("b", "G")],
+    b">a\nAC \r\nGT\t\r\n": [("a", "ACGT")],
+    b"\xef\xbb\xbf>a\nAC\n": [("a", "AC")],
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("content", AS_SAMTOOLS_READS, ids=ascii)
+@pytest.mark.parametrize("block", [1, 2, 1 << 16])
+def test_blanks_and_a_mark_are_read_as_samtools_reads_them(door, content, block):
+    through, read = DOORS[door]
+    for pack in PACKINGS.values():
+        with small_blocks(block):
+            found = through(read, pack(content))
+        assert [(name, letters) for name, *_, letters in found] == AS_SAMTOOLS_READS[content]
+
+
+def test_names_may_be_repeated_where_records_are_streamed():
+    """But which of the two is meant by a name cannot be told."""
+    data = b">a x\nACGT\n>a y\nGG\n"
+    for through in (through_file, through_stdin):
+        assert through(read_records, data) == [("a", "x", "ACGT"), ("a", "y", "GG")]
+        assert [piece[:3] for piece in through(lambda path: read_pieces(path, 3), data)] == [
+            ("a", 0, b"ACG"), ("a", 3, b"T"), ("a", 0, b"GG")
+        ]  # fmt: skip
+    for pack in PACKINGS.values():
+        with pytest.raises(GenomeError, match="FILE line 3: contig 'a' stands twice"):
+            through_file(from_index, pack(data))
+
+
+def test_a_name_longer_than_an_index_can_hold():
+    data = b">a\nAC\n>%b x\n" % (b"n" * 65_001)
+    assert len(through_file(read_records, data)) == 2
+    with pytest.raises(GenomeError, match="FILE line 3: a contig's name of 65,001 letters"):
+        through_file(from_index, data)
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_told(door, encoding):
+    through, read = DOORS[door]
+    with pytest.raises(GenomeError, match=r"is UTF-16 text; convert it"):
+        through(read, "\ufeff>a\nACGT\n".encode(encoding))
+
+
+LONG_LINES = {
+    "sequence": (b">a x\nACGT\n" + b"A" * 500 + b"\nAC\n", 3),
+    "header": (b">a\nACGT\n>b" + b"x" * 500 + b"\nAC\n", 3),
+    "header of blanks": (b">a\n>" + b" " * 500, 2),
+    "blanks first": (b"\n" + b" " * 500 + b">a\nAC\n", 2),
+    "no end": (b">a\n" + b"A" * 500, 2),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("where", LONG_LINES)
+@pytest.mark.parametrize("block", [1, 7, 64])
+def test_a_line_has_a_bound(door, where, block, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 300)
+    content, line = LONG_LINES[where]
+    through, read = DOORS[door]
+    for pack in PACKINGS.values():
+        with small_blocks(block), pytest.raises(GenomeError) as error:
+            through(read, pack(content))
+        assert f" line {line}: a line of more than 300 bytes" in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"@a\nAC\n+\nI" + b"I" * 500, b"@a\n" + b"A" * 500])
+def test_a_line_of_fastq_has_a_bound(content, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 300)
+    with small_blocks(64), pytest.raises(GenomeError, match="a line of more than 300 bytes"):
+        through_stdin(read_records, gzip.compress(content, mtime=0))
+
+
+@pytest.mark.parametrize("door", STREAMED)
 def test_spaces_before_the_first_header_are_no_bases(door):
     """But samtools indexes no such file."""
     through, read = DOORS[door]
     ((name, *_, letters),) = through(read, b"  \n>a\nAC\n")
     assert (name, letters) == ("a", "AC")
+
+
+@pytest.mark.parametrize("door", STREAMED)
+def test_a_line_of_blanks_is_no_bases(door):
+    through, read = DOORS[door]
+    found = through(read, b">a\n  \n>b\nAC\n \n")
+    assert [(name, letters) for name, *_, letters in found] == [("a", ""), ("b", "AC")]
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -243,6 +333,7 @@ def test_a_file_is_checked_once(door):
         mock.patch.object(sequence_lines, "checked", check),
         mock.patch.object(pieces, "checked", check),
         mock.patch.object(sequences, "checked", check),
+        mock.patch.object(fasta_index, "checked", check),
     ):
         through(read, b">a x\nACGT\nAC\n>b\nGGT\n")
     check.assert_called_once()
@@ -293,3 +384,23 @@ def test_plain_sequences_with_lone_cr_are_refused(tmp_path):
     path.write_bytes(b"ACGT\nAC\rGT\n")
     with pytest.raises(UserError, match=f"x.txt line 2: {LONE_CR}"):
         list(file_rows(path, FilesConfig(path=str(path), source="mrna")))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("what", ["gff3", "bed", "txt", "gb"])
+def test_a_line_of_any_text_has_a_bound(pack, what, tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 300)
+    path = tmp_path / f"x.{what}"
+    readers = {
+        "gff3": lambda: list(read_features(path)),
+        "bed": lambda: evaluation_places(
+            EvaluationConfig(path=str(path), assembly="a"), AssemblyConfig(genome="g.fa"), {}
+        ),
+        "txt": lambda: list(file_rows(path, FilesConfig(path=str(path), source="mrna"))),
+        "gb": lambda: unpack_genbank(path, tmp_path / "x.fa"),
+    }
+    first = {"gb": b"LOCUS       x\n", "txt": b"ACGT\n"}.get(what, b"# x\n")
+    path.write_bytes(pack(first + b"A" * 700 + b"\n"))
+    told = r"line [12]: a line of more than 300 bytes"
+    with small_blocks(64), pytest.raises(UserError, match=told):
+        readers[what]()

@@ -18,7 +18,7 @@ from carbon.objectives import OBJECTIVES
 from data_pipeline.__main__ import main as data_pipeline
 from tests.conftest import small_config
 from train.run_folder.card import write_card
-from train.run_folder.record import read_run
+from train.run_folder.record import objective_changes, read_run
 from train.run_folder.summary import loss_figure, write_summary
 
 RECIPE = """
@@ -187,6 +187,28 @@ class TestSummary:
             ["40", "signal", "the gap widens"],
             ["50", "staircase", "falls by 0.03"],
         ]
+
+    def test_every_change_of_the_objective_is_named(self, tmp_path):
+        """There may be several, and a stage may begin without one."""
+        steps = [step_line(n) for n in range(1, 13)]
+        for first, stage, objective in ((1, "a", "ce"), (4, "b", "fns"), (7, "c", "fns"),
+                                        (10, "d", "ce")):  # fmt: skip
+            for line in steps[first - 1 :]:
+                line |= {"stage": stage, "objective": objective}
+        run = write_run(tmp_path / "run", steps, [], [])
+        sentences = [
+            f"At step 4 the objective changes from {OBJECTIVES['ce'].label} to "
+            f"{OBJECTIVES['fns'].label}.",
+            f"At step 10 the objective changes from {OBJECTIVES['fns'].label} to "
+            f"{OBJECTIVES['ce'].label}.",
+        ]
+        assert objective_changes(read_run(run)) == sentences
+        text, _ = page_of(run)
+        assert " ".join(sentences) in text and text.count("the objective changes") == 2
+        export = tmp_path / "export"
+        export.mkdir()
+        write_card(run, export, corpus_manifest=None, parameters=1)
+        assert " ".join(sentences) in (export / "README.md").read_text()
 
     def test_pictures(self, tmp_path):
         _, page = page_of(whole_run(tmp_path / "run"))

@@ -318,7 +318,6 @@ def test_lines_give_back_the_sequence(contigs, num_kmers):
         (b"", "has no sequence"),
         (b"ACGT\n", "line 1: expected a header"),
         (b">a\nAC\nA!\n", "line 3: '!' is not a DNA letter"),
-        (b"\n>a\nA\n>a\n", "line 4: contig 'a' stands twice"),
         (b">a\rACGT\r", "line 1: lines end in a lone CR"),
         (b">\nA\n", "line 1: a contig without a name"),
         (b"\x1f\x8b\x08\x00broken", "broken after line 0"),

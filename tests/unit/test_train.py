@@ -4,14 +4,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from carbon.config import load_config
 from carbon.errors import ConfigError
 from carbon.objectives import CE, FNS
 from train.__main__ import main
-from train.config import GuardConfig, ShortRows, StageConfig
+from train.config import CheckpointConfig, GuardConfig, ShortRows, StageConfig, TrainConfig
 from train.loop.guard import reason_against, remember, signal_to_end
 from train.loop.rates import learning_rate, objective_at
 from train.planning.batches import check_batches
 from train.planning.course import Course
+from train.planning.planner import plan_of
+from train.planning.timing import flops_a_second
+from train.run_folder.checkpoint import Checkpoints, steps_to_keep
+from train.run_folder.log import RunLog
 from train.run_folder.state import RunState
 
 
@@ -136,7 +141,7 @@ def test_a_length_warmup_must_fit(parts, message):
     [
         (["--config", "absent.toml"], "absent.toml: no such file"),
         (["--config", "{recipe}", "--set", "seeed=1"], "did you mean 'seed'?"),
-        (["--config", "{recipe}", "--dry-run"], "no corpus here: has no train"),
+        (["preview", "--config", "{recipe}"], "no corpus here: has no train"),
     ],
 )
 def test_mistakes_are_one_line(words, message, capsys):
@@ -145,6 +150,96 @@ def test_mistakes_are_one_line(words, message, capsys):
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ")
     assert message.split(":")[0] in lines[0]
+
+
+def test_the_log_tells_no_time_before_it_is_known(tmp_path, monkeypatch, capsys):
+    """The first step took as long as 80 others: at first 650 steps seem to take a week."""
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    words = [f"output={tmp_path}"]
+    config = load_config(TrainConfig, "train/recipes/tiny.toml", words)
+    numbers = {"learning_rate": 1e-3, "nats_per_base": 1.3, "tokens_per_second": 9.0, "mfu": None}
+    with RunLog(config, SimpleNamespace(is_first=True), Course(config), 0) as log:
+        for step, seconds in enumerate((900, 11, 11, 11, 11), start=1):
+            now[0] += seconds
+            log.step({"step": step, "stage": "ce", **numbers}, 650)
+    ends = [line.rpartition("tokens/s")[2] for line in capsys.readouterr().err.splitlines()]
+    # 646 and 645 steps of 11 seconds.
+    assert ends == ["", "", "", ", 1:58:26 left", ", 1:58:15 left"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "keep", "milestone_steps", "kept"),
+    [
+        ((10, 20, 30), 2, 0, {20, 30}),
+        ((10, 20, 21, 22, 23), 2, 0, {10, 20, 23}),  # the clock crowds out none of the others
+        ((10, 20, 21, 30), 2, 0, {20, 30}),
+        ((1, 2, 3), 2, 0, {2, 3}),
+        ((10, 11, 12, 13), 3, 0, {10, 12, 13}),
+        ((20, 30, 40, 50), 1, 20, {20, 40, 50}),
+    ],
+)
+def test_which_checkpoints_are_kept(steps, keep, milestone_steps, kept):
+    config = CheckpointConfig(every_steps=10, keep=keep, milestone_steps=milestone_steps)
+    assert steps_to_keep(steps, config) == kept
+
+
+@pytest.mark.parametrize(
+    ("unsaved_seconds", "save_seconds", "every_minutes", "due"),
+    [
+        (59, 0.1, 1.0, False),
+        (60, 0.1, 1.0, True),
+        (120, 7, 1.0, False),  # a twentieth of the time at most goes to writing
+        (140, 7, 1.0, True),
+        (1e9, 0.1, 0.0, False),
+    ],
+)
+def test_when_the_clock_asks_for_a_checkpoint(
+    unsaved_seconds, save_seconds, every_minutes, due, monkeypatch
+):
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    checkpoint = CheckpointConfig(every_minutes=every_minutes)
+    checkpoints = object.__new__(Checkpoints)
+    checkpoints._config = SimpleNamespace(checkpoint=checkpoint)
+    checkpoints._writing, checkpoints._saved_at = None, now[0]
+    checkpoints._save_seconds = save_seconds
+    now[0] += unsaved_seconds
+    assert checkpoints.are_due() == due
+    checkpoints._writing = SimpleNamespace(is_alive=lambda: True)
+    assert not checkpoints.are_due()
+
+
+def test_a_plan_without_a_corpus(monkeypatch, capsys):
+    """On a CPU it tells hours by what was timed, of the machine that all processes share."""
+    monkeypatch.setattr("train.planning.timing.flops_a_second", lambda config: 2e9)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    recipe = "train/recipes/carbon_3b.toml"
+    words = ["--config", recipe, "--dry-run", "--set", "data.corpus=no corpus here"]
+    assert main([*words, "--world-size", "8"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "no corpus here: is not there, and not checked; the plan does without\n"
+    config = load_config(TrainConfig, recipe)
+    plan = plan_of(config, Course(config), 8)
+    hours = f"{sum(span.flops for span in plan.spans[:1]) / 2e9 / 3600:,.2f}"
+    assert hours in said.out
+    assert "hours are those of this CPU, which all processes share" in said.out
+    assert "reach 2.0 GFLOP/s" in said.out
+
+
+def test_a_plan_before_the_corpus_is_found_wanting(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("train.planning.timing.flops_a_second", lambda config: 2e9)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    words = ["--config", "train/recipes/tiny.toml", "--dry-run"]
+    assert main([*words, "--set", f"data.corpus={tmp_path}"]) == 2
+    said = capsys.readouterr()
+    assert "# plan: {" in said.out and len(said.err.splitlines()) == 1
+
+
+def test_what_a_cpu_reaches_is_timed():
+    """Of a network as wide as the run's; no CPU takes a minute for the operations of a moment."""
+    config = load_config(TrainConfig, "train/recipes/tiny.toml", ["data.microbatch_tokens=256"])
+    assert 1e7 < flops_a_second(config) < 1e14
 
 
 class TestGuard:

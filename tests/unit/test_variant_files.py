@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 import shutil
 
 import pyarrow.parquet as pq
@@ -8,6 +9,7 @@ import pytest
 
 from carbon.cli import main
 from carbon.errors import GenomeError
+from carbon.files import MACHINE
 from carbon.genome import Reference, VcfReader
 from carbon.inference.journal import Journal
 from carbon.inference.variants import files as variant_files
@@ -66,7 +68,8 @@ def test_vcf_in_vcf_out_keeps_every_field(folder, tmp_path, capsys):
     vcf = mixed_vcf(tmp_path / "in.vcf")
     assert score(folder, vcf, tmp_path / "out.vcf.gz", "--strands", "both", "--window", "120") == 0
     summary = json.loads(capsys.readouterr().out)
-    assert (summary["records"], summary["scored"], summary["not_scored"]) == (6, 6, 1)
+    assert (summary["records"], summary["alleles"]) == (6, 7)
+    assert (summary["alleles_scored"], summary["alleles_not_scored"]) == (6, 1)
     given = [line.split("\t") for line in vcf.read_text().splitlines() if line[0] != "#"]
     with gzip.open(tmp_path / "out.vcf.gz", "rt") as lines:
         text = lines.read()
@@ -201,14 +204,17 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(folder, tmp_path, capsys, monke
     assert score(folder, vcf, output, *more) == 2
     assert "an earlier run was stopped" in capsys.readouterr().err
     assert score(folder, vcf, output, *more, "--by", "marginals", "--resume") == 2
-    assert "had another by" in capsys.readouterr().err
+    assert "differs in: by" in capsys.readouterr().err
     scored = []
     monkeypatch.setattr(Journal, "add", lambda self, block: scored.append(len(block)))
     with journal.open("ab") as sink:
         sink.write(b"[[[0.1, null, 0.1, null]], [[")  # the line that was being written
-    leftover, other = output.with_name(f".123.{output.name}"), output.with_name(".123.mine.vcf")
+    leftover, other = (
+        output.with_name(f".123-{MACHINE}.{name}") for name in (output.name, "mine.vcf")
+    )
     for path in (leftover, other):  # of a process that was killed, and of somebody else
         path.write_text("torn")
+        os.utime(path, (1, 1))
     assert score(folder, vcf, output, *more, "--resume") == 0
     assert other.exists() and not leftover.exists()
     assert scored == [128, 16]  # of 400, two blocks of 128 were done
@@ -227,9 +233,119 @@ def test_ref_alleles_of_another_build_are_counted(folder, tmp_path, capsys):
     assert "2 of 12 REF alleles are not what" in message and "record 11 (c:120)" in message
     assert "off by one" not in message and not (tmp_path / "o.vcf").exists()
     assert score(folder, vcf, tmp_path / "o.vcf", "--window", "60", "--skip-mismatches") == 0
-    assert json.loads(capsys.readouterr().out)["scored"] == 10
+    assert json.loads(capsys.readouterr().out)["alleles_scored"] == 10
     lines = (tmp_path / "o.vcf").read_text().splitlines()
     assert [line.split("\t")[7] for line in lines[-2:]] == ["CARBON_REASON=ref_mismatch"] * 2
+
+
+def test_one_question_and_only_advice_that_helps(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(100).replace("c\t", "zz\t", 1)])
+    assert score(folder, vcf, tmp_path / "o.vcf") == 2
+    message = capsys.readouterr().err
+    assert message.count("?") == 1 and "--skip-mismatches" not in message
+
+
+def test_what_disagrees_has_a_reason_of_its_own(tmp_path, folder, capsys):
+    """The reference has N from base 101 to 110; contigs and ends of another build."""
+    bases = BASES[:100] + "N" * 10 + BASES[110:]
+    write_fasta(tmp_path / "r.fa", {"c": bases, "d": "ACGT" * 50})
+    shutil.copytree(folder / "model", tmp_path / "model")
+    wrong = snv(150).replace(f"\t{BASES[149]}\t", f"\t{other(BASES[149])}\t", 1)
+    records = [
+        snv(50),
+        f"c\t99\t.\t{BASES[98:102]}\tA,<DEL>\t.\t.\t.",  # two of its four bases are N
+        snv(105),
+        "c\t106\t.\tN\t<DEL>\t.\t.\t.",
+        wrong,
+        "c\t499\t.\tACGT\tA\t.\t.\t.",
+        "c\t501\t.\tA\tC\t.\t.\t.",
+        "c\t2147483647\t.\tA\tC\t.\t.\t.",
+        "e\t5\t.\tA\tC,G\t.\t.\t.",
+    ]
+    vcf = write_vcf(tmp_path / "a.vcf", records)
+    assert score(tmp_path, vcf, tmp_path / "o.vcf.gz") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    for part in (
+        "1 of 9 REF alleles are not what",
+        "record 5 (c:150) says",
+        "2 of 9 REF alleles are not on their contigs: record 6 (c:499): REF ends past",
+        "1 of 9 records are on other contigs: no contig 'e' in the FASTA, which has 'c', 'd'",
+        f"2 of 9 REF alleles stand where {tmp_path / 'r.fa'} has N: record 2 (c:99) says",
+        "is it the assembly that the variants were called on? (--skip-mismatches scores the others",
+    ):
+        assert part in line
+    more = ("--skip-mismatches", "--window", "60")
+    assert score(tmp_path, vcf, tmp_path / "o.vcf.gz", *more) == 0
+    told = capsys.readouterr()
+    assert "warning: " in told.err and "--skip-mismatches" not in told.err
+    facts = json.loads(told.out)
+    assert {name: facts[name] for name in facts if name.startswith(("records", "alleles"))} == {
+        "records": 9, "alleles": 11, "alleles_scored": 1, "alleles_not_scored": 10,
+    }  # fmt: skip
+    assert facts["reasons"] == {
+        "contig_unknown": 2, "ref_mismatch": 1, "ref_past_end": 2, "reference_unknown": 3,
+        "symbolic_allele": 1, "telomere": 1,
+    }  # fmt: skip
+    with pysam.VariantFile(str(tmp_path / "o.vcf.gz")) as file:
+        found = [record.info.get("CARBON_REASON") for record in file]
+    assert found[1] == ("reference_unknown",) * 2 and found[8] == ("contig_unknown",) * 2
+    # Its index has a place for what lies far past the end of the contig.
+    assert (tmp_path / "o.vcf.gz.csi").exists()
+
+
+@pytest.mark.parametrize(("num_unknown", "is_told"), [(1, False), (3, True)])
+def test_many_records_where_the_reference_has_n(tmp_path, folder, capsys, num_unknown, is_told):
+    """Told where they are more than one in a hundred: it may be another assembly."""
+    write_fasta(tmp_path / "r.fa", {"c": "N" * num_unknown + BASES[num_unknown:]})
+    shutil.copytree(folder / "model", tmp_path / "model")
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(position) for position in range(1, 151)])
+    assert score(tmp_path, vcf, tmp_path / "o.tsv", "--window", "60") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["reasons"] == {"reference_unknown": num_unknown}
+    warning = f"warning: {vcf}: {num_unknown} of 150 REF alleles stand where"
+    assert (warning in told.err) == ("is it the assembly" in told.err) == is_told
+
+
+def test_rules_are_warnings_unless_strict(folder, tmp_path, capsys):
+    vcf = write_vcf(
+        tmp_path / "a.vcf",
+        [snv(50, "-1\t.\t."), snv(60, "-1\t.\t.")],
+        '##SAMPLE=<Description="no name">\n',
+    )
+    assert score(folder, vcf, tmp_path / "o.tsv", "--strict") == 2
+    assert "line 2: SAMPLE: ID is missing" in capsys.readouterr().err
+    assert score(folder, vcf, tmp_path / "o.tsv") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["warnings"] == {"header_keys": 1, "qual": 2}
+    lines = [line for line in told.err.splitlines() if line.startswith("warning: ")]
+    assert [line.split(": ")[2] for line in lines] == [
+        "header_keys, line 2",
+        "qual, 2 times, first in line 4",
+    ]
+
+
+def test_lenient_is_gone(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50)])
+    with pytest.raises(SystemExit) as exit_code:
+        score(folder, vcf, tmp_path / "o.tsv", "--lenient")
+    assert exit_code.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: --lenient is gone, take it out: ")
+
+
+def test_ends_that_an_index_has_no_place_for(folder, tmp_path, capsys):
+    """Past 2^29 the index is a CSI; past 2^31 there is none, which is said before scoring."""
+    for far in ("END=2147483647", "SVLEN=2000000000"):
+        line = f"c\t50\t.\t{BASES[49]}\t<DEL>\t.\t.\t{far}"
+        vcf = write_vcf(tmp_path / "a.vcf", [line])
+        assert score(folder, vcf, tmp_path / "o.vcf.gz") == 0
+        assert sorted(p.name for p in tmp_path.glob("o.*")) == ["o.vcf.gz", "o.vcf.gz.csi"]
+        capsys.readouterr()
+    for far in ("END=2147483649", f"END=9{'0' * 5000}", "SVLEN=1,-2147483647"):
+        vcf = write_vcf(tmp_path / "b.vcf", [snv(50, f".\t.\t{far}")])
+        assert score(folder, vcf, tmp_path / "p.vcf.gz") == 2
+        assert "record 1: its END or SVLEN is too far off" in capsys.readouterr().err
+        assert score(folder, vcf, tmp_path / "p.vcf") == 0
 
 
 @pytest.mark.parametrize(("step", "way"), [(1, "before"), (-1, "after")])
@@ -282,7 +398,7 @@ def test_a_resumed_run_has_the_same_model(folder, tmp_path, capsys, monkeypatch)
     monkeypatch.setattr(Journal, "add", add)
     capsys.readouterr()
     assert score(folder, vcf, tmp_path / "o.tsv", "--resume") == 2
-    assert "another config, " in capsys.readouterr().err
+    assert "differs in: config, " in capsys.readouterr().err
     assert score(folder, vcf, tmp_path / "o.tsv", "--resume", "--yarn", "4") == 0
     assert json.loads((tmp_path / "o.tsv").read_text().splitlines()[0][2:])["yarn"] == 4.0
 
@@ -295,20 +411,20 @@ def test_fields_and_records_that_are_odd(folder, tmp_path, capsys):
         "c\t60\t.\tN\t<DEL>\t.\t.\tEND=70",
     ]
     vcf = write_vcf(tmp_path / "a.vcf", records)
-    assert score(folder, vcf, tmp_path / "o.vcf", "--lenient") == 0
+    assert score(folder, vcf, tmp_path / "o.vcf") == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["scored"], facts["reasons"]) == (1, {"symbolic_allele": 2})
+    assert (facts["alleles_scored"], facts["reasons"]) == (1, {"symbolic_allele": 2})
     lines = [x for x in (tmp_path / "o.vcf").read_text().splitlines() if x[0] != "#"]
     assert lines[1].split("\t")[7].startswith("DP=1;CARBON_DELTA=")
     named = write_vcf(tmp_path / "n.vcf", [snv(50, ".\t.\tPATH=HYDROCARBON_METABOLISM")])
-    assert score(folder, named, tmp_path / "n2.vcf", "--lenient") == 0
+    assert score(folder, named, tmp_path / "n2.vcf") == 0
     single = [f"c\t70\t.\t{BASES[69]}\t{BASES[69]}.\t.\t.\t.",
               f"c\t80\t.\t{BASES[79]}\t.{BASES[79]}\t.\t.\t."]  # fmt: skip
     capsys.readouterr()
     assert score(folder, write_vcf(tmp_path / "s.vcf", single), tmp_path / "s2.vcf") == 0
     assert json.loads(capsys.readouterr().out)["reasons"] == {"symbolic_allele": 2}
     stale = write_vcf(tmp_path / "b.vcf", [snv(50, ".\t.\tCARBON_DELTA=9")])
-    assert score(folder, stale, tmp_path / "p.vcf", "--lenient") == 2
+    assert score(folder, stale, tmp_path / "p.vcf") == 2
     assert "record 1: has CARBON_ fields already" in capsys.readouterr().err
 
 
@@ -326,7 +442,7 @@ def test_a_contig_whose_name_begins_as_a_comment(folder, tmp_path):
     deltas = {}
     for name, chosen in (("all", places), ("few", [places[0], *places[2:]])):
         vcf = write_vcf(tmp_path / f"{name}.vcf", [record(*place) for place in chosen])
-        assert score(tmp_path, vcf, tmp_path / f"{name}.tsv", "--lenient") == 0
+        assert score(tmp_path, vcf, tmp_path / f"{name}.tsv") == 0
         rows = (tmp_path / f"{name}.tsv").read_text().splitlines()[2:]
         cells = [row.split("\t") for row in rows]
         assert [(c[0], int(c[1]), c[2]) for c in cells] == [
@@ -349,22 +465,21 @@ def test_a_new_output_has_no_old_index(folder, tmp_path):
 
 def test_a_line_that_is_odd_inside(folder, tmp_path, capsys):
     vcf = write_vcf(tmp_path / "a.vcf", [snv(50, ".\t.\tT=ab\rcd"), snv(60)])
-    assert score(folder, vcf, tmp_path / "o.vcf", "--lenient") == 0
+    assert score(folder, vcf, tmp_path / "o.vcf") == 0
     lines = (tmp_path / "o.vcf").read_bytes().split(b"\n")
     assert b"T=ab\rcd;CARBON_DELTA=" in lines[-3]
     vcf.write_bytes(vcf.read_bytes().replace(b"T=ab\rcd", b"T=\xe9"))
     number = 1 + vcf.read_bytes()[: vcf.read_bytes().index(b"\xe9")].count(b"\n")
-    for more in ([], ["--lenient"]):
-        capsys.readouterr()
-        assert score(folder, vcf, tmp_path / "p.vcf", *more) == 2
-        assert f"a.vcf line {number}: is not UTF-8" in capsys.readouterr().err
+    capsys.readouterr()
+    assert score(folder, vcf, tmp_path / "p.vcf") == 2
+    assert f"a.vcf line {number}: is not UTF-8" in capsys.readouterr().err
 
 
 def test_a_damaged_journal_is_told(folder, tmp_path, capsys):
     vcf = write_vcf(tmp_path / "a.vcf", [snv(50)])
     (tmp_path / ".o.tsv.progress").write_text("garbage\n")
     assert score(folder, vcf, tmp_path / "o.tsv", "--resume") == 2
-    assert ".o.tsv.progress: is damaged; remove the file" in capsys.readouterr().err
+    assert ".o.tsv.progress: is damaged, or of another version" in capsys.readouterr().err
     assert not (tmp_path / "o.tsv").exists()
 
 

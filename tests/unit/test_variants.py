@@ -370,6 +370,26 @@ def test_n_in_the_window_is_not_counted(model, network, tmp_path):
         assert score.delta == pytest.approx(delta_of(network, pair, by), abs=1e-4)
 
 
+def test_a_ref_that_the_reference_does_not_know_has_no_score(model, tmp_path):
+    """N agrees with any base and says nothing of it; a REF that cannot be right is an error."""
+    bases = BASES[:250] + "Nn" + BASES[252:]
+    reference = Reference(write_fasta(tmp_path / "n.fa", {"c": bases}))
+    unknown = [
+        variant_at(250, 1, other(250)),
+        variant_at(251, 1, BASES[251].lower()),  # the reason of the place is told before its own
+        variant_at(249, 3, BASES[249]),
+        Variant("c", 250, "A", "<DEL>"),
+    ]
+    scores = list(model.score_variants(reference, unknown, window_bp=120))
+    assert [score[1:] for score in scores] == [(None, "reference_unknown", None, None)] * 4
+    (score,) = model.score_variants(reference, [Variant("c", 250, "N", "A")], window_bp=120)
+    assert score.reason == "ambiguous_base"
+    found, strands = model.compare_alleles(reference, unknown[0], model.variant_method())
+    assert found.reason == "reference_unknown" and strands == {}
+    with pytest.raises(GenomeError, match="REF is"):
+        list(model.score_variants(reference, [Variant("c", 249, other(249) + "A", "A")]))
+
+
 def test_what_does_not_fit_is_refused(model, reference):
     with pytest.raises(UserError, match="a window of 283 bp does not fit: give 12 to 282"):
         model.score_variants(reference, [], window_bp=283)

@@ -20,6 +20,7 @@ from carbon.corpus import (
 )
 from carbon.errors import ConfigError
 from train.config import TrainConfig
+from train.loop.signals import signals_held
 from train.network.batch import Batch
 from train.network.ranks import Ranks
 from train.planning.batches import microbatch_rows
@@ -97,9 +98,17 @@ def batches(
         multiprocessing_context="spawn" if config.data.workers else None,
         pin_memory=ranks.device.type == "cuda",
     )
-    microbatches = iter(loader)
+    microbatches = _begun(loader)
     for of_step in of_steps:
         yield [next(microbatches).to(ranks.device) for _ in of_step]
+
+
+def _begun(loader: "DataLoader[Batch]") -> Iterator[Batch]:
+    """Begin to read; the end of a run is for its readers to wait for, whatever it was told."""
+    if not loader.num_workers:
+        return iter(loader)
+    with signals_held():
+        return iter(loader)
 
 
 class _Flat:

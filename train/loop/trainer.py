@@ -1,10 +1,9 @@
 """The training loop: a run from its settings to an exported model."""
 
+import enum
 import shutil
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from train.loop.guard import reason_against, remember, signal_to_end
 from train.loop.probe import Probe, assembled
 from train.loop.profile import StepProfiler
 from train.loop.rates import learning_rate, objective_at
+from train.loop.signals import StopSignals
 from train.network.batch import Batch
 from train.network.parallel import build_optimizer, build_parts, named_parameters
 from train.network.parts import stock_name
@@ -39,6 +39,14 @@ from train.run_folder.state import RunState
 
 # Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
 _PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+
+
+class _Wish(enum.IntEnum):
+    """What a process wants done between two steps; of all processes, the largest is done."""
+
+    GO_ON = 0
+    SAVE = 1
+    STOP = 2
 
 
 class Trainer:
@@ -63,27 +71,43 @@ class Trainer:
         self._probe = Probe(config) if config.probe.every_steps else None
         self._folder = Path(config.output)
 
-    def run(self, resume: bool, accept_data_change: bool = False) -> None:
-        """Train to the end of the last stage, then export; or until SIGTERM, then save."""
+    def run(
+        self, resume: bool, accept_data_change: bool = False, told: StopSignals | None = None
+    ) -> bool:
+        """Train to the end of the last stage, then export; or until told to stop, then save.
+
+        Returns:
+            Whether the end was reached.
+        """
+        told = told or StopSignals()
         self._start(resume, accept_data_change)
-        with RunLog(self.config, self.ranks, self.course, self.state.step) as log, _told() as told:
+        told.saves = True
+        with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
             profiler = StepProfiler(self.config, self.ranks)
             for metrics in self.steps(log):
                 log.step(metrics, self.course.total_steps)
                 profiler.step(self.state.step)
-                if self.ranks.agree(told.to_stop):
-                    self.checkpoints.save(self.state)
-                    self.checkpoints.finish()
-                    log.event(self.state.step, "stop", "SIGTERM: saved; go on with --resume auto")
-                    return
                 # Before the checkpoint, which holds what the probes have seen.
                 if self._probe and self._is_time_for(self.config.probe.every_steps):
                     self._measure(log)
-                if self._is_time_for(self.config.checkpoint.every_steps):
+                wish = self.ranks.largest(self._wish(told))
+                if wish or self._is_time_for(self.config.checkpoint.every_steps):
                     self.checkpoints.save(self.state)
+                if wish == _Wish.STOP:
+                    self.checkpoints.finish()
+                    name = told.name or "a signal to another process"
+                    log.event(self.state.step, "stop", f"{name}: saved; go on with --resume auto")
+                    return False
             self.checkpoints.finish()
             self.export(self._folder / "export")
             log.finish(self._folder / "export")
+        return True
+
+    def _wish(self, told: StopSignals) -> _Wish:
+        """Return what this process wants; the first one's clock is that of all."""
+        if told.name:
+            return _Wish.STOP
+        return _Wish(self.ranks.is_first and self.checkpoints.are_due())
 
     def _is_time_for(self, every_steps: int) -> bool:
         step = self.state.step
@@ -161,7 +185,8 @@ class Trainer:
         first = bad
         if policy.goes_back:
             before = self.state
-            self.state = self.checkpoints.load_newest(accept_data_change=True) or before
+            found = self.checkpoints.load_newest(accept_data_change=True, regular=True)
+            self.state = found or before
             first = self.state.step
             # What has been left out, and where stages have ended, stays so: rows go by it.
             self.state.skipped, self.state.ended = before.skipped, before.ended
@@ -282,24 +307,3 @@ class Trainer:
 def _whole(parameter: torch.Tensor) -> torch.Tensor:
     whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
     return whole.detach().cpu()
-
-
-class _Told:
-    """Whether the process was asked to stop."""
-
-    to_stop = False
-
-
-@contextmanager
-def _told() -> Iterator[_Told]:
-    """Take note of SIGTERM instead of dying of it."""
-    told = _Told()
-
-    def note(*_: Any) -> None:
-        told.to_stop = True
-
-    before = signal.signal(signal.SIGTERM, note)
-    try:
-        yield told
-    finally:
-        signal.signal(signal.SIGTERM, before)

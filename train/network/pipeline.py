@@ -154,7 +154,7 @@ class _Tie:
         self._ends = [weight for weight in ends if weight is not None]
         self._group: dist.ProcessGroup | None = None
         self._is_needed = parts[0].config.tie_word_embeddings and ranks.pipeline_size > 1
-        if self._is_needed and not ranks.agree(len(self._ends) == 2):
+        if self._is_needed and not ranks.largest(len(self._ends) == 2):
             first, last = ranks.mesh.mesh[0].flatten(), ranks.mesh.mesh[-1].flatten()
             pairs = torch.stack([first, last], dim=1).tolist()
             self._group, _ = dist.new_subgroups_by_enumeration(pairs)  # type: ignore[no-untyped-call]

@@ -67,11 +67,11 @@ class Ranks:
         """The same, for what is held in the memory of the CPU."""
         return _of_data(self.cpu_mesh)
 
-    def agree(self, value: bool) -> bool:
-        """Return whether `value` is true of any process."""
+    def largest(self, value: int) -> int:
+        """Return the largest value of any process."""
         found = torch.tensor(float(value), device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
-        return bool(found)
+        return int(found)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from train.planning.memory import Memory
 from train.planning.planner import Plan
 
 
-def print_plan(plan: Plan) -> None:
-    """Print a plan as TOML comments."""
+def print_plan(plan: Plan, num_devices: int) -> None:
+    """Print a plan as TOML comments; a device is what a process has, but for CPUs, which share."""
     layout = plan.layout
     mib = plan.peak_bytes < 2**30
     lines = [
@@ -19,7 +19,8 @@ def print_plan(plan: Plan) -> None:
         "",
         *_rank_table(plan),
         "",
-        *_span_table(plan),
+        *_span_table(plan, num_devices),
+        *_total(plan),
         "",
         f"{'MiB' if mib else 'GiB'} of the fullest process:",
         *_memory_table(plan, 2**20 if mib else 2**30),
@@ -37,7 +38,7 @@ def _rank_table(plan: Plan) -> list[str]:
     return text_table(rows).splitlines()
 
 
-def _span_table(plan: Plan) -> list[str]:
+def _span_table(plan: Plan, num_devices: int) -> list[str]:
     rows: list[TableRow] = [
         (
             *("stage", "context", "batch rows", "rows a reader", "microbatch", "microbatches"),
@@ -47,7 +48,7 @@ def _span_table(plan: Plan) -> list[str]:
     for span in plan.spans:
         hours: TableRow = ("", "")
         if span.seconds is not None:
-            hours = (span.seconds / 3600, span.seconds * plan.world_size / 3600)
+            hours = (span.seconds / 3600, span.seconds * num_devices / 3600)
         rows.append(
             (
                 *(span.stage, span.context_tokens, span.batch_rows, span.reader_rows),
@@ -56,6 +57,24 @@ def _span_table(plan: Plan) -> list[str]:
             )
         )
     return text_table(rows).splitlines()
+
+
+def _total(plan: Plan) -> list[str]:
+    seconds = [span.seconds for span in plan.spans if span.seconds is not None]
+    return [f"all stages: {_duration(sum(seconds))}"] if len(seconds) == len(plan.spans) else []
+
+
+def _duration(seconds: float) -> str:
+    """Write a time in the largest unit of which there are two.
+
+    >>> _duration(300), _duration(9e9)
+    ('5 minutes', '285 years')
+    """
+    units = (("years", 365.25 * 86400), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0))
+    for name, unit in units:
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:.0f} seconds"
 
 
 def _memory_table(plan: Plan, unit: int) -> list[str]:

@@ -15,7 +15,13 @@ from carbon.objectives import OBJECTIVES
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
 from train.planning.course import Course
-from train.run_folder.record import RunRecord, read_run, recipe_rows, results_of
+from train.run_folder.record import (
+    RunRecord,
+    objective_changes,
+    read_run,
+    recipe_rows,
+    results_of,
+)
 from train.run_folder.summary import loss_figure
 
 _MOST_LISTED = 20
@@ -135,6 +141,8 @@ def _recipe(record: RunRecord) -> str:
         f"{adam.weight_decay:g}; gradients clipped to a norm of {adam.clip_norm:g}; seed "
         f"{record.config.seed}. {_objectives(record.config)}.\n\n"
     )
+    if changes := objective_changes(record):
+        text += f"{_plain(' '.join(changes))}\n\n"
     if skipped:
         text += f"{skipped:,} steps were skipped for a loss or gradient that was not usable.\n\n"
     return text + _table(rows, header)

@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ from train.network.ranks import Ranks
 from train.run_folder.defaults import with_defaults
 from train.run_folder.state import RunState
 
+_SHARE_OF_WRITING = 1 / 20
+"""Most of the time that checkpoints between the regular ones are being written in: a model whose
+checkpoint takes a minute has one in twenty minutes."""
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -49,9 +53,8 @@ def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
     """
     fixed = dataclasses.replace(
         config,
-        output="",
         tracker="none",
-        data=dataclasses.replace(config.data, corpus="", cache="", workers=0, microbatch_tokens=1),
+        data=dataclasses.replace(config.data, cache="", workers=0, microbatch_tokens=1),
         checkpoint=CheckpointConfig(),
         parallel=ParallelConfig(),
         compute=ComputeConfig(dtype=config.compute.dtype),
@@ -62,7 +65,8 @@ def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
     content = {name: source.store.key for name, source in sources}
     both_strands = {name: source.both_strands for name, source in sources}
     table = dataclasses.asdict(fixed) | {"content": content, "both_strands": both_strands}
-    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, ""))))
+    nowhere = {"output": "", "data.corpus": ""}
+    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, "")) | nowhere))
     return flat
 
 
@@ -96,6 +100,21 @@ def _is_of_data(name: str) -> bool:
     return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
 
 
+def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
+    """Return which checkpoints are kept, of those at ascending steps.
+
+    Those of a clock or a signal crowd out none of `every_steps`; they fill what these leave, and
+    the newest is kept while it is the newest of all.
+    """
+    every = config.milestone_steps
+    milestones = {step for step in steps if every and step % every == 0}
+    regular = [s for s in steps if s % config.every_steps == 0 and s not in milestones]
+    others = [step for step in steps if step % config.every_steps]
+    num_left = max(0, config.keep - len(regular))
+    filling = others[-num_left:] if num_left else []
+    return milestones | {*regular[-config.keep :], *filling, steps[-1]}
+
+
 class Checkpoints:
     """The checkpoints of one run folder, and the tensors that they hold."""
 
@@ -116,6 +135,8 @@ class Checkpoints:
         self._optimizer = optimizer
         self._writing: threading.Thread | None = None
         self._error: BaseException | None = None
+        self._saved_at = time.monotonic()
+        self._save_seconds = 0.0  # that the last one took
 
     def save(self, state: RunState) -> None:
         """Copy the state to memory and write it; it takes its name when all of it is on disk.
@@ -127,6 +148,7 @@ class Checkpoints:
             OSError: it could not be written, for a full disk mostly; earlier ones are untouched.
         """
         self.finish()
+        self._saved_at = time.monotonic()
         table = {"state": state.to_table(), "settings": self._settings}
         tensors = {
             name: _copied(t, self._ranks) for name, t in self._tensors(for_save=True).items()
@@ -135,6 +157,14 @@ class Checkpoints:
         self._writing.start()
         if not self._config.checkpoint.background:
             self.finish()
+
+    def are_due(self) -> bool:
+        """Tell whether so much work is unsaved that it is worth a checkpoint of its own."""
+        every_seconds = 60 * self._config.checkpoint.every_minutes
+        if not every_seconds or (self._writing and self._writing.is_alive()):
+            return False
+        unsaved_seconds = time.monotonic() - self._saved_at
+        return unsaved_seconds >= max(every_seconds, self._save_seconds / _SHARE_OF_WRITING)
 
     def finish(self) -> None:
         """Wait until what is being written is on disk.
@@ -159,23 +189,28 @@ class Checkpoints:
             save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
             sums = self._together({p.name: sha256_of_file(p) for p in self._mine(temporary)})
             self._on_first(lambda: self._complete(temporary, final, table | {"sha256": sums}))
+            self._save_seconds = time.monotonic() - self._saved_at
         except BaseException as error:  # handed to the thread that trains
             shutil.rmtree(temporary, ignore_errors=True)
             self._error = _first_cause(error, temporary)
 
     def _complete(self, temporary: Path, final: Path, table: dict[str, Any]) -> None:
-        (temporary / "state.json").write_text(json.dumps(table, indent=1) + "\n")
+        (temporary / "state.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
         shutil.rmtree(final, ignore_errors=True)
         os.replace(temporary, final)
-        # A later one is torn, or the run would have gone on from it: it does not count.
-        every = self._config.checkpoint.milestone_steps
-        until_now = [
-            path
-            for path in self._all()
-            if path.name <= final.name and not (every and int(path.name[5:]) % every == 0)
-        ]
-        for old in until_now[: -self._config.checkpoint.keep]:
+        for old in self._outlived(final):
             shutil.rmtree(old)
+
+    def _outlived(self, newest: Path) -> list[Path]:
+        """Return the checkpoints that are not kept, now that there is one more."""
+        # A later one is torn, or the run would have gone on from it: it does not count.
+        until_now = [path for path in self._all() if path.name <= newest.name]
+        kept = steps_to_keep([_step_of(path) for path in until_now], self._config.checkpoint)
+        return [path for path in until_now if _step_of(path) not in kept]
+
+    def _is_regular(self, path: Path) -> bool:
+        """Tell whether a checkpoint is one that any start of the run would have written."""
+        return _step_of(path) % self._config.checkpoint.every_steps == 0
 
     def _on_first(self, work: Callable[[], None]) -> None:
         """Do something on the first process; if it fails, it has failed on all."""
@@ -202,15 +237,20 @@ class Checkpoints:
         """Tell whether the run has any checkpoint."""
         return bool(self._all())
 
-    def load_newest(self, *, accept_data_change: bool = False) -> RunState | None:
+    def load_newest(
+        self, *, accept_data_change: bool = False, regular: bool = False
+    ) -> RunState | None:
         """Load the newest whole checkpoint and return where it stands, None if there is none.
+
+        With `regular`, only those of `every_steps` count: what is trained is not to depend on when
+        a clock or a signal has asked for one.
 
         Raises:
             ModelError: it belongs to another configuration, be it only to other data, unless that
                 is accepted.
         """
         self.finish()
-        found = self._newest_whole()
+        found = self._newest_whole(regular)
         if found is None:
             return None
         path, table = found
@@ -239,8 +279,8 @@ class Checkpoints:
     def _all(self) -> list[Path]:
         return sorted(self._folder.glob("step-*"))
 
-    def _newest_whole(self) -> tuple[Path, dict[str, Any]] | None:
-        names: list[Any] = [self._all()]
+    def _newest_whole(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
+        names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
         dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
         for path in reversed(names[0]):
             wrong, table = self._verified(path)
@@ -255,7 +295,7 @@ class Checkpoints:
         table: dict[str, Any] = {}
         wrong = ""
         try:
-            table = json.loads((path / "state.json").read_text())
+            table = json.loads((path / "state.json").read_text(encoding="utf-8"))
             missing = [name for name in table["sha256"] if not (path / name).is_file()]
             wrong = f"{missing[0]} is missing" if missing else ""
             for shard in self._mine(path):
@@ -308,8 +348,14 @@ def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
     )
 
 
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
+
+
 def _made_anew(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    """Make an empty folder; what killed processes have left beside it goes."""
+    for left in folder.parent.glob(".step-*.partial"):
+        shutil.rmtree(left, ignore_errors=True)
     folder.mkdir(parents=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from carbon.config import to_toml
-from carbon.console import SECONDS_BETWEEN_LINES, say
+from carbon.console import SECONDS_BETWEEN_LINES, TimeLeft, say
 from carbon.corpus import read_manifest
 from carbon.errors import CorpusError
 from carbon.files import atomic_file
@@ -39,7 +39,8 @@ class RunLog:
         self._folder = Path(config.output)
         self._sinks: dict[str, IO[str]] = {}
         self._tracker: Any = None
-        self._started = self._last_line = time.monotonic()
+        self._left = TimeLeft(course.total_steps, step)
+        self._last_line = time.monotonic()
 
     @classmethod
     def silent(cls, config: TrainConfig, ranks: Ranks, course: Course) -> "RunLog":
@@ -75,17 +76,17 @@ class RunLog:
         self._write("metrics", metrics)
         numbers = {k: v for k, v in metrics.items() if isinstance(v, int | float)}
         self._tracker.log(metrics["step"], numbers)
+        self._left.total = total_steps  # which falls where a signal ends a stage
+        self._left.advance(1)
         now = time.monotonic()
         last = metrics["step"] == total_steps
         if sys.stderr.isatty() or last or now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
-            line = self._line(metrics, total_steps, now - self._started)
+            line = self._line(metrics, total_steps)
             print(f"\r{line}\033[K" if sys.stderr.isatty() else line, file=sys.stderr, flush=True,
                   end="" if sys.stderr.isatty() and not last else "\n")  # fmt: skip
 
-    def _line(self, metrics: Metrics, total_steps: int, seconds: float) -> str:
-        done = metrics["step"] - self._first_step
-        left = seconds / done * (total_steps - metrics["step"])
+    def _line(self, metrics: Metrics, total_steps: int) -> str:
         mfu = "" if metrics["mfu"] is None else f", MFU {100 * metrics['mfu']:.1f} %"
         what = (
             f"skipped: {metrics['skipped']}"
@@ -95,7 +96,7 @@ class RunLog:
         return (
             f"{metrics['stage']} {metrics['step']:,}/{total_steps:,}: {what}, "
             f"rate {metrics['learning_rate']:.2e}, {metrics['tokens_per_second']:,.0f} tokens/s"
-            f"{mfu}, {_duration(left)} left"
+            f"{mfu}{self._left}"
         )
 
     def probe(self, step: int, tokens: int, measures: Mapping[str, float]) -> None:
@@ -164,9 +165,3 @@ def _cut_back(path: Path, step: int) -> None:
             continue
     with atomic_file(path) as temporary:
         temporary.write_text("".join(kept), encoding="utf-8")
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

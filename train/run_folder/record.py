@@ -1,12 +1,16 @@
 """A run as its folder tells it: the recipe, and one line a step, a probe, an event."""
 
+import itertools
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from carbon.config import from_table, read_table
+from carbon.objectives import objective_named
 from carbon.run_folder import RECIPE, RunLines, column, read_lines
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
@@ -54,6 +58,20 @@ def results_of(record: RunRecord) -> list[tuple[str, int, float]]:
         if len(known := np.flatnonzero(np.isfinite(values))):
             found.append((label, int(lines[known[-1]]["step"]), float(values[known[-1]])))
     return found
+
+
+def objective_changes(record: RunRecord) -> list[str]:
+    """Return a sentence for each change of the objective, in the order of steps."""
+    pairs = itertools.pairwise(record.steps)
+    return [
+        f"At step {after['step']:,} the objective changes from {_label(before)} to {_label(after)}."
+        for before, after in pairs
+        if before["objective"] != after["objective"]
+    ]
+
+
+def _label(line: Mapping[str, Any]) -> str:
+    return objective_named(line["objective"]).label
 
 
 def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:

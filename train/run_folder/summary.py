@@ -18,7 +18,13 @@ from carbon.console import TableRow, shown
 from carbon.files import atomic_file
 from carbon.run_folder import Line, column, reduced, stretches
 from train.planning.course import Course
-from train.run_folder.record import RunRecord, read_run, recipe_rows, results_of
+from train.run_folder.record import (
+    RunRecord,
+    objective_changes,
+    read_run,
+    recipe_rows,
+    results_of,
+)
 
 # Okabe and Ito's colours, told apart by any eye. On the page each is a variable, so that the
 # pictures follow light and dark.
@@ -177,7 +183,8 @@ def _curves(record: RunRecord) -> str:
     )
     text = f"On training rows.{means} Dashed lines are where a stage begins"
     text += ", crosses are steps that were skipped." if _skipped(record) else "."
-    return _section("Curves", text, _grid(pictures))
+    changes = html.escape(" ".join(objective_changes(record)))
+    return _section("Curves", f"{text} {changes}".rstrip(), _grid(pictures))
 
 
 def _probes(record: RunRecord) -> str:

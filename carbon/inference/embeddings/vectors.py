@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carbon.inference.reading import Reader, check_layer
+from carbon.inference.reading import Reader, check_finite, check_layer
 from carbon.inference.scoring import blocks, overlapping_windows, window_room_bp
 from carbon.options import POOLS, Pool, Pooling, check_choice
 from carbon.tokenizer import K, Vocabulary, encode
@@ -53,6 +53,7 @@ def _embedded(
 ) -> Iterator[Float32s]:
     width = reader.network.config.hidden_size
     read = _read_end if pooling.last_alone else _read_whole
+    num_done = 0
     for block in blocks(sequences):
         sums = np.zeros((len(block), width))
         weights = np.zeros((len(block), 1))
@@ -69,7 +70,11 @@ def _embedded(
                 sums[row.sequence] += pooled[n]
                 weights[row.sequence] += row.weights.sum()
         with np.errstate(invalid="ignore"):
-            yield from (sums / weights).astype(np.float32)  # 0 / 0 where nothing counts
+            vectors = (sums / weights).astype(np.float32)  # 0 / 0 where nothing counts
+        for number, (total, vector) in enumerate(zip(sums, vectors, strict=True), num_done + 1):
+            check_finite(total, f"sequence {number}", number)
+            yield vector
+        num_done += len(block)
 
 
 def _read_whole(

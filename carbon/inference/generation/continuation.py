@@ -15,6 +15,7 @@ from carbon.genome import IUPAC_DNA
 from carbon.inference.generation.automaton import Automaton, AutomatonState, automaton_for
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.sampling import Bools, Floats, SamplingRule, repetitions
+from carbon.inference.reading import check_finite
 from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode_kmers, known_bases
 
 _MOST_TEXTS = 10**6  # of one call, each with random numbers of its own
@@ -69,6 +70,7 @@ class Continuation:
     """One prompt and what follows it so far.
 
     Attributes:
+        number: of the prompt, from 1.
         prompt: DNA of any length.
         task: what is asked for.
         automaton: of the constraints, if there are any.
@@ -77,6 +79,7 @@ class Continuation:
         kmers: what was drawn.
     """
 
+    number: int
     prompt: str
     task: Task
     automaton: Automaton | None
@@ -174,7 +177,7 @@ def continuations(prompts: Sequence[str], task: Task) -> list[Continuation]:
         sample, seen[prompt.upper()] = seen[prompt.upper()], seen[prompt.upper()] + 1
         states = [automaton.start(n)] if automaton else []
         random = _random_stream(task.seed, prompt.upper(), sample)
-        rows.append(Continuation(prompt, task, automaton, random, states))
+        rows.append(Continuation(n + 1, prompt, task, automaton, random, states))
     return rows
 
 
@@ -192,6 +195,8 @@ def conditioned(rows: Sequence[Continuation], logits: Tensor) -> tuple[Floats, B
         logits: (N, 4096) fp32, on any device.
     """
     z: Floats = logits.cpu().numpy()
+    for row, total in zip(rows, z.sum(axis=1), strict=True):
+        check_finite(total, f"prompt {row.number}", row.number)
     rule = rows[0].task.rule
     if rule.repetition_penalty:
         digits = [row.recent_digits(rule.repetition_window_bp) for row in rows]

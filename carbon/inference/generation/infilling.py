@@ -10,7 +10,7 @@ from carbon.genome import IUPAC_DNA
 from carbon.inference.generation.continuation import Task, check_amount
 from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.speculative import Draft
-from carbon.inference.reading import Passage, Reader, branch_of, stem_of
+from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
 from carbon.losses import chain
 from carbon.tokenizer import K
 
@@ -89,6 +89,7 @@ def _measured(
     (measured,) = reader.measure([Passage(stem, tuple(branches))], chain)
     gap = slice(len(tail), len(tail) + task.length_bp)
     fillings = []
+    check_finite(np.concatenate(measured).sum(dtype=np.float64), "the gap")
     for bases, steps in zip(candidates, measured, strict=True):
         values = steps.reshape(-1).astype(np.float64)
         fillings.append(Filling(bases, float(values[gap].sum()), float(values[gap.stop :].sum())))

@@ -2,6 +2,8 @@
 
 from carbon.inference.reading.checks import (
     EVERY_FRAME,
+    NotFinite,
+    check_finite,
     check_layer,
     check_window,
     checked_frames,
@@ -21,10 +23,12 @@ __all__ = [
     "Branch",
     "Measure",
     "NextToken",
+    "NotFinite",
     "Passage",
     "Reader",
     "all_kmers",
     "branch_of",
+    "check_finite",
     "check_layer",
     "check_window",
     "checked_frames",

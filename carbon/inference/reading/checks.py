@@ -3,10 +3,34 @@
 from collections.abc import Iterable
 from typing import Any
 
-from carbon.errors import UserError
+import numpy as np
+
+from carbon.errors import ModelError, UserError
 from carbon.tokenizer import K
 
 EVERY_FRAME = tuple(range(K))
+
+
+class NotFinite(ModelError):
+    """What a model says of an input is no finite number.
+
+    Attributes:
+        number: of the input among those given, from 1; None where there is but one.
+    """
+
+    def __init__(self, where: str, number: int | None = None) -> None:
+        """Name the input."""
+        super().__init__(
+            f"{where}: what the model says of it is not finite; are its weights damaged, or too "
+            "large for this dtype?"
+        )
+        self.number = number
+
+
+def check_finite(values: Any, where: str, number: int | None = None) -> None:
+    """Raise NotFinite unless a number, or all of an array's, are finite."""
+    if not np.isfinite(values).all():
+        raise NotFinite(where, number)
 
 
 def check_layer(network: Any, layer: int) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, short
+from carbon.inference.reading.checks import check_finite
 from carbon.inference.reading.passages import stem_of
 from carbon.inference.reading.reader import Reader
 from carbon.losses import marginals
@@ -119,7 +120,9 @@ def next_token(reader: Reader, context: str, tags: Sequence[str] = ()) -> NextTo
     read = context.upper()[len(context) - read_bp :]
     [(_, states)] = reader.states([stem_of(read, reader.vocabulary, tuple(tags))])
     log_p = torch.log_softmax(reader.logits(states[-1:])[0], dim=0)
-    return NextToken(read, FREE, log_p.cpu().numpy())
+    log_probabilities = log_p.cpu().numpy()
+    check_finite(log_probabilities, f"context '{short(read)}'")
+    return NextToken(read, FREE, log_probabilities)
 
 
 def all_kmers() -> list[str]:

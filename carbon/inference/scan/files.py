@@ -1,7 +1,7 @@
 """A region, a gene or a contig in; a table, tracks of a genome browser and a picture out."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,8 +9,16 @@ from typing import Any
 
 from carbon.console import progress
 from carbon.errors import UserError
-from carbon.files import atomic_file
-from carbon.genome import Annotation, Interval, Reference, from_region, read_annotation
+from carbon.files import atomic_file, behind_links, told_of
+from carbon.genome import (
+    Annotation,
+    Interval,
+    Reference,
+    contig_names,
+    read_gene_file,
+    region_by_name,
+)
+from carbon.genome.contig_names import names_table
 from carbon.genome.gene_lookup import find_gene
 from carbon.inference.reading import Reader
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
@@ -34,7 +42,9 @@ class ScanJob:
         region: `contig:first-last`, 1-based and inclusive; one of this and the next two is given.
         contig: the whole of it.
         gene: name or identifier, in the annotation.
-        annotation: GFF3 or GTF, for the gene and for the exons of the picture.
+        annotation: GFF3, GTF or BED, for the gene and for the exons of the picture.
+        contigs: `chr`, or a table, where the region, the contig or the annotation names contigs
+            otherwise than the reference.
         flank_bp: scanned on both sides beside it.
         plot: a picture to draw.
         along_gene: read the strand of the gene.
@@ -48,6 +58,7 @@ class ScanJob:
     contig: str | None = None
     gene: str | None = None
     annotation: Path | None = None
+    contigs: str | None = None
     flank_bp: int = 0
     plot: Path | None = None
     along_gene: bool = False
@@ -70,17 +81,22 @@ def run_scan_job(load: Callable[[], Reader], job: ScanJob, dtype: str) -> dict[s
     """
     writers = _checked(job)
     with Reference(job.reference) as reference, ExitStack() as files:
-        annotation = read_annotation(job.annotation, reference) if job.annotation else None
-        place, options = _place(reference, annotation, job)
+        names = contig_names(job.contigs, reference.contig_lengths_bp)
+        annotation = None
+        if job.annotation:
+            annotation = read_gene_file(job.annotation, reference, names)
+        place, options = _place(reference, annotation, job, names)
         temporary = {path: files.enter_context(atomic_file(path)) for path in job.wanted}
         reader = load()
         method = scan_method_for(reader, **options)
         settings = _settings(reader, job, place, method, dtype)
         drawn: list[ScanChunk] = []
         with ExitStack() as sinks:
-            lengths_bp = reference.contig_lengths_bp
+            # Of a bigWig the contigs with values alone, as of UCSC's tools: 100,000 of them would
+            # take libBigWig longer than the scan.
+            lengths_bp = {place.contig: reference.contig_lengths_bp[place.contig]}
             writes = [
-                sinks.enter_context(writer(temporary[path], lengths_bp, settings))
+                sinks.enter_context(_opened(writer(temporary[path], lengths_bp, settings), path))
                 for path, writer in zip(job.outputs, writers, strict=True)
             ]
             writes += [drawn.append] if job.plot else []
@@ -88,6 +104,20 @@ def run_scan_job(load: Callable[[], Reader], job: ScanJob, dtype: str) -> dict[s
         if job.plot:
             _draw(join_chunks(drawn), annotation, temporary[job.plot], settings)
     return {"outputs": [str(path) for path in job.wanted], **counts, **settings}
+
+
+@contextmanager
+def _opened(
+    opened: AbstractContextManager[Callable[[ScanChunk], None]], path: Path
+) -> Iterator[Callable[[ScanChunk], None]]:
+    """Name the output that cannot be written, of several."""
+
+    def write(chunk: ScanChunk) -> None:
+        with told_of(path):
+            inner(chunk)
+
+    with told_of(path), opened as inner:
+        yield write
 
 
 def _write_all(
@@ -111,10 +141,10 @@ def _checked(job: ScanJob) -> list[ScanWriter]:
     writers = [chosen_by_ending(path, SCAN_WRITERS) for path in job.outputs]
     if job.plot and job.plot.suffix not in PICTURE_ENDINGS:
         raise UserError(f"{job.plot}: end the picture with one of {', '.join(PICTURE_ENDINGS)}")
-    given = [job.reference, *([job.annotation] if job.annotation else [])]
-    resolved = [path.resolve() for path in (*given, *job.wanted)]
+    given = (job.reference, job.annotation, names_table(job.contigs))
+    resolved = [behind_links(path) for path in (*given, *job.wanted) if path]
     for path in job.wanted:
-        if resolved.count(path.resolve()) > 1:
+        if resolved.count(behind_links(path)) > 1:
             raise UserError(f"{path}: is named twice, or an input too; name another output")
     for package, needed in (
         ("pyBigWig", any(path.suffix == ".bw" for path in job.outputs)),
@@ -130,7 +160,7 @@ def _checked(job: ScanJob) -> list[ScanWriter]:
 
 
 def _place(
-    reference: Reference, annotation: Annotation | None, job: ScanJob
+    reference: Reference, annotation: Annotation | None, job: ScanJob, names: Mapping[str, str]
 ) -> tuple[Interval, ScanOptions]:
     """Return where to scan, and how."""
     lengths_bp, options = reference.contig_lengths_bp, job.options
@@ -145,11 +175,12 @@ def _place(
         if job.along_gene:
             options = {**options, "strands": "forward" if gene.strand == "+" else "reverse"}
     elif job.contig:
-        if job.contig not in lengths_bp:
-            raise UserError(f"{reference.path}: {reference.explain_missing([job.contig])}")
-        place = Interval(job.contig, 0, lengths_bp[job.contig])
+        contig = names.get(job.contig, job.contig)
+        if contig not in lengths_bp:
+            raise UserError(f"{reference.path}: {reference.explain_missing([contig])}")
+        place = Interval(contig, 0, lengths_bp[contig])
     else:
-        place = from_region(job.region or "", lengths_bp)
+        place = region_by_name(job.region or "", lengths_bp, names)
     place = place.widened(job.flank_bp, lengths_bp[place.contig])
     if place.length_bp == 0:
         raise UserError(f"'{place.contig}' has no bases to scan")
@@ -170,6 +201,7 @@ def _settings(
         "protocol": "scan",
         "region": place.to_region(),
         "gene": job.gene,
+        **({"contigs": job.contigs} if job.contigs else {}),
         **method._asdict(),
         "dtype": dtype,
         "values": "log p(base | all bases before it on the strand that is read), nats",
@@ -188,5 +220,6 @@ def _draw(
     frames = "every base at the start of its token"
     if settings["combine"] == "mean":
         frames = f"frames {', '.join(map(str, settings['frames']))}"
-    title = f"{settings['region']} (strands: {settings['strands']}; {frames})"
+    gene = f"{settings['gene']}, " if settings["gene"] else ""
+    title = f"{gene}{settings['region']} (strands: {settings['strands']}; {frames})"
     draw_scan(chunk, shown, path, title)

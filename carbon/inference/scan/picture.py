@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
+from matplotlib import colormaps, rc_context
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from carbon.genome import Gene
@@ -24,6 +25,16 @@ _MOST_COLUMNS = 2000  # about the pixels of the widest map
 _MOST_GENES = 6
 _REFERENCE_GREY = "#9a9a9a"
 _GENE_BLUE = "#0072B2"
+_EXON_BLUE = "#80b9d9"
+_MEAN_GREY = "#444444"
+_MAP = "RdBu"
+_LEGEND: dict[str, Any] = {
+    "mean delta of a base's three SNVs": _MEAN_GREY,
+    "SNV less likely than the reference": colormaps[_MAP](0.1),
+    "SNV more likely": colormaps[_MAP](0.9),
+    "reference base, or unknown": _REFERENCE_GREY,
+}
+_LEGEND_OF_GENES = {"coding exon (CDS)": _GENE_BLUE, "exon that is not coding": _EXON_BLUE}
 
 
 def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -> None:
@@ -46,7 +57,7 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
     heights = [1.1, 1.3, *([gene_height] if shown else [])]
     with rc_context({"svg.hashsalt": "carbon", "svg.fonttype": "none", "font.size": 9}):
         width = float(np.clip(length_bp / 12, 9, 18))
-        figure = Figure(figsize=(width, sum(heights) + 1.1), layout="constrained")
+        figure = Figure(figsize=(width, sum(heights) + 1.6), layout="constrained")
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
         figure.suptitle(title, fontsize=10)
         _draw_means(axes[0], chunk)
@@ -57,12 +68,22 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
         axes[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes[0].xaxis.set_major_formatter(lambda place, _: f"{place:,.0f}")
         axes[-1].set_xlabel(f"position on {chunk.interval.contig} (1-based)")
+        _draw_legend(figure, has_genes=bool(shown))
         figure.savefig(path, dpi=150, metadata=_METADATA[path.suffix])
+
+
+def _draw_legend(figure: Figure, *, has_genes: bool) -> None:
+    """Tell below the picture what its colours are."""
+    colours = {**_LEGEND, **(_LEGEND_OF_GENES if has_genes else {})}
+    patches = [
+        Patch(facecolor=colour, edgecolor="none", label=label) for label, colour in colours.items()
+    ]
+    figure.legend(handles=patches, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
 
 
 def _draw_means(axes: Any, chunk: ScanChunk) -> None:
     edges = np.arange(chunk.interval.start, chunk.interval.end + 1) + 0.5
-    axes.stairs(chunk.mean_delta, edges, fill=True, color="#444444", linewidth=0)
+    axes.stairs(chunk.mean_delta, edges, fill=True, color=_MEAN_GREY, linewidth=0)
     axes.axhline(0, color="black", linewidth=0.5)
     axes.set_ylabel("mean delta\n(nats)")
     axes.spines[["top", "right"]].set_visible(False)
@@ -81,7 +102,7 @@ def _draw_map(figure: Figure, axes: Any, chunk: ScanChunk) -> None:
     first = chunk.interval.start + 0.5
     image = axes.imshow(
         columns,
-        cmap="RdBu",
+        cmap=_MAP,
         vmin=-most,
         vmax=most,
         aspect="auto",
@@ -105,10 +126,10 @@ def _draw_genes(axes: Any, chunk: ScanChunk, genes: Sequence[Gene]) -> None:
     for row, gene in enumerate(genes):
         ends = gene.interval.start + 0.5, gene.interval.end + 0.5
         axes.plot(ends, (row, row), color=_GENE_BLUE, linewidth=0.8)
-        for kind, height in (("exons", 0.35), ("cds", 0.7)):
+        for kind, height, colour in (("exons", 0.45, _EXON_BLUE), ("cds", 0.7, _GENE_BLUE)):
             spans = exons_of(span for t in gene.transcripts for span in getattr(t, kind))
             boxes = [(start + 0.5, end - start) for start, end in spans]
-            axes.broken_barh(boxes, (row - height / 2, height), color=_GENE_BLUE, linewidth=0)
+            axes.broken_barh(boxes, (row - height / 2, height), color=colour, linewidth=0)
         first = max(gene.interval.start, region.start) + 0.5
         arrow = "\N{RIGHTWARDS ARROW}" if gene.strand == "+" else "\N{LEFTWARDS ARROW}"
         label = f"{gene.name} {arrow} "

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from carbon.genome import Interval, Reference, reverse_complement
-from carbon.inference.reading import Passage, Reader, branch_of, stem_of
+from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
 from carbon.inference.scan.chunks import Float32s, ScanChunk
 from carbon.inference.scan.method import ScanMethod
 from carbon.losses import chain_conditionals
@@ -62,6 +62,7 @@ def _chunks(
         if ready_bp := min(map(len, waiting)):
             interval = Interval(region.contig, start, start + ready_bp)
             values = _combined([w[:ready_bp] for w in waiting], start, length_bp, method)
+            check_finite(values, f"region {interval.to_region()}")
             yield ScanChunk(interval, reference.fetch(interval).upper(), values, tokens_read)
             waiting = [w[ready_bp:] for w in waiting]
             start, tokens_read = interval.end, 0

@@ -1,7 +1,7 @@
 """Scans as Parquet, TSV and bigWig, chunk by chunk: the ending of an output says which."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from operator import attrgetter
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from carbon.inference.scan.bigwig import open_bigwig
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
 from carbon.tables import TABLE_WRITERS, Columns
 
@@ -86,31 +87,9 @@ def _bigwig(
     track: str, path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
     """Write one value a base; a base without one is left out, as the format has it."""
-    import pyBigWig
-
     value_of = attrgetter(track)
-    with pyBigWig.open(str(path), "w") as sink:
-        sink.addHeader(list(contig_lengths_bp.items()))
-
-        def write(chunk: ScanChunk) -> None:
-            values = value_of(chunk)
-            for first, last in _runs(~np.isnan(values)):
-                start = chunk.interval.start + first
-                sink.addEntries(
-                    chunk.interval.contig, start, values=values[first:last], span=1, step=1
-                )
-
-        yield write
-
-
-def _runs(flags: Any) -> Sequence[tuple[int, int]]:
-    """Return `(first, last)` of the runs of true values, half-open.
-
-    >>> _runs(np.array([True, False, True, True]))
-    [(0, 1), (2, 4)]
-    """
-    edges = np.flatnonzero(np.diff(flags, prepend=False, append=False)).tolist()
-    return list(zip(edges[::2], edges[1::2], strict=True))
+    with open_bigwig(path, contig_lengths_bp) as sink:
+        yield lambda chunk: sink.write(chunk.interval.contig, chunk.interval.start, value_of(chunk))
 
 
 # A .bw holds one track; its name says which: x.entropy_nats.bw, and x.bw for the mean delta.

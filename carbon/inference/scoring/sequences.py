@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.reading import Measure, Passage, Reader, branch_of, stem_of
+from carbon.inference.reading import (
+    Measure,
+    Passage,
+    Reader,
+    branch_of,
+    check_finite,
+    stem_of,
+)
 from carbon.losses import chain, marginal
 from carbon.options import STRANDS_READ, By, Strands, check_choice
 from carbon.tokenizer import K
@@ -63,11 +70,14 @@ def score_sequences(
 def _scored(
     reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
+    number = 0
     for block in blocks(sequences):
-        values = base_log_likelihoods(reader, block, tags, by=by, strands=strands)
+        values = _base_values(reader, block, tags, by, strands)
         for sequence, bases in zip(block, values, strict=True):
+            number += 1
             num_known_bases = sum(map(sequence.upper().count, "ACGT"))
             total = float(bases.sum(dtype=np.float64))
+            check_finite(total, f"sequence {number}", number)
             yield SequenceScore(len(sequence), num_known_bases, total, bases)
 
 
@@ -102,7 +112,17 @@ def base_log_likelihoods(
 
     Raises:
         UserError: the tags leave no room.
+        NotFinite: of a sequence the model says no finite number.
     """
+    totals = _base_values(reader, sequences, tags, by, strands)
+    for number, total in enumerate(totals, start=1):
+        check_finite(total.sum(dtype=np.float64), f"sequence {number}", number)
+    return totals
+
+
+def _base_values(
+    reader: Reader, sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
+) -> list[NDArray[np.float32]]:
     read = STRANDS_READ[strands]
     totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
     for strand in read:

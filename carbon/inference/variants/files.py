@@ -10,21 +10,23 @@ from typing import Any
 
 import pysam
 
-from carbon.console import progress
-from carbon.errors import GenomeError, UserError
-from carbon.files import atomic_file, output_path, remove_leftovers, sha256_of_file
-from carbon.genome import Interval, Reference, VcfReader, VcfRow, short
+from carbon.console import progress, say
+from carbon.errors import GenomeError
+from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file
+from carbon.genome import Reference, VcfReader, VcfRow, contig_names
+from carbon.genome.contig_names import names_table
 from carbon.inference.journal import Journal
 from carbon.inference.reading import Reader
+from carbon.inference.variants.agreement import Agreement
+from carbon.inference.variants.consequences import ANNOTATION, Score, annotator
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import score_variants
-from carbon.inference.variants.writers import Score, Scored, scored_header, variant_writer
+from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
 
 _RECORDS_AT_ONCE = 128  # scored together, and kept together by the journal
-_MISMATCHES_SHOWN = 3
 _TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
-_OUR_FIELD = re.compile(r"(?:^|;)CARBON_(?:DELTA|FORWARD|REVERSE|REASON)\b")
-_MISMATCHES_SHIFTED = 1000  # looked at for a shift of the positions
+_CSI_MOST_BP = 2**31  # as htslib writes it
+_REACH = re.compile(r"(?:^|;)(END|SVLEN)=([^;]*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,11 +37,14 @@ class VariantJob:
         model: its name, for the record.
         reference: FASTA.
         vcf: of this reference.
-        output: a .vcf, .vcf.gz, .tsv or .parquet.
+        output: a .vcf, .vcf.gz, .tsv, .json or .parquet.
         options: how the variants are scored.
         resume: go on with what an earlier run left.
-        skip_mismatches: pass over records whose REF is not in the reference.
-        strict: hold the VCF to its specification.
+        skip_mismatches: pass over records whose REF cannot stand in the reference.
+        strict: refuse a VCF that breaks any rule of its specification.
+        annotation: GFF3, GTF, BED or GenBank of the reference, for what the variants do to genes.
+        contigs: `chr`, or a table, where the VCF and the annotation name contigs otherwise than the
+            reference.
     """
 
     model: str
@@ -49,7 +54,9 @@ class VariantJob:
     options: VariantOptions = field(default_factory=VariantOptions)
     resume: bool = False
     skip_mismatches: bool = False
-    strict: bool = True
+    strict: bool = False
+    annotation: Path | None = None
+    contigs: str | None = None
 
 
 def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, Any]:
@@ -61,18 +68,18 @@ def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, An
     """
     writer = variant_writer(job.output)
     method = method_for(reader, **job.options)
-    if output_path(job.output) in (job.vcf.resolve(), job.reference.resolve()):
-        raise UserError(f"{job.output}: is an input too; name another output")
+    output_path(job.output)
+    table = names_table(job.contigs)
+    check_no_input(job.output, job.vcf, job.reference, job.annotation, table)
     settings = _settings(reader, job, method, dtype)
     with Reference(job.reference) as reference:
-        vcf = VcfReader(job.vcf, reference, strict=job.strict)
+        names = contig_names(job.contigs, reference.contig_lengths_bp)
+        vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names)
         scored_header(vcf, settings)
+        annotated = annotator(job.annotation, reference, names)
         # Read all of it once first: a bad last record costs seconds then, and not hours.
         num_records = _checked(vcf, reference, job)
         journal = Journal(job.output, settings | _fingerprints(reader, job), resume=job.resume)
-        # The journal is locked: nobody else writes this output.
-        for path in (job.output, *_indexes(job.output)):
-            remove_leftovers(path)
         done = min(journal.num_blocks * _RECORDS_AT_ONCE, num_records)
         counts = _Counts()
         try:
@@ -82,7 +89,7 @@ def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, An
             ):
                 with writer(temporary, vcf, settings) as write:
                     for row, scores in _scored(reader, reference, vcf, method, journal):
-                        write((row, scores))
+                        write((row, annotated(row, scores)))
                         counts.add(scores)
                         advance(counts.records > done)
                 for stale in _indexes(job.output):
@@ -93,7 +100,10 @@ def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, An
             journal.say_what_is_kept()
             raise
         journal.remove()
-    return {"output": str(job.output), **counts.shown(), **settings}
+    for line in vcf.findings.told():
+        say(line)
+    warnings = {rule: found.times for rule, found in vcf.findings.by_rule.items()}
+    return {"output": str(job.output), **counts.shown(), "warnings": warnings, **settings}
 
 
 @dataclass(slots=True)
@@ -106,16 +116,21 @@ class _Counts:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, scores: Sequence[Score]) -> None:
-        """Count the scores of a record."""
+        """Count a record and the scores of its alleles."""
         self.records += 1
         self.scored += sum(score.delta is not None for score in scores)
         self.not_scored += sum(score.delta is None for score in scores)
         self.reasons.update(score.reason for score in scores if score.reason)
 
     def shown(self) -> dict[str, Any]:
-        """Return them as they are printed."""
-        counts = {"records": self.records, "scored": self.scored, "not_scored": self.not_scored}
-        return {**counts, "reasons": dict(sorted(self.reasons.items()))}
+        """Return them as they are printed; a record has as many alleles as it has ALTs."""
+        return {
+            "records": self.records,
+            "alleles": self.scored + self.not_scored,
+            "alleles_scored": self.scored,
+            "alleles_not_scored": self.not_scored,
+            "reasons": dict(sorted(self.reasons.items())),
+        }
 
 
 def _indexes(output: Path) -> list[Path]:
@@ -125,11 +140,25 @@ def _indexes(output: Path) -> list[Path]:
 
 
 def _index(output: Path, longest_bp: int) -> None:
-    """Write the index of a bgzip VCF: tabix, or CSI where a contig is too long for that."""
+    """Write the index of a bgzip VCF: tabix, or CSI where a position is too far for that."""
     csi, tbi = _indexes(output)
-    is_long = longest_bp >= _TABIX_MOST_BP
-    with atomic_file(csi if is_long else tbi) as index:
-        pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_long, index=str(index))
+    if longest_bp < _TABIX_MOST_BP:
+        try:
+            return _write_index(output, tbi)
+        except OSError:  # a record or its END lies further off than any contig is long
+            pass
+    try:
+        _write_index(output, csi)
+    except OSError as error:
+        wrong = f"is written, but not its index; is the disk full? ({error})"
+        raise OSError(error.errno, wrong, str(output)) from None
+
+
+def _write_index(output: Path, path: Path) -> None:
+    is_csi = path.suffix == ".csi"
+    pysam.set_verbosity(0)  # what fails is an exception
+    with atomic_file(path) as index:
+        pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_csi, index=str(index))
 
 
 def _settings(reader: Reader, job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
@@ -138,8 +167,9 @@ def _settings(reader: Reader, job: VariantJob, method: Method, dtype: str) -> di
         "yarn": reader.yarn,
         **method._asdict(),
         "dtype": dtype,
+        **({"contigs": job.contigs} if job.contigs else {}),
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
-    }
+    } | ({ANNOTATION: job.annotation.name} if job.annotation else {})
 
 
 def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
@@ -148,6 +178,7 @@ def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
     def stamp(path: Path) -> list[int]:
         return [path.stat().st_size, path.stat().st_mtime_ns]
 
+    table = names_table(job.contigs)
     weights = sorted(Path(job.model).glob("*.safetensors"))
     return {
         "VCF": sha256_of_file(job.vcf),
@@ -156,63 +187,47 @@ def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
         "config": reader.network.config.to_dict(),
         "device": reader.device.type,
         "skip_mismatches": job.skip_mismatches,
-    }
+        "contigs": sha256_of_file(table) if table else job.contigs,
+    } | ({"annotation file": sha256_of_file(job.annotation)} if job.annotation else {})
 
 
 def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
     """Read all records and return how many there are.
 
     Raises:
-        GenomeError: REF alleles disagree with the reference, and that is not to be passed over.
+        GenomeError: records disagree with the reference, and that is not to be passed over.
     """
-    num_records = num_mismatches = 0
-    first: list[tuple[int, VcfRow]] = []
+    agreement = Agreement(vcf.path, reference)
     for number, row in enumerate(vcf, start=1):
-        num_records = number
-        if _OUR_FIELD.search(row.columns[7]):
-            raise GenomeError(
-                f"{vcf.path} record {number}: has CARBON_ fields already: is it scored? give the "
-                "original"
-            )
-        if row.mismatch is not None:
-            num_mismatches += 1
-            if len(first) < _MISMATCHES_SHIFTED:
-                first.append((number, row))
-    if num_mismatches and not job.skip_mismatches:
-        shown = "; ".join(_described(number, row) for number, row in first[:_MISMATCHES_SHOWN])
-        shift = _shift(reference, [row for _, row in first])
-        raise GenomeError(
-            f"{job.vcf}: {num_mismatches:,} of {num_records:,} REF alleles are not what "
-            f"{job.reference} has: {shown}{shift}; is it the assembly that the variants were "
-            "called on? (--skip-mismatches scores the others)"
-        )
-    return num_records
+        wrong = None
+        if OUR_FIELD.search(row.columns[7]):
+            wrong = "has CARBON_ fields already: is it scored? give the original"
+        elif _indexes(job.output) and _reaches_too_far(row):
+            wrong = "its END or SVLEN is too far off for the index of a .vcf.gz; write a .vcf"
+        if wrong:
+            raise GenomeError(f"{vcf.path} record {number}: {wrong}")
+        agreement.add(row)
+    if agreement.has_contradictions and not job.skip_mismatches:
+        others = " (--skip-mismatches scores the others)" if agreement.has_others else ""
+        raise GenomeError(f"{agreement.told()}{others}")
+    if agreement.is_doubtful:
+        say(f"warning: {agreement.told()}")
+    return agreement.num_records
 
 
-def _described(number: int, row: VcfRow) -> str:
-    contig, position, _, ref = row.columns[:4]
-    there = short(row.mismatch or "")
-    return f"record {number} ({contig}:{position}) says {short(ref)}, there is {there}"
-
-
-def _shift(reference: Reference, rows: list[VcfRow]) -> str:
-    """Say so if the positions are off by one: if nearly all REF stand one base beside."""
-    for step, way in ((1, "after"), (-1, "before")):
-        agree = 0
-        for row in rows:
-            contig, ref = row.columns[0], row.columns[3].upper()
-            start = int(row.columns[1]) - 1 + step
-            if start >= 0 and start + len(ref) <= reference.contig_lengths_bp[contig]:
-                there = reference.fetch(Interval(contig, start, start + len(ref)))
-                agree += there.upper() == ref
-        if agree > 0.9 * len(rows) and len(rows) > 2:
-            return f"; {agree:,} of them stand one base {way}: are the positions off by one?"
-    return ""
+def _reaches_too_far(row: VcfRow) -> bool:
+    """Tell whether a record ends, for htslib, where no index has a place for it."""
+    for key, text in _REACH.findall(row.columns[7]):
+        start = int(row.columns[1]) if key == "SVLEN" else 0
+        for number in re.findall("[0-9]+", text):
+            if len(number) > len(str(_CSI_MOST_BP)) or start + int(number) > _CSI_MOST_BP:
+                return True
+    return False
 
 
 def _scored(
     reader: Reader, reference: Reference, vcf: VcfReader, method: Method, journal: Journal
-) -> Iterator[Scored]:
+) -> Iterator[tuple[VcfRow, list[Score]]]:
     """Score records in blocks, so that alleles share batches, and hand them back in order."""
     rows = iter(vcf)
     earlier = journal.kept()
@@ -228,10 +243,14 @@ def _scored(
 def _score_block(
     reader: Reader, reference: Reference, block: list[VcfRow], method: Method
 ) -> list[list[Score]]:
-    variants = [variant for row in block if row.mismatch is None for variant in row.variants]
+    variants = [variant for row in block if not row.disagreement for variant in row.variants]
     found = score_variants(reader, reference, variants, method)
-    passed_over = Score(None, "ref_mismatch", None, None)
     return [
-        [passed_over if row.mismatch else Score(*next(found)[1:]) for _ in row.variants]
+        [
+            Score(None, row.disagreement.reason, None, None)
+            if row.disagreement
+            else Score(*next(found)[1:])
+            for _ in row.variants
+        ]
         for row in block
     ]

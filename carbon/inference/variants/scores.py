@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import Reference, Variant
-from carbon.inference.reading import Passage, Reader, branch_of, stem_of
+from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
 from carbon.inference.scoring import MEASURES
 from carbon.inference.variants.method import Method, room_bp
 from carbon.inference.variants.windows import Fork, Place, fork_at, place_of
@@ -115,13 +115,11 @@ def compare_block(
     reader: Reader, reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[Compared]:
     """Yield the scores of some variants, each with what it sums up, by strand (`+`, `-`)."""
-    for variant in block:
-        where = f"variant {variant.to_text()}"
-        reference.check_ref(variant.contig, variant.position, variant.ref, where)
     most_bp = room_bp(reader, method.tags)
     reasons = [
-        why_no_score(variant, method, most_bp, reference.contig_lengths_bp[variant.contig])
-        for variant in block
+        reference.check_ref(v.contig, v.position, v.ref, f"variant {v.to_text()}")
+        or why_no_score(v, method, most_bp, reference.contig_lengths_bp[v.contig])
+        for v in block
     ]
     scored = [variant for variant, reason in zip(block, reasons, strict=True) if reason is None]
     comparisons = _comparisons(reader, reference, scored, method)
@@ -132,6 +130,7 @@ def compare_block(
             continue
         deltas = {strand: comparison.delta for strand, comparison in by_strand.items()}
         mean = sum(deltas.values()) / len(deltas)
+        check_finite(mean, f"variant {variant.to_text()}")
         yield VariantScore(variant, mean, None, deltas.get("+"), deltas.get("-")), by_strand
 
 

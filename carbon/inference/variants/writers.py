@@ -1,33 +1,33 @@
 """Scored variants as VCF, TSV, JSON or Parquet: the ending of the output says which."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pysam
 
 from carbon.errors import GenomeError
 from carbon.genome import VcfReader, VcfRow
+from carbon.genome.vcf_text import info_text
+from carbon.inference.variants.consequences import (
+    ANNOTATION,
+    KINDS,
+    MEANINGS,
+    AnnotatedScore,
+    Kind,
+    Score,
+)
 from carbon.tables import TABLE_WRITERS, TableWriter, chosen_by_ending, text_of
 
-
-class Score(NamedTuple):
-    """What is written of one ALT; the fields are those of `VariantScore`."""
-
-    delta: float | None
-    reason: str | None
-    forward: float | None
-    reverse: float | None
-
-
-Scored = tuple[VcfRow, Sequence[Score]]
+Scored = tuple[VcfRow, Sequence[Score | AnnotatedScore]]
 Write = Callable[[Scored], None]
 VariantWriter = Callable[[Path, VcfReader, dict[str, Any]], AbstractContextManager[Write]]
 
-_MEANINGS = {
+_MEANINGS = MEANINGS | {
     "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
     "forward": "CARBON_DELTA of the forward strand",
     "reverse": "CARBON_DELTA of the reverse strand",
@@ -36,10 +36,16 @@ _MEANINGS = {
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 
 
-def _fields(settings: dict[str, Any]) -> dict[str, type[str] | type[float]]:
+# What a scored record has in its INFO.
+OUR_FIELD = re.compile(rf"(?:^|;)CARBON_(?:{'|'.join(_MEANINGS).upper()})\b")
+_TYPES = {float: "Float", int: "Integer", str: "String"}
+
+
+def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
     """Return the fields to write: the strands apart only where there are two."""
     strands = ["forward", "reverse"] if settings["strands"] == "both" else []
-    return {name: float for name in ["delta", *strands]} | {"reason": str}
+    scores: dict[str, Kind] = {name: float for name in ["delta", *strands]} | {"reason": str}
+    return scores | (KINDS if ANNOTATION in settings else {})
 
 
 def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
@@ -51,13 +57,14 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
     *lines, columns = vcf.header
     if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
         raise GenomeError(f"{vcf.path}: has CARBON_DELTA already: is it scored? give the original")
-    made = "; ".join(f"{name} {value}" for name, value in settings.items() if name != "delta")
+    apart = ("delta", ANNOTATION)
+    made = "; ".join(f"{name} {value}" for name, value in settings.items() if name not in apart)
     added = []
     for name, kind in _fields(settings).items():
         meaning = _MEANINGS[name] + (f" ({made})" if name == "delta" else "")
         added.append(
             f"##INFO=<ID=CARBON_{name.upper()},Number=A,"
-            f"Type={'Float' if kind is float else 'String'},"
+            f"Type={_TYPES[kind]},"
             f'Description="{meaning.replace(chr(34), chr(39))}">'
         )
     return [*lines, *added, f"##carbon_variants={json.dumps(settings)}", columns]
@@ -76,10 +83,14 @@ def _vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write
             for name in fields:
                 values = [getattr(score, name) for score in scores]
                 if any(value is not None for value in values):
-                    added.append(f"CARBON_{name.upper()}={','.join(map(text_of, values))}")
+                    added.append(f"CARBON_{name.upper()}={','.join(map(_info_text, values))}")
             sink.write(row.with_info(";".join(added)).encode())
 
         yield write
+
+
+def _info_text(value: str | float | None) -> str:
+    return info_text(value) if isinstance(value, str) else text_of(value)
 
 
 @contextmanager
@@ -93,7 +104,7 @@ def _table(
         def write(scored: Scored) -> None:
             row, scores = scored
             for variant, score in zip(row.variants, scores, strict=True):
-                place = (variant.contig, variant.position + 1, row.columns[2])
+                place = (row.columns[0], variant.position + 1, row.columns[2])
                 values = (getattr(score, name) for name in fields)
                 write_row((*place, variant.ref, variant.alt, *values))
 

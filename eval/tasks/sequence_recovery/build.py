@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from carbon.errors import UserError
-from carbon.genome import Gene, Interval, Reference, read_annotation, reverse_complement
+from carbon.genome import (
+    CHR,
+    Gene,
+    Interval,
+    Reference,
+    contig_names,
+    read_annotation,
+    reverse_complement,
+)
 from eval.contract import BuildReport
 from eval.tasks.building import Source, write_dataset
 
@@ -61,7 +69,8 @@ def _rows(
     if source.annotation is None:
         raise UserError(f"source '{source.group}': needs an annotation beside {source.fasta}")
     with Reference(source.fasta) as reference:
-        genes = read_annotation(source.annotation, reference).genes
+        names = contig_names(CHR, reference.contig_lengths_bp)
+        genes = read_annotation(source.annotation, reference, contig_names=names).genes
         long_enough = [gene for gene in genes if gene.interval.length_bp >= LABEL_BP]
         dropped["gene_shorter_than_a_label"] += len(genes) - len(long_enough)
         num_found = 0

@@ -62,7 +62,7 @@ def build(
     Args:
         output: Parquet to write.
         reference: FASTA.
-        annotation: GFF3 or GTF of it.
+        annotation: GFF3, GTF or BED of it.
         codon_usage: CSV of the species, as `read_codon_usage` reads it.
         species: the group of the rows.
         num_examples: most rows; all if None.

@@ -39,7 +39,7 @@ def build(
     Args:
         output: Parquet to write.
         reference: FASTA.
-        annotation: GFF3 or GTF of it.
+        annotation: GFF3, GTF or BED of it.
         species: the group of the rows.
         num_examples: most rows; all if None.
         seed: of the choice of those rows.

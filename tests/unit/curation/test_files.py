@@ -69,7 +69,6 @@ class TestFiles:
             ("x.txt", b"ACGT\nACXT\n", "x.txt line 2: 'X' is not a DNA letter"),
             ("x.parquet", b"nonsense", "x.parquet: cannot be read as Parquet"),
             ("x.txt.gz", gzip.compress(b"ACGT" * 999, mtime=0)[:40], "x.txt.gz"),
-            ("x.fa", b">a\nACGT\n>a\nAC\n", "x.fa line 3: contig 'a' stands twice"),
         ],
     )
     def test_bad_files_are_named(self, tmp_path, capsys, name, content, message):
@@ -137,8 +136,10 @@ class TestFaults:
         bases, gff3, _ = place_gene()
         write_fasta(tmp_path / "genome.fa", {"c1": bases})
         (tmp_path / "genes.gff3").write_text(gff3.replace("Name=ABC", "Name=A%0AB%09C"))
+        write_fasta(tmp_path / "long.fa", {"stays": random_bases(1000)})
+        more = [f"files.0.path={tmp_path}/long.fa", "files.0.source=promoter"]
         keep = "keep.min_record_bp=900"
-        assert build(tmp_path / "c", *assembly(tmp_path, holdout="[]"), keep) == 0
+        assert build(tmp_path / "c", *assembly(tmp_path, holdout="[]"), keep, *more) == 0
         lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
         assert len(lines) == 3 and all(line.count("\t") == 6 for line in lines)
         assert read_manifest(tmp_path / "c")["dropped"] == {

@@ -236,8 +236,8 @@ class TestEvaluationSets:
         more = [f"evaluations.0.path={tmp_path}/e.bed", "evaluations.0.assembly=genome"]
         assert build(tmp_path / "a", *assembly(tmp_path, **common)) == 0
         assert len(rows_of(tmp_path / "a", "eukaryote")) == 1
-        assert build(tmp_path / "b", *assembly(tmp_path, **common), *more) == 0
-        assert rows_of(tmp_path / "b", "eukaryote") == []
+        assert build(tmp_path / "b", *assembly(tmp_path, **common), *more) == 2
+        assert "no record is left of 1 inputs: overlaps_evaluation (2)" in capsys.readouterr().err
         (tmp_path / "e.bed").write_text("chrc1\t5150\t5151\n")
         assert build(tmp_path / "c", *assembly(tmp_path, **common), *more) == 2
         assert "no place lies on assembly 'genome'" in capsys.readouterr().err
@@ -266,4 +266,4 @@ class TestEvaluationSets:
         (tmp_path / "e.bed").write_text("chr1\tten\t20\n")
         more = [f"evaluations.0.path={tmp_path}/e.bed", "evaluations.0.assembly=genome"]
         assert build(tmp_path / "c", *assembly(genome), *more) == 2
-        assert "e.bed line 1: is no line of BED" in capsys.readouterr().err
+        assert "e.bed line 1: 'ten' is not a whole number" in capsys.readouterr().err

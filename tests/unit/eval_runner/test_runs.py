@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.errors import ConfigError, UserError
+from carbon.errors import ConfigError, ModelError, UserError
 from eval import cost, runner
 from eval.cost import software
 from eval.entrants import entrants_of
@@ -164,14 +164,15 @@ def test_what_does_not_fit_is_skipped_and_said(folder):
     assert "0 of 30" in write_report([folder / "none"], folder / "none", "T").read_text()
 
 
-def test_a_score_that_is_no_number_is_left_out(folder):
+@pytest.mark.parametrize("no_number", ["nan", "inf"])
+def test_a_score_that_is_no_number_stops_the_run_and_names_the_example(folder, no_number):
     def broken(model, some):
         for n, result in enumerate(answers(model, some)):
-            yield {**result, "score": float("nan") if n == 3 else result["score"]}
+            yield {**result, "score": float(no_number) if n == 3 else result["score"]}
 
-    run_suite(suite_of(folder, task=replace(TASK, run=broken)))
-    record = read_record(folder / "out/toy/m.json").record
-    assert record["counts"]["skipped"] == {"the score is not finite": 1}
+    with pytest.raises(ModelError, match=r"example '.+': what the model says of it is not finite"):
+        run_suite(suite_of(folder, task=replace(TASK, run=broken)))
+    assert not (folder / "out/toy/m.json").exists()
 
 
 def test_results_that_are_not_those_of_the_examples_are_a_defect(folder):

@@ -33,13 +33,25 @@ class TestPicture:
     def test_genes_are_named_and_drawn(self, folder, tmp_path):
         assert self.draw(folder, tmp_path / "x.svg") == 0
         text = (tmp_path / "x.svg").read_text()
-        assert ">ABC" in text and ">c1:121-300" in text
+        assert ">ABC " in text and ">ABC, c1:121-300" in text
         assert self.draw(folder, tmp_path / "y.svg", "--region", "c1:121-300") == 0
         assert ">ABC" not in (tmp_path / "y.svg").read_text()
         words = ["--annotation", folder / "g.gff3", "--region", "c1:1-130"]
         assert self.draw(folder, tmp_path / "z.svg", *words) == 0
         text = (tmp_path / "z.svg").read_text()
         assert ">ABC" in text and ">TWIN" in text
+
+    def test_a_legend_tells_every_colour_that_is_drawn(self, folder, tmp_path):
+        assert self.draw(folder, tmp_path / "x.svg") == 0
+        text = (tmp_path / "x.svg").read_text()
+        colours = ["mean delta of a base's three SNVs", "SNV less likely than the reference",
+                   "SNV more likely", "reference base, or unknown"]  # fmt: skip
+        of_genes = ["coding exon (CDS)", "exon that is not coding"]
+        assert all(f">{label}<" in text.replace("&#x27;", "'") for label in colours + of_genes)
+        assert self.draw(folder, tmp_path / "y.svg", "--region", "c1:121-300") == 0
+        text = (tmp_path / "y.svg").read_text().replace("&#x27;", "'")
+        assert all(f">{label}<" in text for label in colours)
+        assert not any(label in text for label in of_genes)
 
     def test_red_is_less_likely_and_blue_more(self, tmp_path):
         """A region where A is likely and T is not, all else as the reference."""

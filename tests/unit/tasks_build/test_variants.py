@@ -45,7 +45,9 @@ def clinvar_files(folder: Path, wrong: bool = False) -> dict[str, Path]:
     add(403, "Pathogenic", "")
     add(404, "Benign", "missense_variant", ref=bases[404:406], alt="A")
     add(406, "Benign", "missense_variant", ref=OTHER[bases[406]], alt=bases[406])
+    add(407, "Benign", "missense_variant")
     add(5, "Benign", "missense_variant", ref="A", contig="NW_1")
+    bases = f"{bases[:407]}N{bases[408:]}"
     if wrong:
         bases = random_bases(2000, seed=42)
     return {
@@ -69,6 +71,7 @@ def test_clinvar_is_taken_apart(tmp_path):
         "not_a_single_base_change": 1,
         "other_region": 30,
         "ref_mismatch": 1,
+        "reference_unknown": 1,
     }
     report = TASKS["clinvar_noncoding"].build(noncoding, **files)
     rows = rows_of(noncoding)

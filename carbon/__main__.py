@@ -1,0 +1,5 @@
+"""`python -m carbon`, the same as `carbon`."""
+
+from carbon.cli import main
+
+raise SystemExit(main())

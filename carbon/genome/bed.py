@@ -1,0 +1,240 @@
+"""Transcripts from BED, as the features that a GTF would have of them.
+
+Format: BED v1 of the GA4GH (https://samtools.github.io/hts-specs/BEDv1.pdf). Its coordinates are
+0-based and half-open, as they are here.
+
+A line of 12 columns is a transcript: blocks are its exons, and the blocks between thickStart and
+thickEnd its CDS, whose first base begins a codon. A line of 6 to 11 is an exon; those of one name,
+contig and strand are one transcript, of which nothing is known to be coding. A BED names no genes:
+transcripts of one strand whose exons share a base are one.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from carbon.errors import GenomeError
+from carbon.genome.features import Feature
+from carbon.genome.genes import Span
+from carbon.genome.streams import BROKEN_GZIP, open_text
+
+_BED_NAME = re.compile(r"\.bed(\.b?gz)?$", re.IGNORECASE)
+_STRAND_COLUMNS, _BLOCK_COLUMNS = 6, 12
+_NOT_DATA = ("track", "browser")
+_NAMELESS = ("", ".")
+
+
+class _Transcript(NamedTuple):
+    """What a line says; spans ascend. `part_of` is what makes it one with other lines."""
+
+    contig: str
+    strand: str
+    name: str
+    exons: tuple[Span, ...]
+    cds: tuple[Span, ...]
+    where: str
+    part_of: str
+
+
+def is_bed(path: Path) -> bool:
+    """Tell by its name whether a file is a BED, plain or gzip."""
+    return _BED_NAME.search(path.name) is not None
+
+
+def bed_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the columns of each line of a BED, plain or gzip, and where it stands, for messages.
+
+    Columns are split by tabs, or by blanks in a line without tabs. Comments and the lines `track`
+    and `browser` are passed over.
+
+    Raises:
+        GenomeError: the file is cut off.
+    """
+    number = 0
+    try:
+        with open_text(path, errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                words = line.split()
+                if words and not line.startswith("#") and words[0] not in _NOT_DATA:
+                    columns = line.rstrip("\r\n").split("\t") if "\t" in line else words
+                    yield f"{path} line {number}", columns
+    except BROKEN_GZIP as error:
+        raise GenomeError(f"{path}: broken after line {number} ({error}); fetch it again") from None
+
+
+def bed_place(columns: list[str], where: str) -> tuple[str, int, int]:
+    """Return contig, start and end, the first three columns of a BED.
+
+    Raises:
+        GenomeError: there are fewer, or they are no place.
+    """
+    if len(columns) < 3:
+        raise GenomeError(f"{where}: is no line of BED, which has 3 columns or more")
+    start, end = (_whole(text, where) for text in columns[1:3])
+    if start > end:
+        raise GenomeError(f"{where}: need start <= end, got {start} and {end}; mend the line")
+    return columns[0], start, end
+
+
+def read_bed_features(path: Path) -> Iterator[Feature]:
+    """Yield genes, exons and CDS of the transcripts of a BED, plain or gzip.
+
+    A name that stands in several lines of 12 columns is that of several transcripts.
+
+    Raises:
+        GenomeError: at the first line that is not of the format, or has more or fewer columns than
+            the first.
+    """
+    lines = (_transcript(columns, where) for where, columns in _even(bed_lines(path)))
+    for number, gene in enumerate(_genes(_joined(lines))):
+        first = gene[0]
+        attributes = {
+            "gene_id": f"{first.name}\t{number}",  # what stands behind the tab is not shown
+            "gene_name": first.name,
+            "gene_biotype": "protein_coding" if any(each.cds for each in gene) else "",
+        }
+        starts, ends = zip(*(_ends(each) for each in gene), strict=True)
+        yield _feature(first, "gene", (min(starts), max(ends)), attributes)
+        for place, transcript in enumerate(gene):
+            told = attributes | {"transcript_id": f"{transcript.name}\t{place}"}
+            for kind, spans in (("exon", transcript.exons), ("CDS", transcript.cds)):
+                for span in spans:
+                    yield _feature(transcript, kind, span, told)
+
+
+def _feature(of: _Transcript, kind: str, span: Span, attributes: dict[str, str]) -> Feature:
+    return Feature(
+        contig=of.contig,
+        kind=kind,
+        start=span[0],
+        end=span[1],
+        strand=of.strand,
+        attributes=attributes,
+        is_gtf=True,
+        raw_attributes="",
+        where=of.where,
+    )
+
+
+def _ends(transcript: _Transcript) -> Span:
+    return transcript.exons[0][0], transcript.exons[-1][1]
+
+
+def _even(lines: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield lines that have as many columns as the first: 12 that are cut off would pass for 6."""
+    num_columns = 0
+    for where, columns in lines:
+        num_columns = num_columns or len(columns)
+        if len(columns) != num_columns:
+            raise GenomeError(
+                f"{where}: has {len(columns)} columns, and the first line {num_columns}; is the "
+                "file cut off, or two in one?"
+            )
+        yield where, columns
+
+
+def _transcript(columns: list[str], where: str) -> _Transcript:
+    if len(columns) < _STRAND_COLUMNS:
+        raise GenomeError(
+            f"{where}: {len(columns)} columns; a BED of transcripts has 6, the strand in the "
+            "sixth, or 12, with blocks and CDS"
+        )
+    contig, start, end = bed_place(columns, where)
+    if start == end:
+        raise GenomeError(f"{where}: has no base (start and end are {start}); take the line out")
+    name, strand = columns[3].strip(), columns[5].strip()
+    if strand not in ("+", "-", "."):
+        raise GenomeError(f"{where}: strand '{strand}' in column 6: must be +, - or .")
+    if name in _NAMELESS:
+        name = f"{contig}:{start + 1}-{end}"
+    if len(columns) < _BLOCK_COLUMNS:
+        return _Transcript(contig, strand, name, ((start, end),), (), where, name)
+    exons = _blocks(columns, start, end, where)
+    return _Transcript(contig, strand, name, exons, _coding(columns, exons, where), where, where)
+
+
+def _blocks(columns: list[str], start: int, end: int, where: str) -> tuple[Span, ...]:
+    """Return the exons of a line of 12 columns, which are relative to its start there."""
+    count = _whole(columns[9], where)
+    sizes, starts = (
+        [_whole(text, where) for text in columns[n].rstrip(", ").split(",")] for n in (10, 11)
+    )
+    if not len(sizes) == len(starts) == count:
+        raise GenomeError(
+            f"{where}: says {count} blocks, and has {len(sizes)} sizes and {len(starts)} starts; "
+            "mend the line"
+        )
+    spans = [(start + at, start + at + size) for at, size in zip(starts, sizes, strict=True)]
+    if (spans[0][0], spans[-1][1]) != (start, end):
+        raise GenomeError(
+            f"{where}: its blocks reach from {spans[0][0]} to {spans[-1][1]}, the line from "
+            f"{start} to {end}; mend the line"
+        )
+    apart = all(left[1] <= right[0] for left, right in itertools.pairwise(spans))
+    if not apart or not all(sizes):
+        raise GenomeError(
+            f"{where}: its blocks are empty, overlap or do not ascend; put them in order"
+        )
+    return tuple(spans)
+
+
+def _coding(columns: list[str], exons: tuple[Span, ...], where: str) -> tuple[Span, ...]:
+    """Return what of the exons lies between thickStart and thickEnd; nothing where these agree."""
+    first, last = (_whole(text, where) for text in columns[6:8])
+    if first == last:
+        return ()
+    cut = ((max(start, first), min(end, last)) for start, end in exons)
+    cds = tuple((start, end) for start, end in cut if start < end)
+    if not cds or not exons[0][0] <= first < last <= exons[-1][1]:
+        raise GenomeError(
+            f"{where}: thickStart {first} and thickEnd {last} are no part of its blocks; mend "
+            "the line, or make the two equal if it is not coding"
+        )
+    return cds
+
+
+def _whole(text: str, where: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,15}", text.strip()):
+        raise GenomeError(f"{where}: '{text}' is not a whole number of 0 or more; is it a BED?")
+    return int(text)
+
+
+def _joined(lines: Iterable[_Transcript]) -> list[_Transcript]:
+    """Join lines that are exons of one transcript, in the order of their first lines."""
+    parts: dict[tuple[str, str, str], list[_Transcript]] = {}
+    for line in lines:
+        parts.setdefault((line.contig, line.strand, line.part_of), []).append(line)
+    return [
+        first._replace(exons=tuple(sorted(span for each in (first, *more) for span in each.exons)))
+        for first, *more in parts.values()
+    ]
+
+
+def _genes(transcripts: list[_Transcript]) -> Iterator[list[_Transcript]]:
+    """Yield transcripts of one strand whose exons share a base, by twos or in a chain."""
+    above = list(range(len(transcripts)))  # from each to another of its gene, or itself
+
+    def highest(number: int) -> int:
+        while above[number] != number:
+            above[number] = above[above[number]]
+            number = above[number]
+        return number
+
+    exons = sorted(
+        (each.contig, each.strand, *span, number)
+        for number, each in enumerate(transcripts)
+        for span in each.exons
+    )
+    place, reach, last = ("", ""), 0, 0
+    for contig, strand, start, end, number in exons:
+        if (contig, strand) == place and start < reach:
+            above[highest(number)] = highest(last)
+        else:
+            place, reach = (contig, strand), end
+        reach, last = max(reach, end), number
+    genes: dict[int, list[_Transcript]] = {}
+    for number, transcript in enumerate(transcripts):
+        genes.setdefault(highest(number), []).append(transcript)
+    yield from genes.values()

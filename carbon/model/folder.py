@@ -1,0 +1,246 @@
+"""What a model folder says of itself, held against its weights before anything is loaded.
+
+No torch is needed: the shapes of the weights stand in the headers of their files.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from carbon.errors import ModelError
+from carbon.model.hub import hub_folder
+from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
+from carbon.tokenizer.byte_pairs import hybrid_vocabulary
+from carbon.tokenizer.dna_config import read_dna_config, read_json
+
+# Which metadata tags a native model was trained with, in its config.json; absent, there are none.
+TAGS_KEY = "carbon_tags"
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_LAYER = re.compile(r"model\.layers\.(\d+)\.")
+_DTYPES = ("F64", "F32", "F16", "BF16")
+_MOST = 2**31
+_NUMBERS = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size",
+            "num_attention_heads", "max_position_embeddings")  # fmt: skip
+
+Shape = tuple[int, ...]
+
+
+class ModelFolder(NamedTuple):
+    """A folder whose config, weights and tokenizer have been held against one another.
+
+    Attributes:
+        path: where it lies.
+        config: what its config.json says.
+        shapes: of its tensors, by name.
+        vocabulary: that its rows belong to, with the tags that the model knows.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    shapes: Mapping[str, Shape]
+    vocabulary: Vocabulary
+
+
+def model_folder(source: str | Path) -> ModelFolder:
+    """Return a local folder, or that of the Hub's model of this name, checked.
+
+    Raises:
+        ModelError: there is none, or it is no Carbon model, or its files do not fit one another.
+    """
+    name = None if Path(source).is_dir() else hub_name(source)
+    folder = hub_folder(name, with_weights=False) if name else Path(source)
+    config = read_config(folder)
+    rows_vocabulary(config["vocab_size"], str(source))
+    folder = hub_folder(name, with_weights=True) if name else folder
+    vocabulary = _with_tags(folder, config, source)
+    shapes = _shapes_of(folder)
+    _check_shapes(folder, config, shapes)
+    return ModelFolder(folder, config, shapes, vocabulary)
+
+
+def hub_name(source: str | Path) -> str:
+    """Return what may be a name on the Hub: two words, and no folder of the first.
+
+    Raises:
+        ModelError: it can be none.
+    """
+    name = str(source)
+    if Path(source).exists():
+        raise ModelError(f"{source}: is no folder; give the folder that config.json is in")
+    if not _HUB_NAME.fullmatch(name) or Path(name).parent.is_dir():
+        raise ModelError(f"{source}: no such model folder")
+    return name
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read a folder's config.json, whose numbers are numbers that a Llama can have.
+
+    Raises:
+        ModelError: it is absent, torn, of another kind of model, or says what cannot be.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ModelError(f"{folder}: has no config.json; give the export/ folder of a run")
+    config = read_json(path)
+    if config.get("model_type") != "llama":
+        kind = config.get("model_type")
+        raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are 'llama'")
+    config["num_key_value_heads"] = config.get("num_key_value_heads") or config.get(
+        "num_attention_heads"
+    )
+    for key in (*_NUMBERS, "num_key_value_heads"):
+        value = config.get(key)
+        if type(value) is not int or not 0 < value < _MOST:
+            raise ModelError(f"{path}: {key} is {_short(value)}; it is a whole number above 0")
+    config["head_dim"] = config.get("head_dim") or (
+        config["hidden_size"] // config["num_attention_heads"]
+    )
+    return config
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 40 else f"{text[:40]}..."
+
+
+def rows_vocabulary(num_rows: int, source: str) -> Vocabulary:
+    """Tell the native from the hybrid vocabulary by the number of rows."""
+    for vocabulary in (NATIVE, HYBRID):
+        if num_rows == vocabulary.size:
+            return vocabulary
+    raise ModelError(
+        f"{source}: {num_rows} rows fit neither the native vocabulary ({NATIVE.size}) "
+        f"nor the hybrid one ({HYBRID.size}); is it a Carbon model?"
+    )
+
+
+def _with_tags(folder: Path, config: Mapping[str, Any], source: str | Path) -> Vocabulary:
+    """Return the vocabulary with the model's tags, held against the tokenizer that lies there."""
+    vocabulary = rows_vocabulary(config["vocab_size"], str(source))
+    if vocabulary is HYBRID:
+        if (folder / "dna_config.json").is_file():
+            read_dna_config(folder / "dna_config.json")
+        return hybrid_vocabulary(folder)
+    _check_native_tokenizer(folder / "tokenizer.json")
+    named = config.get(TAGS_KEY, [])
+    names = named if isinstance(named, list) else [named]
+    if strange := [name for name in names if name not in NATIVE.tags]:
+        raise ModelError(
+            f"{source}: {TAGS_KEY} in config.json has {_short(strange[0])}, which is none of "
+            f"{', '.join(NATIVE.tags)}; is the model of a later version?"
+        )
+    return replace(vocabulary, tags=tuple(tag for tag in NATIVE.tags if tag in names))
+
+
+def _check_native_tokenizer(path: Path) -> None:
+    """Refuse a tokenizer.json with other ids of 6-mers: were the weights trained by it, no score
+    would be right, and stock transformers reads DNA by it.
+    """
+    if not path.is_file():
+        return
+    model = read_json(path).get("model")
+    ids = model.get("vocab") if isinstance(model, dict) else None
+    ids = ids if isinstance(ids, dict) else {}
+    kmers = ("".join(BASES[digit] for digit in digits) for digits in KMER_DIGITS)
+    ours = {"<dna>": NATIVE.dna_start, "<oov>": NATIVE.oov}
+    ours |= {kmer: NATIVE.first_kmer + index for index, kmer in enumerate(kmers)}
+    if other := [token for token, number in ours.items() if ids.get(token) != number]:
+        there = ids.get(other[0], "not there")
+        raise ModelError(
+            f"{path}: is of another vocabulary ({other[0]} is {_short(there)}, for Carbon "
+            f"{ours[other[0]]}); put the model's own back, or remove the file if it is not the "
+            "model's"
+        )
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """Return the files that transformers reads: one, or those that an index names."""
+    one, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if one.is_file():
+        return [one]
+    if not index.is_file():
+        raise ModelError(f"{folder}: has no *.safetensors weights; export or copy the model again")
+    named = read_json(index).get("weight_map")
+    names = list(named.values()) if isinstance(named, dict) else []
+    if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+", n) for n in names):
+        raise ModelError(f"{index}: weight_map is to name files of this folder; copy it again")
+    files = [folder / name for name in sorted(set(names))]
+    if absent := [file for file in files if not file.is_file()]:
+        raise ModelError(f"{absent[0]}: no such file, but {index.name} names it; copy it again")
+    return files
+
+
+def _shapes_of(folder: Path) -> dict[str, Shape]:
+    """Read the shapes from the headers of the weights."""
+    from safetensors import SafetensorError, safe_open
+
+    shapes: dict[str, Shape] = {}
+    for path in _weight_files(folder):
+        try:
+            with safe_open(path, framework="np") as file:
+                for name in file.keys():  # noqa: SIM118
+                    tensor = file.get_slice(name)
+                    if tensor.get_dtype() not in _DTYPES:
+                        raise ModelError(
+                            f"{path}: {_short(name)} is {tensor.get_dtype()}; weights are one of "
+                            f"{', '.join(_DTYPES)}"
+                        )
+                    shapes[name] = tuple(tensor.get_shape())
+        except (SafetensorError, OSError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ModelError(f"{path}: the model cannot be loaded: {reason}") from None
+    return shapes
+
+
+def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> None:
+    """Raise ModelError unless the weights are those of the network that the config describes."""
+    layers = {int(found[1]) for name in shapes if (found := _LAYER.match(name))}
+    if len(layers) != config["num_hidden_layers"]:
+        raise ModelError(
+            f"{folder}: config.json says {config['num_hidden_layers']} layers, the weights have "
+            f"{len(layers)}; are they of one model?"
+        )
+    expected = dict(_expected(config))
+    if missing := sorted(set(expected) - set(shapes)):
+        raise ModelError(f"{folder}: the weights lack {len(missing)} tensors such as {missing[0]}")
+    for name, shape in expected.items():
+        if shapes[name] != shape:
+            raise ModelError(
+                f"{folder}: {name} is {shapes[name]}, by config.json it would be {shape}; are they "
+                "of one model?"
+            )
+    known = {*expected, "lm_head.weight"}
+    for name in sorted(set(shapes) - known):
+        if not name.endswith("rotary_emb.inv_freq"):  # older transformers wrote that
+            raise ModelError(
+                f"{folder}: the weights have {_short(name)}, which by config.json the network has "
+                "not; are they of one model?"
+            )
+
+
+def _expected(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
+    """Yield name and shape of every tensor of a Llama."""
+    hidden, inner, rows = (
+        config[key] for key in ("hidden_size", "intermediate_size", "vocab_size")
+    )
+    queries = config["num_attention_heads"] * config["head_dim"]
+    keys = config["num_key_value_heads"] * config["head_dim"]
+    attention = {"q": (queries, hidden), "k": (keys, hidden), "v": (keys, hidden),
+                 "o": (hidden, queries)}  # fmt: skip
+    inside = {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}
+    yield "model.embed_tokens.weight", (rows, hidden)
+    yield "model.norm.weight", (hidden,)
+    if not config.get("tie_word_embeddings"):
+        yield "lm_head.weight", (rows, hidden)
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}"
+        yield f"{at}.input_layernorm.weight", (hidden,)
+        yield f"{at}.post_attention_layernorm.weight", (hidden,)
+        for part, linears in (("self_attn", attention), ("mlp", inside)):
+            bias = config.get("attention_bias" if part == "self_attn" else "mlp_bias")
+            for name, shape in linears.items():
+                yield f"{at}.{part}.{name}_proj.weight", shape
+                if bias:
+                    yield f"{at}.{part}.{name}_proj.bias", shape[:1]

@@ -1,0 +1,84 @@
+"""A bigWig is whole or there is none, whatever the disk does."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from carbon.inference.scan import bigwig
+from carbon.inference.scan.bigwig import open_bigwig
+from tests.helpers.files import room_for
+from tests.helpers.scan import run_scan
+
+
+def values_with_gaps(num_bases):
+    values = np.random.default_rng(0).standard_normal(num_bases).astype(np.float32)
+    values[100:200] = np.nan
+    return values
+
+
+def write(path, values):
+    with open_bigwig(path, {"c": len(values) + 50}) as sink:
+        for at in range(0, len(values), 4000):
+            sink.write("c", at + 7, values[at : at + 4000])
+
+
+def test_a_scan_on_a_full_disk_leaves_nothing_and_says_so(folder, tmp_path, capsys):
+    words = ["--contig", "c", "--output", tmp_path / "a.bw"]
+    with room_for(3000):
+        assert run_scan(folder, *words) == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith(f"error: {tmp_path / 'a.bw'}: was not written whole; is the disk full?")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_any_size_but_the_whole_one_is_refused(tmp_path):
+    values = values_with_gaps(2000)
+    write(tmp_path / "whole.bw", values)
+    whole_bytes = (tmp_path / "whole.bw").stat().st_size
+    sizes = [0, 50, 2000, whole_bytes // 2, whole_bytes - 300, whole_bytes - 1]
+    for size in sizes:
+        with room_for(size), pytest.raises(OSError, match="not written whole; is the disk full"):
+            write(tmp_path / "torn.bw", values)
+    with room_for(whole_bytes):
+        write(tmp_path / "same.bw", values)
+    assert (tmp_path / "same.bw").read_bytes() == (tmp_path / "whole.bw").read_bytes()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.75, 0.85, 0.95, 0.999])
+def test_a_hole_in_what_was_written_is_seen(tmp_path, share):
+    """A block that the disk lost, of the data or of a zoom level, between others that are whole."""
+    values = values_with_gaps(300_000)
+    path = tmp_path / "a.bw"
+    write(path, values)
+    span = bigwig._Span(7)
+    span.add(values)
+    lengths_bp = {"c": len(values) + 50}
+    bigwig._check_file(str(path), lengths_bp, {"c": span})
+    content = bytearray(path.read_bytes())
+    at = int(share * len(content))
+    content[at : at + 512] = bytes(len(content[at : at + 512]))
+    path.write_bytes(content)
+    with pytest.raises((ValueError, RuntimeError, zlib.error, struct.error)):
+        bigwig._check_file(str(path), lengths_bp, {"c": span})
+
+
+def test_a_library_that_breaks_its_memory_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "dies.py").write_text("import os, sys; sys.stdin.buffer.read(99); os.abort()")
+    monkeypatch.setattr(bigwig, "__file__", str(tmp_path / "dies.py"))
+    with pytest.raises(OSError, match="not written whole"):
+        write(tmp_path / "a.bw", values_with_gaps(400_000))
+
+
+def test_values_of_none_and_of_the_last_base(tmp_path):
+    pyBigWig = pytest.importorskip("pyBigWig")
+    with open_bigwig(tmp_path / "a.bw", {"c": 9, "d": 5}) as sink:
+        sink.write("c", 0, np.full(9, np.nan, dtype=np.float32))
+    with open_bigwig(tmp_path / "b.bw", {"c": 9, "d": 5}) as sink:
+        sink.write("c", 3, np.arange(6, dtype=np.float32))
+        sink.write("d", 4, np.ones(1, dtype=np.float32))
+    with pyBigWig.open(str(tmp_path / "a.bw")) as empty:
+        assert empty.header()["nBasesCovered"] == 0
+    with pyBigWig.open(str(tmp_path / "b.bw")) as both:
+        assert both.values("c", 3, 9) == list(range(6)) and both.values("d", 4, 5) == [1]

@@ -1,0 +1,92 @@
+"""A model that says no finite number of an input stops the run, and the input is named."""
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon import Interval, Reference, Variant, load
+from carbon.cli import main
+from carbon.errors import ModelError
+from carbon.inference import base_log_likelihoods
+from carbon.model import save_model
+from carbon.tokenizer import NATIVE, encode
+from tests.conftest import small_config
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+BROKEN = "GATTAC"  # the 6-mer that the network cannot read
+GOOD, BAD = random_bases(90), random_bases(30, 1) + BROKEN + random_bases(54, 2)
+MESSAGE = "what the model says of it is not finite; are its weights damaged"
+
+
+@pytest.fixture(scope="module", params=["nan", "inf"])
+def folder(request, tmp_path_factory):
+    """A model that a 6-mer breaks, and files of which the second record has it."""
+    folder = tmp_path_factory.mktemp("broken")
+    config = small_config()
+    config.tie_word_embeddings = False
+    torch.manual_seed(0)
+    network = LlamaForCausalLM(config)
+    row = NATIVE.first_kmer + int(encode(BROKEN, NATIVE).kmers[-1])
+    network.model.embed_tokens.weight.data[row] = float(request.param)
+    save_model(network, folder / "model")
+    records = {"good": GOOD, "bad": BAD, "good2": GOOD[::-1]}
+    write_fasta(folder / "s.fa", records)
+    records = [f"good\t50\t.\t{GOOD[49]}\t{'A' if GOOD[49] != 'A' else 'C'}\t.\t.\t."]
+    records += [f"bad\t50\t.\t{BAD[49]}\t{'A' if BAD[49] != 'A' else 'C'}\t.\t.\t."]
+    write_vcf(folder / "v.vcf", records)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["score", "{f}/s.fa"], "s.fa: record 'bad'"),
+        (["score", "{f}/s.fa", "--output", "{t}/o.json"], "s.fa: record 'bad'"),
+        (["score", "{f}/s.fa", "--per-base", "--strands", "both"], "s.fa: record 'bad'"),
+        (["embed", "{f}/s.fa", "--output", "{t}/o.parquet"], "s.fa: record 'bad'"),
+        (["next", "--prompt", BAD[:36]], f"context '{BAD[:12]}"),
+        (["generate", "--length", "9", "--prompts", "{f}/s.fa", "-n", "2"], "prompt 'bad'"),
+        (["generate", "--length", "9", "--prompts", "{f}/s.fa", "--temperature", "0"], "'bad'"),
+        (["generate", "--length", "9", "--prompts", "{f}/s.fa", "--mode", "base"], "prompt 'bad'"),
+        (["generate", "--length", "6", "--prompt", GOOD[:6], "--right", BAD[30:60]], "the gap"),
+        (["scan", "--reference", "{f}/s.fa", "--contig", "bad", "--output", "{t}/o.tsv"], "bad:"),
+        (
+            ["variants", "--reference", "{f}/s.fa", "--vcf", "{f}/v.vcf", "--output", "{t}/o.tsv"],
+            "variant bad:50",
+        ),
+    ],
+    ids=lambda value: " ".join(value[:4]) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_every_verb_names_the_input_and_writes_nothing(folder, tmp_path, capsys, words, name):
+    verb, *rest = (word.format(f=folder, t=tmp_path) for word in words)
+    assert main([verb, "--model", str(folder / "model"), *rest]) == 2
+    error = capsys.readouterr().err.strip().splitlines()
+    error = [line for line in error if line.startswith("error: ")]
+    assert len(error) == 1 and name in error[0] and MESSAGE in error[0]
+    assert not list(tmp_path.glob("o.*"))
+
+
+def test_the_package_says_which(folder):
+    model = load(folder / "model")
+    with pytest.raises(ModelError, match=f"sequence 2: {MESSAGE}"):
+        list(model.score([GOOD, BAD]))
+    with pytest.raises(ModelError, match=f"sequence 2: {MESSAGE}"):
+        list(model.embed([GOOD, BAD]))
+    with pytest.raises(ModelError, match=f"sequence 2: {MESSAGE}"):
+        base_log_likelihoods(model.reader, [GOOD, BAD])
+    with pytest.raises(ModelError, match=f"prompt 2: {MESSAGE}"):
+        model.generate([GOOD, BAD], 6)
+    with pytest.raises(ModelError, match=f"prompt 1: {MESSAGE}"):
+        list(model.stream(BAD, 6))
+    with Reference(folder / "s.fa") as reference:
+        with pytest.raises(ModelError, match="region bad:1-90"):
+            list(model.scan(reference, Interval("bad", 0, 90)))
+        variant = Variant("bad", 49, BAD[49], "A" if BAD[49] != "A" else "C")
+        with pytest.raises(ModelError, match="variant bad:50"):
+            list(model.score_variants(reference, [variant]))
+
+
+def test_what_it_can_read_has_its_numbers(folder):
+    model = load(folder / "model")
+    (score,) = model.score([GOOD])
+    assert -1000 < score.log_likelihood < -50 and len(model.generate([GOOD], 6)[0]) == 6

@@ -1,0 +1,216 @@
+"""The quickstart without its steps: what it refuses, what it leaves, what is seen of a command."""
+
+import importlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.quickstart_commands import Ended
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Return what starts a quickstart in a folder, with steps that `ends` says the end of."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.chdir(tmp_path)
+    quickstart = importlib.import_module("quickstart")
+
+    def started(*words, ends=None):
+        ran = []
+
+        def run_python(given, *_, **options):
+            ran.append(given[1])
+            step = (ends or {}).get(given[2], Ended(0))
+            if isinstance(step, BaseException):
+                raise step
+            return step
+
+        monkeypatch.setattr(quickstart, "run_python", run_python)
+        monkeypatch.setattr(quickstart.Quickstart, "_training", lambda self: {"seed": 0})
+        monkeypatch.setattr(quickstart.Quickstart, "_write_results", lambda self: None)
+        monkeypatch.setattr(sys, "argv", ["quickstart", *words])
+        return quickstart.main(), ran
+
+    return started
+
+
+def folder_of(path: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def test_a_finished_one_is_left_alone(start, tmp_path, capsys):
+    code, ran = start()
+    assert code == 0 and len(ran) == 6  # no variants: there is no genome to have any
+    output = tmp_path / "quickstart"
+    (output / "run").mkdir()
+    (output / "run" / "model").write_text("trained")
+    before = folder_of(output)
+    capsys.readouterr()
+    assert start() == (0, [])
+    assert capsys.readouterr().err == (
+        f"finished already: report {output}/report.html, results {output}/results.json; for "
+        "another, name another --output or remove this folder\n"
+    )
+    assert folder_of(output) == before
+
+
+def test_it_is_told_what_differs(start, tmp_path, capsys):
+    start("--minutes", "5")
+    before = folder_of(tmp_path)
+    assert start("--seed", "9", "--set", "stages.0.tokens=500000") == (2, [])
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "--minutes was 5.0, is not given" in told and "--seed was 0, is 9" in told
+    assert "--set was not given, is stages.0.tokens=500000" in told
+    assert told.endswith("; name another --output") and "remove" not in told
+    assert folder_of(tmp_path) == before
+
+
+def test_a_file_is_the_same_by_any_name(start, tmp_path, capsys):
+    genome = tmp_path / "genome.fa"
+    genome.write_text(">1\nACGT\n")
+    (tmp_path / "link.fa").symlink_to(genome)
+    (tmp_path / "other").mkdir()
+    assert start("--genome", "genome.fa", "--output", "q")[0] == 0
+    assert start("--genome", "link.fa", "--output", "q") == (0, [])
+    elsewhere = ("--genome", str(tmp_path / "other" / ".." / "genome.fa"))
+    assert start(*elsewhere, "--output", str(tmp_path / "q")) == (0, [])
+    genome.write_text(">1\nACGTACGT\n")
+    assert start("--genome", "genome.fa", "--output", "q") == (2, [])
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert f"--genome was {genome} (8 bytes of " in told and f"is {genome} (12 bytes of " in told
+
+
+def test_other_minutes_before_the_training_is_done(start, capsys, tmp_path):
+    """The training begins anew, which is told; what stands before it stays."""
+    assert start("--minutes", "9", ends={"--standalone": KeyboardInterrupt()})[0] == 130
+    (tmp_path / "quickstart" / "run").mkdir()
+    code, ran = start("--minutes", "3")
+    told = capsys.readouterr().err
+    assert code == 0 and "data_pipeline" not in ran
+    assert "other --minutes: the training begins anew\n" in told
+    assert not (tmp_path / "quickstart" / "run").exists()
+
+
+def test_ctrl_c_is_told_once_and_last(start, capsys):
+    assert start(ends={"build": KeyboardInterrupt()})[0] == 130
+    told = capsys.readouterr().err.splitlines()
+    assert (
+        told[0] == "about seven minutes on two cores that do nothing else; --minutes changes that"
+    )
+    assert told[-1] == "interrupted; the same command goes on"
+    assert sum("interrupted" in line for line in told) == 1
+
+
+def test_minutes_are_told_before_anything_runs(start, tmp_path, capsys):
+    (tmp_path / "g.fa").write_text(">1\nACGT\n")
+    start("--genome", "g.fa", ends={"build": Ended(2)})
+    assert capsys.readouterr().err.startswith("about 20 minutes; --minutes changes that\n[1/7] ")
+    assert not (tmp_path / "quickstart").exists()
+
+
+def test_why_there_are_no_variants_is_a_sentence(start, tmp_path, capsys):
+    for name in ("g.fa", "a.gff3"):
+        (tmp_path / name).write_text("x")
+    said = "scoring\nerror: a.gff3: no coding transcript\n"
+    words = ("--genome", "g.fa", "--annotation", "a.gff3")
+    code, ran = start(*words, ends={"variants": Ended(2, said)})
+    told = capsys.readouterr().err
+    assert code == 0 and "eval" in ran
+    assert (
+        "no variants of known effect: a.gff3: no coding transcript; the report goes without their "
+        "AUROC\n"
+    ) in told
+    assert "error" not in told
+    code, _ = start("--genome", "g.fa", "--output", "other")
+    assert code == 0
+    assert "no variants of known effect: no annotation; the report" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["genome", "annotation", "contigs"])
+def test_an_option_whose_file_is_missing_is_named(start, tmp_path, capsys, name):
+    files = {"genome": "g.fa", "annotation": "a.gff3", "contigs": "names.tsv"}
+    for option, file in files.items():
+        if option != name:
+            (tmp_path / file).write_text("x")
+    words = [word for option, file in files.items() for word in (f"--{option}", file)]
+    assert start(*words) == (2, [])
+    assert capsys.readouterr().err == f"error: --{name} {files[name]}: no such file\n"
+
+
+def test_the_reason_is_the_line_of_the_error():
+    assert Ended(2, "a\nerror: b: c; d\n").reason == "b: c; d"
+    assert Ended(1, "Killed\n").reason == "Killed"
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, "scripts")
+from quickstart_commands import run_python
+try:
+    ended = run_python([sys.argv[1]], Path(sys.argv[2]), on_the_side=sys.argv[3] == "side")
+    print(ended.code, repr(ended.said))
+except KeyboardInterrupt:
+    print("ours", file=sys.stderr)
+"""
+WAITS = """
+import sys, time
+print("a bar" if sys.stderr.isatty() else "lines", file=sys.stderr, flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("theirs", file=sys.stderr, flush=True)
+    time.sleep(0.2)  # as a large program takes to end
+"""
+
+
+def driver(script: Path, log: Path, where: str, stderr: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(script), str(log), where],
+        cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=stderr, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("pair", "seen"), [(os.pipe, "lines"), (os.openpty, "a bar")])
+def test_behind_ctrl_c_a_command_is_not_heard(tmp_path, pair, seen):
+    """The signal reaches both, as from a terminal; what was said before it was passed on."""
+    reader, writer = pair()
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS)
+    process = driver(script, tmp_path / "log", "screen", writer)
+    os.close(writer)
+    told, end = b"", time.monotonic() + 60
+    while seen.encode() not in told.partition(b"\n")[2]:
+        assert time.monotonic() < end
+        told += os.read(reader, 4096)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    told += os.read(reader, 4096)
+    os.close(reader)
+    text = told.decode().replace("\r", "").replace("\x1b[?25h", "")
+    lines = [line for line in text.splitlines() if line]
+    assert lines[0].startswith("  $ python ") and len(lines[0]) <= 80
+    assert lines[1:] == [seen, "ours"]
+    assert (b"\x1b[?25h" in told) == (pair is os.openpty)  # a bar has hidden the cursor
+
+
+def test_what_runs_on_the_side_is_in_the_log(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    script = tmp_path / "a script.py"
+    script.write_text("import sys; print('out', flush=True); sys.exit('error: why')")
+    process = driver(script, log, "side", subprocess.PIPE)
+    printed, told = process.communicate(timeout=60)
+    assert printed == "1 'out\\nerror: why\\n'\n"
+    (line,) = told.splitlines()
+    assert line.startswith("  $ python ")
+    command = [f"$ python {shlex.quote(str(script))}"]
+    assert log.read_text().splitlines() == ["before", *command, "out", "error: why"]

@@ -1,0 +1,133 @@
+"""`carbon variants --annotation`: consequences beside the scores, in every format."""
+
+import json
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+import pysam
+import pytest
+
+from carbon.cli import main
+from carbon.inference.variants import files as variant_files
+from carbon.model import save_model
+from tests.helpers.files import place_gene, write_fasta, write_vcf
+
+BASES, GFF3, GTF = place_gene()
+NAME = "a;b=c,d%e\té f"
+FIELDS = ("gene", "transcript", "consequence", "codon", "codons", "amino_acids")
+# A synonymous change and a stop in one record, a frameshift, an intron, no gene.
+EXPECTED = [
+    [(NAME, "t1", "synonymous_variant", 2, "TAC/TAT", "Y"),
+     (NAME, "t1", "stop_gained", 2, "TAC/TAA", "Y/*"),
+     (None,) * 6],
+    [(NAME, "t1", "frameshift_variant", 5, None, None)],
+    [(NAME, "t1", "intron_variant", None, None, None)],
+    [(None, None, "intergenic_variant", None, None, None)],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("annotated")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c1": BASES})
+    encoded = "a%3Bb%3Dc%2Cd%25e%09é f"
+    (folder / "g.gff3").write_text(GFF3.replace("Name=ABC", f"Name={encoded}"), encoding="utf-8")
+    (folder / "g.gtf").write_text(GTF)
+    base = BASES[299]
+    write_vcf(
+        folder / "in.vcf",
+        [
+            f"c1\t115\t.\t{BASES[114]}\tT,A,<DEL>\t.\t.\tX=1",
+            f"c1\t122\t.\t{BASES[121:123]}\t{BASES[121]}\t.\t.\t.",
+            f"c1\t190\t.\t{BASES[189]}\t{'A' if BASES[189] != 'A' else 'C'}\t.\t.\t.",
+            f"c1\t300\t.\t{base}\t{'A' if base != 'A' else 'C'}\t.\t.\t.",
+        ],
+        '##INFO=<ID=X,Number=1,Type=Integer,Description="x">\n',
+    )
+    return folder
+
+
+def score(folder, output, *more):
+    return main(
+        ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa"),
+         "--vcf", str(folder / "in.vcf"), "--output", str(output), "--window", "48", *more]
+    )  # fmt: skip
+
+
+def test_consequences_in_a_vcf(folder, tmp_path):
+    output = tmp_path / "out.vcf"
+    assert score(folder, output, "--annotation", str(folder / "g.gff3")) == 0
+    text = output.read_text(encoding="utf-8")
+    assert "CARBON_GENE=a%3Bb%3Dc%2Cd%25e%09é%20f,a%3Bb" in text
+    assert '##INFO=<ID=CARBON_CODON,Number=A,Type=Integer,Description="Number of' in text
+    with pysam.VariantFile(str(output)) as scored:
+        records = list(scored)
+    for record, expected in zip(records, EXPECTED, strict=True):
+        for name, values in zip(FIELDS, zip(*expected, strict=True), strict=True):
+            found = record.info.get(f"CARBON_{name.upper()}", (None,) * len(expected))
+            # pysam gives back a missing text as it stands.
+            read = [None if value == "." else value for value in found]
+            read = [unquote(value) if name == "gene" and value else value for value in read]
+            assert read == list(values), name
+    assert records[0].info["X"] == 1 and len(records[0].info["CARBON_DELTA"]) == 3
+    # What is annotated is scored, and scored again by nothing.
+    again = ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa")]
+    assert main([*again, "--vcf", str(output), "--output", str(tmp_path / "x.tsv")]) == 2
+
+
+def test_consequences_in_tables(folder, tmp_path):
+    for ending in ("tsv", "json", "parquet"):
+        output = tmp_path / f"out.{ending}"
+        assert score(folder, output, "--annotation", str(folder / "g.gff3")) == 0
+    expected = [each for record in EXPECTED for each in record]
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert [tuple(row[name] for name in FIELDS) for row in table.to_pylist()] == expected
+    assert str(table.schema.field("codon").type) == "int64"
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [tuple(row[name] for name in FIELDS) for row in rows] == expected
+    settings, names, *lines = (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()
+    assert json.loads(settings[2:])["annotation"] == "g.gff3"
+    found = [dict(zip(names.split("\t"), line.split("\t"), strict=True)) for line in lines]
+    for row, values in zip(found, expected, strict=True):
+        for name, value in zip(FIELDS, values, strict=True):
+            assert row[name] == ("." if value is None else str(value).replace("\t", "%09"))
+
+
+def test_a_run_goes_on_with_the_same_annotation_alone(folder, tmp_path, capsys, monkeypatch):
+    whole, output = tmp_path / "whole.tsv", tmp_path / "out.tsv"
+    given = ["--annotation", str(folder / "g.gff3")]
+    monkeypatch.setattr(variant_files, "_RECORDS_AT_ONCE", 1)
+    assert score(folder, whole, *given) == 0
+    kept, blocks = variant_files._score_block, []
+
+    def stopped(*arguments):
+        if len(blocks) == 2:
+            raise KeyboardInterrupt
+        blocks.append(1)
+        return kept(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(variant_files, "_score_block", stopped)
+        assert score(folder, output, *given) == 130
+    capsys.readouterr()
+    for other in ([], ["--annotation", str(folder / "g.gtf")]):
+        assert score(folder, output, *other, "--resume") == 2
+        assert "differs in: annotation" in capsys.readouterr().err
+    assert score(folder, output, *given, "--resume") == 0
+    assert output.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "no such file"), ("x\n", "1 columns"), (GFF3.replace("c1\t", "chrc1\t"), "'chr'")],
+)
+def test_an_annotation_that_does_not_fit_is_one_line(folder, tmp_path, capsys, text, message):
+    path = tmp_path / "bad.gff3"
+    if text:
+        path.write_text(text)
+    assert score(folder, tmp_path / "out.tsv", "--annotation", str(path)) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ") and message in line
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.gff3"] * bool(text)
+    assert score(folder, folder / "g.gtf", "--annotation", str(folder / "g.gtf")) == 2
