@@ -58,6 +58,23 @@ PRESETS = {
         num_key_value_heads=2,
         tie_word_embeddings=True,
     ),
+    # 3.2 M and 4.8 M parameters: one small genome, hours of a CPU.
+    "3m": Preset(
+        hidden_size=192,
+        num_hidden_layers=6,
+        intermediate_size=512,
+        num_attention_heads=6,
+        num_key_value_heads=3,
+        tie_word_embeddings=True,
+    ),
+    "5m": Preset(
+        hidden_size=256,
+        num_hidden_layers=5,
+        intermediate_size=704,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        tie_word_embeddings=True,
+    ),
     # 25 M parameters: a laptop's night, or minutes of a GPU.
     "mini": Preset(
         hidden_size=512,
