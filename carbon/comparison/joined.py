@@ -60,7 +60,7 @@ def check_single(scored: ScoredFile) -> None:
     repeated = groups.filter(compute.greater(groups["row_count"], 1)).sort_by("row_min")
     if len(repeated):
         raise UserError(
-            f"{scored.path}: {len(repeated)} of its alleles stand there more than once, first "
+            f"{scored.path}: alleles that stand there more than once: {len(repeated)}, first "
             f"{allele_text(repeated, 0)}; score a VCF without duplicates (`bcftools norm -d exact`)"
         )
 
@@ -86,8 +86,8 @@ def check_one_vcf(a: ScoredFile, b: ScoredFile, joined: Joined, *, common: bool)
         )
     if first and not common:
         raise UserError(
-            f"{a.path} and {b.path}: are of different VCFs: {len(joined.only_in_a)} alleles are in "
-            f"the first alone and {len(joined.only_in_b)} in the second; first "
+            f"{a.path} and {b.path}: are of different VCFs; alleles of the first alone: "
+            f"{len(joined.only_in_a)}, of the second alone: {len(joined.only_in_b)}; first "
             f"{' and '.join(first)} (--common compares the {len(joined.in_a)} of both)"
         )
 

@@ -46,7 +46,7 @@ def draw_comparison(pairs: pa.Table, summary: Mapping[str, Any], path: Path) -> 
         axes.axline((0, 0), slope=1, color="black", linewidth=0.8, linestyle="--", zorder=1)
         for line in (axes.axhline, axes.axvline):
             line(0, color="#bbbbbb", linewidth=0.5, zorder=0)
-        _name_alleles(axes, summary["top"][:_MOST_NAMED])
+        _name_alleles(figure, axes, summary["top"][:_MOST_NAMED])
         labels = (f"delta, nats: {label}" for label in summary["labels"])
         axes.set(xlabel=next(labels), ylabel=next(labels))
         axes.set_title(_title(summary["overall"]), fontsize=10)
@@ -85,18 +85,22 @@ def _groups(pairs: pa.Table) -> dict[str, Any]:
     return {kind: labels == kind for kind in KINDS if (labels == kind).any()}
 
 
-def _name_alleles(axes: Any, top: list[dict[str, Any]]) -> None:
-    """Name alleles by gene, id or place, each on the first side where no other name stands."""
-    taken: list[Any] = []
+def _name_alleles(figure: Figure, axes: Any, top: list[dict[str, Any]]) -> None:
+    """Circle and name alleles, each name on the first side where it covers no other."""
     for allele in top:
-        point = (allele["a"], allele["b"])
-        axes.plot(*point, "o", ms=7, mfc="none", mec="black", mew=0.8)
-        text = axes.annotate(_name_of(allele), point, textcoords="offset points", fontsize=8)
+        axes.plot(allele["a"], allele["b"], "o", ms=7, mfc="none", mec="black", mew=0.8)
+    figure.draw_without_rendering()  # so that it is known what stands where
+    taken = [line.get_window_extent() for line in axes.lines[len(axes.lines) - len(top) :]]
+    for allele in top:
+        name, point = _name_of(allele), (allele["a"], allele["b"])
         for place, side in _SIDES_OF_A_POINT:
-            text.set(position=place, horizontalalignment=side)
+            text = axes.annotate(
+                name, point, place, textcoords="offset points", ha=side, fontsize=8
+            )
             box = text.get_window_extent()
-            if not any(box.overlaps(other) for other in taken):
+            if (place, side) == _SIDES_OF_A_POINT[-1] or not box.count_overlaps(taken):
                 break
+            text.remove()
         taken.append(box)
 
 

@@ -188,10 +188,13 @@ def _checked(path: Path, raw: _Raw) -> tuple[dict[str, Any], pa.Table]:
     Raises:
         UserError: the file is of something else than `carbon variants`.
     """
-    missing = [name for name in _NAMES if name not in raw.names]
-    if missing or not isinstance(raw.settings, dict) or "delta" not in raw.settings:
-        lacks = f"no column '{missing[0]}'" if missing else "no settings of a run"
-        raise UserError(f"{path}: is not of `carbon variants`: it has {lacks}; score a VCF with it")
+    missing = [f"no column '{name}'" for name in _NAMES if name not in raw.names]
+    if not isinstance(raw.settings, dict) or "delta" not in raw.settings:
+        missing = ["no settings of a run"]
+    if missing:
+        raise UserError(
+            f"{path}: is not of `carbon variants`: it has {missing[0]}; score a VCF with it"
+        )
     alleles = raw.alleles.select(SCHEMA.names).cast(SCHEMA)
     for number, name in enumerate(KEY):
         if name != "position":  # an id of `.` is no missing one
