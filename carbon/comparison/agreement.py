@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 LEAST_FOR_CORRELATION = 3
 LEAST_FOR_INTERVAL = 10
 _RESAMPLES = (100, 1000)  # least and most
-_DRAWN_IN_ALL = 10_000_000  # alleles: of a million, a hundred resamples tell the interval
+_DRAWN_IN_ALL = 5_000_000  # alleles: of a million, a hundred resamples tell the interval
 
 
 class Estimate(NamedTuple):
