@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from carbon.cli import main
-from carbon.comparison import read_scored_file
+from carbon.comparison import read_scored_file, scored_files
 from carbon.comparison.agreement import agreement, correlations
 from carbon.comparison.groups import kinds_of, lengths_of, members
 from carbon.comparison.joined import join_alleles
 from carbon.comparison.scored_files import KEY
+from carbon.inference.variants import writers
 from carbon.model import save_model
 from carbon.tables import TABLE_WRITERS, chosen_by_ending
 from tests.helpers.files import place_gene, write_fasta, write_vcf
@@ -76,6 +77,9 @@ def scored(tmp_path_factory, network):
 
 
 class TestFormats:
+    def test_each_format_that_is_written_is_read(self):
+        assert scored_files._READERS.keys() == writers._WRITERS.keys()
+
     def test_every_format_has_the_same_alleles(self, scored):
         expected = pq.read_table(scored / "b.parquet").to_pylist()
         assert any(row["gene"] == "A;B,C" for row in expected)
