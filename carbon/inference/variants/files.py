@@ -114,6 +114,7 @@ class _Counts:
     scored: int = 0
     not_scored: int = 0
     unsure: int = 0
+    with_spread: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, scores: Sequence[Score]) -> None:
@@ -122,6 +123,7 @@ class _Counts:
         self.scored += sum(score.delta is not None for score in scores)
         self.not_scored += sum(score.delta is None for score in scores)
         self.unsure += sum(score.unsure is True for score in scores)
+        self.with_spread += sum(score.unsure is not None for score in scores)
         self.reasons.update(score.reason for score in scores if score.reason)
 
     def shown(self) -> dict[str, Any]:
@@ -131,7 +133,7 @@ class _Counts:
             "alleles": self.scored + self.not_scored,
             "alleles_scored": self.scored,
             "alleles_not_scored": self.not_scored,
-            "alleles_unsure": self.unsure,
+            "alleles_unsure": self.unsure if self.with_spread else None,
             "reasons": dict(sorted(self.reasons.items())),
         }
 
