@@ -98,7 +98,8 @@ def test_right_end_against_the_published_form(real_data, untrained):
     """24 kbp to the left, and the marginal of the first base of the next token."""
     reference, variants = chosen(real_data, "chr21")
     with reference:
-        scores = untrained.score_variants(reference, variants[:3], protocol="right_end")
+        alone = {"protocol": "right_end", "strands": "forward"}
+        scores = untrained.score_variants(reference, variants[:3], **alone)
         for variant, score in zip(variants, scores, strict=False):
             start = variant.position - 24_000
             left = reference.fetch(Interval(variant.contig, start, variant.position))

@@ -179,7 +179,7 @@ def test_right_end_of_an_snv_is_the_marginal_of_the_next_first_base(model, netwo
     first = {base: p[HAS_BASE[0, base]].sum() for base in "ACGT"}
     expected = math.log(first[variant.alt] / first[variant.ref])
     for by in ("chain", "marginals"):
-        options = {"protocol": "right_end", "window_bp": 120, "by": by}
+        options = {"protocol": "right_end", "window_bp": 120, "by": by, "strands": "forward"}
         (score,) = model.score_variants(reference, [variant], **options)
         assert score.delta == pytest.approx(expected, abs=1e-5)
 
@@ -200,7 +200,9 @@ def test_frames_are_averaged(model, reference):
 def test_a_shifted_frame_leaves_bases_out_at_the_window_s_start(model, network, reference):
     variant = VARIANTS[0]
     ref, alt = window_pair(reference, variant, 120, "+")
-    (score,) = model.score_variants(reference, [variant], window_bp=120, frames=(4,))
+    (score,) = model.score_variants(
+        reference, [variant], window_bp=120, frames=(4,), strands="forward"
+    )
     expected = delta_of(network, (ref[4:], alt[4:]), "chain")
     assert score.delta == pytest.approx(expected, abs=1e-4)
 
@@ -279,25 +281,27 @@ def test_what_stands_before_is_read_once(roomy, reference, monkeypatch):
 
     monkeypatch.setattr(type(roomy.model.network.model), "forward", counting)
     alts = [variant_at(300, 1, b) for b in "ACGT" if b != BASES[300]]
-    list(roomy.score_variants(reference, alts, window_bp=480))
+    list(roomy.score_variants(reference, alts, window_bp=480, strands="forward"))
     # The other 9, and 40 from the variant on, the last of which is predicted only: 48.
     assert read == [(1, 32), (4, 64)]
     read.clear()
-    list(roomy.score_variants(reference, alts, window_bp=120, protocol="right_end"))
+    alone = {"protocol": "right_end", "strands": "forward"}
+    list(roomy.score_variants(reference, alts, window_bp=120, **alone))
     assert read == [(1, 32)]  # `<dna>` and 120 bp: the state at the end says it all
 
 
 @pytest.mark.parametrize("by", ["chain", "marginals"])
 def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference, by):
-    scores = list(roomy.score_variants(reference, VARIANTS, window_bp=420, by=by))
+    options = {"window_bp": 420, "by": by, "strands": "forward"}
+    scores = list(roomy.score_variants(reference, VARIANTS, **options))
     for variant, score in zip(VARIANTS, scores, strict=True):
         pair = centered_pair(reference, variant, 420, "+")
         expected = centered_delta(roomy.model.network, pair, by)
         assert score.delta == pytest.approx(expected, abs=1e-4)
-    backwards = list(roomy.score_variants(reference, VARIANTS[::-1], window_bp=420, by=by))
+    backwards = list(roomy.score_variants(reference, VARIANTS[::-1], **options))
     assert backwards[::-1] == scores
     for variant, score in zip(VARIANTS, scores, strict=True):
-        assert list(roomy.score_variants(reference, [variant], window_bp=420, by=by)) == [score]
+        assert list(roomy.score_variants(reference, [variant], **options)) == [score]
 
 
 def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkeypatch, capsys):
@@ -335,7 +339,7 @@ def alts_of_one_place(num_alts):
 def test_memory_that_runs_out_halves_the_alts_of_a_place(
     roomy, reference, by, most_rows, monkeypatch, capsys
 ):
-    options = {"window_bp": 480, "by": by}
+    options = {"window_bp": 480, "by": by, "strands": "forward"}
     expected = list(roomy.score_variants(reference, alts_of_one_place(12), **options))
     network = type(roomy.model.network.model)
     forward, read = network.forward, []
@@ -357,7 +361,8 @@ def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, monkey
     """And one that is not is read at once, however batches fall."""
     several = alts_of_one_place(12)
     pairs = [variant_at(p, 1, other(p)) for p in (300, 306, 312)]
-    expected = list(roomy.score_variants(reference, [*several, *pairs], window_bp=480))
+    options = {"window_bp": 480, "strands": "forward"}
+    expected = list(roomy.score_variants(reference, [*several, *pairs], **options))
     network, read = type(roomy.model.network.model), []
     forward = network.forward
 
@@ -368,10 +373,10 @@ def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, monkey
     monkeypatch.setattr(network, "forward", counting)
     small = Carbon(roomy.model)
     small.reader.batch_tokens = 5 * 96
-    assert list(small.score_variants(reference, several, window_bp=480)) == expected[:12]
+    assert list(small.score_variants(reference, several, **options)) == expected[:12]
     assert read == [(1, 32), (5, 64)] * 2 + [(1, 32), (3, 64)]
     read.clear()
-    assert list(small.score_variants(reference, pairs, window_bp=480)) == expected[12:]
+    assert list(small.score_variants(reference, pairs, **options)) == expected[12:]
     assert read == [(2, 32), (4, 64), (1, 32), (2, 64)]
 
 
@@ -445,7 +450,8 @@ def test_n_in_the_window_is_not_counted(model, network, tmp_path):
     pair = window_pair(reference, variant, 120, "+")
     assert "N" in pair[0]
     for by in ("chain", "marginals"):
-        (score,) = model.score_variants(reference, [variant], window_bp=120, by=by)
+        options = {"window_bp": 120, "by": by, "strands": "forward"}
+        (score,) = model.score_variants(reference, [variant], **options)
         assert score.delta == pytest.approx(delta_of(network, pair, by), abs=1e-4)
 
 

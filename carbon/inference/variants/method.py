@@ -52,7 +52,7 @@ def method_for(
     protocol: ProtocolName = "centered",
     window_bp: int | None = None,
     by: By = "chain",
-    strands: Strands = "forward",
+    strands: Strands = "both",
     frames: Sequence[int] = (0,),
     tags: Sequence[str] = (),
 ) -> Method:
