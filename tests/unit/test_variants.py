@@ -568,3 +568,11 @@ def test_one_reading_has_no_spread(model, reference):
         assert score.spread_nats is None and score.is_unsure is None
     (score,) = model.score_variants(reference, [Variant("c", 5, BASES[5], "N")])
     assert score.spread_nats is None and score.is_unsure is None
+
+
+@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+def test_by_default_every_score_has_a_spread(model, reference, protocol):
+    inside = VARIANTS[:5]  # both of whose strands see the alleles
+    for score in model.score_variants(reference, inside, protocol=protocol, window_bp=120):
+        assert score.delta == pytest.approx((score.forward + score.reverse) / 2)
+        assert score.spread_nats == pytest.approx(abs(score.forward - score.reverse) / 2)
