@@ -64,12 +64,13 @@ def _of(model: Carbon, reference: Reference, device: str) -> dict[str, float]:
         work()
         return min(trials.taken(work)[0] for _ in range(2))
 
-    shared = seconds(lambda: list(model.score_variants(reference, some)))
+    shared = seconds(lambda: list(model.score_variants(reference, some, strands="forward")))
     in_full = seconds(lambda: trials.deltas_in_full(model, reference, few, trials.WINDOW_BP))
     alone = seconds(lambda: trials.right_end_in_full(model, reference, few[:8]))
-    right = seconds(lambda: list(model.score_variants(reference, some, protocol="right_end")))
+    options: dict[str, Any] = {"protocol": "right_end", "strands": "forward"}
+    right = seconds(lambda: list(model.score_variants(reference, some, **options)))
     region = Interval("c", 49_146, 49_146 + 25_146 * (2 if device == "cuda" else 1))
-    options: dict[str, Any] = {"window_bp": 49_146, "least_context_bp": trials.RIGHT_END_BP}
+    options = {"window_bp": 49_146, "least_context_bp": trials.RIGHT_END_BP}
     scan = seconds(lambda: list(model.scan(reference, region, **options)))
     result = {
         "centered_variants_per_second": len(some) / shared,

@@ -48,7 +48,9 @@ def _rows(arguments: argparse.Namespace) -> list[TableRow]:
                     _indel(arguments.contig, bases, int(place), int(donor), kind, length_bp)
                     for place, donor in zip(places, donors, strict=True)
                 ]
-                scores = model.score_variants(reference, variants, window_bp=arguments.window)
+                scores = model.score_variants(
+                    reference, variants, window_bp=arguments.window, strands="forward"
+                )
                 equal = [score.delta for score in scores if score.delta is not None]
                 unequal = _unequal(model, bases, variants, arguments.window)
                 figures = [f(v) for v in (equal, unequal) for f in (np.mean, np.std)]

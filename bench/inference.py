@@ -267,5 +267,5 @@ def scan_random(length_bp: int) -> None:
 def _scores(
     model: Carbon, reference: Reference, variants: list[Variant], **options: Any
 ) -> list[float]:
-    scores: Any = model.score_variants(reference, variants, **options)
+    scores: Any = model.score_variants(reference, variants, strands="forward", **options)
     return [score.delta for score in scores]

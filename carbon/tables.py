@@ -10,7 +10,7 @@ from typing import Any
 from carbon.errors import UserError
 
 Write = Callable[[Sequence[Any]], None]
-Columns = Mapping[str, type[str] | type[int] | type[float]]
+Columns = Mapping[str, type[str] | type[int] | type[float] | type[bool]]
 TableWriter = Callable[[Path, Columns, dict[str, Any]], AbstractContextManager[Write]]
 
 _PARQUET_ROWS = 65_536
@@ -21,9 +21,11 @@ _ENCODED = {ord(character): f"%{ord(character):02X}" for character in "\t\n\r"}
 
 
 def text_of(value: str | float | None) -> str:
-    """Write a cell: `.` for None, as many digits of a float as a float32 holds."""
+    """Write a cell: `.` for None, as many digits of a float as a float32 holds, true and false."""
     if value is None:
         return "."
+    if isinstance(value, bool):
+        return str(value).lower()
     return f"{value:.9g}" if isinstance(value, float) else str(value).translate(_ENCODED)
 
 
@@ -62,7 +64,7 @@ def _parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
     schema = pa.schema(
         [(name, kinds[kind]) for name, kind in columns.items()],
         metadata={"carbon": json.dumps(settings)},

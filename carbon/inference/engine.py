@@ -113,10 +113,12 @@ class Carbon:
                     context holds, if None (default).
                 by: likelihoods by the `chain` (default), which is that of the sequence, or by
                     `marginals`.
-                strands: read the `forward` strand (default), the `reverse` strand, or the mean of
-                    `both`.
-                frames: bases to leave out at the window's start, which shifts the 6-mers, each 0 to
-                    5; the mean over them is given. (0,) by default.
+                strands: read the `forward` strand, the `reverse` strand, or the mean of `both`
+                    (default), which costs twice as much and tells how far they disagree.
+                frames: bases to leave out at the window's start for REF, which shifts the 6-mers,
+                    each 0 to 5; the mean over them is given. (0,) by default. `centered` leaves
+                    out as many more for an ALT as it is longer, so that the 6-mers behind an indel
+                    are the same for both.
                 tags: metadata tags to condition on, such as `<fungi_species>`; none by default.
 
         Raises:

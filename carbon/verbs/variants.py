@@ -70,7 +70,12 @@ def _add_method(verb: argparse.ArgumentParser) -> None:
         help=f"default: {', '.join(windows)}, or what fits",
     )
     verb.add_argument("--by", choices=get_args(By), default=NOT_GIVEN)
-    verb.add_argument("--strands", choices=STRANDS_READ, default=NOT_GIVEN)
+    verb.add_argument(
+        "--strands",
+        choices=STRANDS_READ,
+        default=NOT_GIVEN,
+        help="that are read; both (default) is their mean, and tells how far they disagree",
+    )
     verb.add_argument(
         "--frames", type=frames, default=NOT_GIVEN, help="mean over frames such as 0,2,4, or all"
     )

@@ -66,6 +66,28 @@ def window_pair(
     return whole[0][:length_bp], whole[1][:length_bp]
 
 
+def centered_pair(
+    reference: Reference, variant: Variant, window_bp: int, strand: str, frame: int = 0
+) -> list[tuple[str, str]]:
+    """Return for REF and for ALT what is read before the variant, and that with all behind it.
+
+    ALT leaves out so many more bases at the window's start as it is longer, modulo six. Where there
+    are fewer bases than that, N stands for those that the first 6-mer lacks.
+    """
+    contig_bp = reference.contig_lengths_bp[variant.contig]
+    there_bp = variant.position if strand == "+" else contig_bp - variant.interval.end
+    before_bp = min((window_bp if strand == "+" else window_bp - 1) // 2, there_bp)
+    pairs = []
+    windows = window_pair(reference, variant, window_bp, strand)
+    for allele, window in zip((variant.ref, variant.alt), windows, strict=True):
+        skipped_bp = (frame + len(allele) - len(variant.ref)) % 6
+        missing_bp = max(skipped_bp - before_bp, 0)
+        padding = "N" * (-missing_bp % 6)
+        left = padding + window[skipped_bp - missing_bp : before_bp]
+        pairs.append((left, left + window[before_bp:]))
+    return pairs
+
+
 HAS_BASE = {
     (place, base): np.array([kmer[place] == base for kmer in KMERS])
     for place in range(6)

@@ -108,7 +108,7 @@ def test_variants_and_scan(model, tmp_path, protocol):
     bases = random_bases(600)
     with Reference(write_fasta(tmp_path / "r.fa", {"c": bases})) as reference:
         variant = Variant("c", 300, bases[300], "A" if bases[300] != "A" else "C")
-        options = {"protocol": protocol, "window_bp": 120, "tags": TAGS}
+        options = {"protocol": protocol, "window_bp": 120, "tags": TAGS, "strands": "forward"}
         (scored,) = model.score_variants(reference, [variant], **options)
         (chunk,) = model.scan(
             reference, Interval("c", 300, 301),

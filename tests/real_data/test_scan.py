@@ -54,7 +54,8 @@ def test_snvs_of_people(real_data, model):
         first, last = snvs[0].position, snvs[-1].position
         where = Interval(snvs[0].contig, first, last + 1)
         scan = join_chunks(model.scan(reference, where, **how))
-        scores = model.score_variants(reference, snvs, protocol="right_end", window_bp=96)
+        alone = {"protocol": "right_end", "window_bp": 96, "strands": "forward"}
+        scores = model.score_variants(reference, snvs, **alone)
         deltas = [score.delta for score in scores]
     found = [scan.deltas[v.position - first, "ACGT".index(v.alt)] for v in snvs]
     assert len(snvs) == 200

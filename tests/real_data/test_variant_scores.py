@@ -12,7 +12,7 @@ from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Carbon
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE, encode
-from tests.helpers.reference import HAS_BASE, chunks, window_pair
+from tests.helpers.reference import HAS_BASE, centered_pair, chunks
 
 CHR20 = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz", "variants_chr20/1000G_phase3.chr20_1M_2M.vcf.gz"
 
@@ -87,8 +87,9 @@ def test_against_whole_windows(real_data, untrained, name, by):
         for variant, score in zip(variants, scores, strict=True):
             for strand, found in (("+", score.forward), ("-", score.reverse)):
                 ref, alt = (
-                    stock_sum(untrained.model.network, window, by)
-                    for window in window_pair(reference, variant, 1501, strand)
+                    stock_sum(untrained.model.network, whole, by)
+                    - stock_sum(untrained.model.network, left, by)
+                    for left, whole in centered_pair(reference, variant, 1501, strand)
                 )
                 assert found == pytest.approx(alt - ref, abs=1e-4)
 
@@ -97,7 +98,8 @@ def test_right_end_against_the_published_form(real_data, untrained):
     """24 kbp to the left, and the marginal of the first base of the next token."""
     reference, variants = chosen(real_data, "chr21")
     with reference:
-        scores = untrained.score_variants(reference, variants[:3], protocol="right_end")
+        alone = {"protocol": "right_end", "strands": "forward"}
+        scores = untrained.score_variants(reference, variants[:3], **alone)
         for variant, score in zip(variants, scores, strict=False):
             start = variant.position - 24_000
             left = reference.fetch(Interval(variant.contig, start, variant.position))

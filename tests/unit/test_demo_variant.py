@@ -118,7 +118,7 @@ def test_a_vcf_is_scored_variant_by_variant(panel, lab, vcf):
     assert [r["reason"] for r in rows] == [None, "symbolic_allele", None, "ref_mismatch"]
     assert not result["vcf_has_more"]
     deletion = Variant.from_text(rows[2]["variant"])
-    (score,) = lab.model.score_variants(lab.genome.reference, [deletion])
+    (score,) = lab.model.score_variants(lab.genome.reference, [deletion], strands="forward")
     assert rows[2]["delta"] == score.delta
     shown = panel.show(values, result)
     assert "ref mismatch" in shown["table"] and "&lt;DEL&gt;" in shown["table"]

@@ -187,8 +187,9 @@ def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
                 if alt != bases[at]
             ]
             + [
-                Variant("c", 12, bases[12:14], bases[12]),
-                Variant("c", 394, bases[394:400], bases[394]),  # only its reverse strand differs
+                # Of whole 6-mers, as windows of text do not know where 6-mers begin.
+                Variant("c", 12, bases[12:19], bases[12]),
+                Variant("c", 393, bases[393:400], bases[393]),  # only its reverse strand differs
                 Variant("c", 200, bases[200], "<DEL>"),
             ]
         )

@@ -106,7 +106,7 @@ def test_formats_agree(folder, tmp_path):
     ]
     for row, text, delta in zip(rows, texts, from_vcf, strict=True):
         if row["delta"] is None:
-            assert text[5] == "." and delta is None and row["reason"] == text[6]
+            assert text[5] == "." and delta is None and row["reason"] == text[-1]
         else:
             assert float(text[5]) == pytest.approx(row["delta"], rel=1e-4)
             assert delta == pytest.approx(row["delta"], rel=1e-4)
@@ -279,9 +279,8 @@ def test_what_disagrees_has_a_reason_of_its_own(tmp_path, folder, capsys):
     told = capsys.readouterr()
     assert "warning: " in told.err and "--skip-mismatches" not in told.err
     facts = json.loads(told.out)
-    assert {name: facts[name] for name in facts if name.startswith(("records", "alleles"))} == {
-        "records": 9, "alleles": 11, "alleles_scored": 1, "alleles_not_scored": 10,
-    }  # fmt: skip
+    numbers = {"records": 9, "alleles": 11, "alleles_scored": 1, "alleles_not_scored": 10}
+    assert {name: facts[name] for name in numbers} == numbers
     assert facts["reasons"] == {
         "contig_unknown": 2, "ref_mismatch": 1, "ref_past_end": 2, "reference_unknown": 3,
         "symbolic_allele": 1, "telomere": 1,
@@ -361,10 +360,45 @@ def test_strands_apart(folder, tmp_path):
     assert score(folder, vcf, tmp_path / "o.tsv", "--strands", "both", "--frames", "all") == 0
     header, names, *rows = (tmp_path / "o.tsv").read_text().splitlines()
     assert json.loads(header[2:])["frames"] == [0, 1, 2, 3, 4, 5]
-    assert names.split("\t")[5:] == ["delta", "forward", "reverse", "reason"]
+    assert names.split("\t")[5:] == ["delta", "forward", "reverse", "spread", "unsure", "reason"]
     for row in rows:
         delta, forward, reverse = map(float, row.split("\t")[5:8])
         assert delta == pytest.approx((forward + reverse) / 2, abs=1e-6)
+
+
+def test_every_format_carries_the_spread_and_what_lies_inside_it(folder, tmp_path, capsys):
+    vcf = write_vcf(
+        tmp_path / "a.vcf",
+        [snv(50 + 7 * n) for n in range(12)] + ["c\t400\t.\tN\tA,<DEL>\t.\t.\t."],
+    )
+    read = ("--strands", "both", "--frames", "0", "--window", "60")
+    for name in ("o.vcf", "o.tsv", "o.json", "o.parquet"):
+        assert score(folder, vcf, tmp_path / name, *read) == 0
+        facts = json.loads(capsys.readouterr().out)
+    rows = pq.read_table(tmp_path / "o.parquet").to_pylist()
+    assert json.loads((tmp_path / "o.json").read_text())["rows"] == rows
+    spreads = [(row["spread"], row["unsure"]) for row in rows]
+    assert spreads[-2:] == [(None, None)] * 2
+    flags = [is_unsure for _, is_unsure in spreads[:12]]
+    assert flags == [abs(row["delta"]) < row["spread"] for row in rows[:12]]
+    assert facts["alleles_unsure"] == sum(flags) and set(flags) == {True, False}
+    texts = [line.split("\t")[8:10] for line in (tmp_path / "o.tsv").read_text().splitlines()[2:]]
+    assert [text[1] for text in texts] == [str(flag).lower() for flag in flags] + [".", "."]
+    assert texts[-1] == [".", "."]
+    with pysam.VariantFile(str(tmp_path / "o.vcf")) as file:
+        infos = [record.info for record in file]
+        assert [info["CARBON_UNSURE"] for info in infos[:12]] == [(int(flag),) for flag in flags]
+    in_vcf = [info["CARBON_SPREAD"][0] for info in infos[:12]]
+    assert in_vcf == pytest.approx([spread for spread, _ in spreads[:12]], rel=1e-6)
+    assert "CARBON_SPREAD" not in infos[12]
+
+
+def test_where_one_strand_is_read_in_one_frame_nothing_can_be_unsure(folder, tmp_path, capsys):
+    vcf = write_vcf(tmp_path / "a.vcf", [snv(50)])
+    one = ("--strands", "reverse", "--frames", "2")
+    assert score(folder, vcf, tmp_path / "o.tsv", *one) == 0
+    assert json.loads(capsys.readouterr().out)["alleles_unsure"] is None
+    assert (tmp_path / "o.tsv").read_text().splitlines()[2].split("\t")[6:8] == [".", "."]
 
 
 def test_lines_that_end_in_crlf(folder, tmp_path):

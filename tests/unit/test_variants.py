@@ -13,12 +13,19 @@ from transformers import LlamaForCausalLM
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Carbon, Passage, Reader, branch_of, stem_of
+from carbon.inference.variants import compare_block, method_for
 from carbon.losses import chain
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.reference import HAS_BASE, stock_distribution, stock_log_likelihood, window_pair
+from tests.helpers.reference import (
+    HAS_BASE,
+    centered_pair,
+    stock_distribution,
+    stock_log_likelihood,
+    window_pair,
+)
 
 BASES = random_bases(600, 9)
 
@@ -37,6 +44,7 @@ def other(position, step=1):
     return "ACGT"["ACGT".index(BASES[position]) - step]
 
 
+NAMES = {"+": "forward", "-": "reverse"}
 VARIANTS = [
     variant_at(250, 1, other(250)),
     variant_at(250, 1, other(250, 2)),
@@ -55,6 +63,15 @@ def delta_of(network, pair, by):
     return alt - ref
 
 
+def centered_delta(network, pair, by):
+    """Whole windows less what is before the variant, which both measures sum up base by base."""
+    ref, alt = (
+        stock_log_likelihood(network, whole, by) - stock_log_likelihood(network, left, by)
+        for left, whole in pair
+    )
+    return alt - ref
+
+
 def right_end_pair(bases, variant, window_bp, frame=0):
     """The left context, cut to whole 6-mers, and as many bases of each allele as the longer has."""
     left = bases[max(variant.position - window_bp, 0) : variant.position]
@@ -68,12 +85,73 @@ def right_end_pair(bases, variant, window_bp, frame=0):
 
 @pytest.mark.parametrize("by", ["chain", "marginals"])
 @pytest.mark.parametrize("strand", ["+", "-"])
-def test_centered_is_the_difference_of_whole_windows(model, network, reference, by, strand):
-    strands = {"+": "forward", "-": "reverse"}[strand]
-    scores = model.score_variants(reference, VARIANTS, window_bp=120, by=by, strands=strands)
+@pytest.mark.parametrize("frame", [0, 5])
+def test_centered_compares_all_from_the_variant_on(model, network, reference, by, strand, frame):
+    options = {"window_bp": 120, "by": by, "strands": NAMES[strand], "frames": (frame,)}
+    scores = model.score_variants(reference, VARIANTS, **options)
     for variant, score in zip(VARIANTS, scores, strict=True):
+        pair = centered_pair(reference, variant, 120, strand, frame)
+        assert score.delta == pytest.approx(centered_delta(network, pair, by), abs=1e-4)
+
+
+@pytest.mark.parametrize("by", ["chain", "marginals"])
+@pytest.mark.parametrize("strand", ["+", "-"])
+def test_centered_is_the_difference_of_whole_windows(model, network, reference, by, strand):
+    """Where REF and ALT differ in length by whole 6-mers, both are read in one frame."""
+    whole = [v for v in VARIANTS if (len(v.alt) - len(v.ref)) % 6 == 0]
+    whole += [variant_at(250, 1, BASES[250:256] + "C"), variant_at(250, 13, BASES[250])]
+    scores = model.score_variants(
+        reference, whole, window_bp=120, by=by, strands=NAMES[strand], frames=(0,)
+    )
+    for variant, score in zip(whole, scores, strict=True):
         pair = window_pair(reference, variant, 120, strand)
         assert score.delta == pytest.approx(delta_of(network, pair, by), abs=1e-4)
+
+
+def drawn_by_prefix():
+    """A number for each place of each 6-mer, the same for all 6-mers that are alike up to there."""
+    drawn = np.random.default_rng(0).normal(size=(4096, 6)).astype(np.float32)
+    return np.stack([drawn[np.arange(4096) // 4 ** (5 - j), j] for j in range(6)], axis=1)
+
+
+class TokensAlone:
+    """A reader that says of a base what the bases of its 6-mer up to it say, and nothing else."""
+
+    vocabulary, context_tokens = NATIVE, 512
+    says = drawn_by_prefix()
+
+    def measure(self, passages, measure):
+        return [[self.says[branch.kmers] for branch in p.branches] for p in passages]
+
+
+@given(
+    st.integers(0, 599), st.integers(1, 14), st.text("ACGT", min_size=1, max_size=14),
+    st.integers(40, 300), st.sampled_from("+-"), st.sets(st.integers(0, 5), min_size=1),
+)  # fmt: skip
+@settings(max_examples=200)
+def test_behind_any_variant_both_alleles_are_read_in_the_same_6_mers(
+    reference, position, ref_bp, alt, window_bp, strand, frames
+):
+    variant = variant_at(position, ref_bp, alt)
+    options = {"window_bp": window_bp, "strands": NAMES[strand], "frames": frames}
+    method = method_for(TokensAlone(), **options)
+    ((score, strands),) = compare_block(TokensAlone(), reference, [variant], method)
+    if score.reason:
+        assert score.reason in ("same_as_reference", "contig_edge")
+        return
+    compared = strands[strand]
+    # The 6-mer that holds the last base of an allele reaches five bases further.
+    np.testing.assert_array_equal(compared.downstream_deltas[5:], 0)
+    pairs = [centered_pair(reference, variant, window_bp, strand, f) for f in method.frames]
+    assert compared.frame_deltas == pytest.approx(
+        [said_from(*alt) - said_from(*ref) for ref, alt in pairs], abs=1e-4
+    )
+
+
+def said_from(left, whole):
+    """What `TokensAlone` says of all bases from the variant on."""
+    kmers = branch_of(whole, NATIVE).kmers
+    return sum(float(TokensAlone.says[kmers[n // 6], n % 6]) for n in range(len(left), len(whole)))
 
 
 @pytest.mark.parametrize("by", ["chain", "marginals"])
@@ -101,7 +179,7 @@ def test_right_end_of_an_snv_is_the_marginal_of_the_next_first_base(model, netwo
     first = {base: p[HAS_BASE[0, base]].sum() for base in "ACGT"}
     expected = math.log(first[variant.alt] / first[variant.ref])
     for by in ("chain", "marginals"):
-        options = {"protocol": "right_end", "window_bp": 120, "by": by}
+        options = {"protocol": "right_end", "window_bp": 120, "by": by, "strands": "forward"}
         (score,) = model.score_variants(reference, [variant], **options)
         assert score.delta == pytest.approx(expected, abs=1e-5)
 
@@ -122,7 +200,9 @@ def test_frames_are_averaged(model, reference):
 def test_a_shifted_frame_leaves_bases_out_at_the_window_s_start(model, network, reference):
     variant = VARIANTS[0]
     ref, alt = window_pair(reference, variant, 120, "+")
-    (score,) = model.score_variants(reference, [variant], window_bp=120, frames=(4,))
+    (score,) = model.score_variants(
+        reference, [variant], window_bp=120, frames=(4,), strands="forward"
+    )
     expected = delta_of(network, (ref[4:], alt[4:]), "chain")
     assert score.delta == pytest.approx(expected, abs=1e-4)
 
@@ -201,24 +281,27 @@ def test_what_stands_before_is_read_once(roomy, reference, monkeypatch):
 
     monkeypatch.setattr(type(roomy.model.network.model), "forward", counting)
     alts = [variant_at(300, 1, b) for b in "ACGT" if b != BASES[300]]
-    list(roomy.score_variants(reference, alts, window_bp=480))
+    list(roomy.score_variants(reference, alts, window_bp=480, strands="forward"))
     # The other 9, and 40 from the variant on, the last of which is predicted only: 48.
     assert read == [(1, 32), (4, 64)]
     read.clear()
-    list(roomy.score_variants(reference, alts, window_bp=120, protocol="right_end"))
+    alone = {"protocol": "right_end", "strands": "forward"}
+    list(roomy.score_variants(reference, alts, window_bp=120, **alone))
     assert read == [(1, 32)]  # `<dna>` and 120 bp: the state at the end says it all
 
 
 @pytest.mark.parametrize("by", ["chain", "marginals"])
 def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference, by):
-    scores = list(roomy.score_variants(reference, VARIANTS, window_bp=420, by=by))
+    options = {"window_bp": 420, "by": by, "strands": "forward"}
+    scores = list(roomy.score_variants(reference, VARIANTS, **options))
     for variant, score in zip(VARIANTS, scores, strict=True):
-        pair = window_pair(reference, variant, 420, "+")
-        assert score.delta == pytest.approx(delta_of(roomy.model.network, pair, by), abs=1e-4)
-    backwards = list(roomy.score_variants(reference, VARIANTS[::-1], window_bp=420, by=by))
+        pair = centered_pair(reference, variant, 420, "+")
+        expected = centered_delta(roomy.model.network, pair, by)
+        assert score.delta == pytest.approx(expected, abs=1e-4)
+    backwards = list(roomy.score_variants(reference, VARIANTS[::-1], **options))
     assert backwards[::-1] == scores
     for variant, score in zip(VARIANTS, scores, strict=True):
-        assert list(roomy.score_variants(reference, [variant], window_bp=420, by=by)) == [score]
+        assert list(roomy.score_variants(reference, [variant], **options)) == [score]
 
 
 def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkeypatch, capsys):
@@ -245,9 +328,9 @@ def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkey
 
 
 def alts_of_one_place(num_alts):
-    """Return SNVs, and insertions of one base and more."""
+    """Return SNVs, and insertions of one 6-mer and more, so that all are read in one frame."""
     alts = [other(300, step) for step in (1, 2, 3)]
-    alts += [BASES[300] + random_bases(n, seed=n) for n in range(1, num_alts - 2)]
+    alts += [BASES[300] + random_bases(6 * n, seed=n) for n in range(1, num_alts - 2)]
     return [variant_at(300, 1, alt) for alt in alts]
 
 
@@ -256,7 +339,7 @@ def alts_of_one_place(num_alts):
 def test_memory_that_runs_out_halves_the_alts_of_a_place(
     roomy, reference, by, most_rows, monkeypatch, capsys
 ):
-    options = {"window_bp": 480, "by": by}
+    options = {"window_bp": 480, "by": by, "strands": "forward"}
     expected = list(roomy.score_variants(reference, alts_of_one_place(12), **options))
     network = type(roomy.model.network.model)
     forward, read = network.forward, []
@@ -278,7 +361,8 @@ def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, monkey
     """And one that is not is read at once, however batches fall."""
     several = alts_of_one_place(12)
     pairs = [variant_at(p, 1, other(p)) for p in (300, 306, 312)]
-    expected = list(roomy.score_variants(reference, [*several, *pairs], window_bp=480))
+    options = {"window_bp": 480, "strands": "forward"}
+    expected = list(roomy.score_variants(reference, [*several, *pairs], **options))
     network, read = type(roomy.model.network.model), []
     forward = network.forward
 
@@ -289,10 +373,10 @@ def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, monkey
     monkeypatch.setattr(network, "forward", counting)
     small = Carbon(roomy.model)
     small.reader.batch_tokens = 5 * 96
-    assert list(small.score_variants(reference, several, window_bp=480)) == expected[:12]
+    assert list(small.score_variants(reference, several, **options)) == expected[:12]
     assert read == [(1, 32), (5, 64)] * 2 + [(1, 32), (3, 64)]
     read.clear()
-    assert list(small.score_variants(reference, pairs, window_bp=480)) == expected[12:]
+    assert list(small.score_variants(reference, pairs, **options)) == expected[12:]
     assert read == [(2, 32), (4, 64), (1, 32), (2, 64)]
 
 
@@ -366,7 +450,8 @@ def test_n_in_the_window_is_not_counted(model, network, tmp_path):
     pair = window_pair(reference, variant, 120, "+")
     assert "N" in pair[0]
     for by in ("chain", "marginals"):
-        (score,) = model.score_variants(reference, [variant], window_bp=120, by=by)
+        options = {"window_bp": 120, "by": by, "strands": "forward"}
+        (score,) = model.score_variants(reference, [variant], **options)
         assert score.delta == pytest.approx(delta_of(network, pair, by), abs=1e-4)
 
 
@@ -381,7 +466,7 @@ def test_a_ref_that_the_reference_does_not_know_has_no_score(model, tmp_path):
         Variant("c", 250, "A", "<DEL>"),
     ]
     scores = list(model.score_variants(reference, unknown, window_bp=120))
-    assert [score[1:] for score in scores] == [(None, "reference_unknown", None, None)] * 4
+    assert [score[1:] for score in scores] == [(None, "reference_unknown", None, None, None)] * 4
     (score,) = model.score_variants(reference, [Variant("c", 250, "N", "A")], window_bp=120)
     assert score.reason == "ambiguous_base"
     found, strands = model.compare_alleles(reference, unknown[0], model.variant_method())
@@ -430,13 +515,14 @@ def test_a_comparison_has_the_parts_that_a_score_sums_up(model, reference, proto
 def test_a_comparison_pairs_the_same_bases_behind_a_deletion(model, reference, strand):
     """Each base behind is that of the reference, read behind REF and behind ALT by `score`."""
     variant = variant_at(250, 4, BASES[250])
-    method = model.variant_method(window_bp=120, strands="both")
+    method = model.variant_method(window_bp=120, strands="both", frames=(0,))
     compared = model.compare_alleles(reference, variant, method)[1][strand]
-    pair = window_pair(reference, variant, 120, strand)
-    of_ref, of_alt = (score.bases for score in model.score(pair))
+    (_, ref), (_, alt) = centered_pair(reference, variant, 120, strand)
+    of_ref, of_alt = (score.bases for score in model.score([ref, alt]))
     before_bp = 60 if strand == "+" else 59
     counted_bp = 120 - before_bp - 4
-    expected = [of_alt[before_bp + 1 + n] - of_ref[before_bp + 4 + n] for n in range(counted_bp)]
+    # ALT is three bases shorter, and begins three bases later.
+    expected = [of_alt[before_bp - 2 + n] - of_ref[before_bp + 4 + n] for n in range(counted_bp)]
     np.testing.assert_allclose(compared.downstream_deltas, expected, atol=1e-4)
 
 
@@ -444,3 +530,49 @@ def test_a_comparison_of_what_has_no_score_is_empty(model, reference):
     variant = Variant("c", 250, BASES[250], "<DEL>")
     score, strands = model.compare_alleles(reference, variant, model.variant_method(window_bp=120))
     assert (score.reason, strands) == ("symbolic_allele", {})
+
+
+def test_the_spread_is_the_standard_deviation_over_frames_and_strands(model, reference):
+    options = {"window_bp": 120, "frames": (0, 2), "strands": "both"}
+    scores = list(model.score_variants(reference, VARIANTS, **options))
+    each = [
+        [
+            s.delta
+            for s in model.score_variants(
+                reference, VARIANTS, window_bp=120, frames=(frame,), strands=strands
+            )
+        ]
+        for frame in (0, 2)
+        for strands in ("forward", "reverse")
+    ]
+    for score, deltas in zip(scores, np.array(each, dtype=object).T, strict=True):
+        read = [delta for delta in deltas if delta is not None]
+        assert score.delta == pytest.approx(sum(read) / len(read))
+        squares = [(delta - score.delta) ** 2 for delta in read]
+        assert score.spread_nats == pytest.approx(math.sqrt(sum(squares) / len(read)))
+        assert score.is_unsure is (abs(score.delta) < score.spread_nats)
+    assert {score.is_unsure for score in scores} == {True, False}
+
+
+def test_two_readings_that_disagree_about_the_sign_are_unsure(model, reference):
+    options = {"window_bp": 120, "frames": (0,), "strands": "both"}
+    scores = list(model.score_variants(reference, VARIANTS[:5], **options))
+    signs = [score.forward * score.reverse < 0 for score in scores]
+    assert [score.is_unsure for score in scores] == signs
+    assert set(signs) == {True, False}
+
+
+def test_one_reading_has_no_spread(model, reference):
+    one = {"window_bp": 120, "frames": (3,), "strands": "forward"}
+    for score in model.score_variants(reference, VARIANTS, **one):
+        assert score.spread_nats is None and score.is_unsure is None
+    (score,) = model.score_variants(reference, [Variant("c", 5, BASES[5], "N")])
+    assert score.spread_nats is None and score.is_unsure is None
+
+
+@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+def test_by_default_every_score_has_a_spread(model, reference, protocol):
+    inside = VARIANTS[:5]  # both of whose strands see the alleles
+    for score in model.score_variants(reference, inside, protocol=protocol, window_bp=120):
+        assert score.delta == pytest.approx((score.forward + score.reverse) / 2)
+        assert score.spread_nats == pytest.approx(abs(score.forward - score.reverse) / 2)

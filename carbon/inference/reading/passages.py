@@ -28,10 +28,18 @@ class Branch(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A stem of token ids, and the branches that are measured after it."""
+    """A stem of token ids, and the branches that are measured after it.
+
+    Attributes:
+        stem: token ids.
+        branches: what is measured.
+        is_fork: a single branch is read as one of several, stem first, so that its numbers do not
+            change in their last bits where others stand beside it.
+    """
 
     stem: Int64s
     branches: tuple[Branch, ...]
+    is_fork: bool = False
 
 
 class Row(NamedTuple):
@@ -86,9 +94,9 @@ def tokens_of(passage: Passage) -> int:
 
 def rows_of(number: int, passage: Passage) -> Iterator[Row]:
     """Yield the rows of a passage; of the stem whole steps are shared by several."""
-    stem, branches = passage
+    stem, branches, is_fork = passage
     tokens = tokens_of(passage)
-    if len(branches) < 2 or tokens == len(stem):
+    if not (is_fork or len(branches) > 1) or tokens == len(stem):
         yield Row(number, stem, branches, 0, whole_steps(tokens))
         return
     shared_tokens = len(stem) // STEP_TOKENS * STEP_TOKENS

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from carbon.genome import Consequence, Consequences, Reference, VcfRow, read_gene_file
 
-Kind = type[str] | type[float] | type[int]
+Kind = type[str] | type[float] | type[int] | type[bool]
 ANNOTATION = "annotation"  # the setting that is there where consequences are written
 
 MEANINGS = {
@@ -21,12 +21,14 @@ KINDS: dict[str, Kind] = {name: int if name == "codon" else str for name in MEAN
 
 
 class Score(NamedTuple):
-    """What is written of one ALT; the fields are those of `VariantScore`."""
+    """What is written of one ALT, of its `VariantScore`."""
 
     delta: float | None
     reason: str | None
-    forward: float | None
-    reverse: float | None
+    forward: float | None = None
+    reverse: float | None = None
+    spread: float | None = None
+    unsure: bool | None = None
 
 
 class AnnotatedScore(NamedTuple):
@@ -36,6 +38,8 @@ class AnnotatedScore(NamedTuple):
     reason: str | None
     forward: float | None
     reverse: float | None
+    spread: float | None
+    unsure: bool | None
     gene: str | None
     transcript: str | None
     consequence: str | None

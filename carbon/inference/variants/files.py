@@ -20,7 +20,7 @@ from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
 from carbon.inference.variants.consequences import ANNOTATION, Score, annotator
 from carbon.inference.variants.method import Method, VariantOptions, method_for
-from carbon.inference.variants.scores import score_variants
+from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
 
 _RECORDS_AT_ONCE = 128  # scored together, and kept together by the journal
@@ -113,6 +113,8 @@ class _Counts:
     records: int = 0
     scored: int = 0
     not_scored: int = 0
+    unsure: int = 0
+    with_spread: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, scores: Sequence[Score]) -> None:
@@ -120,6 +122,8 @@ class _Counts:
         self.records += 1
         self.scored += sum(score.delta is not None for score in scores)
         self.not_scored += sum(score.delta is None for score in scores)
+        self.unsure += sum(score.unsure is True for score in scores)
+        self.with_spread += sum(score.unsure is not None for score in scores)
         self.reasons.update(score.reason for score in scores if score.reason)
 
     def shown(self) -> dict[str, Any]:
@@ -129,6 +133,7 @@ class _Counts:
             "alleles": self.scored + self.not_scored,
             "alleles_scored": self.scored,
             "alleles_not_scored": self.not_scored,
+            "alleles_unsure": self.unsure if self.with_spread else None,
             "reasons": dict(sorted(self.reasons.items())),
         }
 
@@ -169,6 +174,7 @@ def _settings(reader: Reader, job: VariantJob, method: Method, dtype: str) -> di
         "dtype": dtype,
         **({"contigs": job.contigs} if job.contigs else {}),
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
+        "spread": "standard deviation of delta over frames and strands, nats",
     } | ({ANNOTATION: job.annotation.name} if job.annotation else {})
 
 
@@ -247,10 +253,12 @@ def _score_block(
     found = score_variants(reader, reference, variants, method)
     return [
         [
-            Score(None, row.disagreement.reason, None, None)
-            if row.disagreement
-            else Score(*next(found)[1:])
+            Score(None, row.disagreement.reason) if row.disagreement else _score(next(found))
             for _ in row.variants
         ]
         for row in block
     ]
+
+
+def _score(found: VariantScore) -> Score:
+    return Score(*found[1:], found.is_unsure)

@@ -32,8 +32,9 @@ class Method(NamedTuple):
         window_bp: of the whole window; for `right_end` what is read before the variant.
         by: likelihoods by the chain or by marginals.
         strands: read the forward strand, the reverse strand, or the mean of both.
-        frames: how many bases at the window's start are left out, which shifts the 6-mers; the
-            score is the mean over the frames.
+        frames: how many bases at the window's start are left out for REF, which shifts the 6-mers;
+            `centered` leaves out as many more for an ALT as it is longer, modulo six. The score is
+            the mean over the frames.
         tags: metadata tags to condition on.
     """
 
@@ -51,7 +52,7 @@ def method_for(
     protocol: ProtocolName = "centered",
     window_bp: int | None = None,
     by: By = "chain",
-    strands: Strands = "forward",
+    strands: Strands = "both",
     frames: Sequence[int] = (0,),
     tags: Sequence[str] = (),
 ) -> Method:

@@ -1,12 +1,16 @@
 """Zero-shot variant scoring: how much less likely is ALT than REF?
 
 Both protocols read the bases before the variant and compare the same number of bases from the
-variant on, with ALT and with REF. What lies before is read once for REF and all ALTs of a place,
-which is exact: it is the same for all of them, and so are its own likelihoods.
+variant on, with ALT and with REF. What lies before is the same for both and is not compared.
+
+An indel moves the 6-mers of all that follows, and the same bases in other 6-mers have another
+likelihood. So `centered` leaves out more or fewer bases at the start of ALT's window than of REF's:
+behind the variant the 6-mers of both begin at the same bases of the reference. What lies before is
+read once for all alleles of a place that leave out as many.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +20,14 @@ from carbon.genome import Reference, Variant
 from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
 from carbon.inference.scoring import MEASURES
 from carbon.inference.variants.method import Method, room_bp
-from carbon.inference.variants.windows import Fork, Place, fork_at, place_of
+from carbon.inference.variants.windows import (
+    Fork,
+    Place,
+    fork_at,
+    in_frame,
+    place_of,
+    skipped_bp,
+)
 from carbon.options import PROTOCOLS, STRANDS_READ
 from carbon.tokenizer import K
 
@@ -33,6 +44,8 @@ class VariantScore(NamedTuple):
         reason: why the variant has no score; None where it has one.
         forward: the delta of the forward strand; None if it was not read.
         reverse: the delta of the reverse strand; None if it was not read.
+        spread_nats: standard deviation of the deltas of all frames and strands that were read
+            (the root of the mean square about their mean); None where only one was.
     """
 
     variant: Variant
@@ -40,13 +53,25 @@ class VariantScore(NamedTuple):
     reason: str | None
     forward: float | None = None
     reverse: float | None = None
+    spread_nats: float | None = None
+
+    @property
+    def is_unsure(self) -> bool | None:
+        """Whether the delta lies inside its spread; None where there is no spread.
+
+        Of two frames or strands that is: they disagree about the sign.
+        """
+        if self.delta is None or self.spread_nats is None:
+            return None
+        return abs(self.delta) < self.spread_nats
 
 
 class AlleleComparison(NamedTuple):
     """What one strand says of the bases from a variant on, behind what is the same before it.
 
     The rows of `ref` and `alt` have one length, that of the window; behind an insertion or deletion
-    they do not end with the same base of the contig.
+    they do not end with the same base of the contig. A row of `alt` is read in the frame in which
+    6-mers behind the variant begin where those of the same row of `ref` do.
 
     Attributes:
         ref_bp: length of REF, with which the rows of `ref` begin.
@@ -61,12 +86,17 @@ class AlleleComparison(NamedTuple):
     alt: NDArray[np.float32]
 
     @property
-    def delta(self) -> float:
-        """Log-likelihood(ALT) - log-likelihood(REF) of all the bases, the mean over frames."""
-        deltas = [
+    def frame_deltas(self) -> list[float]:
+        """Log-likelihood(ALT) - log-likelihood(REF) of all the bases, by frame."""
+        return [
             float((of_alt.astype(np.float64) - of_ref).sum())
             for of_ref, of_alt in zip(self.ref, self.alt, strict=True)
         ]
+
+    @property
+    def delta(self) -> float:
+        """The mean over frames."""
+        deltas = self.frame_deltas
         return sum(deltas) / len(deltas)
 
     @property
@@ -99,7 +129,7 @@ Compared = tuple[VariantScore, dict[str, AlleleComparison]]
 """A variant's score and what it sums up, by strand (`+`, `-`); nothing where there is a reason."""
 
 _Steps = dict[tuple[Place, int], dict[str, NDArray[np.float32]]]
-"""Log-likelihoods of the bases from the variant on, by place and frame, then by allele."""
+"""Log-likelihoods of the bases from the variant on, by place and bases left out, then by allele."""
 
 
 def score_variants(
@@ -131,7 +161,14 @@ def compare_block(
         deltas = {strand: comparison.delta for strand, comparison in by_strand.items()}
         mean = sum(deltas.values()) / len(deltas)
         check_finite(mean, f"variant {variant.to_text()}")
-        yield VariantScore(variant, mean, None, deltas.get("+"), deltas.get("-")), by_strand
+        both = deltas.get("+"), deltas.get("-")
+        yield VariantScore(variant, mean, None, *both, spread_of(by_strand)), by_strand
+
+
+def spread_of(by_strand: Mapping[str, AlleleComparison]) -> float | None:
+    """Return how far frames and strands disagree, in nats; None where there is but one of them."""
+    deltas = [delta for compared in by_strand.values() for delta in compared.frame_deltas]
+    return float(np.std(deltas)) if len(deltas) > 1 else None
 
 
 def why_no_score(variant: Variant, method: Method, context_bp: int, contig_bp: int) -> str | None:
@@ -184,37 +221,42 @@ def _compared(
     if counted_bp < wanted_bp and ref[:counted_bp].upper() == alt[:counted_bp].upper():
         return None
     of_ref, of_alt = (
-        np.stack([steps[place, frame][allele][:counted_bp] for frame in method.frames])
+        np.stack(
+            [
+                steps[place, skipped_bp(place, allele, frame, method.protocol)][allele][:counted_bp]
+                for frame in method.frames
+            ]
+        )
         for allele in pair
     )
     return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
 
 
-def _in_frame(left: str, frame: int, method: Method) -> str:
-    """Leave out the first bases: for alleles alone so many that the variant begins a token."""
-    begins_token = PROTOCOLS[method.protocol].alleles_alone
-    return left[frame + (len(left) % K if begins_token else 0) :]
-
-
 def _measured(reader: Reader, forks: dict[Place, Fork], method: Method) -> _Steps:
-    """Return the log-likelihood of every base from the variant on, by place, frame and allele."""
+    """Return the log-likelihood of every base from the variant on.
+
+    Alleles that leave out as many bases at the window's start share what is before them.
+    """
     vocabulary = reader.vocabulary
+    jobs: dict[tuple[Place, int], dict[str, str]] = {}
+    for place, fork in forks.items():
+        for frame, (allele, right) in product(method.frames, fork.rights.items()):
+            skip_bp = skipped_bp(place, allele, frame, method.protocol)
+            jobs.setdefault((place, skip_bp), {})[allele] = right
     passages, tails_bp = [], []
-    jobs = [(place, frame) for place in forks for frame in method.frames]
-    for place, frame in jobs:
-        left = _in_frame(forks[place].left, frame, method)
+    for (place, skip_bp), rights in jobs.items():
+        left = in_frame(forks[place].left, skip_bp, method.protocol)
         # A token that begins before the variant and ends in it belongs to the branches.
         whole_bp = len(left) // K * K
         stem = stem_of(left[:whole_bp], vocabulary, method.tags)
-        rights = forks[place].rights.values()
-        branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights)
-        passages.append(Passage(stem, tuple(branches)))
+        branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights.values())
+        passages.append(Passage(stem, tuple(branches), is_fork=True))
         tails_bp.append(len(left) - whole_bp)
     measured = reader.measure(passages, MEASURES[method.by])
     return {
-        (place, frame): {
+        job: {
             allele: steps.reshape(-1)[tail_bp : tail_bp + len(right)]
-            for (allele, right), steps in zip(forks[place].rights.items(), arrays, strict=True)
+            for (allele, right), steps in zip(rights.items(), arrays, strict=True)
         }
-        for (place, frame), tail_bp, arrays in zip(jobs, tails_bp, measured, strict=True)
+        for (job, rights), tail_bp, arrays in zip(jobs.items(), tails_bp, measured, strict=True)
     }

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.options import PROTOCOLS, ProtocolName
+from carbon.tokenizer import K
 
 Place = tuple[str, int, int, str]
 """Contig, start and end of REF, strand: variants of one place share what is before them."""
@@ -58,3 +59,34 @@ def fork_at(
     rest = reverse_complement(reference.fetch(Interval(contig, first - after_bp, first)))
     turned = {allele: reverse_complement(allele) for allele in alleles}
     return Fork(left, {allele: (text + rest)[:counted_bp] for allele, text in turned.items()})
+
+
+def skipped_bp(place: Place, allele: str, frame: int, protocol: ProtocolName) -> int:
+    """Return how many bases at the window's start are left out where an allele is read.
+
+    For `centered` as many more, modulo six, as the allele is longer than REF, so that the 6-mers
+    behind it begin at the same bases of the reference whatever the allele. On either strand the
+    window starts at the side that is read first, and the same number does it.
+
+    Args:
+        place: where REF lies.
+        allele: REF or an ALT.
+        frame: that are left out where REF is read.
+        protocol: `centered` or `right_end`, which compares nothing behind the alleles.
+    """
+    if PROTOCOLS[protocol].alleles_alone:
+        return frame
+    _, first, last, _ = place
+    return (frame + len(allele) - (last - first)) % K
+
+
+def in_frame(left: str, skip_bp: int, protocol: ProtocolName) -> str:
+    """Return what is read before the variant, the first bases left out.
+
+    For alleles alone so many are left out that the variant begins a token, and then `skip_bp`.
+    Otherwise, where fewer bases than that stand before the variant, unknown ones fill the 6-mer
+    that the variant then begins in.
+    """
+    if PROTOCOLS[protocol].alleles_alone:
+        return left[len(left) % K + skip_bp :]
+    return left[skip_bp:] if skip_bp <= len(left) else "N" * (K + len(left) - skip_bp)

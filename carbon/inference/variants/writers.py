@@ -31,6 +31,8 @@ _MEANINGS = MEANINGS | {
     "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
     "forward": "CARBON_DELTA of the forward strand",
     "reverse": "CARBON_DELTA of the reverse strand",
+    "spread": "Standard deviation of CARBON_DELTA over the frames and strands that were read, nats",
+    "unsure": "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0",
     "reason": "Why there is no CARBON_DELTA",
 }
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
@@ -38,13 +40,14 @@ _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 
 # What a scored record has in its INFO.
 OUR_FIELD = re.compile(rf"(?:^|;)CARBON_(?:{'|'.join(_MEANINGS).upper()})\b")
-_TYPES = {float: "Float", int: "Integer", str: "String"}
+_TYPES = {float: "Float", int: "Integer", bool: "Integer", str: "String"}
 
 
 def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
     """Return the fields to write: the strands apart only where there are two."""
     strands = ["forward", "reverse"] if settings["strands"] == "both" else []
-    scores: dict[str, Kind] = {name: float for name in ["delta", *strands]} | {"reason": str}
+    scores: dict[str, Kind] = {name: float for name in ["delta", *strands, "spread"]}
+    scores |= {"unsure": bool, "reason": str}
     return scores | (KINDS if ANNOTATION in settings else {})
 
 
@@ -57,7 +60,7 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
     *lines, columns = vcf.header
     if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
         raise GenomeError(f"{vcf.path}: has CARBON_DELTA already: is it scored? give the original")
-    apart = ("delta", ANNOTATION)
+    apart = ("delta", "spread", ANNOTATION)
     made = "; ".join(f"{name} {value}" for name, value in settings.items() if name not in apart)
     added = []
     for name, kind in _fields(settings).items():
@@ -90,6 +93,8 @@ def _vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write
 
 
 def _info_text(value: str | float | None) -> str:
+    if isinstance(value, bool):  # INFO has no truth values but flags, of whole records
+        return str(int(value))
     return info_text(value) if isinstance(value, str) else text_of(value)
 
 

@@ -48,7 +48,7 @@ def right_end_deltas(model, reference, contig, places, **how) -> np.ndarray:
         alts = [base for base in "ACGT" if base != ref]
         variants = [Variant(contig, place, ref, alt) for alt in alts]
         all_of_it = model.context_bp - 6 * len(how.get("tags", ()))
-        how = {"window_bp": all_of_it} | how
+        how = {"window_bp": all_of_it, "strands": "forward"} | how
         scores = model.score_variants(reference, variants, protocol="right_end", **how)
         for alt, score in zip(alts, scores, strict=True):
             row["ACGT".index(alt)] = score.delta
