@@ -54,7 +54,9 @@ def _numbered(alleles: pa.Table, name: str) -> pa.Table:
 
 
 def check_single(scored: ScoredFile) -> None:
-    """Raise UserError if an allele stands in a file more than once."""
+    """Raise UserError if an allele stands in a file more than once, or there are none."""
+    if not len(scored.alleles):
+        raise UserError(f"{scored.path}: has no alleles; nothing to compare")
     numbered = _numbered(scored.alleles, "row")
     groups = numbered.group_by(list(KEY)).aggregate([("row", "min"), ("row", "count")])
     repeated = groups.filter(compute.greater(groups["row_count"], 1)).sort_by("row_min")

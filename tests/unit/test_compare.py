@@ -282,6 +282,7 @@ class TestMistakes:
         write_scores(tmp_path / "other.tsv", [*rows[:2], allele(7, 1, id="rs7")])
         write_scores(tmp_path / "away.tsv", [row | {"contig": "chrC"} for row in rows])
         write_scores(tmp_path / "twice.tsv", [*rows, rows[1]])
+        write_scores(tmp_path / "empty.tsv", [])
         write_scores(tmp_path / "none.tsv", [row | {"delta": None} for row in rows])
         write_scores(tmp_path / "odd.tsv", [row | {"delta": float("nan")} for row in rows])
         (tmp_path / "b.tsv").symlink_to("a.tsv")
@@ -312,6 +313,7 @@ class TestMistakes:
             ("away.tsv", "no allele in common; first c:1 A>C .* and chrC:1 A>C"),
             ("twice.tsv", "alleles that stand there more than once: 1, first c:2 A>C"),
             ("none.tsv", "no allele has a score in both"),
+            ("empty.tsv", "has no alleles; nothing to compare"),
             ("odd.tsv", "a delta that is not a finite number"),
             ("bare.parquet", "is not of `carbon variants`: it has no settings"),
             ("scan.tsv", "is not of `carbon variants`: it has no column 'id'"),
