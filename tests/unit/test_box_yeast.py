@@ -86,7 +86,7 @@ def test_the_results_are_of_these_weights(yeast):
     with Reference(yeast.genome) as genome:
         starts = range(50_000, 550_000, 50_000)
         pieces = [genome.fetch(Interval("VIII", s, s + 2000)) for s in starts]
-    scores = carbon.load("yeast").score(pieces)
+    scores = list(carbon.load("yeast").score(pieces))
     nats = -sum(s.log_likelihood for s in scores) / sum(s.num_known_bases for s in scores)
     assert abs(nats - yeast.heldout_nats_per_base) < 0.05
 
@@ -111,9 +111,8 @@ def test_the_page_of_it_runs_as_it_stands(yeast, tmp_path):
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         if words[1] == "-c":
-            name, delta = done.stdout.split()
-            assert "451496" in name
-            assert float(delta) < 0, "a new stop codon is no gain"
+            assert done.stdout.startswith("VIII:451496 ")
+            assert float(done.stdout.split()[-1]) < 0, "a new stop codon is no gain"
     assert (tmp_path / "eno2.tsv").read_text().count("\n") > 600
 
 
