@@ -10,6 +10,7 @@ from carbon.verbs import (
     embed,
     generate,
     info,
+    models,
     next_token,
     scan,
     score,
@@ -17,7 +18,19 @@ from carbon.verbs import (
     variants,
 )
 
-VERBS = (tokenize, score, variants, scan, next_token, generate, embed, convert, info, doctor)
+VERBS = (
+    tokenize,
+    score,
+    variants,
+    scan,
+    next_token,
+    generate,
+    embed,
+    convert,
+    info,
+    models,
+    doctor,
+)
 
 
 def main(argv: list[str] | None = None) -> int:
