@@ -83,7 +83,7 @@ class Entry:
         if not self.is_there:
             raise ModelError(
                 f"{self.name}: this installation of Carbon is without it ({self.folder} is not "
-                "there); install the wheel again, or make it from a checkout with scripts/box"
+                "there); scripts/box of a checkout makes it"
             )
         return self
 

@@ -131,7 +131,7 @@ def test_an_installation_without_it_says_so_in_a_line(emptied, words, capsys):
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: yeast: this installation of Carbon is without it (")
-    assert "install the wheel again" in line
+    assert "scripts/box" in line
 
 
 def test_without_it_python_and_evaluation_say_the_same(emptied):
