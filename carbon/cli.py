@@ -5,6 +5,7 @@ import argparse
 from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
 from carbon.verbs import (
+    compare,
     convert,
     doctor,
     embed,
@@ -22,6 +23,7 @@ VERBS = (
     tokenize,
     score,
     variants,
+    compare,
     scan,
     next_token,
     generate,

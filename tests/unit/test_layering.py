@@ -22,6 +22,8 @@ FORBIDDEN = {
     "carbon/losses": ("carbon.model", "carbon.corpus", "carbon.inference"),
     "carbon/model": ("carbon.losses", "carbon.corpus", "carbon.inference"),
     "carbon/corpus": ("torch", "carbon.model", "carbon.losses", "carbon.inference"),
+    "carbon/comparison": ("torch", "transformers", "carbon.tokenizer", "carbon.model",
+                          "carbon.losses", "carbon.corpus", "carbon.inference"),
     "carbon/config.py": ("numpy", "torch", "pyarrow"),
     "carbon/options.py": ("numpy", "torch", "carbon.genome", "carbon.tokenizer", "carbon.model",
                           "carbon.losses", "carbon.corpus", "carbon.inference"),

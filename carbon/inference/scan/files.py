@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ from carbon.inference.scan.chunks import ScanChunk, join_chunks
 from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
 from carbon.inference.scan.regions import scan_region
 from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter
+from carbon.pictures import check_installed, check_picture
 from carbon.tables import chosen_by_ending
 
-PICTURE_ENDINGS = (".png", ".svg", ".pdf")
 MOST_DRAWN_BP = 20_000
 
 
@@ -139,19 +138,14 @@ def _write_all(
 def _checked(job: ScanJob) -> list[ScanWriter]:
     """Return a writer for each output; what is wrong with the names is known at once."""
     writers = [chosen_by_ending(path, SCAN_WRITERS) for path in job.outputs]
-    if job.plot and job.plot.suffix not in PICTURE_ENDINGS:
-        raise UserError(f"{job.plot}: end the picture with one of {', '.join(PICTURE_ENDINGS)}")
+    check_picture(job.plot)
     given = (job.reference, job.annotation, names_table(job.contigs))
     resolved = [behind_links(path) for path in (*given, *job.wanted) if path]
     for path in job.wanted:
         if resolved.count(behind_links(path)) > 1:
             raise UserError(f"{path}: is named twice, or an input too; name another output")
-    for package, needed in (
-        ("pyBigWig", any(path.suffix == ".bw" for path in job.outputs)),
-        ("matplotlib", job.plot is not None),
-    ):
-        if needed and find_spec(package) is None:
-            raise UserError(f"{package} is not installed; run: pip install 'carbon-dna[scan]'")
+    if any(path.suffix == ".bw" for path in job.outputs):
+        check_installed("pyBigWig")
     if job.gene and not job.annotation:
         raise UserError(f"gene '{job.gene}': give the --annotation that it is in")
     if job.along_gene and not job.gene:

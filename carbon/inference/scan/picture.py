@@ -13,13 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from carbon.genome import Gene
 from carbon.genome.genes import exons_of
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
+from carbon.pictures import PICTURE_METADATA, PICTURE_STYLE
 
-# Neither hour nor version of the library is written, so that the same scan is the same file.
-_METADATA = {
-    ".png": {"Software": None},
-    ".svg": {"Date": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
 _MOST_LETTERS_BP = 120
 _MOST_COLUMNS = 2000  # about the pixels of the widest map
 _MOST_GENES = 6
@@ -55,7 +50,7 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
     length_bp = chunk.interval.length_bp
     gene_height = 0.25 * len(shown)
     heights = [1.1, 1.3, *([gene_height] if shown else [])]
-    with rc_context({"svg.hashsalt": "carbon", "svg.fonttype": "none", "font.size": 9}):
+    with rc_context(PICTURE_STYLE):
         width = float(np.clip(length_bp / 12, 9, 18))
         figure = Figure(figsize=(width, sum(heights) + 1.6), layout="constrained")
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
@@ -69,7 +64,7 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
         axes[0].xaxis.set_major_formatter(lambda place, _: f"{place:,.0f}")
         axes[-1].set_xlabel(f"position on {chunk.interval.contig} (1-based)")
         _draw_legend(figure, has_genes=bool(shown))
-        figure.savefig(path, dpi=150, metadata=_METADATA[path.suffix])
+        figure.savefig(path, dpi=150, metadata=PICTURE_METADATA[path.suffix])
 
 
 def _draw_legend(figure: Figure, *, has_genes: bool) -> None:

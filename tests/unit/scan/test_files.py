@@ -162,9 +162,9 @@ class TestFiles:
          ("matplotlib", ["--output", "a.tsv", "--plot", "a.png"])],
     )  # fmt: skip
     def test_a_missing_extra_is_named(self, folder, capsys, monkeypatch, package, words):
-        from carbon.inference.scan import files as scan_files
+        from carbon import pictures
 
-        monkeypatch.setattr(scan_files, "find_spec", lambda name: None)
+        monkeypatch.setattr(pictures, "find_spec", lambda name: None)
         assert run_scan(folder, "--region", "c:1-9", *words) == 2
         message = capsys.readouterr().err
         assert f"{package} is not installed; run: pip install 'carbon-dna[scan]'" in message

@@ -1,0 +1,356 @@
+"""Two scored outputs of one VCF: what `carbon compare` reads, joins, measures and draws."""
+
+import gzip
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from carbon.cli import main
+from carbon.comparison import read_scored_file, scored_files
+from carbon.comparison.agreement import agreement, correlations
+from carbon.comparison.groups import kinds_of, lengths_of, members
+from carbon.comparison.joined import join_alleles
+from carbon.comparison.scored_files import KEY
+from carbon.inference.variants import writers
+from carbon.model import save_model
+from carbon.tables import TABLE_WRITERS, chosen_by_ending
+from tests.helpers.files import place_gene, write_fasta, write_vcf
+
+COLUMNS = {"contig": str, "position": int, "id": str, "ref": str, "alt": str, "delta": float}
+SETTINGS = {"model": "m", "window_bp": 60, "delta": "nats"}
+FORMATS = ("vcf", "vcf.gz", "tsv", "json", "parquet")
+
+
+def allele(number, delta, **more):
+    """Return a row of an SNV of its own; rows differ by their number."""
+    row = {"contig": "c", "position": number + 1, "id": ".", "ref": "A", "alt": "C"}
+    return {**row, "delta": delta, **more}
+
+
+def write_scores(path, rows, settings=SETTINGS, columns=()):
+    kinds = COLUMNS | dict(columns)
+    with chosen_by_ending(path, TABLE_WRITERS)(path, kinds, settings) as write:
+        for row in rows:
+            write([row.get(name) for name in kinds])
+    return path
+
+
+def compare(*words):
+    return main(["compare", *map(str, words)])
+
+
+def compared(capsys, *words):
+    assert compare(*words) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory, network):
+    """One VCF scored in every format, and with another window."""
+    folder = tmp_path_factory.mktemp("compare")
+    save_model(network, folder / "model")
+    bases, gff3, _ = place_gene()
+    write_fasta(folder / "r.fa", {"c1": bases})
+    (folder / "g.gff3").write_text(gff3.replace("Name=ABC", "Name=A%3BB%2CC"))
+    records = [
+        f"c1\t{at}\ts{at}\t{bases[at - 1]}\t{','.join('ACGT'.replace(bases[at - 1], ''))}\t.\t.\t."
+        for at in range(105, 160, 9)
+    ]
+    records += [f"c1\t170\t.\t{bases[169:172]}\t{bases[169]},<DEL>\t.\t.\tAF=0.5,0.1"]
+    records += [f"c1\t180\tins\t{bases[179]}\t{bases[179]}TTTACA\t.\t.\t."]
+    records += [f"c1\t190\tnone\t{bases[189]}\t.\t.\t.\t."]
+    vcf = write_vcf(folder / "in.vcf", records)
+    words = ["variants", "--model", folder / "model", "--reference", folder / "r.fa"]
+    words += ["--vcf", vcf, "--annotation", folder / "g.gff3", "--strands", "both"]
+    for window, names in ((60, ["a.tsv"]), (120, [f"b.{ending}" for ending in FORMATS])):
+        for name in names:
+            done = main([*map(str, words), "--window", str(window), "--output", str(folder / name)])
+            assert done == 0
+    return folder
+
+
+class TestFormats:
+    def test_each_format_that_is_written_is_read(self):
+        assert scored_files._READERS.keys() == writers._WRITERS.keys()
+
+    def test_every_format_has_the_same_alleles(self, scored):
+        expected = pq.read_table(scored / "b.parquet").to_pylist()
+        assert any(row["gene"] == "A;B,C" for row in expected)
+        assert {row["delta"] is None for row in expected} == {True, False}
+        for ending in FORMATS:
+            found = read_scored_file(scored / f"b.{ending}")
+            assert found.settings["window_bp"] == 120
+            for row, of_model in zip(found.alleles.to_pylist(), expected, strict=True):
+                for name in (*KEY, "reason", "gene", "consequence"):
+                    assert row[name] == of_model[name], (ending, name)
+                assert row["percentile"] is None
+                assert (row["delta"] is None) == (of_model["delta"] is None)
+                if row["delta"] is not None:
+                    assert row["delta"] == pytest.approx(of_model["delta"], rel=1e-7), ending
+
+    @pytest.mark.parametrize("ending", FORMATS)
+    def test_every_format_compares_equally(self, scored, tmp_path, capsys, ending):
+        a = scored / "a.tsv"
+        expected = compared(capsys, a, scored / "b.parquet")
+        found = compared(capsys, a, scored / f"b.{ending}", "--output", tmp_path / "t.json")
+        assert found["settings_that_differ"] == {"window_bp": [60, 120]}
+        assert found["not_scored"] == {"a": {"symbolic_allele": 1}, "b": {"symbolic_allele": 1}}
+        assert found["compared"] == expected["compared"] == 7 * 3 + 2
+        for name, value in expected["overall"].items():
+            assert found["overall"][name] == pytest.approx(value, rel=1e-6), name
+        assert list(found["by_consequence"]) == list(expected["by_consequence"])
+        assert [row["rank_b"] for row in found["top"]] == [r["rank_b"] for r in expected["top"]]
+        assert len(json.loads((tmp_path / "t.json").read_text())["rows"]) == 7 * 3 + 2
+
+
+places = st.tuples(
+    st.sampled_from("cd"), st.integers(1, 4), st.sampled_from([".", "x"]),
+    st.sampled_from(["A", "AC"]), st.sampled_from(["C", "CT", "<DEL>"]),
+)  # fmt: skip
+
+
+def key_table(keys):
+    columns = zip(*keys, strict=True) if keys else [[]] * len(KEY)
+    arrays = [pa.array(list(c), kind) for c, kind in zip(columns, KEY.values(), strict=True)]
+    return pa.table(arrays, names=list(KEY))
+
+
+@given(st.lists(places, unique=True), st.lists(places, unique=True))
+def test_join_is_that_of_a_dictionary(a, b):
+    found = join_alleles(key_table(a), key_table(b))
+    pairs = [(i, b.index(key)) for i, key in enumerate(a) if key in b]
+    assert list(zip(found.in_a, found.in_b, strict=True)) == pairs
+    assert found.only_in_a.tolist() == [i for i, key in enumerate(a) if key not in b]
+    assert found.only_in_b.tolist() == [i for i, key in enumerate(b) if key not in a]
+
+
+class TestAgreement:
+    # Of integers, so that some are equal; of heavy tails, so that ranks say something else.
+    random = np.random.default_rng(3)
+    a = np.round(random.standard_t(2, size=60) * 2)
+    b = np.round(a + random.standard_t(2, size=60))
+
+    def test_correlations_are_those_of_scipy(self):
+        found = correlations(self.a, self.b)
+        assert found["pearson"].value == pytest.approx(stats.pearsonr(self.a, self.b).statistic)
+        assert found["spearman"].value == pytest.approx(stats.spearmanr(self.a, self.b).statistic)
+
+    def test_intervals_are_those_of_resampled_alleles(self):
+        random, draws = np.random.default_rng(0), []
+        for _ in range(1000):
+            drawn = random.integers(60, size=60)
+            x, y = self.a[drawn], self.b[drawn]
+            draws.append([stats.pearsonr(x, y).statistic, stats.spearmanr(x, y).statistic])
+        found = correlations(self.a, self.b).values()
+        ends = np.percentile(draws, [2.5, 97.5], axis=0).T
+        np.testing.assert_allclose([each[1:] for each in found], ends, rtol=1e-9)
+
+    def test_signs_and_differences(self):
+        found = agreement(np.array([1.0, -2.0, 0.0, 4.0]), np.array([3.0, 1.0, 0.0, 8.0]))
+        # differences: -2, -3, 0, -4
+        assert (found["n"], found["same_sign"], found["mean_difference"]) == (4, 0.75, -2.25)
+        assert found["sd_difference"] == pytest.approx(np.std([-2, -3, 0, -4], ddof=1))
+
+    @pytest.mark.parametrize(
+        ("a", "b"), [([], []), ([1.0], [2.0]), ([1.0, 1.0, 1.0], [1.0, 2.0, 3.0])]
+    )
+    def test_what_is_not_defined_is_none(self, a, b):
+        found = agreement(np.array(a), np.array(b))
+        assert found["pearson"] == {"value": None, "low": None, "high": None}
+
+    def test_a_few_alleles_have_no_interval(self):
+        found = correlations(np.arange(9.0), np.arange(9.0) ** 2)["spearman"]
+        assert found == (1.0, None, None)
+
+
+def test_kinds_and_lengths():
+    alleles = [
+        ("A", "C"), ("AC", "GT"), ("A", "AC"), ("A", "ACCCCCC"), ("ACG", "A"), ("AAAAAAA", "A"),
+        ("A", "A" * 13), ("AC", "GTT"),
+    ]  # fmt: skip
+    table = pa.table({"ref": [ref for ref, _ in alleles], "alt": [alt for _, alt in alleles]})
+    assert kinds_of(table).tolist() == [
+        "SNV", "MNV", "insertion", "insertion", "deletion", "deletion", "insertion", "insertion"
+    ]  # fmt: skip
+    sixes, others = "indel of 6, 12, ... bp", "indel of another length"
+    labels = lengths_of(table)
+    assert labels.tolist() == [None, None, others, sixes, others, sixes, sixes, others]
+    assert {name: chosen.sum() for name, chosen in members(labels).items()} == {sixes: 3, others: 3}
+
+
+class TestTables:
+    def test_rows_and_ranks(self, tmp_path, capsys):
+        a = write_scores(tmp_path / "a.tsv", [allele(i, d) for i, d in enumerate([3, 1, 1, -5.5])])
+        rows = [allele(i, d) for i, d in enumerate([30, 20, -10, -50])]
+        b = write_scores(tmp_path / "b.tsv", rows[::-1])  # the order is that of the first file
+        compared(capsys, a, b, "--output", tmp_path / "t.parquet")
+        table = pq.read_table(tmp_path / "t.parquet")
+        assert table["difference"].to_pylist() == [-27, -19, 11, 44.5]
+        assert table["rank_a"].to_pylist() == [4, 2.5, 2.5, 1]
+        assert table["rank_b"].to_pylist() == [4, 3, 2, 1]
+        assert table["rank_difference"].to_pylist() == [0, -0.5, 0.5, 0]
+        assert not {"gene", "consequence", "percentile_a"} & set(table.column_names)
+        settings = json.loads(table.schema.metadata[b"carbon"])
+        assert settings["settings_a"] == SETTINGS and settings["labels"] == ["a.tsv", "b.tsv"]
+
+    def test_top_is_by_ranks_and_not_by_nats(self, tmp_path, capsys):
+        a = write_scores(tmp_path / "a.tsv", [allele(i, d) for i, d in enumerate([1, 2, 3, 4])])
+        b = write_scores(tmp_path / "b.tsv", [allele(i, d) for i, d in enumerate([3, 1, 2, 900])])
+        summary = compared(capsys, a, b, "--top", "1", "--labels", "one,two")
+        assert [row["position"] for row in summary["top"]] == [1]
+        assert summary["labels"] == ["one", "two"] and summary["settings_that_differ"] == {}
+        assert compared(capsys, a, b, "--top", "0")["top"] == []
+
+    def test_people_read_it_on_stderr(self, tmp_path, capsys):
+        rows = [allele(i, d, gene=f"G{i}") for i, d in enumerate([1, 2, 3, 4])]
+        a = write_scores(tmp_path / "a.tsv", rows, columns={"gene": str})
+        b = write_scores(
+            tmp_path / "b.tsv", [allele(0, 9), *map(allele, [1, 2], [5, 7]), allele(3, None)]
+        )
+        assert compare(a, b) == 0
+        text = capsys.readouterr().err
+        assert "both by the same settings" in text and "not scored in b: 1 no reason" in text
+        assert re.search(r"^all +3 +-0\.50 +- +-0\.50 +- +1\.00 +-5\.00", text, re.MULTILINE), text
+        assert re.search(r"^c:1 +\. +A>C +G0 +1\.00 +9\.00 +1 +3$", text, re.MULTILINE), text
+
+    def test_percentiles_are_compared_where_both_have_them(self, tmp_path, capsys):
+        kinds = {"percentile": float, "spread": float}
+        rows = [allele(i, i % 5, percentile=i / 20, spread=1.0) for i in range(20)]
+        rows[3]["percentile"] = None
+        a = write_scores(tmp_path / "a.tsv", rows, columns=kinds)
+        other = [row | {"delta": row["delta"] * 2, "percentile": (i / 20) ** 2}
+                 for i, row in enumerate(rows)]  # fmt: skip
+        b = write_scores(tmp_path / "b.json", other, columns=kinds)
+        found = compared(capsys, a, b, "--output", tmp_path / "t.json")["percentiles"]
+        x = np.delete(np.arange(20) / 20, 3)
+        assert found["n"] == 19 and found["spearman"]["value"] == pytest.approx(1)
+        assert found["pearson"]["value"] == pytest.approx(stats.pearsonr(x, x**2).statistic)
+        (row, *_) = json.loads((tmp_path / "t.json").read_text())["rows"]
+        assert "percentile_b" in row and "spread" not in row
+        c = write_scores(tmp_path / "c.tsv", [allele(i, i) for i in range(20)])
+        assert "percentiles" not in compared(capsys, a, c)
+
+    def test_common_alleles(self, tmp_path, capsys):
+        a = write_scores(tmp_path / "a.tsv", [allele(i, i) for i in range(12)])
+        b = write_scores(tmp_path / "b.tsv", [allele(i, i) for i in range(2, 15)])
+        summary = compared(capsys, a, b, "--common")
+        assert (summary["compared"], summary["only_in_a"], summary["only_in_b"]) == (10, 2, 3)
+
+
+class TestPictures:
+    def draw(self, tmp_path, capsys, num_alleles, name="p.svg"):
+        random = np.random.default_rng(1)
+        rows = [allele(i, float(d), gene=f"GENE{i}") for i, d in
+                enumerate(random.normal(size=num_alleles))]  # fmt: skip
+        a = write_scores(tmp_path / "a.parquet", rows, columns={"gene": str})
+        b = write_scores(
+            tmp_path / "b.parquet", [r | {"delta": -r["delta"]} for r in rows], SETTINGS
+        )
+        words = ("--plot", tmp_path / name, "--labels", "first,second")
+        return compared(capsys, a, b, *words), (tmp_path / name).read_bytes()
+
+    def test_points_are_named_and_coloured(self, tmp_path, capsys):
+        summary, picture = self.draw(tmp_path, capsys, 30)
+        text = picture.decode()
+        assert "delta, nats: first" in text and "delta, nats: second" in text
+        assert "SNV (30)" in text and "30 alleles, Pearson -1.00" in text
+        named = {row["gene"] for row in summary["top"][:8]}
+        assert {name for name in re.findall("GENE[0-9]+", text)} == named
+        assert self.draw(tmp_path, capsys, 30)[1] == picture
+
+    def test_of_many_alleles_their_density_is_drawn(self, tmp_path, capsys, monkeypatch):
+        from carbon.comparison import picture
+
+        monkeypatch.setattr(picture, "MOST_POINTS", 100)
+        _, drawn = self.draw(tmp_path, capsys, 101)
+        assert b"SNV" not in drawn and b">alleles<" in drawn
+        assert self.draw(tmp_path, capsys, 101, "p.png")[1].startswith(b"\x89PNG")
+
+
+class TestMistakes:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        rows = [allele(i, i) for i in range(3)]
+        write_scores(tmp_path / "a.tsv", rows)
+        write_scores(tmp_path / "other.tsv", [*rows[:2], allele(7, 1, id="rs7")])
+        write_scores(tmp_path / "away.tsv", [row | {"contig": "chrC"} for row in rows])
+        write_scores(tmp_path / "twice.tsv", [*rows, rows[1]])
+        write_scores(tmp_path / "none.tsv", [row | {"delta": None} for row in rows])
+        write_scores(tmp_path / "odd.tsv", [row | {"delta": float("nan")} for row in rows])
+        (tmp_path / "b.tsv").symlink_to("a.tsv")
+        write_scores(tmp_path / "bare.parquet", rows, {"protocol": "scan"})
+        (tmp_path / "scan.tsv").write_text('# {"delta": "x"}\ncontig\tposition\tref\tA\n')
+        (tmp_path / "any.tsv").write_text("contig\tposition\n")
+        (tmp_path / "cut.tsv").write_text((tmp_path / "a.tsv").read_text()[:-1])
+        (tmp_path / "cut.json").write_text('{"settings": {"delta": "x"}, "rows": [')
+        (tmp_path / "list.json").write_text("[]\n")
+        (tmp_path / "cut.parquet").write_bytes(b"PAR1")
+        (tmp_path / "text.tsv").write_text((tmp_path / "a.tsv").read_text() + "c\tx\t.\tA\tC\t1\n")
+        write_vcf(tmp_path / "plain.vcf", ["c\t1\t.\tA\tC\t.\t.\t."])
+        write_vcf(tmp_path / "odd.vcf", ["c\tx\t.\tA\tC\t.\t.\t."])
+        whole = gzip.compress((tmp_path / "plain.vcf").read_bytes())
+        (tmp_path / "cut.vcf.gz").write_bytes(whole[: len(whole) // 2])
+        (tmp_path / "cut.vcf").write_text((tmp_path / "plain.vcf").read_text()[:-1])
+        return tmp_path
+
+    @pytest.mark.parametrize(
+        ("other", "message"),
+        [
+            ("a.tsv", "are one file"),
+            ("b.tsv", "are one file"),
+            ("no.tsv", "no such file; give an output"),
+            ("a.txt", "no such file"),
+            ("other.tsv", "alleles of the first alone: 1, of the second alone: 1; first c:3 A>C "
+             r"\(\S+a.tsv\) and c:8 A>C \(rs7\) .*--common compares the 2 of both"),
+            ("away.tsv", "no allele in common; first c:1 A>C .* and chrC:1 A>C"),
+            ("twice.tsv", "alleles that stand there more than once: 1, first c:2 A>C"),
+            ("none.tsv", "no allele has a score in both"),
+            ("odd.tsv", "a delta that is not a finite number"),
+            ("bare.parquet", "is not of `carbon variants`: it has no settings"),
+            ("scan.tsv", "is not of `carbon variants`: it has no column 'id'"),
+            ("any.tsv", "is not of `carbon variants`: it has no settings"),
+            ("plain.vcf", "is not of `carbon variants`: it has no settings"),
+            ("odd.vcf", "line 3: is no record of a scored VCF"),
+            ("cut.tsv", "its last line has no end"),
+            ("cut.vcf", "its last line has no end"),
+            ("cut.json", "cannot be read as an output of `carbon variants`"),
+            ("list.json", "cannot be read as an output of `carbon variants`"),
+            ("cut.parquet", "cannot be read as an output of `carbon variants`"),
+            ("text.tsv", "cannot be read as an output of `carbon variants`"),
+            ("cut.vcf.gz", "is broken or cut off"),
+        ],
+    )  # fmt: skip
+    def test_one_line_and_exit_2(self, folder, capsys, other, message):
+        assert compare(folder / "a.tsv", folder / other) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert re.search(message, line), line
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--output", "t.csv"], "end the output with one of .tsv"),
+            (["--plot", "t.gif"], "end the picture with one of .png"),
+            (["--output", "{t}/a.tsv"], "is an input too"),
+            (["--labels", "one"], "'one' is not two labels"),
+            (["--top", "-1"], "not a whole number"),
+        ],
+    )
+    def test_wrong_words(self, folder, capsys, words, message):
+        given = [word.format(t=folder) for word in words]
+        try:
+            code = compare(folder / "a.tsv", folder / "other.tsv", "--common", *given)
+        except SystemExit as ended:
+            code = ended.code
+        assert code == 2 and message in capsys.readouterr().err
+
+    def test_another_ending_is_told(self, folder, capsys):
+        (folder / "a.txt").write_text("x\n")
+        assert compare(folder / "a.tsv", folder / "a.txt") == 2
+        assert "is no output of `carbon variants`: .vcf, .vcf.gz" in capsys.readouterr().err
