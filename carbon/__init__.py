@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from carbon.__version__ import __version__
 
 if TYPE_CHECKING:
+    from carbon import box
     from carbon.errors import UserError
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.inference import (
@@ -49,6 +50,8 @@ _HOMES = {
     "encode": "carbon.tokenizer",
 }
 
+_MODULES = ("box",)
+
 __all__ = [
     "Carbon",
     "Constraints",
@@ -63,6 +66,7 @@ __all__ = [
     "Variant",
     "VariantScore",
     "__version__",
+    "box",
     "decode",
     "encode",
     "join_chunks",
@@ -73,6 +77,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"carbon.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'carbon' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)

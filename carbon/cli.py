@@ -11,6 +11,7 @@ from carbon.verbs import (
     embed,
     generate,
     info,
+    models,
     next_token,
     scan,
     score,
@@ -29,6 +30,7 @@ VERBS = (
     embed,
     convert,
     info,
+    models,
     doctor,
 )
 

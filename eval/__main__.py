@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--model", action="append", required=True, metavar="[NAME=]MODEL", dest="models",
-        help="model folder or name on the Hub, Carbon or any causal model of DNA; may be repeated",
+        help="model folder, or a name in the box or on the Hub, Carbon or any causal model of DNA; "
+        "may be repeated",
     )  # fmt: skip
     verb.add_argument("--tasks", default="all", help="all (those with data), or names with commas")
     verb.add_argument("--output", type=Path, required=True, help="folder of the records")
@@ -120,7 +121,7 @@ def _add_build_parser(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--model", required=True, help="model folder")
+    verb.add_argument("--model", required=True, help="model folder, or a name in the box")
     verb.add_argument(
         "--tasks", default="all",
         help="all, or some of sequence_recovery,heldout_likelihood,variant_auroc",

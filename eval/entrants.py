@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from carbon.errors import UserError
 from carbon.genome import read_sequences
+from carbon.model.folder import folder_here
 from eval.baselines import (
     MAX_ORDER,
     CpgModel,
@@ -87,7 +88,7 @@ def entrants_of(
             name, source = _name_of(text), text
         if name in found:
             raise UserError(f"--model {text}: '{name}' is taken; write NAME={source}")
-        if not source or (not Path(source).is_dir() and not _may_be_on_hub(source)):
+        if not source or not (folder_here(source) or _may_be_on_hub(source)):
             raise UserError(f"--model {source or text}: no such model folder")
         found[name] = source
     return [
@@ -109,8 +110,8 @@ def _name_of(source: str) -> str:
 
 def _identity(source: str) -> str:
     """Return a digest of names, sizes and times of weights and JSON, or the name on the Hub."""
-    folder = Path(source)
-    if not folder.is_dir():
+    folder = folder_here(source)
+    if folder is None:
         return source
     digest = hashlib.sha256()
     for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):

@@ -22,7 +22,7 @@ from carbon.inference import (
 )
 from carbon.inference.reading import check_finite
 from carbon.losses import chain, chain_conditionals
-from carbon.model.folder import hub_name
+from carbon.model.folder import folder_here, hub_name
 from carbon.model.hub import hub_folder
 from carbon.options import Dtype, Mode
 from carbon.tokenizer import (
@@ -210,13 +210,13 @@ def load_any(
         ModelError: there is no such model, or it is of a kind that cannot be loaded.
         UserError: the device is not there.
     """
-    is_folder = Path(source).is_dir()
-    if is_folder and not _is_carbon(Path(source)):
+    here = folder_here(source)
+    if here and not _is_carbon(here):
         return load_hugging_face(source, name, dtype=dtype, device=device)
     try:
         return CarbonModel(load(source, dtype=dtype, device=device, yarn=yarn), name)
     except ModelError:
-        if is_folder:
+        if here:
             raise
         hub_folder(hub_name(source), with_weights=False)  # raises where there is none to be had
         return load_hugging_face(source, name, dtype=dtype, device=device)

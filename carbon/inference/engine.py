@@ -348,10 +348,13 @@ def load(
     attention: str = "auto",
     yarn: float | None = None,
 ) -> Carbon:
-    """Load a model folder (or the Hub's model of that name) for scoring and generation.
+    """Load a model folder, a model of the box, or the Hub's of that name, to score and generate.
+
+    A local folder comes before a model in the box of that name.
 
     Args:
-        source: the `export/` folder of a run, or any stock folder with one of the vocabularies.
+        source: the `export/` folder of a run, any stock folder with one of the vocabularies, or a
+            name such as `yeast`: `carbon models` lists what is in the box.
         device: `cpu`, `cuda`, `mps` (not tried), or `auto` for a CUDA GPU where there is one.
         dtype: of weights and activations; log-probabilities are always float32.
         attention: `sdpa`, `flash_attention_2`, or `auto`: the latter where it is installed, the

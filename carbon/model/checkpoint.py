@@ -31,14 +31,14 @@ def load_model(
     attention: str = "sdpa",
     yarn: float | None = None,
 ) -> LoadedModel:
-    """Load a local folder, or the Hub's model of that name, native or hybrid.
+    """Load a local folder, a model in the box, or the Hub's of that name, native or hybrid.
 
     Only safetensors are read and no remote code is run. The vocabulary has the tags that the model
     knows: those of a native model are named in its config, under `carbon_tags`; those of a hybrid
     are text and need its tokenizer files.
 
     Args:
-        source: a folder, or `owner/name`.
+        source: a folder, a name in the box, or `owner/name`.
         dtype: of the weights; `auto` for that of the files.
         attention: a name that transformers knows.
         yarn: stretch the context by this factor.

@@ -6,9 +6,11 @@ No torch is needed: the shapes of the weights stand in the headers of their file
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from carbon.box import BOX
 from carbon.errors import ModelError
 from carbon.model.hub import hub_folder
 from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
@@ -42,22 +44,44 @@ class ModelFolder(NamedTuple):
     shapes: Mapping[str, Shape]
     vocabulary: Vocabulary
 
+    @property
+    def num_parameters(self) -> int:
+        """Of the network; a head that is tied to the embedding counts once."""
+        is_tied = bool(self.config.get("tie_word_embeddings"))
+        shapes = (s for name, s in self.shapes.items() if not (is_tied and "lm_head" in name))
+        return sum(map(prod, shapes))
+
 
 def model_folder(source: str | Path) -> ModelFolder:
-    """Return a local folder, or that of the Hub's model of this name, checked.
+    """Return the folder of a model, checked: a local one, one in the box, or one of the Hub.
+
+    A local folder comes before a model in the box of that name, and both before the Hub.
 
     Raises:
         ModelError: there is none, or it is no Carbon model, or its files do not fit one another.
     """
-    name = None if Path(source).is_dir() else hub_name(source)
-    folder = hub_folder(name, with_weights=False) if name else Path(source)
+    here = folder_here(source)
+    name = "" if here else hub_name(source)
+    folder = here or hub_folder(name, with_weights=False)
     config = read_config(folder)
     rows_vocabulary(config["vocab_size"], str(source))
-    folder = hub_folder(name, with_weights=True) if name else folder
+    folder = here or hub_folder(name, with_weights=True)
     vocabulary = _with_tags(folder, config, source)
     shapes = _shapes_of(folder)
     _check_shapes(folder, config, shapes)
     return ModelFolder(folder, config, shapes, vocabulary)
+
+
+def folder_here(source: str | Path) -> Path | None:
+    """Return a local folder, or that of a model in the box; None where a name may be the Hub's.
+
+    Raises:
+        ModelError: the name is of the box, and this installation is without that model.
+    """
+    if Path(source).is_dir():
+        return Path(source)
+    in_box = BOX.get(str(source))
+    return in_box.require().folder if in_box else None
 
 
 def hub_name(source: str | Path) -> str:
@@ -70,7 +94,7 @@ def hub_name(source: str | Path) -> str:
     if Path(source).exists():
         raise ModelError(f"{source}: is no folder; give the folder that config.json is in")
     if not _HUB_NAME.fullmatch(name) or Path(name).parent.is_dir():
-        raise ModelError(f"{source}: no such model folder")
+        raise ModelError(f"{source}: no such model folder; `carbon models` lists names")
     return name
 
 

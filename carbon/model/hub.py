@@ -4,6 +4,7 @@ import socket
 import threading
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -20,6 +21,37 @@ _FILES = (
     ),
     *("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json", "dna_config.json"),
 )
+
+
+class Published(NamedTuple):
+    """A model that the Hub has.
+
+    Attributes:
+        name: `owner/name`.
+        num_parameters: of the network.
+        gigabytes: that are fetched, for the most part weights in bfloat16.
+    """
+
+    name: str
+    num_parameters: int
+    gigabytes: float
+
+
+# Sizes: the technical report's table 3 and the Hub's lists of files.
+PUBLISHED = (
+    Published("HuggingFaceBio/Carbon-500M", 511_894_528, 1.02),
+    Published("HuggingFaceBio/Carbon-3B", 3_451_444_224, 6.90),
+    Published("HuggingFaceBio/Carbon-8B", 8_255_705_088, 16.51),
+)
+
+
+def cached_folder(name: str) -> Path | None:
+    """Return the folder of the cache with a model's config and weights; nobody is asked."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name, "config.json")
+    folder = Path(config).parent if isinstance(config, str) else None
+    return folder if folder and any(folder.glob("model*.safetensors")) else None
 
 
 @cache

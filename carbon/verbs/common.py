@@ -21,7 +21,9 @@ NOT_GIVEN: Any = argparse.SUPPRESS
 
 def add_model(verb: argparse.ArgumentParser) -> None:
     """Add what every verb with a model takes."""
-    verb.add_argument("--model", required=True, help="model folder, or a name on the Hub")
+    verb.add_argument(
+        "--model", required=True, help="model folder, or a name in the box or on the Hub"
+    )
     verb.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
     verb.add_argument("--dtype", choices=get_args(Dtype), default="float32")
     verb.add_argument(

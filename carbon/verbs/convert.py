@@ -25,7 +25,7 @@ def add_parser(verbs: Verbs) -> None:
         "and vLLM load. Of a hybrid's 155,776 rows the 4,224 for DNA are kept. Random sequences "
         "are scored by both; if they differ, nothing is written and the exit code is 1.",
     )
-    verb.add_argument("source", metavar="SRC", help="model folder, or a name on the Hub")
+    verb.add_argument("source", metavar="SRC", help="model folder, or a name in box or Hub")
     verb.add_argument("output", metavar="DST", help="folder to write, absent or empty")
     verb.add_argument(
         "--dtype", choices=get_args(Dtype), help="of the weights; as in SRC if not given"

@@ -140,7 +140,7 @@ def test_the_published_recipe():
         ("stages.0.mixture.mrna=0.5", "mixture sums to 1.25, not 1"),
         ("stages.0.mixture={a=0.00005,b=0.99995}", "multiple of 1/10000"),
         ("stages.0.batch_rows=0", "batch_rows = 0"),
-        ("model.preset=huge", "expected one of 'tiny', 'mini'"),
+        ("model.preset=huge", "expected one of 'tiny', '3m', '5m', 'mini'"),
         ("stages=[]", "at least one"),
         ("optimizer.beta1=2.0", "beta1 = 2.0"),
         ("optimizer.clip_norm=0.0", "clip_norm = 0.0"),

@@ -15,6 +15,8 @@ ROOMS = ("data_pipeline", "train", "eval", "demo")
 FORBIDDEN = {
     "carbon/genome": ("torch", "transformers", "carbon.tokenizer", "carbon.model", "carbon.losses",
                       "carbon.corpus", "carbon.inference"),
+    "carbon/box": ("numpy", "torch", "carbon.genome", "carbon.tokenizer", "carbon.model",
+                   "carbon.inference"),
     "carbon/tokenizer": ("torch", "carbon.model", "carbon.losses", "carbon.corpus",
                          "carbon.inference"),
     "carbon/losses": ("carbon.model", "carbon.corpus", "carbon.inference"),

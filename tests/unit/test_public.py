@@ -7,7 +7,7 @@ import carbon
 
 
 def test_all_names_are_there_and_no_other():
-    assert sorted(carbon.__all__) == sorted([*carbon._HOMES, "__version__"])
+    assert sorted(carbon.__all__) == sorted([*carbon._HOMES, *carbon._MODULES, "__version__"])
     for name in carbon.__all__:
         assert getattr(carbon, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'scan_everything'"):

@@ -1,0 +1,114 @@
+"""The box: trained models that come with Carbon, each beside the chromosome it has never seen.
+
+>>> from carbon.box import BOX
+>>> BOX["yeast"].held_out_contig
+'VIII'
+
+What lies in a model's folder is made by `scripts/box`, whole or not at all.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from carbon.errors import ModelError
+
+ROOT = Path(__file__).parent
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A model in the box.
+
+    Attributes:
+        name: by which `carbon.load` and `--model` know it, and of its folder.
+        what: it is, in a line.
+        organism: whose genome it was trained on.
+        assembly: of that genome.
+        held_out_contig: was never trained on, and lies beside the model with its genes.
+        genome_file: the sequence of that contig.
+        annotation_file: its genes.
+        training: what it was trained on and how, in a line.
+    """
+
+    name: str
+    what: str
+    organism: str
+    assembly: str
+    held_out_contig: str
+    genome_file: str
+    annotation_file: str
+    training: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies: a model folder, which is read and never written."""
+        return ROOT / self.name
+
+    @property
+    def genome(self) -> Path:
+        """FASTA of the held-out contig."""
+        return self.folder / self.genome_file
+
+    @property
+    def annotation(self) -> Path:
+        """Genes of the held-out contig."""
+        return self.folder / self.annotation_file
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this installation has it."""
+        return self.folder.is_dir()
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What was measured of it: by evaluation, then by task."""
+        found: dict[str, Any] = json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
+        return found
+
+    @property
+    def heldout_nats_per_base(self) -> float:
+        """Of the held-out contig, through the chain."""
+        return float(self.results["heldout"]["heldout_likelihood"]["value"])
+
+    def require(self) -> "Entry":
+        """Return it.
+
+        Raises:
+            ModelError: this installation is without it.
+        """
+        if not self.is_there:
+            raise ModelError(
+                f"{self.name}: this installation of Carbon is without it ({self.folder} is not "
+                "there); scripts/box of a checkout makes it"
+            )
+        return self
+
+
+_ENTRIES = (
+    Entry(
+        name="yeast",
+        what="the genome of baker's yeast, 6-mer by 6-mer",
+        organism="Saccharomyces cerevisiae",
+        assembly="R64-1-1",
+        held_out_contig="VIII",
+        genome_file="VIII.fa.gz",
+        annotation_file="VIII.gtf.gz",
+        training="both strands of every chromosome but VIII, and spliced transcripts",
+    ),
+)
+BOX: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def entry(name: str) -> Entry:
+    """Return a model of the box by name.
+
+    Raises:
+        ModelError: there is none of this name, or this installation is without it.
+    """
+    if name not in BOX:
+        raise ModelError(f"{name}: is not in the box, which has {', '.join(BOX)}")
+    return BOX[name].require()

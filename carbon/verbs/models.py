@@ -1,0 +1,116 @@
+"""`carbon models`: which models are known by name, and where they lie."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from carbon.verbs.common import Verbs
+
+if TYPE_CHECKING:
+    from carbon.box import Entry
+
+_ABSENT = "not in this installation"
+_NOT_FETCHED = "is fetched at its first use"
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "models",
+        help="models that are known by name, and where they lie",
+        description="Lists what is in the box, with the chromosome that each model has never seen "
+        "and its genes, and what `--model` and `carbon.load` fetch from the Hub by name. Nothing "
+        "is fetched here.",
+    )
+    verb.add_argument("--json", action="store_true", help="JSON instead of tables")
+    verb.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the verb: headers and results say it all, without torch."""
+    from carbon.box import BOX
+
+    found = {"box": [_in_box(entry) for entry in BOX.values()], "hub": _on_hub()}
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+        return
+    print(_box_text(found["box"]))
+    print()
+    print(_hub_text(found["hub"]))
+
+
+def _in_box(entry: "Entry") -> dict[str, Any]:
+    from carbon.model import model_folder
+
+    facts: dict[str, Any] = {
+        "name": entry.name,
+        "what": entry.what,
+        "organism": entry.organism,
+        "assembly": entry.assembly,
+        "held_out_contig": entry.held_out_contig,
+        "training": entry.training,
+        "is_there": entry.is_there,
+    }
+    if entry.is_there:
+        facts |= {
+            "parameters": model_folder(entry.folder).num_parameters,
+            "heldout_nats_per_base": entry.heldout_nats_per_base,
+            "bytes": sum(path.stat().st_size for path in entry.folder.iterdir()),
+            "folder": str(entry.folder),
+            "genome": str(entry.genome),
+            "annotation": str(entry.annotation),
+        }
+    return facts
+
+
+def _on_hub() -> list[dict[str, Any]]:
+    from carbon.model.hub import PUBLISHED, cached_folder
+
+    return [
+        {
+            "name": model.name,
+            "parameters": model.num_parameters,
+            "gigabytes": model.gigabytes,
+            "folder": str(folder) if (folder := cached_folder(model.name)) else None,
+        }
+        for model in PUBLISHED
+    ]
+
+
+def _box_text(models: list[dict[str, Any]]) -> str:
+    from carbon.console import TableRow, text_table
+
+    rows: list[TableRow] = [("in the box", "parameters", "organism", "held out", "nats/base", "MB")]
+    for model in models:
+        is_there = model["is_there"]
+        rows.append(
+            (
+                model["name"],
+                model["parameters"] if is_there else "",
+                model["organism"],
+                model["held_out_contig"],
+                f"{model['heldout_nats_per_base']:.4f}" if is_there else "",
+                model["bytes"] / 1e6 if is_there else "",
+            )
+        )
+    return "\n\n".join([text_table(rows), *map(_places, models)])
+
+
+def _places(model: dict[str, Any]) -> str:
+    """Return a paragraph on a model: what it is, and the paths to give to commands."""
+    lines = [f"{model['name']}: {model['what']}; trained on {model['training']}"]
+    if not model["is_there"]:
+        return f"{lines[0]}\n  {_ABSENT}"
+    lines += [f"  {what:<10}  {model[what]}" for what in ("folder", "genome", "annotation")]
+    return "\n".join(lines)
+
+
+def _hub_text(models: list[dict[str, Any]]) -> str:
+    from carbon.console import TableRow, text_table
+
+    rows: list[TableRow] = [("on the Hub", "parameters", "GB", "folder")]
+    rows += [
+        (model["name"], model["parameters"], model["gigabytes"], model["folder"] or _NOT_FETCHED)
+        for model in models
+    ]
+    return text_table(rows)

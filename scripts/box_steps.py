@@ -1,0 +1,44 @@
+"""The steps that make the model in the box; what stands in a command is told in quickstart_steps.
+
+Another measure is another entry of `EVALUATIONS`: its command writes `results.json` into
+`{work}/eval/NAME`, and the box's results and card have it under that name.
+"""
+
+from quickstart_steps import Step
+
+BUILD = Step(
+    "build", "building the corpus, one chromosome held out", """
+    -m data_pipeline build --config data_pipeline/recipes/yeast_box.toml
+    --set output="{corpus!j}" --set assemblies.0.genome="{genome!j}"
+    --set assemblies.0.annotation="{annotation!j}" """,
+)  # fmt: skip
+MAKE = (
+    BUILD,
+    Step(
+        "train", "training: hours, which may be interrupted", """
+        -m train --config train/recipes/yeast.toml --set output="{run!j}"
+        --set data.corpus="{corpus!j}" *changes --resume auto""",
+    ),
+)  # fmt: skip
+MEASURE_FROM = (
+    Step(
+        "export", "exporting the newest checkpoint", """
+        -m train export --config {run}/config.toml --set output="{run!j}"
+        --set data.corpus="{corpus!j}" --output {work}/export""",
+        replaces="export",
+    ),
+    Step(
+        "convert", "rounding the weights to bfloat16", """
+        -m carbon.cli convert {work}/export {work}/model --dtype bfloat16""",
+        replaces="model",
+    ),
+)  # fmt: skip
+EVALUATIONS = (
+    Step(
+        "heldout", "measuring likelihood and recovery on the held-out chromosome", """
+        -m eval heldout --model {work}/model --corpus {corpus} --source genome
+        --tasks sequence_recovery,heldout_likelihood --most-bp {most_bp} --sites {sites} --seed 0
+        --output {work}/eval/heldout""",
+        replaces="eval/heldout",
+    ),
+)  # fmt: skip

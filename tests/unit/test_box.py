@@ -1,0 +1,242 @@
+"""The box: by name through every door, read and never written, and what the wheel takes of it."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+from huggingface_hub import constants
+
+import carbon
+from carbon import box
+from carbon.cli import main
+from carbon.errors import ModelError, UserError
+from carbon.genome import Interval, Reference, Variant, read_annotation
+from carbon.model import folder as model_folders
+from carbon.model import model_folder, save_model
+from eval.entrants import entrants_of
+from eval.models import load_any
+from tests.helpers.box import CONTIG_BP, NATS_PER_BASE, count_parameters, fill
+
+ROOT = Path(__file__).parents[2]
+MOST_BYTES_IN_THE_WHEEL = 11_000_000
+
+
+@pytest.fixture
+def filled(monkeypatch, tmp_path, network):
+    """A box with a small random model; the working directory is empty."""
+    monkeypatch.setattr(box, "ROOT", tmp_path / "box")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    fill(tmp_path / "box" / "yeast", network)
+    return box.entry("yeast")
+
+
+@pytest.fixture
+def emptied(monkeypatch, tmp_path):
+    """An installation whose box is empty."""
+    monkeypatch.setattr(box, "ROOT", tmp_path / "empty")
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_name_of_the_box_is_its_folder(filled):
+    found = model_folder("yeast")
+    assert found.path == filled.folder
+    sequences = ["ATGGCCAAGTAA", "ACGTN" * 9]
+    by_name, by_path = (carbon.load(s).score(sequences) for s in ("yeast", filled.folder))
+    assert [s.log_likelihood for s in by_name] == [s.log_likelihood for s in by_path]
+
+
+def test_a_local_folder_comes_first(filled, network):
+    save_model(network, "yeast")
+    assert model_folder("yeast").path == Path("yeast")
+    shutil.rmtree("yeast")
+    Path("yeast").write_text("a file is no folder")
+    assert model_folder("yeast").path == filled.folder
+
+
+def test_other_names_are_the_hubs_as_before(filled, monkeypatch):
+    asked = []
+
+    def hub_folder(name, *, with_weights):
+        asked.append((name, with_weights))
+        return filled.folder
+
+    monkeypatch.setattr(model_folders, "hub_folder", hub_folder)
+    assert model_folder("somebody/yeast").path == filled.folder
+    assert asked == [("somebody/yeast", False), ("somebody/yeast", True)]
+    with pytest.raises(ModelError, match="Yeast: no such model folder; `carbon models` lists"):
+        model_folder("Yeast")
+
+
+def test_what_lies_in_the_box_is_read_and_never_written(filled):
+    """In an installation the folder may be another user's, and what is added there stays."""
+
+    def state():
+        return {path.name: (path.read_bytes(), path.stat().st_mtime_ns)
+                for path in filled.folder.rglob("*")}  # fmt: skip
+
+    before = state()
+    with Reference(filled.genome) as genome:
+        assert genome.contig_lengths_bp == {"VIII": CONTIG_BP}
+        (gene,) = read_annotation(filled.annotation, genome).genes
+        assert genome.fetch(Interval("VIII", gene.interval.start, gene.interval.start + 3)) == "ATG"
+        base = genome.fetch(Interval("VIII", 303, 304))
+        variant = Variant("VIII", 303, base, "T")
+        (score,) = carbon.load("yeast").score_variants(genome, [variant])
+    assert base == "G" and score.delta is not None
+    assert state() == before
+
+
+def test_every_door_takes_the_name(filled, tmp_path, capsys):
+    (tmp_path / "one.fa").write_text(">a\nATGGCCAAGTAA\n")
+    assert main(["info", "yeast"]) == 0
+    assert json.loads(capsys.readouterr().out)["context_tokens"] == 48
+    for words in (
+        ["score", "--model", "yeast", f"{tmp_path}/one.fa"],
+        ["generate", "--model", "yeast", "--prompt", "ATGGCC", "--length", "6"],
+        ["next", "--model", "yeast", "--prompt", "ATGGCC"],
+        ["embed", "--model", "yeast", f"{tmp_path}/one.fa", "--output", f"{tmp_path}/e.parquet"],
+        ["scan", "--model", "yeast", "--reference", str(filled.genome), "--region", "VIII:301-330",
+         "--output", f"{tmp_path}/scan.tsv"],
+        ["convert", "yeast", f"{tmp_path}/converted", "--dtype", "bfloat16"],
+    ):  # fmt: skip
+        assert main(words) == 0, words
+    converted, source = model_folder(tmp_path / "converted"), model_folder("yeast")
+    assert converted.shapes == source.shapes
+
+
+def test_evaluation_takes_the_name(filled):
+    before = entrants_of(["yeast"], ["float32"])
+    assert load_any("yeast", "yeast", yarn=None).name == "yeast"
+    weights = filled.folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes())
+    (after,) = entrants_of(["yeast"], ["float32"])
+    assert [before[0].identity] != [after.identity], "another model of this name is another"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info", "yeast"],
+        ["next", "--model", "yeast", "--prompt", "ATGGCC"],
+        ["convert", "yeast", "there"],
+    ],
+)
+def test_an_installation_without_it_says_so_in_a_line(emptied, words, capsys):
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: yeast: this installation of Carbon is without it (")
+    assert "scripts/box" in line
+
+
+def test_without_it_python_and_evaluation_say_the_same(emptied):
+    for ask in (
+        lambda: carbon.load("yeast"),
+        lambda: carbon.box.entry("yeast"),
+        lambda: entrants_of(["yeast"], ["float32"]),
+        lambda: load_any("yeast", "yeast", yarn=None),
+    ):
+        with pytest.raises(UserError, match="yeast: this installation of Carbon is without it"):
+            ask()
+    with pytest.raises(ModelError, match="wheat: is not in the box, which has yeast"):
+        carbon.box.entry("wheat")
+
+
+def test_models_lists_the_box(filled, network, capsys):
+    assert main(["models", "--json"]) == 0
+    (model,) = json.loads(capsys.readouterr().out)["box"]
+    assert model["parameters"] == count_parameters(network)
+    assert model["heldout_nats_per_base"] == NATS_PER_BASE
+    assert model["bytes"] == sum(path.stat().st_size for path in filled.folder.glob("*"))
+    for key in ("folder", "genome", "annotation"):
+        assert Path(model[key]).exists()
+    assert main(["models"]) == 0
+    text = capsys.readouterr().out
+    assert f"yeast  {count_parameters(network):,}".split() == text.splitlines()[1].split()[:2]
+    assert "1.2345" in text and str(filled.genome) in text and str(filled.annotation) in text
+
+
+def test_models_lists_an_empty_box(emptied, capsys):
+    assert main(["models", "--json"]) == 0
+    (model,) = json.loads(capsys.readouterr().out)["box"]
+    assert model["name"] == "yeast" and not model["is_there"]
+    assert main(["models"]) == 0
+    assert "yeast" in (text := capsys.readouterr().out) and "not in this installation" in text
+
+
+def test_models_says_where_a_fetched_one_lies(emptied, tmp_path, monkeypatch, capsys):
+    """The layout of the cache: refs/main names the snapshot; a config alone is no model."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    for name, files in (
+        ("Carbon-3B", ("config.json", "model-00001-of-00001.safetensors")),
+        ("Carbon-8B", ("config.json",)),
+    ):
+        repository = tmp_path / "hub" / f"models--HuggingFaceBio--{name}"
+        (repository / "snapshots" / "abc").mkdir(parents=True)
+        (repository / "refs").mkdir()
+        (repository / "refs" / "main").write_text("abc")
+        for file in files:
+            (repository / "snapshots" / "abc" / file).touch()
+    assert main(["models", "--json"]) == 0
+    found = {m["name"]: m["folder"] for m in json.loads(capsys.readouterr().out)["hub"]}
+    assert found == {
+        "HuggingFaceBio/Carbon-500M": None,
+        "HuggingFaceBio/Carbon-3B": str(
+            tmp_path / "hub/models--HuggingFaceBio--Carbon-3B/snapshots/abc"
+        ),
+        "HuggingFaceBio/Carbon-8B": None,
+    }
+    assert main(["models"]) == 0
+    assert found["HuggingFaceBio/Carbon-3B"] in capsys.readouterr().out
+
+
+def test_models_needs_no_torch(filled):
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from carbon import box; from carbon.cli import main\n"
+        f"box.ROOT = Path({str(filled.folder.parent)!r})\n"
+        "assert main(['models']) == 0 and 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1.2345" in done.stdout
+
+
+@pytest.mark.parametrize("builder", [WheelBuilder, SdistBuilder])
+def test_the_wheel_takes_what_lies_in_the_box(builder, filled, tmp_path):
+    """All of it, under the project's own rules of what is built and what git does not see."""
+    root = tmp_path / "project"
+    shutil.copytree(
+        ROOT / "carbon", root / "carbon", ignore=shutil.ignore_patterns("__pycache__", "yeast")
+    )
+    for name in ("pyproject.toml", ".gitignore", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, root / name)
+    shutil.copytree(filled.folder, root / "carbon" / "box" / "yeast")
+    taken = {file.distribution_path for file in builder(str(root)).recurse_included_files()}
+    assert "carbon/box/__init__.py" in taken
+    wanted = {f"carbon/box/yeast/{path.name}" for path in filled.folder.iterdir()}
+    assert len(wanted) >= 7 and wanted - taken == set()
+
+
+def test_the_box_of_the_wheel_is_small():
+    files = [
+        Path(file.path)
+        for file in WheelBuilder(str(ROOT)).recurse_included_files()
+        if file.distribution_path.startswith("carbon/box/")
+    ]
+    assert files and sum(path.stat().st_size for path in files) <= MOST_BYTES_IN_THE_WHEEL
+    on_disk = {p for p in (ROOT / "carbon" / "box").rglob("*") if p.is_file()}
+    assert {p for p in on_disk if "__pycache__" not in p.parts} == set(files)
+
+
+def test_entries_are_known_by_their_names():
+    for name, entry in box.BOX.items():
+        assert entry.name == name and entry.folder == box.ROOT / name
+        assert name.isidentifier(), "a name that no path and no name on the Hub looks like"

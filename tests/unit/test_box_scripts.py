@@ -1,0 +1,236 @@
+"""`scripts/box`: what it refuses, the steps that it takes, and the folder that it puts together."""
+
+import gzip
+import importlib
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from carbon.box import BOX
+from carbon.config import load_config, to_toml
+from carbon.errors import UserError
+from carbon.files import sha256_of_file
+from carbon.genome import Interval, Reference, read_annotation
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta
+from train.config import TrainConfig
+
+ROOT = Path(__file__).parents[2]
+ENTRY = BOX["yeast"]
+RESULTS = {
+    "likelihood": {"value": 1.2987, "low": 1.2901, "high": 1.3055},
+    "markov": [{"value": 1.3811}, {"value": 1.3544}],
+    "seed": 0,
+}
+RUN_CARD = "".join(
+    f"\n## {name}\n\nThe {name} of the run.\n"
+    for name in ("Use", "Training", "Data", "Results", "Limits")
+)
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """Return what imports a script as the command does."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return importlib.import_module
+
+
+@pytest.fixture
+def genome(tmp_path):
+    """A FASTA and a GTF of three contigs, one of whose names begins as another's does."""
+    contigs = {"VIII": random_bases(601, 1), "VI": random_bases(90, 2), "VIIIa": "ACGT"}
+    fasta = write_fasta(tmp_path / "genome.fa.gz", contigs, width=50)
+    genes = [
+        f'{name}\tx\t{kind}\t{start}\t{start + 29}\t.\t-\t.\tgene_id "{name}"; '
+        f'transcript_id "{name}.1";\n'
+        for name, start in (("VI", 1), ("VIII", 61))
+        for kind in ("gene", "transcript", "exon")
+    ]
+    text = "#!genome-build R64-1-1\n" + "".join(genes)
+    (tmp_path / "genes.gtf.gz").write_bytes(gzip.compress(text.encode()))
+    return fasta, tmp_path / "genes.gtf.gz", contigs
+
+
+def material(folder: Path, network, genome) -> dict[str, Path]:
+    """Lay out what a run, a corpus and an evaluation leave, under a folder of any name."""
+    work, run, corpus = (folder / name for name in ("work", "run", "corpus"))
+    for path in (work / "export", work / "eval", run, corpus):
+        path.mkdir(parents=True)
+    save_model(network, work / "model")
+    (work / "export" / "curves.png").write_bytes(b"a picture")
+    (work / "export" / "README.md").write_text(RUN_CARD)
+    words = [f"output='{run}'", f"data.corpus='{corpus}'", "seed=7"]
+    recipe = load_config(TrainConfig, ROOT / "train" / "recipes" / "yeast.toml", words)
+    (run / "config.toml").write_text(to_toml(recipe))
+    inputs = [{"path": str(folder / p.name), "sha256": sha256_of_file(p)} for p in genome[:2]]
+    manifest = {"recipe": {"output": str(corpus)}, "inputs": [{"files": inputs}]}
+    manifest |= {"held_out": ["VIII:1-601"], "outputs": {}, "sources": {}}
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    (work / "eval" / "results.json").write_text(json.dumps(RESULTS))
+    return {"run": run, "corpus": corpus, "work": work}
+
+
+def make(scripts, folder, network, genome, output=None):
+    parts = material(folder, network, genome)
+    return scripts("box_folder").make_folder(
+        ENTRY, output or folder / "made", *parts.values(), {"heldout": parts["work"] / "eval"},
+        genome=genome[0], annotation=genome[1],
+    )  # fmt: skip
+
+
+def test_the_folder_has_everything_and_no_path(scripts, tmp_path, network, genome):
+    made = make(scripts, tmp_path / "here", network, genome)
+    assert sorted(path.name for path in made.iterdir()) == sorted(
+        ["README.md", "VIII.fa.gz", "VIII.gtf.gz", "config.json", "corpus.json", "curves.png",
+         "generation_config.json", "model.safetensors", "recipe.toml", "results.json",
+         "tokenizer.json", "tokenizer_config.json"]
+    )  # fmt: skip
+    for path in made.iterdir():
+        content = path.read_bytes()
+        if path.suffix == ".gz":
+            assert content[4:8] == bytes(4), "the header's time"
+            content = gzip.decompress(content)
+        assert str(tmp_path).encode() not in content, path
+        assert path.stat().st_mode & 0o444 == 0o444, "others read a wheel too"
+    recipe = tomllib.loads((made / "recipe.toml").read_text())
+    assert recipe["seed"] == 7 and recipe["output"] == "runs/yeast"
+    corpus = json.loads((made / "corpus.json").read_text())
+    assert [file["path"] for file in corpus["inputs"][0]["files"]] == [p.name for p in genome[:2]]
+    assert corpus["inputs"][0]["files"][0]["sha256"] == sha256_of_file(genome[0])
+    assert json.loads((made / "results.json").read_text()) == {"heldout": RESULTS}
+
+
+def test_equal_input_gives_equal_bytes_wherever_it_lies(scripts, tmp_path, network, genome):
+    one, other = (make(scripts, tmp_path / name, network, genome) for name in ("a", "b/c"))
+    assert {p.name: p.read_bytes() for p in one.iterdir()} == {
+        p.name: p.read_bytes() for p in other.iterdir()
+    }
+
+
+def test_the_contig_and_its_genes_are_cut_out(scripts, tmp_path, network, genome):
+    fasta, gtf, contigs = genome
+    made = make(scripts, tmp_path / "here", network, genome)
+    with Reference(made / "VIII.fa.gz") as cut, Reference(fasta) as whole:
+        assert cut.contig_lengths_bp == {"VIII": 601}
+        assert cut.fetch(Interval("VIII", 0, 601)) == contigs["VIII"]
+        there = [g for g in read_annotation(gtf, whole).genes if g.interval.contig == "VIII"]
+        here = read_annotation(made / "VIII.gtf.gz", cut).genes
+    assert [(g.gene_id, g.interval) for g in here] == [(g.gene_id, g.interval) for g in there]
+    assert gzip.decompress((made / "VIII.gtf.gz").read_bytes()).startswith(b"#!genome-build R64")
+
+
+def test_the_card_says_what_was_measured(scripts, tmp_path, network, genome):
+    made = make(scripts, tmp_path / "here", network, genome)
+    text = (made / "README.md").read_text()
+    assert "| heldout, likelihood | 1.2987 | 1.2901 | 1.3055 |" in text
+    assert "| heldout, markov, 1 | 1.3544 |  |  |" in text
+    assert "512 tokens" in text
+    assert re.findall(r"The (\w+) of the run", text) == ["Training", "Data", "Results"]
+
+
+def test_what_is_too_large_leaves_nothing(scripts, tmp_path, network, genome, monkeypatch):
+    folder = scripts("box_folder")
+    for limit in ("MOST_WEIGHTS_BYTES", "MOST_GENOME_BYTES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(folder, limit, 100)
+            with pytest.raises(UserError, match=r"have [\d,]+ bytes; the box takes 100"):
+                make(scripts, tmp_path / limit, network, genome)
+        assert not (tmp_path / limit / "made").exists()
+
+
+def test_a_genome_without_the_contig_leaves_nothing(scripts, tmp_path, network, genome):
+    other = write_fasta(tmp_path / "other.fa", {"chrVIII": "ACGT"})
+    with pytest.raises(UserError, match=r"other\.fa: has no contig VIII"):
+        make(scripts, tmp_path / "here", network, (other, *genome[1:]))
+    assert not (tmp_path / "here" / "made").exists()
+
+
+@pytest.fixture
+def start(scripts, monkeypatch, genome, tmp_path):
+    """Return what starts the command in a folder, with steps that only say that they ran."""
+    command, ended = scripts("box"), scripts("quickstart_commands").Ended
+    monkeypatch.chdir(tmp_path)
+
+    def started(*words, ends_with=0):
+        ran = []
+        monkeypatch.setattr(
+            command, "run_python", lambda given, log: ran.append(given) or ended(ends_with)
+        )
+        monkeypatch.setattr(command, "make_folder", lambda *_, **__: "made")
+        files = ["--genome", str(genome[0]), "--annotation", str(genome[1])]
+        monkeypatch.setattr(sys, "argv", ["box", *files, "--output", "new", *words])
+        return command.main(), ran
+
+    return started
+
+
+def test_the_steps_from_genome_to_measures(start, tmp_path, capsys):
+    code, ran = start("--set", "seed=3", "--work", "a work")
+    assert code == 0 and capsys.readouterr().out == "made\n"
+    work = tmp_path / "a work"
+    kinds = [words[1] + (f" {words[2]}" if words[2][0] != "-" else "") for words in ran]
+    assert kinds == ["data_pipeline build", "train", "train export", "carbon.cli convert",
+                     "eval heldout"]  # fmt: skip
+    build, train, export, convert, *evaluations = ran
+    assert f'output="{work}/corpus"' in build and f'data.corpus="{work}/corpus"' in train
+    assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
+    assert export[-1] == convert[3] == f"{work}/export"
+    for words in evaluations:
+        assert words[words.index("--model") + 1] == convert[4] == f"{work}/model"
+        assert words[-1].startswith(f"{work}/eval/")
+
+
+def test_a_failing_step_ends_it(start):
+    code, ran = start(ends_with=2)
+    assert code == 2 and len(ran) == 1
+
+
+def test_a_run_that_is_there_is_measured_and_not_trained(start, tmp_path, network, genome):
+    parts = material(tmp_path / "x", network, genome)
+    code, ran = start("--run", str(parts["run"]))
+    assert code == 0 and [words[2] for words in ran] == ["export", "convert", "heldout"]
+    assert f'data.corpus="{parts["corpus"]}"' in ran[0]
+
+
+def test_a_corpus_that_is_there_is_not_built_again(start, tmp_path, network, genome, capsys):
+    material(tmp_path / "x", network, genome)
+    (tmp_path / "w").mkdir()
+    (tmp_path / "x" / "corpus").rename(tmp_path / "w" / "corpus")
+    code, ran = start("--work", "w")
+    assert code == 0 and "build" not in ran[0]
+    genome[1].write_bytes(gzip.compress(b"other genes"))
+    code, ran = start("--work", "w")
+    assert code == 2 and ran == []
+    assert "corpus: was not built from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--output", "full"], "full: is there already; remove it or name another --output"),
+        (["--corpus", "c"], "--corpus: give the --run that was trained on it"),
+        (["--run", "r", "--set", "seed=1"], "--set: changes a training"),
+        (["--run", "r"], "r/config.toml"),
+        (["--genome", "no.fa"], "no.fa: no such file"),
+    ],
+)
+def test_what_is_refused(start, words, told, tmp_path, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").touch()
+    code, ran = start(*words)
+    assert code == 2 and ran == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+def test_the_recipes_hold_the_same_contig_out_and_fit_the_box():
+    corpus = tomllib.loads((ROOT / "data_pipeline/recipes/yeast_box.toml").read_text())
+    (assembly,) = corpus["assemblies"]
+    assert assembly["holdout"] == [ENTRY.held_out_contig] and assembly["name"] == ENTRY.assembly
+    recipe = load_config(TrainConfig, ROOT / "train/recipes/yeast.toml")
+    assert recipe.longest_context_tokens == 512
+    assert {name for s in recipe.stages for name in s.mixture} <= set(assembly["sources"])
