@@ -5,6 +5,7 @@ import argparse
 from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
 from carbon.verbs import (
+    background,
     convert,
     doctor,
     embed,
@@ -17,7 +18,19 @@ from carbon.verbs import (
     variants,
 )
 
-VERBS = (tokenize, score, variants, scan, next_token, generate, embed, convert, info, doctor)
+VERBS = (
+    tokenize,
+    score,
+    variants,
+    background,
+    scan,
+    next_token,
+    generate,
+    embed,
+    convert,
+    info,
+    doctor,
+)
 
 
 def main(argv: list[str] | None = None) -> int:

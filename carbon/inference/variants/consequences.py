@@ -21,12 +21,13 @@ KINDS: dict[str, Kind] = {name: int if name == "codon" else str for name in MEAN
 
 
 class Score(NamedTuple):
-    """What is written of one ALT; the fields are those of `VariantScore`."""
+    """What is written of one ALT; the fields are those of `VariantScore`, and its percentile."""
 
     delta: float | None
     reason: str | None
     forward: float | None
     reverse: float | None
+    percentile: float | None = None
 
 
 class AnnotatedScore(NamedTuple):
@@ -36,6 +37,7 @@ class AnnotatedScore(NamedTuple):
     reason: str | None
     forward: float | None
     reverse: float | None
+    percentile: float | None
     gene: str | None
     transcript: str | None
     consequence: str | None
