@@ -319,7 +319,7 @@ def ks_pvalue(percentiles, num_background):
 
 def test_percentiles_of_fresh_random_variants_are_uniform(model, reference):
     """By kind, with a random network: the fresh ones are drawn as they come, of no kind."""
-    options = {"window_bp": 24}
+    options = {"window_bp": 30}
     made = model.background(reference, variants_per_kind=9, contigs=("c",), **options)
     places = Places(reference, ("c",), np.random.default_rng(1))
     lengths_bp = [bp for bp in range(1, 13) for _ in range(9)]
@@ -339,4 +339,5 @@ def test_percentiles_of_fresh_random_variants_are_uniform(model, reference):
     # Not so where deltas are not those of the kind.
     shifted = [min(value * 1.5, 100) for value in percentiles["deletion"]]
     assert ks_pvalue(shifted, 108) < 0.01
-    assert made.settings["window_bp"] == 24 and made.drawn["variants"] == 9 * (96 + 24)
+    # A few have an edge beside them, and so no context.
+    assert made.settings["window_bp"] == 30 and made.drawn["variants"] >= 9 * (96 + 24)
