@@ -145,9 +145,9 @@ def print_aurocs(study: Study, annotation: str, wanted: int) -> None:
     consequences = Consequences(study.reference, read_gene_file(annotation, study.reference))
     terms = ("stop_gained", "synonymous_variant", "intergenic_variant")
     sets = some_of(study.snvs, consequences, dict.fromkeys(terms, wanted))
-    terms = ("frameshift_variant", "intergenic_variant")
+    of_indel = ("frameshift_variant", "intergenic_variant")
     indels = study.indels((1, 2, 4, 5))
-    of_indels = some_of(indels, consequences, dict.fromkeys(terms, wanted))
+    of_indels = some_of(indels, consequences, dict.fromkeys(of_indel, wanted))
     sets["frameshift_variant"] = of_indels["frameshift_variant"]
     sets[f"{INDEL} intergenic_variant"] = of_indels["intergenic_variant"]
     scored = {name: study.pairs(variants) for name, variants in sets.items()}
