@@ -5,6 +5,7 @@ import argparse
 from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
 from carbon.verbs import (
+    background,
     compare,
     convert,
     doctor,
@@ -24,6 +25,7 @@ VERBS = (
     score,
     variants,
     compare,
+    background,
     scan,
     next_token,
     generate,

@@ -86,7 +86,7 @@ def effect_on(reference: Reference, transcript: Transcript, variant: Variant) ->
     """
     if variant.contig != transcript.contig or variant.why_unscorable():
         return None
-    start, end, alt = _trimmed(variant)
+    start, end, alt = trimmed(variant)
     exons = transcript.exons
     if start < exons[0][0] and exons[-1][1] > reference.contig_lengths_bp[variant.contig]:
         turn_bp = reference.contig_lengths_bp[variant.contig]  # the transcript is over the origin
@@ -109,7 +109,7 @@ def touched_span(variant: Variant) -> Span:
 
     At the edge of a contig one of the two is not there.
     """
-    return _touched(*_trimmed(variant)[:2])
+    return _touched(*trimmed(variant)[:2])
 
 
 def _touched(start: int, end: int) -> Span:
@@ -117,8 +117,11 @@ def _touched(start: int, end: int) -> Span:
     return (start - 1, start + 1) if start == end else (start, end)
 
 
-def _trimmed(variant: Variant) -> tuple[int, int, str]:
-    """Return start and end of the bases that change, and what stands there instead."""
+def trimmed(variant: Variant) -> tuple[int, int, str]:
+    """Return start and end of the bases that change, and what stands there instead.
+
+    Bases that REF and ALT have in common are taken off, the last first.
+    """
     ref, alt = variant.ref.upper(), variant.alt.upper()
     while ref and alt and ref[-1] == alt[-1]:
         ref, alt = ref[:-1], alt[:-1]

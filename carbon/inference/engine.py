@@ -8,7 +8,8 @@ import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.errors import UserError
-from carbon.genome import Interval, Reference, Variant
+from carbon.genome import Annotation, Interval, Reference, Variant
+from carbon.inference.background import Background, Drawing, make_background
 from carbon.inference.embeddings import Float32s, embed_sequences
 from carbon.inference.generation import (
     Constraints,
@@ -127,6 +128,34 @@ class Carbon:
         """
         method = self.variant_method(**options)
         return score_variants(self.reader, reference, variants, method)
+
+    def background(
+        self,
+        reference: Reference,
+        annotation: Annotation | None = None,
+        *,
+        variants_per_kind: int = 200,
+        seed: int = 0,
+        contigs: Sequence[str] = (),
+        **options: Unpack[VariantOptions],
+    ) -> Background:
+        """Score random variants of every kind, for `Background.percentile` of others.
+
+        Args:
+            reference: where variants are drawn, uniformly over known bases.
+            annotation: of the reference: kinds are told by what a variant does to a gene; without,
+                SNVs by their change and the base on either side, indels by their length.
+            variants_per_kind: how many to draw of every narrowest kind.
+            seed: of the random numbers.
+            contigs: where to draw; everywhere if none is named.
+            **options: how they are scored, as for `score_variants`.
+
+        Raises:
+            UserError: an option is not possible, or the variants cannot be drawn.
+        """
+        method = self.variant_method(**options)
+        drawing = Drawing(variants_per_kind, seed, tuple(contigs))
+        return make_background(self.reader, reference, method, drawing, annotation)
 
     def compare_alleles(
         self, reference: Reference, variant: Variant, method: Method

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from carbon.errors import UserError
-from carbon.options import Dtype
+from carbon.options import PROTOCOLS, STRANDS_READ, By, Dtype
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon
@@ -55,8 +55,40 @@ def add_contigs(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def check_inputs(arguments: argparse.Namespace, *paths: str | None) -> None:
+def add_variant_method(verb: argparse.ArgumentParser) -> None:
+    """Add what `VariantOptions` has."""
+    verb.add_argument(
+        "--protocol",
+        choices=PROTOCOLS,
+        default=NOT_GIVEN,
+        help="compare windows around the variant (default), or the alleles alone behind a window",
+    )
+    windows = (f"{known.default_window_bp} ({name})" for name, known in PROTOCOLS.items())
+    verb.add_argument(
+        "--window",
+        type=int,
+        default=NOT_GIVEN,
+        dest="window_bp",
+        metavar="BP",
+        help=f"default: {', '.join(windows)}, or what fits",
+    )
+    verb.add_argument("--by", choices=get_args(By), default=NOT_GIVEN)
+    verb.add_argument(
+        "--strands",
+        choices=STRANDS_READ,
+        default=NOT_GIVEN,
+        help="that are read; both (default) is their mean, and tells how far they disagree",
+    )
+    verb.add_argument(
+        "--frames", type=frames, default=NOT_GIVEN, help="mean over frames such as 0,2,4, or all"
+    )
+
+
+def check_inputs(arguments: argparse.Namespace, *paths: str | None) -> Path:
     """Look for the model and for input files before anything large is imported.
+
+    Returns:
+        The model's folder.
 
     Raises:
         UserError: there is no such model, its files do not fit one another, or a file is absent.
@@ -66,7 +98,7 @@ def check_inputs(arguments: argparse.Namespace, *paths: str | None) -> None:
     for path in paths:
         if path not in (None, "-") and not Path(path).exists():
             raise UserError(f"{path}: no such file")
-    model_folder(arguments.model)
+    return model_folder(arguments.model).path
 
 
 def load(arguments: argparse.Namespace) -> "Carbon":

@@ -3,18 +3,15 @@
 import argparse
 import json
 from pathlib import Path
-from typing import get_args
 
-from carbon.options import PROTOCOLS, STRANDS_READ, By
 from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import (
-    NOT_GIVEN,
     Verbs,
     add_contigs,
     add_gone,
     add_model,
+    add_variant_method,
     check_inputs,
-    frames,
     load,
     options_of,
 )
@@ -38,7 +35,17 @@ def add_parser(verbs: Verbs) -> None:
         "--annotation", help="GFF3, GTF, BED or GenBank: write gene, consequence and codon too"
     )
     add_contigs(verb)
-    _add_method(verb)
+    among = verb.add_mutually_exclusive_group()
+    among.add_argument(
+        "--background",
+        metavar="FILE",
+        help="of `carbon background`: write a percentile among random variants too; default: "
+        "background.json in the model's folder, if it fits",
+    )
+    among.add_argument(
+        "--no-background", action="store_true", help="write no percentile, whatever there is"
+    )
+    add_variant_method(verb)
     verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
     verb.add_argument(
         "--skip-mismatches",
@@ -52,39 +59,13 @@ def add_parser(verbs: Verbs) -> None:
     verb.set_defaults(run=run)
 
 
-def _add_method(verb: argparse.ArgumentParser) -> None:
-    """Add what `VariantOptions` has."""
-    verb.add_argument(
-        "--protocol",
-        choices=PROTOCOLS,
-        default=NOT_GIVEN,
-        help="compare windows around the variant (default), or the alleles alone behind a window",
-    )
-    windows = (f"{known.default_window_bp} ({name})" for name, known in PROTOCOLS.items())
-    verb.add_argument(
-        "--window",
-        type=int,
-        default=NOT_GIVEN,
-        dest="window_bp",
-        metavar="BP",
-        help=f"default: {', '.join(windows)}, or what fits",
-    )
-    verb.add_argument("--by", choices=get_args(By), default=NOT_GIVEN)
-    verb.add_argument(
-        "--strands",
-        choices=STRANDS_READ,
-        default=NOT_GIVEN,
-        help="that are read; both (default) is their mean, and tells how far they disagree",
-    )
-    verb.add_argument(
-        "--frames", type=frames, default=NOT_GIVEN, help="mean over frames such as 0,2,4, or all"
-    )
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    check_inputs(arguments, arguments.reference, arguments.vcf, arguments.annotation)
+    folder = check_inputs(
+        arguments, arguments.reference, arguments.vcf, arguments.annotation, arguments.background
+    )
 
+    from carbon.inference.background import FILE_NAME
     from carbon.inference.variants import (
         VariantJob,
         VariantOptions,
@@ -104,5 +85,7 @@ def run(arguments: argparse.Namespace) -> None:
         strict=arguments.strict,
         annotation=Path(arguments.annotation) if arguments.annotation else None,
         contigs=arguments.contigs,
+        background=Path(arguments.background) if arguments.background else None,
+        own_background=None if arguments.no_background else folder / FILE_NAME,
     )
     print(json.dumps(run_variant_job(load(arguments).reader, job, arguments.dtype)))

@@ -21,7 +21,7 @@ KINDS: dict[str, Kind] = {name: int if name == "codon" else str for name in MEAN
 
 
 class Score(NamedTuple):
-    """What is written of one ALT, of its `VariantScore`."""
+    """What is written of one ALT, of its `VariantScore`, and its percentile."""
 
     delta: float | None
     reason: str | None
@@ -29,6 +29,7 @@ class Score(NamedTuple):
     reverse: float | None = None
     spread: float | None = None
     unsure: bool | None = None
+    percentile: float | None = None
 
 
 class AnnotatedScore(NamedTuple):
@@ -40,6 +41,7 @@ class AnnotatedScore(NamedTuple):
     reverse: float | None
     spread: float | None
     unsure: bool | None
+    percentile: float | None
     gene: str | None
     transcript: str | None
     consequence: str | None

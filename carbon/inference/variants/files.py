@@ -20,6 +20,7 @@ from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
 from carbon.inference.variants.consequences import ANNOTATION, Score, annotator
 from carbon.inference.variants.method import Method, VariantOptions, method_for
+from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
 
@@ -45,6 +46,8 @@ class VariantJob:
         annotation: GFF3, GTF, BED or GenBank of the reference, for what the variants do to genes.
         contigs: `chr`, or a table, where the VCF and the annotation name contigs otherwise than the
             reference.
+        background: of `carbon background`, for percentiles.
+        own_background: where the model's own may lie; taken if there is no other, and it fits.
     """
 
     model: str
@@ -57,6 +60,8 @@ class VariantJob:
     strict: bool = False
     annotation: Path | None = None
     contigs: str | None = None
+    background: Path | None = None
+    own_background: Path | None = None
 
 
 def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, Any]:
@@ -70,13 +75,17 @@ def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, An
     method = method_for(reader, **job.options)
     output_path(job.output)
     table = names_table(job.contigs)
-    check_no_input(job.output, job.vcf, job.reference, job.annotation, table)
-    settings = _settings(reader, job, method, dtype)
+    check_no_input(job.output, job.vcf, job.reference, job.annotation, table, job.background)
+    background, about = background_for(
+        reader, method, job.background, job.own_background, annotated=bool(job.annotation)
+    )
+    settings = _settings(reader, job, method, dtype) | about
     with Reference(job.reference) as reference:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
         vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names)
         scored_header(vcf, settings)
         annotated = annotator(job.annotation, reference, names)
+        ranked = ranker(background, reference)
         # Read all of it once first: a bad last record costs seconds then, and not hours.
         num_records = _checked(vcf, reference, job)
         journal = Journal(job.output, settings | _fingerprints(reader, job), resume=job.resume)
@@ -89,7 +98,7 @@ def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, An
             ):
                 with writer(temporary, vcf, settings) as write:
                     for row, scores in _scored(reader, reference, vcf, method, journal):
-                        write((row, annotated(row, scores)))
+                        write((row, ranked(row, annotated(row, scores))))
                         counts.add(scores)
                         advance(counts.records > done)
                 for stale in _indexes(job.output):

@@ -21,6 +21,7 @@ from carbon.inference.variants.consequences import (
     Kind,
     Score,
 )
+from carbon.inference.variants.percentiles import BACKGROUND
 from carbon.tables import TABLE_WRITERS, TableWriter, chosen_by_ending, text_of
 
 Scored = tuple[VcfRow, Sequence[Score | AnnotatedScore]]
@@ -34,6 +35,7 @@ _MEANINGS = MEANINGS | {
     "spread": "Standard deviation of CARBON_DELTA over the frames and strands that were read, nats",
     "unsure": "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0",
     "reason": "Why there is no CARBON_DELTA",
+    "percentile": "Percent of random variants of the same kind with a lower CARBON_DELTA",
 }
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 
@@ -48,7 +50,8 @@ def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
     strands = ["forward", "reverse"] if settings["strands"] == "both" else []
     scores: dict[str, Kind] = {name: float for name in ["delta", *strands, "spread"]}
     scores |= {"unsure": bool, "reason": str}
-    return scores | (KINDS if ANNOTATION in settings else {})
+    percentile: dict[str, Kind] = {"percentile": float} if BACKGROUND in settings else {}
+    return scores | (KINDS if ANNOTATION in settings else {}) | percentile
 
 
 def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
@@ -60,7 +63,7 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
     *lines, columns = vcf.header
     if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
         raise GenomeError(f"{vcf.path}: has CARBON_DELTA already: is it scored? give the original")
-    apart = ("delta", "spread", ANNOTATION)
+    apart = ("delta", "spread", ANNOTATION, BACKGROUND, "background_sha256", "percentile")
     made = "; ".join(f"{name} {value}" for name, value in settings.items() if name not in apart)
     added = []
     for name, kind in _fields(settings).items():

@@ -1,0 +1,68 @@
+"""`carbon background`: random variants of every kind, scored once, for percentiles."""
+
+import argparse
+import json
+from pathlib import Path
+
+from carbon.console import natural
+from carbon.verbs.common import (
+    Verbs,
+    add_contigs,
+    add_model,
+    add_variant_method,
+    check_inputs,
+    load,
+    options_of,
+)
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "background",
+        help="score random variants, to read the scores of others by",
+        description="Scores random variants of every kind and keeps the quantiles. With the file, "
+        "`carbon variants --background` writes of each variant how many in a hundred random "
+        "variants of its kind have a lower delta.",
+    )
+    add_model(verb)
+    verb.add_argument("--reference", required=True, help="FASTA to draw variants from")
+    verb.add_argument("--output", required=True, help="a .json to write")
+    verb.add_argument(
+        "--annotation",
+        help="GFF3, GTF, BED or GenBank: tell SNVs by consequence, and indels in coding sequence "
+        "from others",
+    )
+    add_contigs(verb)
+    verb.add_argument(
+        "--draw-from", nargs="+", default=[], metavar="NAME", help="contigs; default: all"
+    )
+    verb.add_argument(
+        "--variants-per-kind", type=natural, default=200, metavar="N", help="default: 200"
+    )
+    verb.add_argument("--seed", type=natural, default=0, help="default: 0")
+    add_variant_method(verb)
+    verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
+    verb.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the verb."""
+    check_inputs(arguments, arguments.reference, arguments.annotation)
+
+    from carbon.inference.background import BackgroundJob, Drawing, run_background_job
+    from carbon.inference.variants import VariantOptions
+    from carbon.tables import chosen_by_ending
+
+    chosen_by_ending(arguments.output, {".json": None})
+    job = BackgroundJob(
+        model=arguments.model,
+        reference=Path(arguments.reference),
+        output=Path(arguments.output),
+        annotation=Path(arguments.annotation) if arguments.annotation else None,
+        contigs=arguments.contigs,
+        drawing=Drawing(arguments.variants_per_kind, arguments.seed, tuple(arguments.draw_from)),
+        options=options_of(arguments, VariantOptions),
+        resume=arguments.resume,
+    )
+    print(json.dumps(run_background_job(load(arguments).reader, job)))

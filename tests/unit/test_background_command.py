@@ -1,0 +1,171 @@
+"""`carbon background`, and the percentiles that `carbon variants` writes with its file."""
+
+import json
+
+import pyarrow.parquet as pq
+import pysam
+import pytest
+
+import carbon
+from carbon.cli import main
+from carbon.inference.background import Background
+from carbon.inference.background import job as background_job
+from carbon.model import save_model
+from tests.helpers.files import place_gene, write_fasta, write_vcf
+
+BASES, GFF3, _ = place_gene()
+WINDOW = ["--window", "24"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("backgrounds")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c1": BASES})
+    (folder / "g.gff3").write_text(GFF3)
+    write_vcf(
+        folder / "in.vcf",
+        [
+            f"c1\t115\t.\t{BASES[114]}\tT,A,<DEL>\t.\t.\t.",
+            f"c1\t122\t.\t{BASES[121:123]}\t{BASES[121]}\t.\t.\t.",
+            f"c1\t300\t.\t{BASES[299]}\t{'A' if BASES[299] != 'A' else 'C'}\t.\t.\t.",
+        ],
+    )
+    assert make(folder, folder / "b.json") == 0
+    return folder
+
+
+def make(folder, output, *more):
+    return main(
+        ["background", "--model", str(folder / "model"), "--reference", str(folder / "r.fa"),
+         "--output", str(output), "--variants-per-kind", "2", *WINDOW, *more]
+    )  # fmt: skip
+
+
+def score(folder, output, *more, window=WINDOW):
+    return main(
+        ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa"),
+         "--vcf", str(folder / "in.vcf"), "--output", str(output), *window, *more]
+    )  # fmt: skip
+
+
+def percentiles(path):
+    return [row.get("percentile") for row in pq.read_table(path).to_pylist()]
+
+
+def test_percentiles_beside_the_scores(folder, tmp_path, capsys):
+    given = ["--background", str(folder / "b.json")]
+    for ending in ("vcf", "parquet"):
+        assert score(folder, tmp_path / f"out.{ending}", *given) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["background"] == "b.json"
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.column_names[-1] == "percentile"
+    made = Background.read(folder / "b.json")
+    rows = table.to_pylist()
+    with carbon.Reference(folder / "r.fa") as reference:
+        for row in rows:
+            variant = carbon.Variant(row["contig"], row["position"] - 1, row["ref"], row["alt"])
+            expected = made.percentile(reference, variant, row["delta"])
+            assert row["percentile"] == expected
+    # Of SNVs there are enough in all, of deletions too few; an allele without a score has none.
+    assert [row["percentile"] is None for row in rows] == [False, False, True, True, False]
+    with pysam.VariantFile(str(tmp_path / "out.vcf")) as scored:
+        assert "Percent of random variants" in str(scored.header.info["CARBON_PERCENTILE"].record)
+        found = [x for record in scored for x in record.info.get("CARBON_PERCENTILE", (None,))]
+    assert found == pytest.approx([row["percentile"] for row in rows], nan_ok=True)
+
+
+def test_the_same_seed_gives_the_same_file(folder, tmp_path, capsys):
+    assert (
+        make(folder, tmp_path / "b.json") == make(folder, tmp_path / "c.json", "--seed", "1") == 0
+    )
+    assert (tmp_path / "b.json").read_bytes() == (folder / "b.json").read_bytes()
+    assert (tmp_path / "c.json").read_bytes() != (folder / "b.json").read_bytes()
+
+
+def test_a_background_of_other_settings_is_one_line(folder, tmp_path, capsys, network):
+    given = ["--background", str(folder / "b.json")]
+    cases = [
+        (["--strands", "both"], WINDOW, "made with strands forward, and this is strands both"),
+        (["--frames", "0,2"], WINDOW, "made with frames [0], and this is frames [0, 2]"),
+        ([], ["--window", "30"], "made with window_bp 24, and this is window_bp 30"),
+        (["--dtype", "bfloat16"], WINDOW, "made with dtype float32, and this is dtype bfloat16"),
+        (["--tag", "<fungi_species>"], WINDOW, "made with tags []"),
+    ]
+    for more, window, message in cases:
+        assert score(folder, tmp_path / "out.tsv", *given, *more, window=window) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert line.startswith(f"error: {folder / 'b.json'}: ") and message in line
+    other = network.__class__(network.config).eval()
+    save_model(other, tmp_path / "model")
+    (tmp_path / "r.fa").symlink_to(folder / "r.fa")
+    (tmp_path / "in.vcf").symlink_to(folder / "in.vcf")
+    assert score(tmp_path, tmp_path / "out.tsv", *given) == 2
+    assert "is of a model with other weights" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_the_models_own_is_taken_where_it_fits(folder, tmp_path, capsys):
+    own, given = folder / "model" / "background.json", ["--background", str(folder / "b.json")]
+    own.write_bytes((folder / "b.json").read_bytes())
+    try:
+        assert score(folder, tmp_path / "own.parquet") == 0
+        assert score(folder, tmp_path / "given.parquet", *given) == 0
+        assert percentiles(tmp_path / "own.parquet") == percentiles(tmp_path / "given.parquet")
+        assert score(folder, tmp_path / "none.parquet", "--no-background") == 0
+        capsys.readouterr()
+        assert score(folder, tmp_path / "both.parquet", "--strands", "both") == 0
+        assert "no percentiles: " in (said := capsys.readouterr().err) and "strands forward" in said
+        for name in ("none", "both"):
+            assert "percentile" not in pq.read_table(tmp_path / f"{name}.parquet").column_names
+    finally:
+        own.unlink()
+
+
+def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
+    annotation = ["--annotation", str(folder / "g.gff3")]
+    assert make(folder, tmp_path / "b.json", *annotation) == 0
+    table = Background.read(tmp_path / "b.json").table
+    assert {"snv stop_gained", "deletion 1 coding", "insertion 12 noncoding"} <= table.keys()
+    given = ["--background", str(tmp_path / "b.json")]
+    assert score(folder, tmp_path / "out.parquet", *given) == 2
+    assert "give --annotation too" in capsys.readouterr().err
+    assert score(folder, tmp_path / "out.parquet", *given, *annotation) == 0
+    assert pq.read_table(tmp_path / "out.parquet").column_names[-1] == "percentile"
+
+
+def test_a_run_that_was_stopped_goes_on(folder, tmp_path, capsys, monkeypatch):
+    output, blocks, whole = tmp_path / "b.json", [], background_job.score_variants
+
+    def stopped(*arguments):
+        if len(blocks) == 2:
+            raise KeyboardInterrupt
+        blocks.append(1)
+        return whole(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(background_job, "score_variants", stopped)
+        assert make(folder, output) == 130
+    assert [path.name for path in tmp_path.iterdir()] == [".b.json.progress"]
+    assert make(folder, output, "--seed", "3", "--resume") == 2
+    assert "differs in: drawn" in capsys.readouterr().err
+    assert make(folder, output, "--resume") == 0
+    assert output.read_bytes() == (folder / "b.json").read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["b.json"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--draw-from", "c2"], "no contig 'c2'"),
+        (["--variants-per-kind", "0"], "give 1 or more"),
+        (["--annotation", "none.gff3"], "no such file"),
+        (["--window", "99999"], "window"),
+        (["--output", "b.txt"], "end the output with one of .json"),
+    ],
+)
+def test_a_mistake_is_one_line(folder, tmp_path, capsys, more, message):
+    assert make(folder, tmp_path / "b.json", *more) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ") and message in line
+    assert not list(tmp_path.iterdir())
