@@ -86,8 +86,8 @@ def test_the_same_seed_gives_the_same_file(folder, tmp_path, capsys):
 def test_a_background_of_other_settings_is_one_line(folder, tmp_path, capsys, network):
     given = ["--background", str(folder / "b.json")]
     cases = [
-        (["--strands", "both"], WINDOW, "made with strands forward, and this is strands both"),
-        (["--frames", "0,2"], WINDOW, "made with frames [0], and this is frames [0, 2]"),
+        (["--strands", "reverse"], WINDOW, "and this is strands reverse"),
+        (["--frames", "0,2"], WINDOW, "and this is frames [0, 2]"),
         ([], ["--window", "30"], "made with window_bp 24, and this is window_bp 30"),
         (["--dtype", "bfloat16"], WINDOW, "made with dtype float32, and this is dtype bfloat16"),
         (["--tag", "<fungi_species>"], WINDOW, "made with tags []"),
@@ -114,9 +114,12 @@ def test_the_models_own_is_taken_where_it_fits(folder, tmp_path, capsys):
         assert percentiles(tmp_path / "own.parquet") == percentiles(tmp_path / "given.parquet")
         assert score(folder, tmp_path / "none.parquet", "--no-background") == 0
         capsys.readouterr()
-        assert score(folder, tmp_path / "both.parquet", "--strands", "both") == 0
-        assert "no percentiles: " in (said := capsys.readouterr().err) and "strands forward" in said
-        for name in ("none", "both"):
+        assert score(folder, tmp_path / "other.parquet", "--strands", "reverse") == 0
+        assert (
+            "no percentiles: " in (said := capsys.readouterr().err)
+            and "this is strands reverse" in said
+        )
+        for name in ("none", "other"):
             assert "percentile" not in pq.read_table(tmp_path / f"{name}.parquet").column_names
     finally:
         own.unlink()
