@@ -166,7 +166,7 @@ def _held_out(folder: Path, corpus: Path, seed: int) -> float:
 
 def _fitted(rows: list[dict[str, Any]]) -> list[float]:
     """Return E, A, a, B, b and the root mean square of what is left, in nats per base."""
-    from scipy.optimize import least_squares  # type: ignore[import-untyped]
+    from scipy.optimize import least_squares
 
     size, tokens, nats = (
         np.array([row[key] for row in rows], dtype=np.float64)
