@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.console import track
-from carbon.errors import UserError
+from carbon.errors import GenomeError, UserError
 from carbon.genome import GENETIC_CODE
 from carbon.inference import Carbon
 from eval.contract import Estimate
@@ -21,6 +21,7 @@ from eval.uncertainty import bootstrap
 
 Floats = NDArray[np.float64]
 
+_LEAST_GENES = 4
 _ABSENT = 0.5  # what a codon counts that the reference genes never use (Bulmer 1988)
 
 
@@ -37,7 +38,14 @@ def codon_adaptation(
     Returns:
         Spearman's correlation; those with GC content and of GC with the index; and the partial
         one, of ranks with those of GC taken out. Negative means that adapted genes are likelier.
+
+    Raises:
+        GenomeError: there are fewer than four genes.
     """
+    if len(genes) < _LEAST_GENES:
+        raise GenomeError(
+            f"{len(genes)} coding genes in the held-out regions: a correlation needs {_LEAST_GENES}"
+        )
     weights = adaptation_weights(usage)
     scores = track(model.score(gene.cds for gene in genes), "codon adaptation", len(genes))
     nats = np.array([score.nats_per_base for score in scores])

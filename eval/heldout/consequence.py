@@ -74,20 +74,33 @@ def consequence_auroc(
     every = list(dict.fromkeys(known.variant for each in sets.values() for known in each))
     scores = model.score_variants(genes.reference, every, strands="both", window_bp=window_bp)
     deltas = {s.variant: s.delta for s in track(scores, "consequences", len(every))}
-    by_kind = {kind: _measured(kind, chosen, deltas) for kind, chosen in sets.items()}
+    scored = {v: delta for v, delta in deltas.items() if delta is not None}
+    by_kind = {
+        kind: found
+        for kind, chosen in sets.items()
+        if (
+            found := _measured(kind, [known for known in chosen if known.variant in scored], scored)
+        )
+    }
+    if not by_kind:
+        raise GenomeError("no damaging variant with a control has a score; give a smaller window")
     first = next(iter(by_kind.values()))
-    unscored = sum(delta is None for delta in deltas.values())
     values = {name: first[name] for name in ("value", "low", "high", "num_samples")}
-    return {**values, "by_kind": by_kind, "num_not_scored": unscored, "seed": seed}
+    num_not_scored = len(deltas) - len(scored)
+    return {**values, "by_kind": by_kind, "num_not_scored": num_not_scored, "seed": seed}
 
 
 def _measured(
-    kind: str, chosen: Sequence[Known], deltas: Mapping[Variant, float | None]
-) -> dict[str, Any]:
+    kind: str, chosen: Sequence[Known], deltas: Mapping[Variant, float]
+) -> dict[str, Any] | None:
+    """Measure one kind against all controls and each kind of them; None if either is absent."""
+    num_damaging = sum(known.kind == kind for known in chosen)
     controls = sorted({known.kind for known in chosen} - {kind})
+    if not num_damaging or not controls:
+        return None
     return {
         **_auroc(kind, chosen, deltas),
-        "num_damaging": sum(known.kind == kind for known in chosen),
+        "num_damaging": num_damaging,
         "against": {
             control: _auroc(kind, [k for k in chosen if k.kind in (kind, control)], deltas)
             for control in controls
@@ -95,14 +108,11 @@ def _measured(
     }
 
 
-def _auroc(
-    kind: str, chosen: Sequence[Known], deltas: Mapping[Variant, float | None]
-) -> dict[str, Any]:
-    scored = [(k, d) for k in chosen if (d := deltas[k.variant]) is not None]
-    scores = np.array([-delta for _, delta in scored])
-    labels = np.array([known.kind == kind for known, _ in scored], dtype=np.int64)
-    genes = [known.gene for known, _ in scored]
-    return bootstrap(auroc(scores, labels), len(scored), clusters=genes)._asdict()
+def _auroc(kind: str, chosen: Sequence[Known], deltas: Mapping[Variant, float]) -> dict[str, Any]:
+    scores = np.array([-deltas[known.variant] for known in chosen])
+    labels = np.array([known.kind == kind for known in chosen], dtype=np.int64)
+    genes = [known.gene for known in chosen]
+    return bootstrap(auroc(scores, labels), len(chosen), clusters=genes)._asdict()
 
 
 def choose_known(genes: HeldOutGenes, num_each: int, seed: int) -> dict[str, list[Known]]:

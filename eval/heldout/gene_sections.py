@@ -1,6 +1,6 @@
 """The sections of the report on what is measured gene by gene."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from eval.drawing import html_table, interval
@@ -8,7 +8,7 @@ from eval.drawing import html_table, interval
 _FRAMES = ("own", "+1", "+2", "other strand", "other strand +1", "other strand +2")
 
 
-def _frame(result: Mapping[str, Any]) -> str:
+def _frame(result: dict[str, Any]) -> str:
     pairs = zip(result["by_frame"], result["markov_6"]["by_frame"], strict=True)
     rows = [(name, *map(str, pair)) for name, pair in zip(_FRAMES, pairs, strict=True)]
     return (
@@ -20,7 +20,7 @@ def _frame(result: Mapping[str, Any]) -> str:
     )
 
 
-def _adaptation(result: Mapping[str, Any]) -> str:
+def _adaptation(result: dict[str, Any]) -> str:
     rows = [
         ("nats per base and codon adaptation index", interval(result)),
         ("the same, GC taken out", interval(result["without_gc"])),
@@ -34,7 +34,7 @@ def _adaptation(result: Mapping[str, Any]) -> str:
     )
 
 
-def _consequences(result: Mapping[str, Any]) -> str:
+def _consequences(result: dict[str, Any]) -> str:
     rows = []
     for kind, each in result["by_kind"].items():
         name = kind.replace("_", " ")
@@ -47,7 +47,7 @@ def _consequences(result: Mapping[str, Any]) -> str:
     )
 
 
-GENE_SECTIONS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+GENE_SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "reading_frame": _frame,
     "codon_adaptation": _adaptation,
     "consequence_auroc": _consequences,
