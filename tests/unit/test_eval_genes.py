@@ -4,11 +4,14 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import STOP_CODONS, Consequences, Interval, Reference, reverse_complement
+from eval.__main__ import main
 from eval.heldout.codon_adaptation import (
     adaptation_index,
     adaptation_weights,
@@ -230,3 +233,56 @@ def test_likelihood_draws_genes(model):
     best = min(every, key=every.get)
     assert plain["best_markov"] == best
     assert plain["ahead_of_best"]["value"] == pytest.approx(every[best] - plain["value"])
+
+
+def test_too_few_genes_are_said(model):
+    with pytest.raises(GenomeError, match="0 coding genes in the held-out regions"):
+        codon_adaptation(model, [], dict.fromkeys(CODONS, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("reading_frame", "give --annotation and --reference"),
+        ("codon_adaptation", "and --codon-usage or --adapted-genes"),
+    ],
+)
+def test_what_a_task_needs_is_asked_for_first(task, message, capsys):
+    words = ["heldout", "--model", "absent", "--corpus", "absent", "--output", "absent"]
+    assert main([*words, "--tasks", task]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_measures_by_gene(model, genome, monkeypatch, capsys):
+    """One command over a corpus with two records of the held-out contig."""
+    genes, corpus, end = genome.genes, genome.folder / "corpus", int(genome.ends[-1])
+    held_out = genes.reference.fetch(Interval("h", 0, end))
+    rows = [("h", 0, 700, "+", held_out[:700]), ("h", 700, end, "+", held_out[700:])]
+    (corpus / "genome").mkdir()
+    for split, some in (("test", rows), ("train", [("t", 0, 500, "+", random_bases(500, 1))])):
+        names = ("record_id", "start", "end", "strand", "sequence")
+        table = dict(zip(names, map(list, zip(*some, strict=True)), strict=True))
+        pq.write_table(pa.table(table), corpus / "genome" / f"{split}-00000.parquet")
+    sources = {"genome": {"test": {"records": 2}, "train": {"records": 1}}}
+    manifest = {"held_out": [f"h:1-{end}"], "outputs": {}, "sources": sources}
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setattr("eval.heldout.material.load", lambda path: model)
+    words = ["heldout", "--model", "m", "--corpus", str(corpus), "--output", str(genome.folder)]
+    words += [
+        "--reference",
+        str(genes.reference.path),
+        "--annotation",
+        str(genome.folder / "g.gtf"),
+    ]
+    words += ["--variants-each", "5", "--window-bp", "60"]
+    words += ["--tasks", "heldout_likelihood,consequence_auroc"]
+    assert main(words) == 0, capsys.readouterr().err
+    results = json.loads((genome.folder / "results.json").read_text())
+    likelihood = results["heldout_likelihood"]
+    # Three genes own the contig between them; six bases of each record have no context.
+    assert (likelihood["resampled"], likelihood["num_samples"]) == ("genes", 3)
+    assert likelihood["num_bases"] == end - 12
+    assert "codon_periodic" in likelihood["others"]
+    assert set(results["consequence_auroc"]["by_kind"]) <= {
+        "stop_gained", "start_lost", "splice_site"
+    }  # fmt: skip
