@@ -6,7 +6,7 @@ sorted array, whose two ends are the counts of all orders at once.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ _MOST_BITS = 15  # counts are told apart by their powers of two, up to this one
 NUM_BUCKETS = 4 * (_MOST_BITS + 1)
 
 Int64s = NDArray[np.int64]
+Codes = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 
 
@@ -31,7 +32,7 @@ class Contexts(NamedTuple):
     depths: NDArray[np.int8]
 
 
-def contexts_of(codes: Int64s) -> Contexts:
+def contexts_of(codes: Codes) -> Contexts:
     """Return the context of every base of a sequence of `base_codes`."""
     keys = np.zeros(len(codes), dtype=np.uint32)
     for distance in range(1, min(MOST_ORDER, len(codes) - 1) + 1):
@@ -78,7 +79,7 @@ class ContextCounts:
             keys = contexts.keys[counted].astype(np.uint64) << np.uint64(2)
             packed.append(keys | targets[counted].astype(np.uint64))
         ordered = np.concatenate(packed)
-        del packed
+        packed.clear()
         ordered.sort()
         bases = (ordered & np.uint64(3)).astype(np.uint8)
         self._keys = (ordered >> np.uint64(2)).astype(np.uint32)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from eval.context_counts import (
     NUM_BUCKETS,
+    Codes,
     ContextCounts,
     Contexts,
     Int64s,
@@ -36,16 +37,16 @@ class Labelled(NamedTuple):
     """Known bases and which of several models each belongs to.
 
     Attributes:
-        codes: (bases,), A=0 C=1 G=2 T=3, 4 for anything else.
+        codes: (bases,), A=0 C=1 G=2 T=3, 4 for anything else; pieces have a byte each.
         labels: (bases,), the number of a model.
     """
 
-    codes: Int64s
+    codes: Codes
     labels: NDArray[np.int8]
 
     def turned(self, turned_labels: NDArray[np.int8]) -> "Labelled":
         """Return the other strand, where a label means another: (labels,)."""
-        codes = np.where(self.codes < 4, 3 - self.codes, 4)
+        codes = np.array([3, 2, 1, 0, 4], dtype=self.codes.dtype)[self.codes]
         return Labelled(codes[::-1], turned_labels[self.labels[::-1]])
 
 
@@ -148,7 +149,7 @@ def pieces_of(sequences: Iterable[Labelled], turned_labels: NDArray[np.int8]) ->
     total_bp = sum(len(each.codes) for each in sequences)
     piece_bp = max(1, min(_PIECE_BP, total_bp // (2 * _TUNED_EVERY)))
     cut = [
-        Labelled(codes[at : at + piece_bp], labels[at : at + piece_bp])
+        Labelled(codes[at : at + piece_bp].astype(np.uint8), labels[at : at + piece_bp])
         for codes, labels in sequences
         for at in range(0, len(codes), piece_bp)
     ]

@@ -114,7 +114,7 @@ class HeldOutGenes:
             states = states_of(length_bp, by_contig[contig])
             for start, end in self._outside(contig, length_bp):
                 codes = base_codes(self.reference.fetch(Interval(contig, start, end)))
-                parts.append(Labelled(codes, states[start:end]))
+                parts.append(Labelled(codes.astype(np.uint8), states[start:end]))
         return parts
 
     def _outside(self, contig: str, length_bp: int) -> Iterator[tuple[int, int]]:
