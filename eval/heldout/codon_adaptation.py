@@ -70,7 +70,7 @@ def adaptation_weights(usage: Mapping[str, float]) -> dict[str, float]:
     families: dict[str, list[str]] = {}
     for codon, amino_acid in GENETIC_CODE.items():
         families.setdefault(amino_acid, []).append(codon)
-    weights = {}
+    weights: dict[str, float] = {}
     for amino_acid, codons in families.items():
         if amino_acid != "*" and len(codons) > 1:
             best = max(usage[codon] for codon in codons)

@@ -40,7 +40,7 @@ def _likelihood(result: Mapping[str, Any]) -> str:
     )
 
 
-def baselines_of(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def baselines_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the Markov models of `heldout_likelihood` by the names that a reader sees."""
     orders = {f"order {k}": each for k, each in enumerate(result["markov"])}
     others = result.get("others", {}).items()

@@ -58,13 +58,9 @@ def _summary(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
         best = f"{interval(recovery['markov'][order])} (order {order})"
         rows.append(("Sequence recovery, 30 bp", interval(recovery), best))
     if likelihood := found.get("heldout_likelihood"):
-        rows.append(
-            (
-                "Nats per base",
-                interval(likelihood),
-                f"{interval(likelihood['markov'][6])} (order 6)",
-            )
-        )
+        name = likelihood.get("best_markov", "order_6").replace("_", " ")
+        best = f"{interval(baselines_of(likelihood)[name])} ({name})"
+        rows.append(("Nats per base", interval(likelihood), best))
     if variants := found.get("variant_auroc"):
         rows.append(
             ("Variant AUROC", interval(variants), f"{interval(variants['markov_6'])} (order 6)")
