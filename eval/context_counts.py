@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 MOST_ORDER = 16  # bases that fit into 32 bits
 _MOST_BITS = 15  # counts are told apart by their powers of two, up to this one
-NUM_BUCKETS = 4 * (_MOST_BITS + 1)
+_SHALLOW = 4 * (_MOST_BITS + 1)  # buckets of contexts that were not seen in full
+NUM_BUCKETS = 2 * _SHALLOW
 
 Int64s = NDArray[np.int64]
 Codes = NDArray[np.integer[Any]]
@@ -54,7 +55,8 @@ class Seen(NamedTuple):
     Attributes:
         shares: (contexts, 4), the share of each base among the counted ones, 0 if none was.
         buckets: (contexts,), contexts that deserve equal trust: of as many counts (by powers of
-            two) and as many different bases behind them. 0 where nothing was counted.
+            two), as many different bases behind them, and seen up to the highest order, as repeats
+            are, or not. 0 where nothing was counted.
     """
 
     shares: Floats
@@ -89,6 +91,8 @@ class ContextCounts:
 
     def seen(self, contexts: Contexts) -> Iterator[Seen]:
         """Yield what was counted, from order 0 to the highest; fast if keys ascend."""
+        is_repeat = self._counts(contexts.keys, self.order).any(axis=1)
+        in_full = np.where(is_repeat & (contexts.depths >= self.order), _SHALLOW, 0)
         for order in range(self.order + 1):
             counts = self._counts(contexts.keys, order)
             counts[contexts.depths < order] = 0
@@ -96,7 +100,7 @@ class ContextCounts:
             shares = counts / np.maximum(totals, 1)[:, None]
             bits = np.minimum(np.frexp(totals)[1], _MOST_BITS)
             different = (counts > 0).sum(axis=1)
-            yield Seen(shares, np.where(totals > 0, 4 * bits + different - 1, 0))
+            yield Seen(shares, np.where(totals > 0, in_full + 4 * bits + different - 1, 0))
 
     def _counts(self, keys: NDArray[np.uint32], order: int) -> Int64s:
         """Return how often each base follows the contexts cut to an order, (contexts, 4)."""

@@ -89,8 +89,7 @@ def heldout_likelihood(
     def nats(values_of: Callable[[str], NDArray[Any]], name: str) -> NDArray[np.float64]:
         pairs = zip(track(records, f"held-out likelihood, {name}"), counted, strict=True)
         values = np.concatenate([values_of(record)[known] for record, known in pairs])
-        totals: NDArray[np.float64] = np.bincount(block, -values.astype(np.float64))
-        return totals
+        return np.bincount(block, -values.astype(np.float64)).astype(np.float64)
 
     network = nats(lambda record: base_log_likelihoods(model.reader, [record])[0], "model")
     fitted = {}
