@@ -2,8 +2,9 @@
 
 `p_k(b) = w p_ML(b | k bases) + (1 - w) p_{k-1}(b)`, from `p_{-1} = 1/4` up: the interpolation of
 Jelinek and Mercer (1980), with a weight `w` for each order, count and number of different bases
-behind the context (as in Witten and Bell 1991), apart for contexts that were seen in full. The weights maximise the likelihood of a tenth of
-the training bases under counts of the other nine (expectation maximisation); then all are counted.
+behind the context (as in Witten and Bell 1991), apart for contexts that were seen in full. The
+weights maximise the likelihood of a tenth of the training bases under counts of the other nine
+(expectation maximisation); then all are counted.
 """
 
 from collections.abc import Iterable, Sequence
