@@ -124,17 +124,32 @@ def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--model", required=True, help="model folder, or a name in the box")
     verb.add_argument(
         "--tasks", default="all",
-        help="all, or some of sequence_recovery,heldout_likelihood,variant_auroc",
+        help="all that there is something for, or some of sequence_recovery,heldout_likelihood,"
+        "variant_auroc,reading_frame,codon_adaptation,consequence_auroc",
     )  # fmt: skip
     verb.add_argument("--corpus", required=True, help="its test records are what is measured on")
     verb.add_argument("--source", help="of the corpus; default: eukaryote, or the first there is")
     verb.add_argument("--vcf", type=Path, help="labelled VCF that `carbon variants` scored")
-    verb.add_argument("--reference", type=Path, help="FASTA of that VCF")
+    verb.add_argument("--reference", type=Path, help="FASTA of that VCF and of the annotation")
+    verb.add_argument("--annotation", type=Path, help="GFF3, GTF or BED of the corpus's genome")
     verb.add_argument(
         "--contigs",
         metavar="TABLE|chr",
-        help="where the VCF names contigs otherwise than the FASTA",
+        help="where the VCF or the annotation names contigs otherwise than the FASTA",
     )
+    adapted = verb.add_mutually_exclusive_group()
+    adapted.add_argument(
+        "--codon-usage", type=Path, help="table of codon usage, for the codon adaptation index"
+    )
+    adapted.add_argument(
+        "--adapted-genes", metavar="REGEX",
+        help="or the genes whose codons count as adapted, by how their names begin: 'RP[LS]'",
+    )  # fmt: skip
+    verb.add_argument(
+        "--variants-each", type=natural, default=300,
+        help="damaging variants of each kind in consequence_auroc",
+    )  # fmt: skip
+    verb.add_argument("--window-bp", type=natural, help="of the variants of consequence_auroc")
     verb.add_argument("--output", type=Path, required=True, help="folder for results.json")
     verb.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
     verb.add_argument("--most-bp", type=natural, default=200_000, help="bases for the likelihood")

@@ -175,3 +175,20 @@ def _listed(
 ) -> tuple[list[float], list[float]]:
     """Return points, six places each, behind the one at x = 0."""
     return [0.0, *np.round(x[at], 6).tolist()], [float(first), *np.round(y[at], 6).tolist()]
+
+
+def rank_correlation(one: Floats, other: Floats, weights: Floats) -> float:
+    """Return Spearman's correlation of samples drawn so many times; NaN where all are alike."""
+    ranks = [_ranks(values, weights) for values in (one, other)]
+    middle = [(weights @ rank) / weights.sum() for rank in ranks]
+    first, second = (rank - mean for rank, mean in zip(ranks, middle, strict=True))
+    scale = np.sqrt((weights @ first**2) * (weights @ second**2))
+    return float((weights * first) @ second / scale) if scale > 0 else float("nan")
+
+
+def _ranks(values: Floats, weights: Floats) -> Floats:
+    """Return the mean rank of each value among samples drawn `weights` times."""
+    _, which = np.unique(values, return_inverse=True)
+    drawn = np.bincount(which, weights)
+    ranks: Floats = (np.cumsum(drawn) - (drawn - 1) / 2)[which]
+    return ranks

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from eval.contract import Estimate, Floats
 
 NUM_RESAMPLES = 1000
+_Z_95 = 1.959963984540054  # standard deviations
 
 Statistic = Callable[[Floats], float]
 """From weights (samples,) to a value; NaN where they do not define it."""
@@ -90,6 +91,16 @@ def difference(
     suggest. Zero inside it means that the difference is inside the noise.
     """
     return bootstrap(lambda w: first(w) - second(w), num_samples, seed, clusters)
+
+
+def wilson(num_successes: int, num_trials: int) -> Estimate:
+    """Return a share with Wilson's interval (1927), which holds near 0 and 1 too."""
+    if not num_trials:
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
+    share, extra = num_successes / num_trials, _Z_95**2 / num_trials
+    middle = (share + extra / 2) / (1 + extra)
+    half = np.sqrt(share * (1 - share) * extra + extra**2 / 4) / (1 + extra)
+    return Estimate(share, float(middle - half), float(middle + half), num_trials)
 
 
 def inside_noise(estimate: Estimate) -> bool:

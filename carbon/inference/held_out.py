@@ -27,13 +27,19 @@ Site = tuple[str, str]
 
 def choose_records(records: Sequence[str], most_bp: int, seed: int) -> list[str]:
     """Draw records in random order up to so many bases; the last is cut."""
-    chosen: list[str] = []
+    drawn = choose_numbers([len(record) for record in records], most_bp, seed)
+    return [records[number][:length_bp] for number, length_bp in drawn]
+
+
+def choose_numbers(lengths_bp: Sequence[int], most_bp: int, seed: int) -> list[tuple[int, int]]:
+    """Draw what `choose_records` does: the number of each record, and how much of it is taken."""
+    chosen: list[tuple[int, int]] = []
     left_bp = most_bp
-    for number in np.random.default_rng(seed).permutation(len(records)):
+    for number in np.random.default_rng(seed).permutation(len(lengths_bp)):
         if left_bp <= 0:
             break
-        chosen.append(records[number][:left_bp])
-        left_bp -= len(records[number])
+        chosen.append((int(number), min(lengths_bp[number], left_bp)))
+        left_bp -= lengths_bp[number]
     return chosen
 
 

@@ -2,85 +2,105 @@
 
 import argparse
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from carbon.console import say
-from carbon.corpus import read_manifest, read_source
 from carbon.errors import ConfigError
 from carbon.files import atomic_file
 from carbon.genome import Reference
-from carbon.inference import load
+from eval.heldout.codon_adaptation import codon_adaptation, reference_usage
+from eval.heldout.consequence import consequence_auroc
+from eval.heldout.frame import reading_frame
 from eval.heldout.likelihood import heldout_likelihood
+from eval.heldout.material import Material
 from eval.heldout.meaning import meaning_of
 from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
-from eval.markov import MAX_ORDER, Markov
 from eval.records import check_folder
 
-_USUAL_SOURCE = "eukaryote"
 
-
-class _Material:
-    """What tasks measure with."""
-
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.arguments = arguments
-        self.model = load(arguments.model)
-        self.source = arguments.source or _usual_source(arguments.corpus)
-        self.train = self._sequences("train")
-        self.test = self._sequences("test")
-        if not self.test:
-            raise ConfigError(f"{arguments.corpus}: nothing is held out; build with a holdout")
-
-    def _sequences(self, split: Any) -> list[str]:
-        table = read_source(self.arguments.corpus, self.source, split, ["sequence"])
-        sequences: list[str] = table["sequence"].to_pylist()
-        return sequences
-
-
-def _usual_source(corpus: str) -> str:
-    """Return `eukaryote`, or the first other source of a corpus that holds records out."""
-    sources = read_manifest(corpus)["sources"]
-    held_out = [name for name, splits in sources.items() if splits["test"]["records"]]
-    return _USUAL_SOURCE if _USUAL_SOURCE in held_out else next(iter(held_out), _USUAL_SOURCE)
-
-
-def _recovery(of: _Material) -> dict[str, Any]:
+def _recovery(of: Material) -> dict[str, Any]:
     return sequence_recovery(of.model, of.train, of.test, of.arguments.sites, of.arguments.seed)
 
 
-def _likelihood(of: _Material) -> dict[str, Any]:
-    return heldout_likelihood(of.model, of.train, of.test, of.arguments.most_bp, of.arguments.seed)
+def _likelihood(of: Material) -> dict[str, Any]:
+    most_bp, seed = of.arguments.most_bp, of.arguments.seed
+    owners = of.owners()
+    states = None if owners is None else of.genes.training()
+    return heldout_likelihood(
+        of.model, of.train, of.test, most_bp, seed, owners=owners, states=states
+    )
 
 
-def _variants(of: _Material) -> dict[str, Any]:
+def _variants(of: Material) -> dict[str, Any]:
     with Reference(of.arguments.reference) as reference:
-        markov = Markov(MAX_ORDER, of.train)
-        scored = read_scored(of.arguments.vcf, reference, markov, of.arguments.contigs)
+        scored = read_scored(of.arguments.vcf, reference, of.markov, of.arguments.contigs)
         return variant_auroc(scored)
 
 
+def _frame(of: Material) -> dict[str, Any]:
+    return reading_frame(of.model, of.markov, of.coding)
+
+
+def _adaptation(of: Material) -> dict[str, Any]:
+    usage = reference_usage(of.arguments.codon_usage, of.arguments.adapted_genes, of.genes)
+    return codon_adaptation(of.model, of.coding, usage)
+
+
+def _consequences(of: Material) -> dict[str, Any]:
+    wanted = of.arguments
+    return consequence_auroc(
+        of.model, of.genes, wanted.variants_each, wanted.seed, wanted.window_bp
+    )
+
+
+class _Task(NamedTuple):
+    """What measures, and the flags without one of which there is nothing to measure with.
+
+    Attributes:
+        measure: from the material to a result.
+        needs: of each line one flag is needed, by their names among the arguments.
+        how: the same for the user.
+    """
+
+    measure: Callable[[Material], dict[str, Any]]
+    needs: tuple[tuple[str, ...], ...] = ()
+    how: str = ""
+
+    def lacks(self, arguments: argparse.Namespace) -> bool:
+        return any(not any(getattr(arguments, name) for name in some) for some in self.needs)
+
+
+_GENES = (("reference",), ("annotation",))
 _TASKS = {
-    "sequence_recovery": _recovery,
-    "heldout_likelihood": _likelihood,
-    "variant_auroc": _variants,
+    "sequence_recovery": _Task(_recovery),
+    "heldout_likelihood": _Task(_likelihood),
+    "variant_auroc": _Task(_variants, (("vcf",), ("reference",)), "--vcf (scored) and --reference"),
+    "reading_frame": _Task(_frame, _GENES, "--annotation and --reference"),
+    "codon_adaptation": _Task(
+        _adaptation,
+        (*_GENES, ("codon_usage", "adapted_genes")),
+        "--annotation, --reference, and --codon-usage or --adapted-genes",
+    ),
+    "consequence_auroc": _Task(_consequences, _GENES, "--annotation and --reference"),
 }
 
 
 def _chosen_tasks(arguments: argparse.Namespace) -> list[str]:
     """Return the names of tasks; `all` are those that there is something to measure with."""
-    with_variants = bool(arguments.vcf and arguments.reference)
     if arguments.tasks == "all":
-        if not with_variants:
-            say("without --vcf and --reference there is no variant_auroc")
-        return [name for name in _TASKS if with_variants or name != "variant_auroc"]
+        for name, task in _TASKS.items():
+            if task.lacks(arguments):
+                say(f"without {task.how} there is no {name}")
+        return [name for name, task in _TASKS.items() if not task.lacks(arguments)]
     names: list[str] = arguments.tasks.split(",")
     for name in names:
         if name not in _TASKS:
             raise ConfigError(f"--tasks {name}: choose from {', '.join(_TASKS)}")
-    if "variant_auroc" in names and not with_variants:
-        raise ConfigError("task variant_auroc: give --vcf (scored) and --reference")
+        if _TASKS[name].lacks(arguments):
+            raise ConfigError(f"task {name}: give {_TASKS[name].how}")
     return names
 
 
@@ -88,8 +108,8 @@ def run_heldout(arguments: argparse.Namespace) -> None:
     """Measure a model on the held-out records of a corpus; write results.json."""
     names = _chosen_tasks(arguments)
     check_folder(arguments.output)
-    material = _Material(arguments)
-    results = {name: _TASKS[name](material) for name in names}
+    material = Material(arguments)
+    results = {name: _TASKS[name].measure(material) for name in names}
     arguments.output.mkdir(parents=True, exist_ok=True)
     with atomic_file(arguments.output / "results.json") as temporary:
         temporary.write_text(

@@ -26,17 +26,25 @@ def _recovery(result: Mapping[str, Any]) -> str:
 
 
 def _likelihood(result: Mapping[str, Any]) -> str:
-    values = [each["value"] for each in result["markov"]]
-    order = min(range(len(values)), key=values.__getitem__)
-    ahead = values[order] - result["value"]
+    every = baselines_of(result)
+    best = min(every, key=lambda name: float(every[name]["value"]))
+    ahead = every[best]["value"] - result["value"]
     verdict = f"{abs(ahead):.4f} {'better' if ahead > 0 else 'worse'}"
+    single = result["markov"][0]["value"]
     return (
         f"held-out nats per base {result['value']:.4f}, less is better: {_UNIFORM_NATS:.3f} is "
-        f"knowing nothing (ln 4), counting single bases reaches {values[0]:.4f} here and the best "
-        f"Markov model (order {order}) {values[order]:.4f}; this model is {verdict}. "
+        f"knowing nothing (ln 4), counting single bases reaches {single:.4f} here and the best "
+        f"Markov model ({best}) {every[best]['value']:.4f}; this model is {verdict}. "
         "Most DNA is nearly random, so a hundredth of a nat is much. Nats depend on the genome, "
         "and the released models are published without any."
     )
+
+
+def baselines_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the Markov models of `heldout_likelihood` by the names that a reader sees."""
+    orders = {f"order {k}": each for k, each in enumerate(result["markov"])}
+    others = result.get("others", {}).items()
+    return orders | {name.replace("_", " "): each for name, each in others}
 
 
 def _variants(result: Mapping[str, Any]) -> str:
@@ -47,8 +55,36 @@ def _variants(result: Mapping[str, Any]) -> str:
     )
 
 
+def _frame(result: Mapping[str, Any]) -> str:
+    return (
+        f"reading frame of genes of more than {result['least_codons']} codons told right for "
+        f"{result['value']:.3f} of {result['num_samples']}: 0.167 is chance, 1 is faultless, and a "
+        f"Markov model of order 6 reaches {result['markov_6']['value']:.3f} by the same rule."
+    )
+
+
+def _adaptation(result: Mapping[str, Any]) -> str:
+    return (
+        f"rank correlation of nats per base with the codon adaptation index {result['value']:.3f} "
+        f"over {result['num_samples']} genes, {result['without_gc']['value']:.3f} with GC content "
+        "taken out: 0 is none, and a model that knows the codons of highly expressed genes has a "
+        "negative one."
+    )
+
+
+def _consequences(result: Mapping[str, Any]) -> str:
+    every = ", ".join(f"{kind} {each['value']:.3f}" for kind, each in result["by_kind"].items())
+    return (
+        f"AUROC of damage of known kind against controls of the same change: {every}; 0.5 is "
+        "chance, 1 is faultless."
+    )
+
+
 _MEANINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "sequence_recovery": _recovery,
     "heldout_likelihood": _likelihood,
     "variant_auroc": _variants,
+    "reading_frame": _frame,
+    "codon_adaptation": _adaptation,
+    "consequence_auroc": _consequences,
 }

@@ -13,7 +13,8 @@ from carbon.files import atomic_file
 from carbon.objectives import objective_named
 from eval.drawing import html_page, html_table, interval, svg_of
 from eval.heldout.figures import Change, loss_figure, recovery_figure, roc_figure
-from eval.heldout.meaning import meaning_of
+from eval.heldout.gene_sections import GENE_SECTIONS
+from eval.heldout.meaning import baselines_of, meaning_of
 from eval.heldout.results import read_metrics, read_results
 
 
@@ -34,6 +35,7 @@ def write_report(
         sections.append(_likelihood(found["heldout_likelihood"]))
     if "variant_auroc" in found:
         sections.append(_variants(found["variant_auroc"]))
+    sections += [make(found[name]) for name, make in GENE_SECTIONS.items() if name in found]
     if generated is not None:
         sections.append(_generated(generated.read_text(encoding="ascii")))
     small = (
@@ -56,13 +58,9 @@ def _summary(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
         best = f"{interval(recovery['markov'][order])} (order {order})"
         rows.append(("Sequence recovery, 30 bp", interval(recovery), best))
     if likelihood := found.get("heldout_likelihood"):
-        rows.append(
-            (
-                "Nats per base",
-                interval(likelihood),
-                f"{interval(likelihood['markov'][6])} (order 6)",
-            )
-        )
+        name = likelihood.get("best_markov", "order_6").replace("_", " ")
+        best = f"{interval(baselines_of(likelihood)[name])} ({name})"
+        rows.append(("Nats per base", interval(likelihood), best))
     if variants := found.get("variant_auroc"):
         rows.append(
             ("Variant AUROC", interval(variants), f"{interval(variants['markov_6'])} (order 6)")
@@ -132,11 +130,20 @@ def _likelihood(likelihood: dict[str, Any]) -> str:
             "The model does NOT clearly beat the order-6 Markov model: zero is in the interval."
         )
     rows = [("this model", interval(likelihood, 4))]
-    rows += [(f"Markov, order {k}", interval(m, 4)) for k, m in enumerate(likelihood["markov"])]
+    rows += [(f"Markov, {name}", interval(m, 4)) for name, m in baselines_of(likelihood).items()]
+    against_best = ""
+    if best := likelihood.get("best_markov"):
+        against_best = (
+            f" The best of all is {best.replace('_', ' ')}; ahead of it by "
+            f"{interval(likelihood['ahead_of_best'], 4)}, and on "
+            f"{interval(likelihood['share_ahead_of_best'])} of all {likelihood['resampled']}."
+        )
     return (
         f"<h2>Held-out nats per base</h2><p>Over {likelihood['num_bases']:,} bases of "
-        f"{likelihood['num_samples']:,} records. Ahead of order 6 by {interval(ahead, 4)} nats "
-        f"per base. <strong>{verdict}</strong></p>" + html_table(rows, ("model", "nats per base"))
+        f"{likelihood['num_samples']:,} {likelihood.get('resampled', 'records')}. "
+        f"Ahead of order 6 by {interval(ahead, 4)} nats "
+        f"per base. <strong>{verdict}</strong>{against_best}</p>"
+        + html_table(rows, ("model", "nats per base"))
     )
 
 
