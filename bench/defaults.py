@@ -278,7 +278,7 @@ def run(arguments: argparse.Namespace) -> None:
                 print(f"\nwindow {window}, {by} ({time.perf_counter() - started:.0f} s)")
                 _show(rows, cost)
                 with atomic_file(arguments.output) as temporary:
-                    temporary.write_text(json.dumps(results, indent=1))
+                    temporary.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 def _show(rows: list[dict[str, Any]], cost: list[dict[str, Any]]) -> None:

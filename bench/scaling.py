@@ -61,7 +61,9 @@ def _run(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     arguments.output.mkdir(parents=True, exist_ok=True)
     path = arguments.output / "results.json"
-    rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8")) if path.exists() else []
+    rows: list[dict[str, Any]] = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    )
     if arguments.corpus:
         with joined_ranks(ParallelConfig()) as ranks:
             for size in arguments.sizes:

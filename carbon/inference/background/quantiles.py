@@ -67,7 +67,7 @@ class Background:
         if not Path(path).is_file():
             raise UserError(f"{path}: {why_no_file(path)}; `carbon background` writes one")
         try:
-            content = json.loads(Path(path).read_text("utf-8"))
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
