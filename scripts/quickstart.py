@@ -198,14 +198,13 @@ class Quickstart:
     ) -> Ended:
         """Run a command from the checkout; what it prints is added to steps.log."""
         given = list(words(command, self.values))
-        threads = max(1, (os.cpu_count() or 1) // self.asked.processes)
         is_train = command.startswith(TRAIN)
         return run_python(
             given,
             self.output / "steps.log",
             results=self.output / prints_to if prints_to else None,
             on_the_side=on_the_side,
-            environment={"OMP_NUM_THREADS": str(threads)} if is_train else {},
+            environment=threads_of(self.asked.processes) if is_train else {},
             meanwhile=self._time_training if is_train and not on_the_side else lambda _: None,
         )
 
@@ -284,6 +283,12 @@ class Quickstart:
         numbers = key_numbers(self.output / "run", self.output / "eval" / "results.json")
         seconds = round(sum(self.done.values()), 1)
         write_json(self.output / "results.json", numbers | {"seconds": seconds})
+
+
+def threads_of(processes: int) -> dict[str, str]:
+    """Share the cores out among processes, where the user's environment has not said how."""
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", str(threads))}
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -27,3 +28,21 @@ def test_torch_is_imported_only_when_needed(statement):
     code = f"{statement}\nimport sys; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [
+        ({}, "10000"),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "active"}, None),
+    ],
+)
+def test_waiting_threads_give_their_core_up_unless_the_user_says_otherwise(given, spins):
+    code = "import carbon, os; print(os.environ.get('GOMP_SPINCOUNT'))"
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    environment = {k: v for k, v in os.environ.items() if k not in names} | given
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == f"{spins}\n", done.stderr

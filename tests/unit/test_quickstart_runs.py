@@ -214,3 +214,14 @@ def test_what_runs_on_the_side_is_in_the_log(tmp_path):
     assert line.startswith("  $ python ")
     command = [f"$ python {shlex.quote(str(script))}"]
     assert log.read_text().splitlines() == ["before", *command, "out", "error: why"]
+
+
+@pytest.mark.parametrize(("given", "threads"), [(None, "4"), ("1", "1")])
+def test_cores_are_shared_out_unless_the_environment_says_otherwise(given, threads, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    quickstart = importlib.import_module("quickstart")
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert quickstart.threads_of(2) == {"OMP_NUM_THREADS": threads}
