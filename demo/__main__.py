@@ -23,10 +23,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model",
-        help="model folder or name on the Hub; the quickstart's by default, which is trained at "
-        "the first start (minutes)",
+        help="model folder, name in the box or on the Hub (default: yeast of the box; where "
+        "that is empty, the quickstart's, which is trained at the first start)",
     )
-    parser.add_argument("--genome", help="FASTA; default: a simulated one")
+    parser.add_argument(
+        "--genome",
+        help="FASTA (default: the chromosome that the box's model has never seen, "
+        "or a simulated genome)",
+    )
     parser.add_argument("--annotation", help="its genes: GFF3, GTF or BED")
     parser.add_argument("--contigs", metavar="TABLE|chr", help="where these name contigs otherwise")
     parser.add_argument("--runs", type=Path, help="folder of training runs to look at")
@@ -44,24 +48,25 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    from demo import first_start
     from demo.app import build, launch_options
-    from demo.first_start import find_genome, find_model
     from demo.lab import Genome, Lab
     from demo.limits import Limits
 
     logging.basicConfig(level=logging.WARNING)
     if arguments.annotation and not arguments.genome:
         raise UserError("--annotation: give the --genome that it belongs to")
-    model_name = arguments.model or find_model(arguments.home)
-    files = (arguments.genome, arguments.annotation)
+    model_name = arguments.model or first_start.find_model(arguments.home)
+    found = first_start.Genome(arguments.genome, arguments.annotation)
     if not arguments.genome:
-        files = find_genome(arguments.home)
+        found = first_start.find_genome(model_name, arguments.home)
     say(f"loading {model_name}")
     from carbon.inference import load
 
     model = load(model_name, device=arguments.device, dtype=arguments.dtype)
-    genome = Genome.open(*files, arguments.contigs)
-    lab = Lab(model, str(model_name), genome, arguments.runs or arguments.home)
+    genome = Genome.open(found.fasta, found.annotation, arguments.contigs)
+    runs = arguments.runs or arguments.home
+    lab = Lab(model, model_name, genome, runs, found.known_genes)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)
     try:

@@ -1,42 +1,69 @@
-"""A model and a genome for a first start, made where there are none."""
+"""What a first start opens: the model in the box, or one that is trained where the box is empty."""
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
+from carbon.box import BOX, Entry
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import behind_links
 
 _ROOT = Path(__file__).resolve().parents[1]
+_OPENED = "yeast"
 
 
-def find_model(home: Path) -> Path:
-    """Return the quickstart's model, trained now if it is not there.
+class Genome(NamedTuple):
+    """Files to open.
+
+    Attributes:
+        fasta: the sequence.
+        annotation: its genes.
+        known_genes: of these, by name, each with a sentence that says why people know it.
+    """
+
+    fasta: str
+    annotation: str | None
+    known_genes: Mapping[str, str] = MappingProxyType({})
+
+
+def find_model(home: Path) -> str:
+    """Return the model in the box, or the quickstart's, trained now if it is not there.
 
     Raises:
         UserError: the quickstart did not come to its end.
     """
+    if BOX[_OPENED].is_there:
+        return _OPENED
     model = home / "run" / "export"
     if not (model / "config.json").exists():
         say(f"{model}: no model yet; the quickstart trains one now (minutes, once)")
         _run("scripts/quickstart.py", "--output", str(behind_links(home)))
-    return model
+    return str(model)
 
 
-def find_genome(home: Path) -> tuple[str, str]:
-    """Return FASTA and GFF3 of the quickstart's genome, simulated now if it is not there.
+def find_genome(model: str, home: Path) -> Genome:
+    """Return what lies beside a model of the box, or the quickstart's genome, simulated if need be.
 
     Raises:
         UserError: the simulation failed.
     """
+    if model in BOX and BOX[model].is_there and not Path(model).is_dir():
+        return _beside(BOX[model])
     folder = home / "genome"
     if not (folder / "genes.gff3").exists():
         folder = home.with_name(f"{home.name}-genome")
         if not (folder / "genes.gff3").exists():
             say(f"{folder}: simulating an annotated genome")
             _run("-m", "data_pipeline", "simulate", "--output", str(behind_links(folder)))
-    return str(folder / "genome.fa"), str(folder / "genes.gff3")
+    return Genome(str(folder / "genome.fa"), str(folder / "genes.gff3"))
+
+
+def _beside(entry: Entry) -> Genome:
+    return Genome(str(entry.genome), str(entry.annotation), entry.known_genes)
 
 
 def _run(*words: str) -> None:

@@ -1,10 +1,11 @@
 """What the panels share: the model, the genome beside it, and genomes that visitors bring."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Self
 
 from carbon.errors import UserError
@@ -98,16 +99,25 @@ class Lab:
         model_name: as a command line names it.
         genome: the one that is there from the start.
         runs: folder under which run folders may be opened.
+        known_genes: genes of that genome that people know, each with a sentence that says why.
         example_gene: name of a gene of that genome, or a region where it has none.
     """
 
-    def __init__(self, model: Carbon, model_name: str, genome: Genome, runs: Path) -> None:
+    def __init__(
+        self,
+        model: Carbon,
+        model_name: str,
+        genome: Genome,
+        runs: Path,
+        known_genes: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Keep them."""
         self.model = model
         self.model_name = model_name
         self.genome = genome
         self.runs = runs
-        self.example_gene = _example_gene(genome)
+        self.known_genes = known_genes
+        self.example_gene = next(iter(known_genes), None) or _example_gene(genome)
         self._uploaded: OrderedDict[tuple[str, ...], Genome] = OrderedDict()
         self._lock = Lock()
 

@@ -39,10 +39,17 @@ class View(NamedTuple):
 
 
 class Example(NamedTuple):
-    """Values that show something; what is not named keeps its default."""
+    """Values that show something; what is not named keeps its default.
+
+    Attributes:
+        label: of the link.
+        values: by the names of fields.
+        sentence: why it is worth a look.
+    """
 
     label: str
     values: Mapping[str, Any]
+    sentence: str = ""
 
 
 class Pick(NamedTuple):
@@ -132,8 +139,8 @@ class Panel(ABC):
     def example_links(self) -> str:
         """Return the examples as markup."""
         links = (
-            f'<a class="chip" href="{html.escape(self.link(example.values))}">'
-            f"{html.escape(example.label)}</a>"
+            f'<a class="chip" href="{html.escape(self.link(example.values))}"'
+            f' title="{html.escape(example.sentence)}">{html.escape(example.label)}</a>'
             for example in self.examples()
         )
         return "".join(links)

@@ -32,6 +32,7 @@ class Entry:
         genome_file: the sequence of that contig.
         annotation_file: its genes.
         training: what it was trained on and how, in a line.
+        known_genes: of that contig, by name, each with a sentence that says why people know it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Entry:
     genome_file: str
     annotation_file: str
     training: str
+    known_genes: Mapping[str, str]
 
     @property
     def folder(self) -> Path:
@@ -88,6 +90,25 @@ class Entry:
         return self
 
 
+# What the genes do: Saccharomyces Genome Database, https://www.yeastgenome.org
+_GENES_OF_YEAST_VIII = {
+    "ENO2": "Enolase, a step of glycolysis, and one of the most abundant proteins of the cell: "
+    "its codons are nearly all the ones that yeast likes best.",
+    "ERG11": "Makes ergosterol, the sterol of fungi; the target of fluconazole, to which changes "
+    "of this gene make fungi resistant.",
+    "GPA1": "The G protein that hears the other sex: its alpha subunit holds the mating signal "
+    "back until pheromone binds.",
+    "CUP1-1": "Metallothionein that binds copper, in copies one behind the other: cells with more "
+    "copies bear more copper.",
+    "HXT1": "A transporter that lets glucose in where there is plenty, one of a family of nearly "
+    "twenty.",
+    "CDC12": "A septin, found by mutants that cannot finish cell division: part of the ring at "
+    "the neck of the bud.",
+    "RPL27A": "A protein of the ribosome, with an intron, which few genes of yeast have and many "
+    "ribosomal ones do.",
+    "BAT1": "Makes branched amino acids in mitochondria; its twin BAT2, left from an old doubling "
+    "of the genome, breaks them down in the cytosol.",
+}
 _ENTRIES = (
     Entry(
         name="yeast",
@@ -98,6 +119,7 @@ _ENTRIES = (
         genome_file="VIII.fa.gz",
         annotation_file="VIII.gtf.gz",
         training="both strands of every chromosome but VIII, and spliced transcripts",
+        known_genes=_GENES_OF_YEAST_VIII,
     ),
 )
 BOX: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

@@ -70,7 +70,9 @@ class Read(Panel):
     def examples(self) -> tuple[Example, ...]:
         """Return more of them."""
         gene = self.lab.example_gene
+        known = self.lab.known_genes.items()
         return (
+            *(Example(name, {"place": name}, sentence) for name, sentence in known),
             Example("All six frames", {"place": gene, "frames": list(_FRAMES)}),
             Example("Both strands", {"place": gene, "strand": "both"}),
             Example("Tokens of 120 bases", {"place": gene, "grid": True, "start_bp": 150,
@@ -110,12 +112,18 @@ class Read(Panel):
             "track": _track(genome, interval, values, result),
             "facts": facts([
                 ("region", result["region"]),
+                *((f"why {name}", sentence) for name, sentence in self._sentence(values)),
                 ("nats per base", f"{result['nats_per_base']:.4f}" if known else "-"),
                 ("bases above 1/2", f"{100 * above / len(known):.1f} %" if known else "-"),
                 ("a fair die has", "1.3863"),
             ]),
             "tsv": download("bases.tsv", tsv),
         }  # fmt: skip
+
+    def _sentence(self, values: Values) -> list[tuple[str, str]]:
+        """Return the gene that was asked for and why people know it, if they do."""
+        name, known = values["place"], self.lab.known_genes
+        return [(name, known[name])] if name in known and not values["genome"] else []
 
     def python(self, values: Values) -> str:
         """Return the program."""

@@ -1,0 +1,81 @@
+"""What the demo opens where nothing is given, and the genes of the box that people know."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from carbon import box
+from carbon.genome import Reference, read_annotation
+from carbon.genome.gene_lookup import find_gene
+from demo import first_start
+from demo.lab import Genome, Lab
+from demo.panels.read import Read
+from tests.helpers.box import fill
+from tests.helpers.demo import GENE, answered, write_genome
+
+YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
+SENTENCE = "Known <to> all."
+
+
+@pytest.fixture
+def home(monkeypatch, tmp_path):
+    """An empty home, an empty box, and nothing that can be started."""
+    monkeypatch.setattr(box, "ROOT", tmp_path / "box")
+    started = []
+    monkeypatch.setattr(first_start, "_run", lambda *words: started.append(words[0]))
+    return tmp_path / "home", started
+
+
+def test_the_box_is_opened_with_the_chromosome_beside_it(home, tmp_path, network):
+    folder, started = home
+    fill(tmp_path / "box" / "yeast", network)
+    assert first_start.find_model(folder) == "yeast"
+    found = first_start.find_genome("yeast", folder)
+    entry = box.entry("yeast")
+    assert found == (str(entry.genome), str(entry.annotation), entry.known_genes)
+    other = first_start.find_genome("somewhere/export", folder)
+    assert other.known_genes == {} and started == ["-m"]
+
+
+def test_an_empty_box_leads_to_the_quickstart(home):
+    folder, started = home
+    assert first_start.find_model(folder) == str(folder / "run" / "export")
+    found = first_start.find_genome("yeast", folder)
+    assert found.fasta == f"{folder}-genome/genome.fa" and found.known_genes == {}
+    assert started == ["scripts/quickstart.py", "-m"]
+
+
+@pytest.fixture
+def read(model, tmp_path):
+    genome = Genome.open(*write_genome(tmp_path))
+    return Read(Lab(model, "model", genome, tmp_path, {GENE: SENTENCE}))
+
+
+def test_a_known_gene_is_an_example_with_its_sentence(read):
+    assert read.lab.example_gene == GENE
+    example = read.examples()[0]
+    assert (example.label, example.sentence) == (GENE, SENTENCE)
+    assert 'title="Known &lt;to&gt; all."' in read.example_links()
+
+
+@pytest.mark.parametrize(("place", "is_told"), [(GENE, True), ("c1:1-60", False)])
+def test_the_answer_says_why_a_gene_is_known(read, place, is_told):
+    from demo.fields import checked_values
+
+    values = {"place": place}
+    shown = read.show(checked_values(read.fields, values), answered(read, values))
+    assert ("Known &lt;to&gt; all." in shown["facts"]) == is_told
+
+
+@pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
+def test_the_known_genes_are_on_the_held_out_contig_and_fit_a_page():
+    entry = box.BOX["yeast"]
+    (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
+    with Reference(fasta) as reference:
+        annotation = read_annotation(gtf, reference)
+    assert len(entry.known_genes) >= 8
+    for name, sentence in entry.known_genes.items():
+        interval = find_gene(annotation, name).interval
+        assert interval.contig == entry.held_out_contig and interval.length_bp < 5800, name
+        assert sentence.endswith(".")
