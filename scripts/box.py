@@ -28,6 +28,7 @@ from train.config import TrainConfig
 _INTERRUPTED = 130
 _LOG = "steps.log"
 ENTRY = BOX["yeast"]
+TASKS = "sequence_recovery,heldout_likelihood,reading_frame,codon_adaptation,consequence_auroc"
 
 
 def main() -> int:
@@ -48,6 +49,11 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--run", type=Path, help="folder of a run that is there: no training")
     found.add_argument("--corpus", type=Path, help="that this run was trained on")
     found.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
+    found.add_argument(
+        "--variants-each", type=natural, default=200,
+        help="random variants of a kind for percentiles, and damaging ones of a kind (200)",
+    )  # fmt: skip
+    found.add_argument("--tasks", default=TASKS, help="of `eval heldout` (default: %(default)s)")
     found.add_argument(
         "--most-bp", type=natural, default=10**9, help="held-out bases to measure (all of them)"
     )
@@ -112,6 +118,9 @@ def _values_of(asked: argparse.Namespace) -> dict[str, Any]:
     run = behind_links(asked.run or work / "run")
     return {
         "sites": asked.sites,
+        "variants_each": asked.variants_each,
+        "tasks": asked.tasks,
+        "contig": ENTRY.held_out_contig,
         "most_bp": asked.most_bp,
         "genome": behind_links(asked.genome),
         "annotation": behind_links(asked.annotation),

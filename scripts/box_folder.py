@@ -72,6 +72,7 @@ def make_folder(
         contig = entry.held_out_contig
         _write_gzip(folder / entry.genome_file, sequence_of(genome, contig))
         _write_gzip(folder / entry.annotation_file, lines_of(annotation, contig))
+        _write(folder / entry.variants_file, vcf_of(entry))
         _check(folder, entry)
         for path in folder.iterdir():
             path.chmod(0o644)  # safetensors keeps its files from others, who read a wheel too
@@ -125,6 +126,16 @@ def lines_of(annotation: Path, contig: str) -> str:
     """Return the lines of a GTF or GFF3 that are of one contig, behind its opening remarks."""
     with open_text(annotation) as lines:
         return "".join(line for line in lines if line.startswith(("#!", f"{contig}\t")))
+
+
+def vcf_of(entry: Entry) -> str:
+    """Return the example variants of an entry as VCF 4.2."""
+    lines = ["##fileformat=VCFv4.2", f"##contig=<ID={entry.held_out_contig}>"]
+    lines.append("\t".join(("#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO")))
+    for position, ref, alt in entry.example_variants:
+        fields = (entry.held_out_contig, str(position), ".", ref, alt, ".", ".", ".")
+        lines.append("\t".join(fields))
+    return "\n".join(lines) + "\n"
 
 
 def _check(folder: Path, entry: Entry) -> None:

@@ -32,12 +32,19 @@ MEASURE_FROM = (
         -m carbon.cli convert {work}/export {work}/model --dtype bfloat16""",
         replaces="model",
     ),
+    Step(
+        "background", "scoring random variants of every kind, for percentiles", """
+        -m carbon.cli background --model {work}/model --reference {genome}
+        --annotation {annotation} --draw-from {contig} --variants-per-kind {variants_each}
+        --output {work}/model/background.json""",
+    ),
 )  # fmt: skip
 EVALUATIONS = (
     Step(
-        "heldout", "measuring likelihood and recovery on the held-out chromosome", """
+        "heldout", "measuring on the held-out chromosome", """
         -m eval heldout --model {work}/model --corpus {corpus} --source genome
-        --tasks sequence_recovery,heldout_likelihood --most-bp {most_bp} --sites {sites} --seed 0
+        --reference {genome} --annotation {annotation} --adapted-genes RP[LS][0-9]
+        --tasks {tasks} --variants-each {variants_each} --most-bp {most_bp} --sites {sites} --seed 0
         --output {work}/eval/heldout""",
         replaces="eval/heldout",
     ),

@@ -8,12 +8,14 @@ What lies in a model's folder is made by `scripts/box`, whole or not at all.
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from carbon.errors import ModelError
+from carbon.errors import ModelError, UserError
+from carbon.files import atomic_folder
 
 ROOT = Path(__file__).parent
 RESULTS = "results.json"
@@ -31,6 +33,8 @@ class Entry:
         held_out_contig: was never trained on, and lies beside the model with its genes.
         genome_file: the sequence of that contig.
         annotation_file: its genes.
+        variants_file: a few variants of a gene of that contig, as VCF.
+        example_variants: those: position from 1, REF and ALT.
         training: what it was trained on and how, in a line.
         known_genes: of that contig, by name, each with a sentence that says why people know it.
     """
@@ -42,6 +46,8 @@ class Entry:
     held_out_contig: str
     genome_file: str
     annotation_file: str
+    variants_file: str
+    example_variants: tuple[tuple[int, str, str], ...]
     training: str
     known_genes: Mapping[str, str]
 
@@ -59,6 +65,11 @@ class Entry:
     def annotation(self) -> Path:
         """Genes of the held-out contig."""
         return self.folder / self.annotation_file
+
+    @property
+    def variants(self) -> Path:
+        """VCF of a few variants of the held-out contig."""
+        return self.folder / self.variants_file
 
     @property
     def is_there(self) -> bool:
@@ -89,6 +100,20 @@ class Entry:
             )
         return self
 
+    def copy_to(self, output: Path) -> list[Path]:
+        """Copy contig, genes and variants into a new folder, whole or not at all.
+
+        Raises:
+            UserError: something is there already.
+        """
+        if output.exists() or output.is_symlink():
+            raise UserError(f"{output}: is there already; remove it or name another --output")
+        names = (self.genome_file, self.annotation_file, self.variants_file)
+        with atomic_folder(output) as folder:
+            for name in names:
+                shutil.copyfile(self.folder / name, folder / name)
+        return [output / name for name in names]
+
 
 # What the genes do: Saccharomyces Genome Database, https://www.yeastgenome.org
 _GENES_OF_YEAST_VIII = {
@@ -109,6 +134,13 @@ _GENES_OF_YEAST_VIII = {
     "BAT1": "Makes branched amino acids in mitochondria; its twin BAT2, left from an old doubling "
     "of the genome, breaks them down in the cytosol.",
 }
+_VARIANTS_OF_ENO2 = (
+    (451_328, "T", "A"),  # the start codon is lost
+    (451_806, "C", "A"),  # His159 of the enzyme becomes glutamine
+    (451_984, "CA", "C"),  # the frame is lost behind codon 220
+    (452_009, "T", "A"),  # codon 228 becomes a stop
+    (452_184, "G", "A"),  # synonymous
+)
 _ENTRIES = (
     Entry(
         name="yeast",
@@ -118,6 +150,8 @@ _ENTRIES = (
         held_out_contig="VIII",
         genome_file="VIII.fa.gz",
         annotation_file="VIII.gtf.gz",
+        variants_file="ENO2.vcf",
+        example_variants=_VARIANTS_OF_ENO2,
         training="both strands of every chromosome but VIII, and spliced transcripts",
         known_genes=_GENES_OF_YEAST_VIII,
     ),

@@ -2,8 +2,10 @@
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carbon.errors import UserError
 from carbon.verbs.common import Verbs
 
 if TYPE_CHECKING:
@@ -20,8 +22,11 @@ def add_parser(verbs: Verbs) -> None:
         help="models that are known by name, and where they lie",
         description="Lists what is in the box, with the chromosome that each model has never seen "
         "and its genes, and what `--model` and `carbon.load` fetch from the Hub by name. Nothing "
-        "is fetched here.",
+        "is fetched here. With --copy, the chromosome that a model of the box has never seen, its "
+        "genes and a few variants of one of them are put beside you, to try commands on.",
     )
+    verb.add_argument("--copy", metavar="NAME", help="of the box, such as yeast")
+    verb.add_argument("--output", metavar="FOLDER", help="for --copy; default: such as yeast_VIII")
     verb.add_argument("--json", action="store_true", help="JSON instead of tables")
     verb.set_defaults(run=run)
 
@@ -30,6 +35,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the verb: headers and results say it all, without torch."""
     from carbon.box import BOX
 
+    if arguments.copy is not None:
+        return _copy(arguments.copy, arguments.output)
+    if arguments.output is not None:
+        raise UserError("--output: give the model with --copy NAME")
     found = {"box": [_in_box(entry) for entry in BOX.values()], "hub": _on_hub()}
     if arguments.json:
         print(json.dumps(found, indent=1))
@@ -37,6 +46,21 @@ def run(arguments: argparse.Namespace) -> None:
     print(_box_text(found["box"]))
     print()
     print(_hub_text(found["hub"]))
+
+
+def _copy(name: str, output: str | None) -> None:
+    """Copy what lies beside a model and print the paths; say what to do with them."""
+    from carbon import box
+    from carbon.console import say
+
+    entry = box.entry(name)
+    folder = Path(output or f"{name}_{entry.held_out_contig}")
+    genome, annotation, variants = entry.copy_to(folder)
+    print(genome, annotation, variants, sep="\n")
+    say(
+        f"score them: carbon variants --model {name} --reference {genome} --vcf {variants} "
+        f"--annotation {annotation} --output {folder / 'scored.tsv'}"
+    )
 
 
 def _in_box(entry: "Entry") -> dict[str, Any]:
@@ -59,6 +83,7 @@ def _in_box(entry: "Entry") -> dict[str, Any]:
             "folder": str(entry.folder),
             "genome": str(entry.genome),
             "annotation": str(entry.annotation),
+            "variants": str(entry.variants),
         }
     return facts
 
@@ -101,7 +126,8 @@ def _places(model: dict[str, Any]) -> str:
     lines = [f"{model['name']}: {model['what']}; trained on {model['training']}"]
     if not model["is_there"]:
         return f"{lines[0]}\n  {_ABSENT}"
-    lines += [f"  {what:<10}  {model[what]}" for what in ("folder", "genome", "annotation")]
+    places = ("folder", "genome", "annotation", "variants")
+    lines += [f"  {what:<10}  {model[what]}" for what in places]
     return "\n".join(lines)
 
 

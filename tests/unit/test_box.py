@@ -240,3 +240,31 @@ def test_entries_are_known_by_their_names():
     for name, entry in box.BOX.items():
         assert entry.name == name and entry.folder == box.ROOT / name
         assert name.isidentifier(), "a name that no path and no name on the Hub looks like"
+
+
+def test_what_lies_beside_a_model_is_copied_and_scored(filled, capsys):
+    assert main(["models", "--copy", "yeast"]) == 0
+    out, err = capsys.readouterr()
+    genome, annotation, variants = out.split()
+    assert genome == f"yeast_VIII/{filled.genome_file}"
+    assert Path(genome).read_bytes() == filled.genome.read_bytes()
+    told = err.strip().removeprefix("score them: carbon ").split()
+    assert main(told) == 0, "the command that is told works"
+    rows = Path("yeast_VIII/scored.tsv").read_text().splitlines()
+    assert rows[-1].startswith("VIII\t301\t") and Path(annotation).exists()
+    assert main(["models", "--copy", "yeast"]) == 2
+    assert "yeast_VIII: is there already" in capsys.readouterr().err
+    assert main(["models", "--copy", "yeast", "--output", "other"]) == 0
+    assert Path("other", filled.variants_file).read_bytes() == Path(variants).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--copy", "maize"], "maize: is not in the box, which has yeast"),
+        (["--output", "x"], "--output: give the model with --copy NAME"),
+    ],
+)
+def test_a_copy_that_cannot_be_made(words, message, filled, capsys):
+    assert main(["models", *words]) == 2
+    assert message in capsys.readouterr().err and not any(Path().iterdir())

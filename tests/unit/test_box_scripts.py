@@ -3,9 +3,11 @@
 import gzip
 import importlib
 import json
+import os
 import re
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,21 @@ from carbon.box import BOX
 from carbon.config import load_config, to_toml
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
-from carbon.genome import Interval, Reference, read_annotation
+from carbon.genome import (
+    Consequences,
+    Interval,
+    Reference,
+    Variant,
+    VcfReader,
+    read_annotation,
+)
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta
 from train.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
 ENTRY = BOX["yeast"]
+YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
 RESULTS = {
     "likelihood": {"value": 1.2987, "low": 1.2901, "high": 1.3055},
     "markov": [{"value": 1.3811}, {"value": 1.3544}],
@@ -85,8 +95,8 @@ def make(scripts, folder, network, genome, output=None):
 def test_the_folder_has_everything_and_no_path(scripts, tmp_path, network, genome):
     made = make(scripts, tmp_path / "here", network, genome)
     assert sorted(path.name for path in made.iterdir()) == sorted(
-        ["README.md", "VIII.fa.gz", "VIII.gtf.gz", "config.json", "corpus.json", "curves.png",
-         "generation_config.json", "model.safetensors", "recipe.toml", "results.json",
+        ["README.md", "VIII.fa.gz", "VIII.gtf.gz", "ENO2.vcf", "config.json", "corpus.json",
+         "curves.png", "generation_config.json", "model.safetensors", "recipe.toml", "results.json",
          "tokenizer.json", "tokenizer_config.json"]
     )  # fmt: skip
     for path in made.iterdir():
@@ -121,6 +131,30 @@ def test_the_contig_and_its_genes_are_cut_out(scripts, tmp_path, network, genome
         here = read_annotation(made / "VIII.gtf.gz", cut).genes
     assert [(g.gene_id, g.interval) for g in here] == [(g.gene_id, g.interval) for g in there]
     assert gzip.decompress((made / "VIII.gtf.gz").read_bytes()).startswith(b"#!genome-build R64")
+
+
+def test_the_example_variants_are_a_vcf(scripts, tmp_path, genome):
+    fasta, _, contigs = genome
+    ref = contigs["VIII"][4:6], contigs["VIII"][8]
+    entry = replace(ENTRY, example_variants=((5, ref[0], ref[0][0]), (9, ref[1], "N")))
+    (tmp_path / "v.vcf").write_text(scripts("box_folder").vcf_of(entry))
+    with Reference(fasta) as reference:
+        rows = list(VcfReader(tmp_path / "v.vcf", reference))
+    assert [v for row in rows for v in row.variants] == [
+        Variant("VIII", 4, ref[0], ref[0][0]), Variant("VIII", 8, ref[1], "N")
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
+def test_the_example_variants_do_what_is_said_of_them(scripts, tmp_path):
+    (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
+    (tmp_path / "v.vcf").write_text(scripts("box_folder").vcf_of(ENTRY))
+    with Reference(fasta) as reference:
+        consequences = Consequences(reference, read_annotation(gtf, reference))
+        rows = VcfReader(tmp_path / "v.vcf", reference)
+        found = [consequences.of(v).consequence for row in rows for v in row.variants]
+    assert found == ["start_lost", "missense_variant", "frameshift_variant", "stop_gained",
+                     "synonymous_variant"]  # fmt: skip
 
 
 def test_the_card_says_what_was_measured(scripts, tmp_path, network, genome):
@@ -174,8 +208,9 @@ def test_the_steps_from_genome_to_measures(start, tmp_path, capsys):
     work = tmp_path / "a work"
     kinds = [words[1] + (f" {words[2]}" if words[2][0] != "-" else "") for words in ran]
     assert kinds == ["data_pipeline build", "train", "train export", "carbon.cli convert",
-                     "eval heldout"]  # fmt: skip
-    build, train, export, convert, *evaluations = ran
+                     "carbon.cli background", "eval heldout"]  # fmt: skip
+    build, train, export, convert, background, *evaluations = ran
+    assert background[-1] == f"{convert[4]}/background.json" and "VIII" in background
     assert f'output="{work}/corpus"' in build and f'data.corpus="{work}/corpus"' in train
     assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
     assert export[-1] == convert[3] == f"{work}/export"
@@ -192,7 +227,12 @@ def test_a_failing_step_ends_it(start):
 def test_a_run_that_is_there_is_measured_and_not_trained(start, tmp_path, network, genome):
     parts = material(tmp_path / "x", network, genome)
     code, ran = start("--run", str(parts["run"]))
-    assert code == 0 and [words[2] for words in ran] == ["export", "convert", "heldout"]
+    assert code == 0 and [words[2] for words in ran] == [
+        "export",
+        "convert",
+        "background",
+        "heldout",
+    ]
     assert f'data.corpus="{parts["corpus"]}"' in ran[0]
 
 

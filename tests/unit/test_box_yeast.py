@@ -22,7 +22,8 @@ PAGE = ROOT / "docs" / "models.md"
 LENGTH_BP = 562_643  # of chromosome VIII in R64-1-1, by SGD and Ensembl
 ENO2 = Interval("VIII", 451_326, 452_640)
 FILES = {
-    "README.md", "VIII.fa.gz", "VIII.gtf.gz", "config.json", "corpus.json", "curves.png",
+    "ENO2.vcf", "README.md", "VIII.fa.gz", "VIII.gtf.gz", "background.json", "config.json",
+    "corpus.json", "curves.png",
     "generation_config.json", "model.safetensors", "recipe.toml", "results.json",
     "tokenizer.json", "tokenizer_config.json",
 }  # fmt: skip

@@ -59,7 +59,8 @@ def run_background_job(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
         genes = read_gene_file(job.annotation, reference, names) if job.annotation else None
         drawn, about = _drawn(reader, reference, method, genes, job.drawing)
-        about["drawn"] |= {"model": job.model}
+        model = Path(job.model)
+        about["drawn"] |= {"model": model.name if model.is_dir() else job.model}
         about["drawn"] |= {"annotation": job.annotation.name} if job.annotation else {}
         journal = Journal(job.output, about | _fingerprints(reader, job), resume=job.resume)
         try:
