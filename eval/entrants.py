@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from carbon.box import folder_here
 from carbon.errors import UserError
 from carbon.genome import read_sequences
-from carbon.model.folder import folder_here
 from eval.baselines import (
     MAX_ORDER,
     CpgModel,

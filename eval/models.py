@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from carbon.box import folder_here
 from carbon.errors import ModelError
 from carbon.genome import Reference, Variant
 from carbon.inference import (
@@ -22,7 +23,7 @@ from carbon.inference import (
 )
 from carbon.inference.reading import check_finite
 from carbon.losses import chain, chain_conditionals
-from carbon.model.folder import folder_here, hub_name
+from carbon.model.folder import hub_name
 from carbon.model.hub import hub_folder
 from carbon.options import Dtype, Mode
 from carbon.tokenizer import (

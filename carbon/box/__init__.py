@@ -168,3 +168,15 @@ def entry(name: str) -> Entry:
     if name not in BOX:
         raise ModelError(f"{name}: is not in the box, which has {', '.join(BOX)}")
     return BOX[name].require()
+
+
+def folder_here(source: str | Path) -> Path | None:
+    """Return a local folder, or that of a model in the box; None where a name may be the Hub's.
+
+    Raises:
+        ModelError: the name is of the box, and this installation is without that model.
+    """
+    if Path(source).is_dir():
+        return Path(source)
+    in_box = BOX.get(str(source))
+    return in_box.require().folder if in_box else None

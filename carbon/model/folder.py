@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.box import BOX
+from carbon.box import folder_here
 from carbon.errors import ModelError
 from carbon.model.hub import hub_folder
 from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
@@ -70,18 +70,6 @@ def model_folder(source: str | Path) -> ModelFolder:
     shapes = _shapes_of(folder)
     _check_shapes(folder, config, shapes)
     return ModelFolder(folder, config, shapes, vocabulary)
-
-
-def folder_here(source: str | Path) -> Path | None:
-    """Return a local folder, or that of a model in the box; None where a name may be the Hub's.
-
-    Raises:
-        ModelError: the name is of the box, and this installation is without that model.
-    """
-    if Path(source).is_dir():
-        return Path(source)
-    in_box = BOX.get(str(source))
-    return in_box.require().folder if in_box else None
 
 
 def hub_name(source: str | Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 
 from tokenizers import Tokenizer
 
+from carbon.box import folder_here
 from carbon.errors import ModelError, UserError
 from carbon.tokenizer.byte_pairs import read_byte_pairs
 from carbon.tokenizer.dna_config import DNA_CONFIG, read_dna_config, read_json
@@ -49,6 +50,12 @@ class NativeDNATokenizer(DNATokenizer):
         }
         self._names = list(self._tokens)
         super().__init__(**(kwargs | {"pad_token": "<pad>", "unk_token": "<oov>"}))
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, *inputs: Any, **kwargs: Any) -> Self:
+        """Load a local folder, a model of the box, or the Hub's repository of that name."""
+        loaded: Self = super().from_pretrained(folder_here(source) or source, *inputs, **kwargs)
+        return loaded
 
     def tokenize_text(self, text: str) -> TokenizedText:  # noqa: D102
         return tokenize_native(text)

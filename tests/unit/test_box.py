@@ -51,6 +51,14 @@ def test_a_name_of_the_box_is_its_folder(filled):
     assert [s.log_likelihood for s in by_name] == [s.log_likelihood for s in by_path]
 
 
+def test_the_tokenizer_takes_the_name(filled):
+    tokenizer = carbon.NativeDNATokenizer.from_pretrained("yeast")
+    assert (
+        tokenizer("<dna>ACGTAC</dna>")["input_ids"]
+        == (carbon.NativeDNATokenizer()("<dna>ACGTAC</dna>")["input_ids"])
+    )
+
+
 def test_a_local_folder_comes_first(filled, network):
     save_model(network, "yeast")
     assert model_folder("yeast").path == Path("yeast")
