@@ -21,6 +21,7 @@ from demo.markup import download, facts, paragraph, table
 from demo.panel import Result
 
 _BASES = "ACGT"
+_NUMBERS = ("delta", "forward", "reverse", "spread")
 _STRAND_COLORS = {"forward": BLUE, "reverse": ORANGE}
 _MOST_LETTERED_BP = 90  # of a window whose cells have room for a letter
 _LEAST_SCALE_NATS = 0.1
@@ -32,6 +33,7 @@ def facts_of(protocol: str, result: Result) -> str:
     pairs = [
         ("variant", named(result["variant"])),
         ("delta", f"{result['delta']:+.4f} nats"),
+        *_spread(result),
         ("the model finds ALT", f"{way} likely than REF"),
         ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
     ]
@@ -49,6 +51,14 @@ def facts_of(protocol: str, result: Result) -> str:
         "behind them, and of the window's end, which only the shorter allele reaches."
     )
     return facts(pairs) + paragraph(told) + table(header, rows)
+
+
+def _spread(result: Result) -> list[tuple[str, str]]:
+    """Return how far the strands disagree, where both were read."""
+    if result["spread"] is None:
+        return []
+    told = "; they disagree about the sign, so read the delta as 0" if result["unsure"] else ""
+    return [("spread of the strands", f"{result['spread']:.4f} nats{told}")]
 
 
 def effect_map(genome: Genome, window: Interval, result: Result) -> Figure:
@@ -85,11 +95,11 @@ def vcf_table(rows: Sequence[Result], has_more: bool) -> str:
     if has_more:
         caption = f"The first {len(rows):,} variants of your VCF; the command line scores all"
     shown = (
-        (named(row["variant"]), *(_cell(row[name]) for name in ("delta", "forward", "reverse")),
-         (row["reason"] or "").replace("_", " "))
+        (named(row["variant"]), *(_cell(row[name]) for name in _NUMBERS),
+         "yes" if row["unsure"] else "", (row["reason"] or "").replace("_", " "))
         for row in rows
     )  # fmt: skip
-    return table(("variant", "delta", "forward", "reverse", "why not scored"), shown, caption)
+    return table(("variant", *_NUMBERS, "unsure", "why not scored"), shown, caption)
 
 
 def downloads(window: Interval, result: Result) -> str:
@@ -111,7 +121,7 @@ def downloads(window: Interval, result: Result) -> str:
     saved = download("window.tsv", _tsv(("contig", "position", "ref", "alt", "delta"), snvs))
     saved += download("behind.tsv", _tsv(("strand", "position", "delta"), behind))
     if "vcf" in result:
-        names = ("variant", "delta", "forward", "reverse", "reason")
+        names = ("variant", *_NUMBERS, "unsure", "reason")
         rows = ([row[name] for name in names] for row in result["vcf"])
         saved += download("variants.tsv", _tsv(names, rows))
     return saved

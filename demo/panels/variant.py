@@ -257,8 +257,15 @@ def _around(variant: Variant, window_bp: int, reference: Reference) -> Interval:
 
 def _row(score: VariantScore) -> Result:
     """Return a score as a program gets it."""
-    numbers = {"delta": score.delta, "forward": score.forward, "reverse": score.reverse}
-    return {"variant": score.variant.to_text(), **numbers, "reason": score.reason}
+    return {
+        "variant": score.variant.to_text(),
+        "delta": score.delta,
+        "forward": score.forward,
+        "reverse": score.reverse,
+        "spread": score.spread_nats,
+        "unsure": score.is_unsure,
+        "reason": score.reason,
+    }
 
 
 def _effects(genome: Genome, variant: Variant) -> list[Result]:

@@ -76,6 +76,17 @@ def test_numbers_are_those_of_the_library(panel, lab, protocol, strands):
     np.testing.assert_array_equal(result["deltas"], scanned.deltas)
 
 
+@pytest.mark.parametrize("is_unsure", [True, False])
+def test_how_far_strands_disagree_is_told(panel, lab, is_unsure):
+    result = answered(panel, {"strands": "both"})
+    variant = Variant.from_text(result["variant"])
+    (score,) = lab.model.score_variants(lab.genome.reference, [variant], strands="both")
+    assert (result["spread"], result["unsure"]) == (score.spread_nats, score.is_unsure)
+    result |= {"unsure": is_unsure}
+    text = panel.show(_values(panel), result)["facts"]
+    assert f"{score.spread_nats:.4f} nats" in text and ("read the delta as 0" in text) == is_unsure
+
+
 def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
     """By `score` of both windows: what lies before is the same, and the parts behind differ."""
     result = answered(panel, {"strands": "forward"})
@@ -120,6 +131,7 @@ def test_a_vcf_is_scored_variant_by_variant(panel, lab, vcf):
     deletion = Variant.from_text(rows[2]["variant"])
     (score,) = lab.model.score_variants(lab.genome.reference, [deletion], strands="forward")
     assert rows[2]["delta"] == score.delta
+    assert rows[2]["spread"] is None and rows[2]["unsure"] is None  # one strand cannot disagree
     shown = panel.show(values, result)
     assert "ref mismatch" in shown["table"] and "&lt;DEL&gt;" in shown["table"]
     assert "variants.tsv" in shown["tsv"]
