@@ -209,7 +209,7 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
         options={"window_bp": 1024, "strands": "both"},
     )
     with _clocked(model) as inside:
-        whole, done = taken(lambda: run_variant_job(model.reader, job, "float32"))
+        whole, done = taken(lambda: run_variant_job(model.reader, job))
     return {
         "variants": done["alleles"],
         "seconds": whole,

@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--share", action="store_true", help="a public link, by Gradio's servers")
     parser.add_argument("--calls-per-minute", type=natural, default=120, help="of one address")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
-    parser.add_argument("--dtype", choices=get_args(Dtype), default="float32")
+    parser.add_argument("--dtype", choices=("auto", *get_args(Dtype)), default="auto")
     return parser
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Literal, Unpack
 
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
@@ -62,6 +62,11 @@ class Carbon:
         self.model = model
         self.reader = Reader(model)
         self.context_bp = (self.reader.context_tokens - 1) * K
+
+    @property
+    def dtype(self) -> str:
+        """That of the weights, by name, such as `float32`."""
+        return self.reader.dtype
 
     @property
     def yarn(self) -> float | None:
@@ -373,7 +378,7 @@ def load(
     source: str | Path,
     *,
     device: str = "auto",
-    dtype: Dtype = "float32",
+    dtype: Dtype | Literal["auto"] = "auto",
     attention: str = "auto",
     yarn: float | None = None,
 ) -> Carbon:
@@ -385,7 +390,8 @@ def load(
         source: the `export/` folder of a run, any stock folder with one of the vocabularies, or a
             name such as `yeast`: `carbon models` lists what is in the box.
         device: `cpu`, `cuda`, `mps` (not tried), or `auto` for a CUDA GPU where there is one.
-        dtype: of weights and activations; log-probabilities are always float32.
+        dtype: of weights and activations, `auto` for bfloat16 on a CUDA GPU and float32 elsewhere;
+            log-probabilities are always float32.
         attention: `sdpa`, `flash_attention_2`, or `auto`: the latter where it is installed, the
             device is a CUDA GPU and the dtype one it knows.
         yarn: stretch the context by this factor with YaRN (Peng et al. 2023, arXiv 2309.00071); the
@@ -397,6 +403,8 @@ def load(
     """
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if dtype == "auto":
+        dtype = "bfloat16" if device.startswith("cuda") else "float32"
     if attention == "auto":
         has_flash = is_flash_attn_2_available() and dtype == "bfloat16" and device != "cpu"
         attention = "flash_attention_2" if has_flash else "sdpa"

@@ -25,7 +25,12 @@ def add_model(verb: argparse.ArgumentParser) -> None:
         "--model", required=True, help="model folder, or a name in the box or on the Hub"
     )
     verb.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
-    verb.add_argument("--dtype", choices=get_args(Dtype), default="float32")
+    verb.add_argument(
+        "--dtype",
+        choices=("auto", *get_args(Dtype)),
+        default="auto",
+        help="of weights and activations; default: auto, bfloat16 on a CUDA GPU, else float32",
+    )
     verb.add_argument(
         "--attention", default="auto", help="sdpa, flash_attention_2, or auto (default)"
     )

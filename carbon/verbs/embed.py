@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.inference.embeddings import write_embeddings
 
     model = load(arguments)
-    settings = {"model": arguments.model, "yarn": model.yarn, **method, "dtype": arguments.dtype}
+    settings = {"model": arguments.model, "yarn": model.yarn, **method, "dtype": model.dtype}
     read = read_named(records, lambda bases: model.embed(bases, **method), arguments.sequences)
     rows = ((name, len(bases), vector) for name, bases, vector in track(read, "sequences"))
     width = model.model.network.config.hidden_size

@@ -121,7 +121,7 @@ def _lines(arguments: argparse.Namespace) -> list[str]:
         small = argparse.Namespace(**{**vars(arguments), "model": arguments.draft, "yarn": None})
         draft = Draft(load(small), arguments.draft_tokens)
     records = _continue if arguments.right is None else _fill
-    lines = list(_fasta(arguments, records(arguments, model, draft)))
+    lines = list(_fasta(arguments, model.dtype, records(arguments, model, draft)))
     if draft:
         say(
             f"the draft proposed {draft.num_proposed} 6-mers, of which "
@@ -203,15 +203,15 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _fasta(arguments: argparse.Namespace, records: Iterator[Record]) -> Iterator[str]:
+def _fasta(arguments: argparse.Namespace, dtype: str, records: Iterator[Record]) -> Iterator[str]:
     """Yield FASTA whose headers tell all that the bases follow from, but for the prompts."""
-    asked = _words(_asked(arguments))
+    asked = _words(_asked(arguments, dtype))
     for name, facts, bases in records:
         yield f">{name} {_words(facts)} {asked}\n"
         yield from (f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP))
 
 
-def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
+def _asked(arguments: argparse.Namespace, dtype: str) -> dict[str, Any]:
     from carbon.inference import SamplingOptions, SamplingRule
 
     sampling = asdict(SamplingRule(**options_of(arguments, SamplingOptions)))
@@ -219,7 +219,7 @@ def _asked(arguments: argparse.Namespace) -> dict[str, Any]:
         sampling |= {"repetition_penalty": None, "repetition_window_bp": None}
     return {
         "model": arguments.model,
-        "dtype": arguments.dtype,
+        "dtype": dtype,
         "yarn": arguments.yarn,
         "draft": arguments.draft,
         "draft_tokens": arguments.draft_tokens if arguments.draft else None,

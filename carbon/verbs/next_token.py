@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = load(arguments)
     token = model.next_token(arguments.prompt, tags=arguments.tags)
     given = token.given(arguments.fixed)
-    settings = {"model": arguments.model, "yarn": model.yarn, "dtype": arguments.dtype}
+    settings = {"model": arguments.model, "yarn": model.yarn, "dtype": model.dtype}
     settings |= {"tags": arguments.tags, "context": given.context, "fixed": given.fixed}
     cross_entropy_nats, fns_nats = token.cross_entropy_nats, token.fns_nats
     with (

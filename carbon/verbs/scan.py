@@ -106,4 +106,4 @@ def run(arguments: argparse.Namespace) -> None:
         contigs=arguments.contigs,
         options=options_of(arguments, ScanOptions),
     )
-    print(json.dumps(run_scan_job(lambda: load(arguments).reader, job, arguments.dtype)))
+    print(json.dumps(run_scan_job(lambda: load(arguments).reader, job)))

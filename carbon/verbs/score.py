@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     table = PER_BASE if arguments.per_base else PER_SEQUENCE
     model = load(arguments)
     settings = {"model": arguments.model, "yarn": model.yarn, **method}
-    settings |= {"dtype": arguments.dtype, "unit": "nats"}
+    settings |= {"dtype": model.dtype, "unit": "nats"}
     scores = read_named(records, lambda bases: model.score(bases, **method), arguments.sequences)
     with (
         atomic_file(output) if output else nullcontext(Path("-")) as path,

@@ -88,4 +88,4 @@ def run(arguments: argparse.Namespace) -> None:
         background=Path(arguments.background) if arguments.background else None,
         own_background=None if arguments.no_background else folder / FILE_NAME,
     )
-    print(json.dumps(run_variant_job(load(arguments).reader, job, arguments.dtype)))
+    print(json.dumps(run_variant_job(load(arguments).reader, job)))

@@ -1,10 +1,12 @@
 """What can be chosen, and the options made of it: names, defaults and texts agree everywhere."""
 
 import argparse
+import copy
 import inspect
 from typing import get_args, get_type_hints
 
 import pytest
+import torch
 
 from carbon.cli import _parser
 from carbon.errors import UserError
@@ -18,6 +20,7 @@ from carbon.inference import (
     ScanMethod,
     ScanOptions,
     VariantOptions,
+    engine,
 )
 from carbon.inference.scan import scan_method_for
 from carbon.inference.scoring import MEASURES
@@ -155,3 +158,32 @@ def test_both_strands_read_windows_of_one_length_around_an_snv(protocol, window_
     assert before == {"+": 48, "-": 47 if window_bp == 96 else 48}
     assert all(before[strand] + counted[strand] == window_bp for strand in "+-")
     assert counted["+"] - 1 == before["-"]
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "used"),
+    [
+        ("cpu", "auto", torch.float32),
+        ("cuda", "auto", torch.bfloat16),
+        ("cuda:1", "auto", torch.bfloat16),
+        ("cuda", "float32", torch.float32),
+        ("cpu", "bfloat16", torch.bfloat16),
+    ],
+)
+def test_a_gpu_computes_in_bfloat16_unless_asked_otherwise(device, asked, used, monkeypatch):
+    class Loaded(Exception):
+        pass
+
+    def load_model(source, dtype, **_):
+        raise Loaded(dtype)
+
+    monkeypatch.setattr(engine, "load_model", load_model)
+    with pytest.raises(Loaded) as found:
+        engine.load("folder", device=device, dtype=asked)
+    assert found.value.args == (used,)
+
+
+def test_outputs_tell_the_dtype_that_was_used(model):
+    assert model.dtype == "float32"
+    rough = copy.deepcopy(model.model.network).bfloat16()
+    assert Carbon(model.model._replace(network=rough)).dtype == "bfloat16"

@@ -16,7 +16,7 @@ def settings_of(reader: Reader, method: "Method") -> dict[str, Any]:
     return {
         **method._asdict(),
         "yarn": reader.yarn,
-        "dtype": str(reader.network.dtype).removeprefix("torch."),
+        "dtype": reader.dtype,
         "weights_sha256": weights_sha256(reader),
     }
 

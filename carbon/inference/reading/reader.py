@@ -71,6 +71,11 @@ class Reader:
         return self.network.device
 
     @property
+    def dtype(self) -> str:
+        """That of the weights, by name, such as `float32`."""
+        return str(self.network.dtype).removeprefix("torch.")
+
+    @property
     def yarn(self) -> float | None:
         """By how much YaRN stretches the context; None where it does not."""
         rope: Any = self.network.config.rope_parameters

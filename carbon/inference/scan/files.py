@@ -69,7 +69,7 @@ class ScanJob:
         return [*self.outputs, *([self.plot] if self.plot else [])]
 
 
-def run_scan_job(load: Callable[[], Reader], job: ScanJob, dtype: str) -> dict[str, Any]:
+def run_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
     """Scan a region into files, which appear when they are whole; return what was done.
 
     The model is loaded when all else is known to be right.
@@ -88,7 +88,7 @@ def run_scan_job(load: Callable[[], Reader], job: ScanJob, dtype: str) -> dict[s
         temporary = {path: files.enter_context(atomic_file(path)) for path in job.wanted}
         reader = load()
         method = scan_method_for(reader, **options)
-        settings = _settings(reader, job, place, method, dtype)
+        settings = _settings(reader, job, place, method)
         drawn: list[ScanChunk] = []
         with ExitStack() as sinks:
             # Of a bigWig the contigs with values alone, as of UCSC's tools: 100,000 of them would
@@ -186,9 +186,7 @@ def _place(
     return place, options
 
 
-def _settings(
-    reader: Reader, job: ScanJob, place: Interval, method: ScanMethod, dtype: str
-) -> dict[str, Any]:
+def _settings(reader: Reader, job: ScanJob, place: Interval, method: ScanMethod) -> dict[str, Any]:
     return {
         "model": job.model,
         "yarn": reader.yarn,
@@ -197,7 +195,7 @@ def _settings(
         "gene": job.gene,
         **({"contigs": job.contigs} if job.contigs else {}),
         **method._asdict(),
-        "dtype": dtype,
+        "dtype": reader.dtype,
         "values": "log p(base | all bases before it on the strand that is read), nats",
         "delta": "log p(alt) - log p(ref)",
         "position": "1-based",

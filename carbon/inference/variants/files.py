@@ -64,7 +64,7 @@ class VariantJob:
     own_background: Path | None = None
 
 
-def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, Any]:
+def run_variant_job(reader: Reader, job: VariantJob) -> dict[str, Any]:
     """Score a VCF into a file, which appears when it is whole; return what was done.
 
     Raises:
@@ -79,7 +79,7 @@ def run_variant_job(reader: Reader, job: VariantJob, dtype: str) -> dict[str, An
     background, about = background_for(
         reader, method, job.background, job.own_background, annotated=bool(job.annotation)
     )
-    settings = _settings(reader, job, method, dtype) | about
+    settings = _settings(reader, job, method) | about
     with Reference(job.reference) as reference:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
         vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names)
@@ -175,12 +175,12 @@ def _write_index(output: Path, path: Path) -> None:
         pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_csi, index=str(index))
 
 
-def _settings(reader: Reader, job: VariantJob, method: Method, dtype: str) -> dict[str, Any]:
+def _settings(reader: Reader, job: VariantJob, method: Method) -> dict[str, Any]:
     return {
         "model": job.model,
         "yarn": reader.yarn,
         **method._asdict(),
-        "dtype": dtype,
+        "dtype": reader.dtype,
         **({"contigs": job.contigs} if job.contigs else {}),
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
         "spread": "standard deviation of delta over frames and strands, nats",
