@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from carbon.devices import default_device
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
@@ -286,7 +287,7 @@ def load_hugging_face(source: str, name: str, *, dtype: Dtype, device: str) -> H
         UserError: the device is not there.
     """
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = default_device()
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         network = AutoModelForCausalLM.from_pretrained(

@@ -103,7 +103,8 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.planning.timing import flops_a_second
 
     course, processes = Course(config), arguments.world_size
-    peak, mfu, on_gpu = arguments.peak_tflops, arguments.mfu, torch.cuda.is_available()
+    peak, mfu = arguments.peak_tflops, arguments.mfu
+    on_gpu = config.compute.device != "cpu" and torch.cuda.is_available()
     timed = None if peak or on_gpu else flops_a_second(config)
     plan = plan_of(
         config,
@@ -177,7 +178,7 @@ def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     if Path(arguments.output).exists():
         raise UserError(f"{arguments.output}: exists already; name another output")
     single = dataclasses.replace(config, parallel=ParallelConfig())
-    with joined_ranks(single.parallel) as ranks:
+    with joined_ranks(single.parallel, single.compute.device) as ranks:
         trainer = Trainer(single, ranks)
         if not trainer.load():
             raise UserError(f"{config.output}: has no whole checkpoint to export")
@@ -202,7 +203,7 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     @record  # torchrun shows the traceback of the process that failed first, of a defect alone
     def run() -> bool | Exception:
         try:
-            with joined_ranks(config.parallel) as ranks:
+            with joined_ranks(config.parallel, config.compute.device) as ranks:
                 resume = arguments.resume == "auto"
                 return Trainer(config, ranks).run(resume, arguments.accept_data_change, told)
         except _TOLD_IN_A_LINE as error:

@@ -8,7 +8,7 @@ from carbon.config import OneOf, check, check_choices, check_given
 from carbon.corpus import SHARE_UNITS
 from carbon.model.presets import PRESETS
 from carbon.objectives import OBJECTIVES
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
+from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DEVICES
 from train.choices.guard_policies import GUARD_POLICIES
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineSchedule
 from train.choices.rate_schedules import RATE_SCHEDULES
@@ -285,6 +285,9 @@ class ParallelConfig:
 class ComputeConfig:
     """How a process computes."""
 
+    device: Annotated[str, OneOf(DEVICES)] = "auto"
+    """GPUs where there are any. `auto` does without where the machine has none, and stops where it
+    has one that cannot be used."""
     dtype: Annotated[str, OneOf(COMPUTE_DTYPES)] = "auto"
     """Of products and activations; weights, sums of gradients and the optimizer are fp32. `auto` is
     bf16 on a GPU and fp32 without one."""

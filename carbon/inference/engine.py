@@ -7,6 +7,7 @@ from typing import Literal, Unpack
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
+from carbon.devices import default_device
 from carbon.errors import UserError
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.background import Background, Drawing, make_background
@@ -402,7 +403,7 @@ def load(
         UserError: the device is not there, or the attention.
     """
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = default_device()
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") else "float32"
     if attention == "auto":

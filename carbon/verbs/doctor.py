@@ -22,6 +22,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     import torch
 
+    from carbon.devices import why_no_cuda
+
     def installed(package: str) -> str | None:
         try:
             return version(package)
@@ -38,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         "machine": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "why_no_gpu": why_no_cuda(),
         "packages": {package: installed(package) for package in packages},
         "optional": {package: installed(package) for package in optional},
         "self_test": _self_test(),

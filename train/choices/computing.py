@@ -23,6 +23,9 @@ COMPUTE_DTYPES = {
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
 
+DEVICES = ("auto", "cpu", "cuda")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActivationCheckpointing:
     """What of a layer is computed anew in backward.

@@ -12,6 +12,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
+from carbon.devices import uses_gpu
 from carbon.errors import ConfigError
 from train.config import ParallelConfig
 
@@ -75,13 +76,18 @@ class Ranks:
 
 
 @contextmanager
-def joined_ranks(parallel: ParallelConfig) -> Iterator[Ranks]:
+def joined_ranks(parallel: ParallelConfig, device: str = "auto") -> Iterator[Ranks]:
     """Join the group that torchrun started; nccl with GPUs, gloo without.
+
+    Args:
+        parallel: how processes are laid out.
+        device: that is asked for, `auto`, `cpu` or `cuda`.
 
     Raises:
         ConfigError: the processes cannot be laid out as asked for.
+        UserError: the device cannot be used.
     """
-    on_gpu = torch.cuda.is_available()
+    on_gpu = uses_gpu(device)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
     timeout = timedelta(seconds=parallel.timeout_seconds)
@@ -90,9 +96,9 @@ def joined_ranks(parallel: ParallelConfig) -> Iterator[Ranks]:
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
     else:
         dist.init_process_group(backend, timeout=timeout)
-    device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
+    used = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     try:
-        yield ranks_of_group(device, parallel)
+        yield ranks_of_group(used, parallel)
     finally:
         dist.destroy_process_group()
 

@@ -1,0 +1,92 @@
+"""A GPU that is there and cannot be used is told of, and never silently done without."""
+
+import warnings
+
+import pytest
+import torch
+
+from carbon import devices
+from carbon.cli import main
+from carbon.errors import UserError
+from train.config import ParallelConfig
+from train.network.ranks import joined_ranks
+
+OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040)"
+
+
+@pytest.fixture
+def node(monkeypatch, tmp_path):
+    """A machine: whether it shows a GPU, and what its PyTorch says of it."""
+
+    def made(*, has_gpu, built_with="12.8", says=None, usable=False, visible=None):
+        monkeypatch.setattr(devices, "_are_there", lambda: has_gpu)
+        monkeypatch.setattr(torch.version, "cuda", built_with)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
+
+        def init():
+            warnings.warn("a screen of advice", stacklevel=1)
+            if says:
+                raise RuntimeError(f"{says}\nPlease update.")
+
+        monkeypatch.setattr(torch.cuda, "init", init)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    return made
+
+
+BROKEN = [
+    ({"says": OLD_DRIVER}, f"there is an NVIDIA GPU, but CUDA cannot be used: {OLD_DRIVER}"),
+    ({"built_with": None}, "there is an NVIDIA GPU, but this PyTorch is built without CUDA"),
+    ({}, "there is an NVIDIA GPU, but CUDA finds none"),
+]
+
+
+@pytest.mark.parametrize(("facts", "why"), BROKEN)
+def test_a_gpu_that_cannot_be_used_stops_a_run(node, facts, why, capsys, recwarn):
+    node(has_gpu=True, **facts)
+    with pytest.raises(UserError) as told, joined_ranks(ParallelConfig()):
+        pass
+    assert str(told.value) == f"{why}; mend that, or say compute.device = 'cpu' to train without"
+    with pytest.raises(UserError, match=r"compute\.device = 'cuda': there is an NVIDIA GPU"):
+        devices.uses_gpu("cuda")
+    assert devices.uses_gpu("cpu") is False
+    assert devices.default_device() == "cpu"
+    assert capsys.readouterr().err == f"computing on the CPU: {why}\n"
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    "facts", [{"has_gpu": False}, {"has_gpu": True, "visible": ""},
+              {"has_gpu": True, "visible": "-1"}]
+)  # fmt: skip
+def test_without_a_gpu_or_with_a_hidden_one_nothing_is_said(node, facts, capsys):
+    node(**facts, says=OLD_DRIVER)
+    assert devices.uses_gpu("auto") is False and devices.default_device() == "cpu"
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UserError, match="'cuda': this machine shows no NVIDIA GPU"):
+        devices.uses_gpu("cuda")
+
+
+def test_a_usable_gpu_is_used(node):
+    node(has_gpu=True, usable=True)
+    assert devices.uses_gpu("auto") and devices.uses_gpu("cuda") and not devices.uses_gpu("cpu")
+    assert devices.default_device() == "cuda" and devices.why_no_cuda() is None
+
+
+def test_a_recipe_that_meets_a_broken_gpu_ends_in_one_line(node, tmp_path, capsys, monkeypatch):
+    from train.__main__ import main as train
+
+    node(has_gpu=True, says=OLD_DRIVER)
+    words = ["--config", "train/recipes/tiny.toml", "--set", f"output={tmp_path / 'run'}"]
+    monkeypatch.setattr("sys.argv", ["train", *words, "--set", "data.corpus=nowhere"])
+    assert train() == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+    assert "too old" in line and not (tmp_path / "run").exists()
+
+
+def test_doctor_tells(node, capsys):
+    node(has_gpu=True, says=OLD_DRIVER)
+    assert main(["doctor"]) == 0
+    assert "too old" in capsys.readouterr().out
