@@ -1,7 +1,7 @@
 """What a training run is: one TOML file, read into these values."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, ClassVar
 
 from carbon.config import OneOf, check, check_choices, check_given
@@ -14,19 +14,53 @@ from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineS
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
+from train.choices.tunings import LINEARS, TUNINGS
 
+_REPLAY = "replay_"
 _MOST_TIMEOUT_SECONDS = 30 * 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """The network."""
+    """The network: one with random weights, or a model to go on from."""
 
-    preset: Annotated[str, OneOf(PRESETS)]
-    """A size of `carbon.model.presets`."""
+    preset: Annotated[str, OneOf(PRESETS, or_empty=True)] = ""
+    """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
+    start: str = ""
+    """Folder of a model to go on from, native or of the released layout; random weights if empty.
+    What it is (sizes, vocabulary, tags, RoPE theta) holds for the run."""
+    tune: Annotated[str, OneOf(TUNINGS)] = "whole"
+    """What of `start` is trained: all of it, low-rank adapters, or its last layers."""
+    lora_rank: int = 16
+    """Of an adapter's two matrices."""
+    lora_alpha: float = 32.0
+    """What an adapter adds is multiplied by `lora_alpha / lora_rank`."""
+    lora_targets: tuple[str, ...] = LINEARS
+    """Matrices of every layer that get an adapter."""
+    last_layers: int = 0
+    """How many layers, from the end, are trained, and the final norm with them."""
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check(
+            bool(self.preset or self.start),
+            f"'preset' is missing: give one of {', '.join(PRESETS)}, or start, a model's folder",
+        )
+        check(
+            bool(self.start) or self.tune == "whole",
+            f"tune = {self.tune!r}: needs start, the folder of a model to go on from",
+        )
+        self._check_keys_of_tuning()
+        TUNINGS[self.tune].check(self)
+
+    def _check_keys_of_tuning(self) -> None:
+        for field in fields(self):
+            owners = [name for name, each in TUNINGS.items() if field.name in each.keys]
+            value = getattr(self, field.name)
+            check(
+                not owners or self.tune in owners or value == field.default,
+                f"{field.name} = {value!r}: only tune = {' or '.join(map(repr, owners))} has that",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +76,9 @@ class DataConfig:
     cache: str = ""
     """Where sources are prepared for random access, a byte a base. Beside the corpus if empty,
     or in the user's cache where that cannot be written to."""
+    replay_corpus: str = ""
+    """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
+    `replay_mrna` in mixtures and probes."""
     workers: int = 0
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
     a fifth of a microsecond a token."""
@@ -57,6 +94,12 @@ class DataConfig:
             f"microbatch_tokens = {self.microbatch_tokens}: give 1 or more",
         )
         check(0 <= self.workers <= 1024, f"workers = {self.workers}: give 0 to 1024")
+
+    def place_of(self, name: str) -> tuple[str, str]:
+        """Return the corpus that a source of the mixtures lies in, and its name there."""
+        if self.replay_corpus and name.startswith(_REPLAY):
+            return self.replay_corpus, name.removeprefix(_REPLAY)
+        return self.corpus, name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -337,6 +380,9 @@ class ProbeConfig:
     """0 measures nothing."""
     source: str = "eukaryote"
     """Source that the records are of."""
+    also: tuple[str, ...] = ()
+    """More sources of which held-out nats per base are measured, such as `replay_eukaryote`: so it
+    is seen what is forgotten."""
     heldout_bp: int = 50_000
     """Bases of held-out records, the same each time, for nats per base."""
     sites: int = 64

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 from carbon.model.presets import PRESETS
 from carbon.tokenizer import NUM_KMERS
 from train.config import TrainConfig
+from train.start.model import start_llama
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 
 def llama_config(config: TrainConfig) -> "LlamaConfig":
-    """Return the preset at the run's longest context."""
+    """Return the preset at the run's longest context, or what the model to go on from is."""
+    if config.model.start:
+        return start_llama(config.model.start)
     llama = PRESETS[config.model.preset]()
     llama.max_position_embeddings = config.longest_context_tokens
     return llama
