@@ -150,7 +150,6 @@ class TokenRows:
             result.append(Piece(record, start, letters, prefix))
         return result
 
-
     def _fitted(self, prefix: Prefix, num_kmers: int) -> tuple[Prefix, int]:
         """Return the ids that open a piece, and the 6-mers that are left beside them.
 

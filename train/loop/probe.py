@@ -23,9 +23,7 @@ from carbon.inference.held_out import (
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
-
-
-HELDOUT = "heldout_nats_per_base"
+from train.run_folder.record import HELDOUT_OF
 
 
 class Probe:
@@ -54,12 +52,12 @@ class Probe:
         """Return nats per base of the records, and sequence recovery in fp32 and in bf16."""
         model = Carbon(LoadedModel(network, NATIVE))
         of_others = {
-            f"{HELDOUT}_of_{name}": _nats_per_base(model, records)
+            f"{HELDOUT_OF}{name}": _nats_per_base(model, records)
             for name, records in self._also.items()
         }
         rough = Carbon(LoadedModel(copy.deepcopy(network).bfloat16(), NATIVE))
         return {
-            HELDOUT: _nats_per_base(model, self._records),
+            "heldout_nats_per_base": _nats_per_base(model, self._records),
             **of_others,
             "recovery": self._recovery(model),
             "recovery_bf16": self._recovery(rough),

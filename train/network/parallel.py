@@ -25,9 +25,7 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     return found
 
 
-def build_parts(
-    config: TrainConfig, ranks: Ranks, start: Start | None = None
-) -> list[LlamaPart]:
+def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -> list[LlamaPart]:
     """Make this process's parts, in the order of the layers: split, adapt, compile, shard, fill in.
 
     Activation checkpointing is a part's own doing, around each layer. Nothing has memory before
@@ -71,9 +69,7 @@ def _shard(part: LlamaPart, config: TrainConfig, ranks: Ranks) -> None:
     fully_shard(part, mesh=ranks.data_mesh, mp_policy=policy, reshard_after_forward=reshard)
 
 
-def _fill(
-    part: LlamaPart, config: TrainConfig, device: torch.device, start: Start | None
-) -> None:
+def _fill(part: LlamaPart, config: TrainConfig, device: torch.device, start: Start | None) -> None:
     part.to_empty(device=device)
     part.sums = torch.zeros(6, dtype=torch.float64, device=device)
     part.set_rope_theta(config.stages[0].rope_theta, device)

@@ -1,6 +1,7 @@
 """What of a part is trained."""
 
 import re
+
 from train.choices.tunings import TUNINGS
 from train.config import ModelConfig
 from train.network.parts import LlamaPart

@@ -17,6 +17,7 @@ from train.config import TrainConfig
 from train.planning.course import Course
 from train.run_folder.record import (
     RunRecord,
+    beginning,
     objective_changes,
     read_run,
     recipe_rows,
@@ -124,11 +125,19 @@ def _what(record: RunRecord, parameters: int) -> str:
     return (
         f"\n# {_plain(record.name)}\n\n"
         f"A language model of DNA: a decoder of the Llama architecture with {parameters:,} "
-        f"parameters (preset `{config.model.preset}`), which reads DNA in 6-mers and predicts the "
+        f"parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
         f"next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases beside "
-        f"`<dna>`. It was trained with Carbon {__version__} on {last['tokens']:,} tokens, in "
+        f"`<dna>`. {_begun(config)}It was trained with Carbon {__version__} on {last['tokens']:,} tokens, in "
         f"{last['step']:,} of {Course(config).total_steps:,} planned steps.\n"
     )
+
+
+def _size(config: TrainConfig) -> str:
+    return "" if config.model.start else f" (preset `{config.model.preset}`)"
+
+
+def _begun(config: TrainConfig) -> str:
+    return f"{_plain(beginning(config))}. " if config.model.start else ""
 
 
 def _recipe(record: RunRecord) -> str:
