@@ -1,12 +1,11 @@
 """What a training run is: one TOML file, read into these values."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.corpus import SHARE_UNITS
-from carbon.model.presets import PRESETS
 from carbon.objectives import OBJECTIVES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
 from train.choices.guard_policies import GUARD_POLICIES
@@ -14,53 +13,10 @@ from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineS
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
-from train.choices.tunings import LINEARS, TUNINGS
+from train.model_config import ModelConfig
 
 _REPLAY = "replay_"
 _MOST_TIMEOUT_SECONDS = 30 * 24 * 3600
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelConfig:
-    """The network: one with random weights, or a model to go on from."""
-
-    preset: Annotated[str, OneOf(PRESETS, or_empty=True)] = ""
-    """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
-    start: str = ""
-    """Folder of a model to go on from, native or of the released layout; random weights if empty.
-    What it is (sizes, vocabulary, tags, RoPE theta) holds for the run."""
-    tune: Annotated[str, OneOf(TUNINGS)] = "whole"
-    """What of `start` is trained: all of it, low-rank adapters, or its last layers."""
-    lora_rank: int = 16
-    """Of an adapter's two matrices."""
-    lora_alpha: float = 32.0
-    """What an adapter adds is multiplied by `lora_alpha / lora_rank`."""
-    lora_targets: tuple[str, ...] = LINEARS
-    """Matrices of every layer that get an adapter."""
-    last_layers: int = 0
-    """How many layers, from the end, are trained, and the final norm with them."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check(
-            bool(self.preset or self.start),
-            f"'preset' is missing: give one of {', '.join(PRESETS)}, or start, a model's folder",
-        )
-        check(
-            bool(self.start) or self.tune == "whole",
-            f"tune = {self.tune!r}: needs start, the folder of a model to go on from",
-        )
-        self._check_keys_of_tuning()
-        TUNINGS[self.tune].check(self)
-
-    def _check_keys_of_tuning(self) -> None:
-        for field in fields(self):
-            owners = [name for name, each in TUNINGS.items() if field.name in each.keys]
-            value = getattr(self, field.name)
-            check(
-                not owners or self.tune in owners or value == field.default,
-                f"{field.name} = {value!r}: only tune = {' or '.join(map(repr, owners))} has that",
-            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -127,8 +127,9 @@ def _what(record: RunRecord, parameters: int) -> str:
         f"A language model of DNA: a decoder of the Llama architecture with {parameters:,} "
         f"parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
         f"next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases beside "
-        f"`<dna>`. {_begun(config)}It was trained with Carbon {__version__} on {last['tokens']:,} tokens, in "
-        f"{last['step']:,} of {Course(config).total_steps:,} planned steps.\n"
+        f"`<dna>`. {_begun(config)}It was trained with Carbon {__version__} on "
+        f"{last['tokens']:,} tokens, in {last['step']:,} of {Course(config).total_steps:,} planned "
+        "steps.\n"
     )
 
 

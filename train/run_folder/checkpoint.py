@@ -313,7 +313,7 @@ class Checkpoints:
         return next((text for text in found.values() if text), ""), table
 
     def _tensors(self, *, for_save: bool = False) -> dict[str, Tensor]:
-        """Return trained weights and moments by their names in a checkpoint; tied weights stand once.
+        """Return trained weights and moments by their names in a checkpoint; tied ones once.
 
         The copy at the other end of a pipeline goes by the name of the embedding, and is not saved.
         """

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from train.config import ModelConfig
+from train.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from peft import LoraConfig
