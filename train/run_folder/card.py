@@ -11,6 +11,7 @@ from safetensors import safe_open
 from carbon import __version__
 from carbon.console import shown
 from carbon.files import atomic_file
+from carbon.model.folder import read_config
 from carbon.objectives import OBJECTIVES
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
@@ -39,9 +40,7 @@ tags:
 - carbon
 ---
 """
-_USE = f"""
-## Use
-
+_USE_STOCK = f"""
 With stock `transformers`, and no code but theirs; `.` is the folder of this file:
 
 ```python
@@ -59,6 +58,8 @@ print(tokenizer.decode(output[0]))
 Begin with `<dna>`. Ids below {NATIVE.first_kmer} are not 6-mers and were never trained as outputs:
 leave their logits out, as here. A length that is no multiple of {K} is padded with A.
 
+"""
+_USE_CARBON = f"""
 With Carbon, which needs no multiple of {K} and scores base by base:
 
 ```python
@@ -100,7 +101,7 @@ def write_card(
     sections = (
         _FRONT,
         _what(record, parameters),
-        _USE,
+        _use(export),
         _recipe(record),
         _data(record.config, corpus_manifest),
         _results(record, figure is not None),
@@ -108,6 +109,13 @@ def write_card(
     )
     with atomic_file(export / "README.md") as temporary:
         temporary.write_text("".join(sections), encoding="utf-8")
+
+
+def _use(export: Path) -> str:
+    """Return code; a hybrid's tokenizer is no stock one."""
+    has_config = (export / "config.json").is_file()
+    is_hybrid = has_config and read_config(export)["vocab_size"] != NATIVE.size
+    return f"\n## Use\n{'' if is_hybrid else _USE_STOCK}{_USE_CARBON}"
 
 
 def _parameters_of(export: Path) -> int:
