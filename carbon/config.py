@@ -30,12 +30,16 @@ class OneOf:
 
     Attributes:
         table: what is known of each choice, by its name.
+        or_empty: whether no choice, an empty text, will do as well.
     """
 
     table: Collection[str]
+    or_empty: bool = False
 
     def check(self, value: Any, where: str) -> None:
         """Raise ConfigError unless a value is a key of the table; the message lists the keys."""
+        if self.or_empty and value == "":
+            return
         choices = ", ".join(map(repr, self.table))
         _expect(isinstance(value, str) and value in self.table, where, f"one of {choices}", value)
 

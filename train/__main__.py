@@ -85,10 +85,16 @@ def _speaks() -> bool:
 
 
 def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
-    from carbon.config import load_config
+    from carbon.config import from_table, read_table, with_overrides
     from train.config import TrainConfig
+    from train.start.model import filled_in, open_start
 
-    return load_config(TrainConfig, arguments.config, arguments.overrides)
+    table = with_overrides(read_table(arguments.config), arguments.overrides)
+    if arguments.command == "summary":  # of a run whose start may be gone
+        return from_table(TrainConfig, table, arguments.config)
+    config = from_table(TrainConfig, filled_in(table), arguments.config)
+    open_start(config)  # refuses what does not fit
+    return config
 
 
 def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:

@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar
 
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.corpus import SHARE_UNITS
-from carbon.model.presets import PRESETS
 from carbon.objectives import OBJECTIVES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DEVICES
 from train.choices.guard_policies import GUARD_POLICIES
@@ -14,19 +13,10 @@ from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineS
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
+from train.model_config import ModelConfig
 
+_REPLAY = "replay_"
 _MOST_TIMEOUT_SECONDS = 30 * 24 * 3600
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelConfig:
-    """The network."""
-
-    preset: Annotated[str, OneOf(PRESETS)]
-    """A size of `carbon.model.presets`."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +32,9 @@ class DataConfig:
     cache: str = ""
     """Where sources are prepared for random access, a byte a base. Beside the corpus if empty,
     or in the user's cache where that cannot be written to."""
+    replay_corpus: str = ""
+    """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
+    `replay_mrna` in mixtures and probes."""
     workers: int = 0
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
     a fifth of a microsecond a token."""
@@ -57,6 +50,12 @@ class DataConfig:
             f"microbatch_tokens = {self.microbatch_tokens}: give 1 or more",
         )
         check(0 <= self.workers <= 1024, f"workers = {self.workers}: give 0 to 1024")
+
+    def place_of(self, name: str) -> tuple[str, str]:
+        """Return the corpus that a source of the mixtures lies in, and its name there."""
+        if self.replay_corpus and name.startswith(_REPLAY):
+            return self.replay_corpus, name.removeprefix(_REPLAY)
+        return self.corpus, name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -340,6 +339,9 @@ class ProbeConfig:
     """0 measures nothing."""
     source: str = "eukaryote"
     """Source that the records are of."""
+    also: tuple[str, ...] = ()
+    """More sources of which held-out nats per base are measured, such as `replay_eukaryote`: so it
+    is seen what is forgotten."""
     heldout_bp: int = 50_000
     """Bases of held-out records, the same each time, for nats per base."""
     sites: int = 64

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.corpus.order import Sample, SampleOrder, SpanRows
-from carbon.corpus.packing import Packing, open_packing
+from carbon.corpus.packing import MAX_PREFIX_TOKENS, Packing, open_packing
 from carbon.corpus.store import FIRST_ID, Store, mapped_store
 from carbon.tokenizer import ALL_KNOWN, NATIVE, TAGS, K, encode_kmers
 
 Int64s = NDArray[np.int64]
+Prefix = tuple[int, ...]
 
 # Forms of a sample (technical report, section 3): half bare, and a sixth each with both tags,
 # the species tag alone, the gene tag alone.
@@ -62,7 +63,7 @@ class Piece(NamedTuple):
     record: int
     start: int
     letters: NDArray[np.uint8]
-    prefix: tuple[int, ...]
+    prefix: Prefix
 
 
 class Reading(NamedTuple):
@@ -77,10 +78,23 @@ class Reading(NamedTuple):
 class TokenRows:
     """A map-style dataset: `rows[i]` is sample `i` of the run, whoever asks and whenever."""
 
-    def __init__(self, order: SampleOrder, sources: Mapping[str, PackedSource]) -> None:
-        """Combine an order with the sources it names."""
+    def __init__(
+        self,
+        order: SampleOrder,
+        sources: Mapping[str, PackedSource],
+        prefixes: Mapping[Prefix, Prefix] | None = None,
+    ) -> None:
+        """Combine an order with the sources it names.
+
+        Args:
+            order: which row of which source is sample i.
+            sources: by their names.
+            prefixes: from the native ids that open a piece to others, where a model has others;
+                `<dna>` stays the last of them.
+        """
         self.order = order
         self.sources = sources
+        self.prefixes = prefixes or {}
 
     def __len__(self) -> int:
         """Return the rows of the whole run."""
@@ -98,7 +112,7 @@ class TokenRows:
             name: (source.store.folder, tuple(source.packings), source.both_strands)
             for name, source in self.sources.items()
         }
-        return _reopened, (self.order, sources)
+        return _reopened, (self.order, sources, self.prefixes)
 
     def __getitem__(self, i: int) -> Row:
         """Tokenize sample `i`."""
@@ -107,7 +121,7 @@ class TokenRows:
 
     def reordered(self, seed: int, spans: Sequence[SpanRows]) -> "TokenRows":
         """Return the rows of another course through the same sources."""
-        return ordered_rows(seed, spans, self.sources)
+        return ordered_rows(seed, spans, self.sources, self.prefixes)
 
     def reading(self, sample: Sample) -> Reading:
         """Return what is random about a sample."""
@@ -128,16 +142,34 @@ class TokenRows:
             strict=True,
         ):
             start += reading.frame
+            prefix = _prefix(int(store.species[record]), int(store.genes[record]), reading)
+            prefix, num_kmers = self._fitted(prefix, num_kmers)
             letters = store.letters(record, start, start + num_kmers * K)
             if reading.reverse:
                 letters = _COMPLEMENT[letters[::-1]]
-            prefix = _prefix(int(store.species[record]), int(store.genes[record]), reading)
             result.append(Piece(record, start, letters, prefix))
         return result
 
+    def _fitted(self, prefix: Prefix, num_kmers: int) -> tuple[Prefix, int]:
+        """Return the ids that open a piece, and the 6-mers that are left beside them.
+
+        A row has room for three ids a piece. Tags that are spelt with more take the place of the
+        last 6-mers, and are left out of a piece with no more 6-mers than that.
+        """
+        if not self.prefixes:
+            return prefix, num_kmers
+        prefix = self.prefixes.get(prefix, prefix)
+        too_many = max(0, len(prefix) - MAX_PREFIX_TOKENS)
+        if too_many >= num_kmers:
+            return prefix[-1:], num_kmers
+        return prefix, num_kmers - too_many
+
 
 def ordered_rows(
-    seed: int, spans: Sequence[SpanRows], sources: Mapping[str, PackedSource]
+    seed: int,
+    spans: Sequence[SpanRows],
+    sources: Mapping[str, PackedSource],
+    prefixes: Mapping[Prefix, Prefix] | None = None,
 ) -> TokenRows:
     """Return the rows of a run: its spans, each with sources packed into rows of its length."""
     rows_of_stream = {
@@ -145,11 +177,13 @@ def ordered_rows(
         for name, source in sources.items()
         for row_tokens, packing in source.packings.items()
     }
-    return TokenRows(SampleOrder(seed, spans, rows_of_stream), sources)
+    return TokenRows(SampleOrder(seed, spans, rows_of_stream), sources, prefixes)
 
 
 def _reopened(
-    order: SampleOrder, sources: Mapping[str, tuple[Path, tuple[int, ...], bool]]
+    order: SampleOrder,
+    sources: Mapping[str, tuple[Path, tuple[int, ...], bool]],
+    prefixes: Mapping[Prefix, Prefix],
 ) -> TokenRows:
     return TokenRows(
         order,
@@ -157,10 +191,11 @@ def _reopened(
             name: open_packed(mapped_store(folder), lengths_tokens, both_strands)
             for name, (folder, lengths_tokens, both_strands) in sources.items()
         },
+        prefixes,
     )
 
 
-def _prefix(species: int, gene: int, reading: Reading) -> tuple[int, ...]:
+def _prefix(species: int, gene: int, reading: Reading) -> Prefix:
     tags: tuple[int, ...] = ()
     if reading.with_species and species >= 0:
         tags = (FIRST_ID["species"] + species,)

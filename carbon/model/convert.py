@@ -19,7 +19,7 @@ def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
     All else is kept as it is, and may share memory with `model`.
     """
     network = model.network
-    config = LlamaConfig.from_dict(network.config.to_dict() | _native_ids())
+    config = LlamaConfig.from_dict(network.config.to_dict() | native_ids())
     config.dtype = dtype
     name_tags(config, model.vocabulary.tags if model.vocabulary.name == NATIVE.name else ())
     with torch.device("meta"):
@@ -32,7 +32,8 @@ def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
     return native
 
 
-def _native_ids() -> dict[str, int | None]:
+def native_ids() -> dict[str, int | None]:
+    """Return what a config says of the native vocabulary."""
     return {
         "vocab_size": NATIVE.size,
         "pad_token_id": NATIVE.pad,

@@ -167,8 +167,12 @@ def _check_native_tokenizer(path: Path) -> None:
         )
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    """Return the files that transformers reads: one, or those that an index names."""
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files that transformers reads: one, or those that an index names.
+
+    Raises:
+        ModelError: there are none, or the index is torn.
+    """
     one, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if one.is_file():
         return [one]
@@ -184,12 +188,20 @@ def _weight_files(folder: Path) -> list[Path]:
     return files
 
 
+def tensor_names(file: Path) -> list[str]:
+    """Return the names of the tensors of a file that `model_folder` has found whole."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="np") as opened:
+        return list(opened.keys())
+
+
 def _shapes_of(folder: Path) -> dict[str, Shape]:
     """Read the shapes from the headers of the weights."""
     from safetensors import SafetensorError, safe_open
 
     shapes: dict[str, Shape] = {}
-    for path in _weight_files(folder):
+    for path in weight_files(folder):
         try:
             with safe_open(path, framework="np") as file:
                 for name in file.keys():  # noqa: SIM118

@@ -24,6 +24,7 @@ from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
+from train.choices.tunings import TUNINGS
 from train.config import TrainConfig
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -34,6 +35,7 @@ CHOICES = {
     ("ExecutorConfig", "kind"): EXECUTORS,
     ("GuardConfig", "policy"): GUARD_POLICIES,
     ("ModelConfig", "preset"): PRESETS,
+    ("ModelConfig", "tune"): TUNINGS,
     ("ParallelConfig", "schedule"): PIPELINE_SCHEDULES,
     ("StageConfig", "objective"): OBJECTIVES,
     ("StageConfig", "schedule"): RATE_SCHEDULES,
@@ -50,13 +52,15 @@ STAGE = {
     "learning_rate": 1.0,
     "schedule": "constant",
 }
+MODEL = {"preset": "tiny"}
 REQUIRED = {
+    "ModelConfig": MODEL,
     "AssemblyConfig": {"genome": "g"},
     "StageConfig": STAGE,
     "TrainConfig": {
         "output": "o",
         "seed": 1,
-        "model": {"preset": "tiny"},
+        "model": MODEL,
         "data": {"corpus": "c", "microbatch_tokens": 32},
         "stages": [STAGE],
     },
@@ -89,6 +93,8 @@ def settings(schema: str, key: str, value: str) -> dict[str, object]:
     more: dict[str, object] = {"partition": "p"} if schema == "ExecutorConfig" else {}
     if key == "objective" and value in OBJECTIVES:
         more = {"fns_weight": [0.5] * OBJECTIVES[value].num_fns_weights}
+    if key == "tune":
+        more = {"start": "folder", **({"last_layers": 1} if value == "last" else {})}
     return REQUIRED.get(schema, {}) | more | {key: value}
 
 

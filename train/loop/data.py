@@ -25,10 +25,11 @@ from train.network.batch import Batch
 from train.network.ranks import Ranks
 from train.planning.batches import microbatch_rows
 from train.planning.course import Course
+from train.start.model import Start
 
 
-def open_rows(config: TrainConfig, course: Course) -> TokenRows:
-    """Prepare and pack the sources that the run's mixtures name.
+def open_rows(config: TrainConfig, course: Course, start: Start | None = None) -> TokenRows:
+    """Prepare and pack the sources that the run's mixtures name; tags are those of its start.
 
     Raises:
         ConfigError: a source has nothing to train on, or too little for one row of a stage.
@@ -39,16 +40,17 @@ def open_rows(config: TrainConfig, course: Course) -> TokenRows:
         for name in span.stage.mixture:
             lengths.setdefault(name, set()).add(span.context_tokens)
     sources = {name: _open_source(config, name, lengths[name]) for name in sorted(lengths)}
-    return ordered_rows(config.seed, course.rows, sources)
+    return ordered_rows(config.seed, course.rows, sources, start.prefixes if start else None)
 
 
 def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSource:
-    where = f"{config.data.corpus}: source '{name}'"
-    files = source_files(config.data.corpus, name, "train")
-    store = open_store(files, _cache_of(config), name)
+    corpus, name = config.data.place_of(name)
+    where = f"{corpus}: source '{name}'"
+    files = source_files(corpus, name, "train")
+    store = open_store(files, _cache_of(config, corpus), name)
     if store.num_records == 0 or not len(store.bases):
         raise ConfigError(f"{where} has no record to train on; leave it out of the mixtures")
-    both_strands = reads_both_strands(config.data.corpus, name)
+    both_strands = reads_both_strands(corpus, name)
     source = open_packed(store, sorted(lengths), both_strands)
     for row_tokens, packing in source.packings.items():
         # Rows are packed best-fit: if there are two, they are together more than one row's fill.
@@ -60,11 +62,11 @@ def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSou
     return source
 
 
-def _cache_of(config: TrainConfig) -> Path:
+def _cache_of(config: TrainConfig, corpus: str) -> Path:
     """Return where prepared sources lie: beside the corpus, or in the user's cache."""
     if config.data.cache:
         return Path(config.data.cache)
-    beside = Path(config.data.corpus)
+    beside = Path(corpus)
     if beside.is_dir() and os.access(beside, os.W_OK):
         return beside / "prepared"
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon"

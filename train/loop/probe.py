@@ -23,25 +23,26 @@ from carbon.inference.held_out import (
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
+from train.run_folder.record import HELDOUT_OF
 
 
 class Probe:
     """The held-out records of a run, the same bases and sites each time."""
 
     def __init__(self, config: TrainConfig) -> None:
-        """Read the test split of a source.
+        """Read the test split of each source.
 
         Raises:
             CorpusError: there is none, or it has nothing to measure.
         """
-        table = read_source(config.data.corpus, config.probe.source, "test", ["sequence"])
-        records: list[str] = table["sequence"].to_pylist()
+        self._also = {name: _chosen(config, _held_out(config, name)) for name in config.probe.also}
+        records = _held_out(config, config.probe.source)
         context_bp = (config.longest_context_tokens - 1) * K
         prompt_bp = min(MOST_PROMPT_BP, context_bp - TARGET_BP)
-        self._records = choose_records(records, config.probe.heldout_bp, config.seed)
+        self._records = _chosen(config, records)
         self._sites = choose_sites(records, config.probe.sites, prompt_bp, config.seed)
         self._seed = config.seed
-        if not self._records or not self._sites:
+        if not self._records or not self._sites or not all(self._also.values()):
             raise CorpusError(
                 f"{config.data.corpus}: has nothing held out to probe; hold a contig out, or set "
                 "probe.every_steps=0"
@@ -50,21 +51,40 @@ class Probe:
     def measure(self, network: LlamaForCausalLM) -> dict[str, float]:
         """Return nats per base of the records, and sequence recovery in fp32 and in bf16."""
         model = Carbon(LoadedModel(network, NATIVE))
-        nats = bases = 0.0
-        for record in self._records:
-            (likelihoods,) = base_log_likelihoods(model.reader, [record])
-            measured = measured_bases(record)
-            nats -= float(likelihoods[measured].sum(dtype="float64"))
-            bases += int(measured.sum())
+        of_others = {
+            f"{HELDOUT_OF}{name}": _nats_per_base(model, records)
+            for name, records in self._also.items()
+        }
         rough = Carbon(LoadedModel(copy.deepcopy(network).bfloat16(), NATIVE))
         return {
-            "heldout_nats_per_base": nats / bases if bases else math.nan,
+            "heldout_nats_per_base": _nats_per_base(model, self._records),
+            **of_others,
             "recovery": self._recovery(model),
             "recovery_bf16": self._recovery(rough),
         }
 
     def _recovery(self, model: Carbon) -> float:
         return float(recovered_shares(model, self._sites, "token", self._seed).mean())
+
+
+def _held_out(config: TrainConfig, source: str) -> list[str]:
+    corpus, name = config.data.place_of(source)
+    found: list[str] = read_source(corpus, name, "test", ["sequence"])["sequence"].to_pylist()
+    return found
+
+
+def _chosen(config: TrainConfig, records: list[str]) -> list[str]:
+    return choose_records(records, config.probe.heldout_bp, config.seed)
+
+
+def _nats_per_base(model: Carbon, records: list[str]) -> float:
+    nats = bases = 0.0
+    for record in records:
+        (likelihoods,) = base_log_likelihoods(model.reader, [record])
+        measured = measured_bases(record)
+        nats -= float(likelihoods[measured].sum(dtype="float64"))
+        bases += int(measured.sum())
+    return nats / bases if bases else math.nan
 
 
 def assembled(

@@ -18,6 +18,7 @@ from carbon.files import atomic_folder
 from carbon.losses import LossSums
 from carbon.model import name_tags, save_model
 from train.choices.guard_policies import GUARD_POLICIES
+from train.choices.tunings import TUNINGS
 from train.config import TrainConfig
 from train.loop.data import batches, open_rows
 from train.loop.guard import reason_against, remember, signal_to_end
@@ -26,6 +27,7 @@ from train.loop.profile import StepProfiler
 from train.loop.rates import learning_rate, objective_at
 from train.loop.signals import StopSignals
 from train.network.batch import Batch
+from train.network.held_rows import HeldRows
 from train.network.parallel import build_optimizer, build_parts, named_parameters
 from train.network.parts import stock_name
 from train.network.pipeline import Pipeline, finish_gradients
@@ -36,6 +38,9 @@ from train.planning.sizes import flops_a_token, llama_config
 from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.log import Metrics, RunLog
 from train.run_folder.state import RunState
+from train.start.adapter import merged, save_adapter
+from train.start.export import save_as_it_came
+from train.start.model import open_start
 
 # Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
 _PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
@@ -62,11 +67,16 @@ class Trainer:
         self.ranks = ranks
         self.course = Course(config)
         plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
-        self.rows = open_rows(config, self.course)
-        self.parts = build_parts(config, ranks)
+        self.start = open_start(config)
+        self.rows = open_rows(config, self.course, self.start)
+        self.parts = build_parts(config, ranks, self.start)
+        rows = self.start.held_rows(self.rows.tags) if self.start else ()
+        self._held = HeldRows(self.parts, rows)
         self.pipeline = Pipeline(config, ranks, self.parts)
         self.optimizer = build_optimizer(config, self.parts)
-        self.checkpoints = Checkpoints(config, self.rows, ranks, self.parts, self.optimizer)
+        self.checkpoints = Checkpoints(
+            config, self.rows, ranks, self.parts, self.optimizer, self._start_sha256()
+        )
         self.state = RunState()
         self._probe = Probe(config) if config.probe.every_steps else None
         self._folder = Path(config.output)
@@ -84,6 +94,8 @@ class Trainer:
         told.saves = True
         with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
             profiler = StepProfiler(self.config, self.ranks)
+            if self._probe and self.start and self.state.step == 0:
+                self._measure(log)  # what the model knows before it goes on
             for metrics in self.steps(log):
                 log.step(metrics, self.course.total_steps)
                 profiler.step(self.state.step)
@@ -139,6 +151,7 @@ class Trainer:
             part.set_rope_theta(stage.rope_theta, self.ranks.device)
         objective = objective_at(stage, step_in_stage)
         sums = self.pipeline.forward_backward(microbatches, objective)
+        self._held.clear_gradients()
         clip = self.config.optimizer.clip_norm
         norm = finish_gradients(self.parts, self.ranks, float(sums.num_tokens), clip)
         metrics = self._metrics(span, sums, norm, rate)
@@ -150,6 +163,7 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             self.optimizer.step()
+            self._held.restore()
             state.updates += 1
             remember(state, self.config.guard, stage, loss, norm)
             state.step += 1
@@ -221,19 +235,37 @@ class Trainer:
             found = [self._probe.measure(network)]
         dist.broadcast_object_list(found, src=0)
         self.state.gaps.append(found[0]["recovery"] - found[0]["recovery_bf16"])
-        tokens = self.course.at(self.state.step - 1).tokens_by(self.state.step)
+        step = self.state.step
+        tokens = self.course.at(step - 1).tokens_by(step) if step else 0
         log.probe(self.state.step, tokens, found[0])
 
     def gathered(self) -> LlamaForCausalLM | None:
-        """Return the whole network, fp32, on the first process; None on the others."""
-        weights: dict[str, torch.Tensor] = {}
-        for rank in range(self.ranks.pipeline_size):
-            weights |= self._weights_of(rank)
+        """Return the whole network, fp32, on the first process; None on the others.
+
+        Adapters are merged into it.
+        """
+        weights = self._gathered_weights()
         if not self.ranks.is_first:
             return None
+        return self._assembled(merged(weights, self.config.model))
+
+    def _assembled(self, weights: dict[str, torch.Tensor]) -> LlamaForCausalLM:
         llama = llama_config(self.config)
         llama.rope_parameters = self.parts[0].config.rope_parameters
         return assembled(llama, weights, self.ranks.device)
+
+    def _gathered_weights(self) -> dict[str, torch.Tensor]:
+        """Return all weights, with those of adapters, on the first process; none on the others."""
+        weights: dict[str, torch.Tensor] = {}
+        for rank in range(self.ranks.pipeline_size):
+            weights |= self._weights_of(rank)
+        return weights
+
+    def _start_sha256(self) -> str:
+        """Return what the start's files are, which the first process reads for all."""
+        found = [self.start.digest if self.start and self.ranks.is_first else ""]
+        dist.broadcast_object_list(found, src=0)
+        return found[0]
 
     def _weights_of(self, pipeline_rank: int) -> dict[str, torch.Tensor]:
         """Return the whole weights of one place of the pipeline, on the first process."""
@@ -254,15 +286,29 @@ class Trainer:
         return found[0] if self.ranks.is_first else {}
 
     def export(self, folder: Path) -> None:
-        """Write the network as a stock model folder, in the place of an earlier export."""
-        network = self.gathered()
-        if network is not None:
+        """Write the network as a stock model folder, in the place of an earlier export.
+
+        What went on from a model has that model's layout, and `adapter/` if adapters were trained.
+        """
+        weights = self._gathered_weights()
+        if self.ranks.is_first:
             shutil.rmtree(folder, ignore_errors=True)
             with atomic_folder(folder) as temporary:
-                name_tags(network.config, self.rows.tags)
-                save_model(network, temporary)
+                self._write(weights, temporary)
             say(f"exported {folder}")
         dist.barrier()
+
+    def _write(self, weights: dict[str, torch.Tensor], folder: Path) -> None:
+        if self.start is None:
+            network = self._assembled(weights)
+            name_tags(network.config, self.rows.tags)
+            save_model(network, folder)
+            return
+        model, rope = self.config.model, dict(self.parts[0].config.rope_parameters or {})
+        theta: Any = rope["rope_theta"]
+        save_as_it_came(self.start, merged(weights, model), folder, theta, self.rows.tags)
+        if TUNINGS[model.tune].adapts:
+            save_adapter(weights, model, folder / "adapter")
 
     def load(self, accept_data_change: bool = False) -> bool:
         """Go to where the newest whole checkpoint stands; return whether there is one."""

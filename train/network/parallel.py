@@ -11,8 +11,11 @@ from train.choices.computing import COMPUTE_DTYPES
 from train.config import TrainConfig
 from train.network.parts import LlamaPart, initial_weight, stock_name
 from train.network.ranks import Ranks
+from train.network.tuning import choose_trained
 from train.planning.layout import pieces_of, pieces_of_rank
 from train.planning.sizes import llama_config
+from train.start.adapter import is_adapter
+from train.start.model import Start
 
 
 def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
@@ -22,8 +25,8 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     return found
 
 
-def build_parts(config: TrainConfig, ranks: Ranks) -> list[LlamaPart]:
-    """Make this process's parts, in the order of the layers: split, compile, shard, fill in.
+def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -> list[LlamaPart]:
+    """Make this process's parts, in the order of the layers: split, adapt, compile, shard, fill in.
 
     Activation checkpointing is a part's own doing, around each layer. Nothing has memory before
     it is sharded.
@@ -40,11 +43,12 @@ def build_parts(config: TrainConfig, ranks: Ranks) -> list[LlamaPart]:
     mine = pieces_of_rank(config.parallel, ranks.pipeline_rank)
     parts = [LlamaPart(llama, pieces[i], compute.activation_checkpointing) for i in mine]
     for part in parts:
+        choose_trained(part, config.model, in_pipeline=ranks.pipeline_size > 1)
         if compute.compile:
             for layer in part.layers():
                 layer.compile()  # in place, so that its parameters keep their names
         _shard(part, config, ranks)
-        _fill(part, config, ranks.device)
+        _fill(part, config, ranks.device, start)
     return parts
 
 
@@ -65,13 +69,17 @@ def _shard(part: LlamaPart, config: TrainConfig, ranks: Ranks) -> None:
     fully_shard(part, mesh=ranks.data_mesh, mp_policy=policy, reshard_after_forward=reshard)
 
 
-def _fill(part: LlamaPart, config: TrainConfig, device: torch.device) -> None:
+def _fill(part: LlamaPart, config: TrainConfig, device: torch.device, start: Start | None) -> None:
     part.to_empty(device=device)
     part.sums = torch.zeros(6, dtype=torch.float64, device=device)
     part.set_rope_theta(config.stages[0].rope_theta, device)
     for name, parameter in part.named_parameters():
         name = stock_name(name, part.config)
-        fill(parameter, initial_weight(name, parameter.shape, part.config, config.seed))
+        if start is None or is_adapter(name):
+            value = initial_weight(name, parameter.shape, part.config, config.seed)
+        else:
+            value = start.weight(name)
+        fill(parameter, value)
 
 
 @torch.no_grad()
@@ -92,14 +100,15 @@ def named_parameters(parts: list[LlamaPart]) -> dict[str, nn.Parameter]:
 
 
 def build_optimizer(config: TrainConfig, parts: list[LlamaPart]) -> torch.optim.AdamW:
-    """Make AdamW with weight decay on matrices only."""
+    """Make AdamW over what is trained, with weight decay on matrices only."""
     settings = config.optimizer
-    parameters = list(named_parameters(parts).values())
+    parameters = [p for p in named_parameters(parts).values() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    groups = [group for group in groups if group["params"]]
+    # A process of a pipeline may have nothing to train.
+    groups = [group for group in groups if group["params"]] or groups[:1]
     return torch.optim.AdamW(
         groups, lr=0.0, betas=(settings.beta1, settings.beta2), eps=settings.epsilon
     )

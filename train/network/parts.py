@@ -15,6 +15,7 @@ from carbon.losses import LossSums, head_loss
 from carbon.objectives import CE
 from carbon.tokenizer import NATIVE
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
+from train.start.adapter import initial_adapter_weight, is_adapter, is_b
 
 # What selective checkpointing keeps: products and attention cost the most to compute anew.
 _KEPT = [
@@ -38,6 +39,8 @@ class LlamaPart(nn.Module):
         sums: (6,) fp64, `LossSums` of the microbatches since they were last set to zero; of the
             last part only.
         objective: what is minimised.
+        carries_gradients: whether gradients go through frozen layers, for a pipeline whose first
+            part is to send and be sent them.
     """
 
     sums: Tensor
@@ -52,6 +55,7 @@ class LlamaPart(nn.Module):
         self.is_first = layers.start == 0
         self.is_last = layers.stop == llama.config.num_hidden_layers
         self.objective = CE
+        self.carries_gradients = False
         self._checkpointing = ACTIVATION_CHECKPOINTINGS[activation_checkpointing]
         self.model: Any = nn.Module()
         if self.is_first:
@@ -83,6 +87,8 @@ class LlamaPart(nn.Module):
             known: (B, T) uint8, their known bases.
         """
         hidden = self.model.embed_tokens(x) if self.is_first else x
+        if self.carries_gradients and torch.is_grad_enabled() and not hidden.requires_grad:
+            hidden.requires_grad_()
         shared = attention_arguments(position_ids, self.config)
         shared["position_embeddings"] = self.rotary_emb(hidden, position_ids)
         for layer in self.layers():
@@ -149,6 +155,8 @@ def initial_weight(name: str, shape: torch.Size, llama: LlamaConfig, seed: int) 
         return torch.ones(shape)
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+    if is_adapter(name):
+        return initial_adapter_weight(shape, generator, is_b=is_b(name))
     weight = torch.randn(shape, generator=generator) * llama.initializer_range
     if name == "model.embed_tokens.weight":
         weight[llama.pad_token_id] = 0
@@ -156,6 +164,10 @@ def initial_weight(name: str, shape: torch.Size, llama: LlamaConfig, seed: int) 
 
 
 def stock_name(name: str, llama: LlamaConfig) -> str:
-    """Return the name of a part's parameter in a checkpoint, where tied ones stand once."""
+    """Return the name of a part's parameter in a checkpoint, where tied ones stand once.
+
+    A matrix with an adapter has the name that it has without.
+    """
+    name = name.replace(".base_layer.", ".")
     tied = llama.tie_word_embeddings and name == "lm_head.weight"
     return "model.embed_tokens.weight" if tied else name

@@ -162,7 +162,7 @@ class _Tie:
     def sum_gradients(self) -> None:
         if not self._is_needed:
             return
-        ends = [local(weight.grad) for weight in self._ends]
+        ends = [local(weight.grad) for weight in self._ends if weight.requires_grad]
         if len(ends) == 2:
             ends[0] += ends[1]
             ends[1].copy_(ends[0])
@@ -187,7 +187,7 @@ def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_no
     gradients = {name: local(p.grad) for name, p in weights.items() if p.grad is not None}
     tied = parts[0].config.tie_word_embeddings
     counted = [g for name, g in gradients.items() if not (tied and name == "lm_head.weight")]
-    square = torch.nn.utils.get_total_norm(counted).double().square()
+    square = torch.nn.utils.get_total_norm(counted).to(ranks.device).double().square()
     for dimension in ("pipeline", "shard"):
         dist.all_reduce(square, group=ranks.mesh.get_group(dimension))
     scale = ranks.num_readers / max(count, 1)

@@ -53,7 +53,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process: its place, its pieces of the network, and how it computes.
+    """A process: its place, its pieces of the network, what of them is trained, how it computes.
 
     Attributes:
         rank: of its pipeline.
@@ -61,6 +61,8 @@ class Process:
         shard: processes that a weight is divided over.
         dtype_bytes: of what computes.
         has_mask: whether attention reads a mask of all pairs of positions.
+        frozen: parameters of the network that are not trained, before sharding.
+        added: parameters of adapters.
     """
 
     sizes: Sizes
@@ -72,6 +74,8 @@ class Process:
     dtype_bytes: int
     on_gpu: bool
     has_mask: bool
+    frozen: int = 0
+    added: int = 0
 
     @property
     def num_layers(self) -> int:
@@ -96,8 +100,14 @@ class Process:
 
     @property
     def num_parameters(self) -> int:
-        """Parameters before sharding."""
-        return self.num_layers * self.sizes.layer_parameters + self.end_parameters
+        """Parameters before sharding, those of adapters among them."""
+        of_layers = self.num_layers * self.sizes.layer_parameters
+        return of_layers + self.end_parameters + self.added
+
+    @property
+    def num_trained(self) -> int:
+        """Of them, those that have a gradient and the optimizer's moments."""
+        return self.num_parameters - self.frozen
 
 
 def memory_of(
@@ -108,17 +118,19 @@ def memory_of(
     layer, kept = _layer_bytes_a_token(process, context_tokens)
     shard = _FP32_BYTES * -(-process.num_parameters // process.shard)
     backward = process.dtype_bytes * (sizes.hidden + sizes.mlp)  # gradients beside activations
+    trained = _FP32_BYTES * -(-process.num_trained // process.shard)
     largest = sizes.hidden * max(sizes.mlp, sizes.vocabulary * (process.end_parameters > 0))
+    largest = min(largest, process.num_trained)
     return Memory(
         weights=shard,
-        moments=2 * shard,
+        moments=2 * trained,
         gathered=_gathered_bytes(process),
         whole_gradients=_whole_gradient_bytes(process, num_microbatches),
         activations=_activation_bytes(process, kept, context_tokens, tokens, num_microbatches),
         layer=tokens * (layer - kept + backward),
         logits=_logit_bytes(process, tokens),
         transfers=_transfer_bytes(process, tokens) * num_microbatches,
-        gradients=shard,
+        gradients=trained,
         update=2 * _FP32_BYTES * -(-largest // process.shard),
     )
 
@@ -139,7 +151,11 @@ def _whole_gradient_bytes(process: Process, num_microbatches: int) -> int:
     """
     a_layer = (process.dtype_bytes + _FP32_BYTES) * process.sizes.layer_parameters
     waiting = process.num_parameters if num_microbatches > 1 else process.end_parameters
-    return a_layer + _FP32_BYTES * waiting
+    # Of a frozen network there are no more gradients than trained weights.
+    most = process.num_trained
+    return min(a_layer, (process.dtype_bytes + _FP32_BYTES) * most) + _FP32_BYTES * min(
+        waiting, most
+    )
 
 
 def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, int]:
@@ -214,6 +230,6 @@ def _logit_bytes(process: Process, tokens: int) -> int:
     hidden, width = process.sizes.hidden, process.dtype_bytes
     # A kernel on a GPU overwrites logits with their gradient; without it there are four in fp32.
     chunk, a_logit = (8 * _CHUNK_TOKENS, width) if process.on_gpu else (_CHUNK_TOKENS, 16)
-    of_weights = hidden * (_FP32_BYTES + width)
+    of_weights = hidden * (_FP32_BYTES * (process.frozen == 0) + width)
     of_chunk = min(tokens, chunk) * a_logit
     return int(NUM_KMERS) * (of_chunk + of_weights) + tokens * hidden * width

@@ -13,7 +13,7 @@ from train.planning.batches import check_batches, microbatch_rows, num_microbatc
 from train.planning.course import Course, Span
 from train.planning.layout import Layout, layout_of
 from train.planning.memory import Memory, Process, memory_of
-from train.planning.sizes import Sizes, flops_a_token, llama_config
+from train.planning.sizes import Sizes, flops_a_token, llama_config, tuned_parameters
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig
@@ -48,7 +48,10 @@ class SpanPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole run; `parameters_of_rank` are those of each pipeline rank, before sharding."""
+    """A whole run; `parameters_of_rank` are those of each pipeline rank, before sharding.
+
+    `num_trained` are those of all that are trained.
+    """
 
     world_size: int
     layout: Layout
@@ -56,6 +59,7 @@ class Plan:
     num_parameters: int
     parameters_of_rank: tuple[int, ...]
     spans: tuple[SpanPlan, ...]
+    num_trained: int
 
     @property
     def peak_bytes(self) -> int:
@@ -106,7 +110,9 @@ def plan_of(
     of_rank = tuple(process.num_parameters for process in processes)
     tied_twice = layout.pipeline > 1 and llama.tie_word_embeddings
     num_parameters = sum(of_rank) - tied_twice * llama.vocab_size * llama.hidden_size
-    return Plan(world_size, layout, dtype, num_parameters, of_rank, spans)
+    frozen = sum(process.frozen for process in processes)
+    num_trained = sum(of_rank) - frozen if frozen else num_parameters
+    return Plan(world_size, layout, dtype, num_parameters, of_rank, spans, num_trained)
 
 
 def _processes(
@@ -118,9 +124,10 @@ def _processes(
     flash_attention: bool,
 ) -> list[Process]:
     """Return a process of each pipeline rank."""
+    sizes = Sizes.of(llama)
     return [
         Process(
-            Sizes.of(llama),
+            sizes,
             config.parallel,
             rank,
             tuple(layout.pieces[i] for i in pieces),
@@ -129,6 +136,7 @@ def _processes(
             DTYPE_BYTES[dtype],
             on_gpu,
             not flash_attention,
+            *tuned_parameters(config.model, sizes, [layout.pieces[i] for i in pieces]),
         )
         for rank, pieces in enumerate(layout.of_rank)
     ]

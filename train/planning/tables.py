@@ -15,7 +15,7 @@ def print_plan(plan: Plan, num_devices: int) -> None:
     lines = [
         f"{plan.world_size} processes: pipeline {layout.pipeline} x replicate {layout.replicate} x "
         f"shard {layout.shard}; {plan.dtype}",
-        f"{plan.num_parameters:,} parameters",
+        f"{plan.num_parameters:,} parameters{_trained(plan)}",
         "",
         *_rank_table(plan),
         "",
@@ -26,6 +26,10 @@ def print_plan(plan: Plan, num_devices: int) -> None:
         *_memory_table(plan, 2**20 if mib else 2**30),
     ]
     sys.stdout.write("".join(f"# {line}".rstrip() + "\n" for line in lines))
+
+
+def _trained(plan: Plan) -> str:
+    return "" if plan.num_trained == plan.num_parameters else f", {plan.num_trained:,} trained"
 
 
 def _rank_table(plan: Plan) -> list[str]:

@@ -11,12 +11,14 @@ from safetensors import safe_open
 from carbon import __version__
 from carbon.console import shown
 from carbon.files import atomic_file
+from carbon.model.folder import read_config
 from carbon.objectives import OBJECTIVES
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
 from train.planning.course import Course
 from train.run_folder.record import (
     RunRecord,
+    beginning,
     objective_changes,
     read_run,
     recipe_rows,
@@ -38,9 +40,7 @@ tags:
 - carbon
 ---
 """
-_USE = f"""
-## Use
-
+_USE_STOCK = f"""
 With stock `transformers`, and no code but theirs; `.` is the folder of this file:
 
 ```python
@@ -58,6 +58,8 @@ print(tokenizer.decode(output[0]))
 Begin with `<dna>`. Ids below {NATIVE.first_kmer} are not 6-mers and were never trained as outputs:
 leave their logits out, as here. A length that is no multiple of {K} is padded with A.
 
+"""
+_USE_CARBON = f"""
 With Carbon, which needs no multiple of {K} and scores base by base:
 
 ```python
@@ -99,7 +101,7 @@ def write_card(
     sections = (
         _FRONT,
         _what(record, parameters),
-        _USE,
+        _use(export),
         _recipe(record),
         _data(record.config, corpus_manifest),
         _results(record, figure is not None),
@@ -107,6 +109,13 @@ def write_card(
     )
     with atomic_file(export / "README.md") as temporary:
         temporary.write_text("".join(sections), encoding="utf-8")
+
+
+def _use(export: Path) -> str:
+    """Return code; a hybrid's tokenizer is no stock one."""
+    has_config = (export / "config.json").is_file()
+    is_hybrid = has_config and read_config(export)["vocab_size"] != NATIVE.size
+    return f"\n## Use\n{'' if is_hybrid else _USE_STOCK}{_USE_CARBON}"
 
 
 def _parameters_of(export: Path) -> int:
@@ -124,11 +133,20 @@ def _what(record: RunRecord, parameters: int) -> str:
     return (
         f"\n# {_plain(record.name)}\n\n"
         f"A language model of DNA: a decoder of the Llama architecture with {parameters:,} "
-        f"parameters (preset `{config.model.preset}`), which reads DNA in 6-mers and predicts the "
+        f"parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
         f"next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases beside "
-        f"`<dna>`. It was trained with Carbon {__version__} on {last['tokens']:,} tokens, in "
-        f"{last['step']:,} of {Course(config).total_steps:,} planned steps.\n"
+        f"`<dna>`. {_begun(config)}It was trained with Carbon {__version__} on "
+        f"{last['tokens']:,} tokens, in {last['step']:,} of {Course(config).total_steps:,} planned "
+        "steps.\n"
     )
+
+
+def _size(config: TrainConfig) -> str:
+    return "" if config.model.start else f" (preset `{config.model.preset}`)"
+
+
+def _begun(config: TrainConfig) -> str:
+    return f"{_plain(beginning(config))}. " if config.model.start else ""
 
 
 def _recipe(record: RunRecord) -> str:

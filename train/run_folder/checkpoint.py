@@ -45,11 +45,11 @@ checkpoint takes a minute has one in twenty minutes."""
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
-def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
+def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") -> dict[str, Any]:
     """Return all that decides a run's numbers, flat: settings, and the content of each source.
 
     How processes share the work changes numbers by rounding only. Where the run writes, when it
-    saves and measures, where its corpus lies and who reads it, decides nothing.
+    saves and measures, where its corpora and its start lie and who reads it, decides nothing.
     """
     fixed = dataclasses.replace(
         config,
@@ -65,7 +65,9 @@ def settings_of(config: TrainConfig, rows: TokenRows) -> dict[str, Any]:
     content = {name: source.store.key for name, source in sources}
     both_strands = {name: source.both_strands for name, source in sources}
     table = dataclasses.asdict(fixed) | {"content": content, "both_strands": both_strands}
-    nowhere = {"output": "", "data.corpus": ""}
+    if start_sha256:
+        table["start_sha256"] = start_sha256
+    nowhere = {"output": "", "data.corpus": "", "data.replay_corpus": "", "model.start": ""}
     flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, "")) | nowhere))
     return flat
 
@@ -125,10 +127,14 @@ class Checkpoints:
         ranks: Ranks,
         parts: list[LlamaPart],
         optimizer: torch.optim.Optimizer,
+        start_sha256: str = "",
     ) -> None:
-        """Look after `output/checkpoints`."""
+        """Look after `output/checkpoints`.
+
+        What is not trained is not saved: that of a start with these contents has it.
+        """
         self._folder = Path(config.output) / "checkpoints"
-        self._settings = settings_of(config, rows)
+        self._settings = settings_of(config, rows, start_sha256)
         self._config = config
         self._ranks = ranks
         self._parts = parts
@@ -307,12 +313,14 @@ class Checkpoints:
         return next((text for text in found.values() if text), ""), table
 
     def _tensors(self, *, for_save: bool = False) -> dict[str, Tensor]:
-        """Return weights and moments by their names in a checkpoint; tied weights stand once.
+        """Return trained weights and moments by their names in a checkpoint; tied ones once.
 
         The copy at the other end of a pipeline goes by the name of the embedding, and is not saved.
         """
         tensors: dict[str, Tensor] = {}
         for name, parameter in named_parameters(self._parts).items():
+            if not parameter.requires_grad:
+                continue
             stock = stock_name(name, self._parts[0].config)
             if stock != name and (for_save or f"model.{stock}" in tensors):
                 continue
@@ -329,6 +337,8 @@ class Checkpoints:
         named = named_parameters(self._parts)
         first, last = (named.get(f"{n}.weight") for n in ("model.embed_tokens", "lm_head"))
         if first is None or last is None or not self._parts[0].config.tie_word_embeddings:
+            return
+        if not first.requires_grad:
             return
         last.copy_(first)
         for moment in _MOMENTS:

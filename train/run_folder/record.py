@@ -16,6 +16,9 @@ from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.config import DataConfig, StageConfig, TrainConfig
 
+HELDOUT_OF = "heldout_nats_per_base_of_"
+"""What opens the names of the probe's measures of `probe.also`."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecord(RunLines):
@@ -51,6 +54,10 @@ def results_of(record: RunRecord) -> list[tuple[str, int, float]]:
         ("nats per base of training rows, marginals", record.steps, "marginal_nats_per_base"),
         ("held-out nats per base, chain", record.probes, "heldout_nats_per_base"),
         ("held-out nats per base, marginals", record.probes, "heldout_marginal_nats_per_base"),
+        *(
+            (f"held-out nats per base of {name}", record.probes, f"{HELDOUT_OF}{name}")
+            for name in record.config.probe.also
+        ),
         ("sequence recovery in fp32", record.probes, "recovery"),
         ("sequence recovery in bf16", record.probes, "recovery_bf16"),
     ):
@@ -72,6 +79,19 @@ def objective_changes(record: RunRecord) -> list[str]:
 
 def _label(line: Mapping[str, Any]) -> str:
     return objective_named(line["objective"]).label
+
+
+def beginning(config: TrainConfig) -> str:
+    """Say what the network was at first, and what of it is trained."""
+    model = config.model
+    if not model.start:
+        return f"Preset {model.preset}"
+    told = {
+        "whole": "all of it trained",
+        "lora": f"adapters of rank {model.lora_rank} trained, on {', '.join(model.lora_targets)}",
+        "last": f"its last {model.last_layers} layers trained",
+    }
+    return f"Begun as {Path(model.start).name}, {told[model.tune]}"
 
 
 def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:

@@ -19,7 +19,9 @@ from carbon.files import atomic_file
 from carbon.run_folder import Line, column, reduced, stretches
 from train.planning.course import Course
 from train.run_folder.record import (
+    HELDOUT_OF,
     RunRecord,
+    beginning,
     objective_changes,
     read_run,
     recipe_rows,
@@ -130,7 +132,7 @@ def _recipe(record: RunRecord) -> str:
     config = record.config
     adam = config.optimizer
     text = (
-        f"Preset {config.model.preset}; corpus {config.data.corpus}; seed {config.seed}. AdamW "
+        f"{beginning(config)}; corpus {config.data.corpus}; seed {config.seed}. AdamW "
         f"with betas {adam.beta1:g} and {adam.beta2:g}, epsilon {adam.epsilon:g}, weight decay "
         f"{adam.weight_decay:g}; gradients clipped to a norm of {adam.clip_norm:g}; "
         f"dtype {config.compute.dtype}."
@@ -146,6 +148,7 @@ class _Curve:
     colour: str = BLUE
 
 
+_OTHERS = (ORANGE, GREEN, PURPLE)
 _Axis = Literal["plain", "log", "zero"]
 """Of values: as they come, logarithmic, from zero."""
 _LOSSES = (
@@ -200,10 +203,19 @@ def _probes(record: RunRecord) -> str:
         )
     ]
     heldout = [replace(curve, name=f"heldout_{curve.name}") for curve in _LOSSES]
+    probed = record.config.probe
+    old_and_new = [_Curve("heldout_nats_per_base", probed.source)] + [
+        _Curve(f"{HELDOUT_OF}{name}", name, _OTHERS[place % len(_OTHERS)])
+        for place, name in enumerate(probed.also)
+    ]
     recovery = (_Curve("recovery", "fp32"), _Curve("recovery_bf16", "bf16", ORANGE))
     pictures = (
         _picture(
             "Nats per base of held-out records.", _figure(record, heldout, "nats per base", lines)
+        ),
+        _picture(
+            "Nats per base of held-out records by source: a rise is what is forgotten.",
+            _figure(record, old_and_new, "nats per base", lines) if probed.also else None,
         ),
         _picture(
             "Sequence recovery: share of bases that the most likely continuation of 30 gets right.",

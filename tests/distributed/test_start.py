@@ -1,0 +1,312 @@
+"""Runs that go on from a model: native or hybrid, whole, by adapters, or the last layers."""
+
+import dataclasses
+import itertools
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+from carbon.errors import UserError
+from carbon.inference import load
+from carbon.model import save_model
+from carbon.tokenizer import HYBRID, NATIVE, native_tokens
+from tests.conftest import small_config
+from tests.helpers.ranks import run_ranks
+from tests.helpers.runs import make_config, make_corpus
+from train.__main__ import main
+from train.config import ParallelConfig
+from train.planning.course import Course
+from train.planning.planner import plan_of
+
+CONTEXT_TOKENS = 128
+TUNINGS = {
+    "whole": (),
+    "lora": ("model.lora_rank=4", 'model.lora_targets=["q_proj", "v_proj", "up_proj"]'),
+    "last": ("model.last_layers=1",),
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory) -> Path:
+    """Hold `native`, `hybrid` (tied, one file) and `untied` (bfloat16, in shards, no biases)."""
+    folder = tmp_path_factory.mktemp("starts")
+    torch.manual_seed(0)
+    config = small_config(CONTEXT_TOKENS)
+    save_model(LlamaForCausalLM(config).eval(), folder / "native")
+    config.vocab_size, config.pad_token_id = HYBRID.size, HYBRID.pad
+    LlamaForCausalLM(config).save_pretrained(folder / "hybrid")
+    config.tie_word_embeddings = False
+    network = LlamaForCausalLM(config).to(torch.bfloat16)
+    network.save_pretrained(folder / "untied", max_shard_size="4MB")
+    return folder
+
+
+def going_on(corpus, output, start, tune="whole", *more):
+    words = ["model.preset=", f"model.start={start}", f"model.tune={tune}", *TUNINGS[tune]]
+    return make_config(corpus, output, *words, *more)
+
+
+def weights_of(trainer) -> dict[str, np.ndarray]:
+    network = trainer.gathered()
+    return network and {n: p.detach().numpy().copy() for n, p in network.named_parameters()}
+
+
+def take_steps(ranks, config, num_steps):
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    metrics = list(itertools.islice(trainer.steps(), num_steps))
+    return [(line["loss"], line["gradient_norm"]) for line in metrics], weights_of(trainer)
+
+
+def run_to_the_end(ranks, config, resume=False):
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    try:
+        trainer.run(resume)
+    except UserError as error:
+        return str(error)
+    return weights_of(trainer)
+
+
+def first_batch(ranks, config):
+    """Return nats per base of the first step, and what its rows read: letters and tags."""
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    rows = [trainer.rows.pieces(trainer.rows.order[i]) for i in range(8)]
+    (metrics,) = itertools.islice(trainer.steps(), 1)
+    names, tags_of = list(native_tokens()), {}
+    if trainer.start.is_hybrid:
+        tags_of = {ids: native for native, ids in trainer.start.prefixes.items()}
+    read = [
+        (piece.letters.tobytes().decode(), [names[i] for i in tags_of.get(prefix, prefix)[:-1]])
+        for row in rows
+        for piece in row
+        if (prefix := piece.prefix)
+    ]
+    return metrics["nats_per_base"], read
+
+
+@pytest.mark.parametrize("name", ["native", "hybrid", "untied"])
+@pytest.mark.parametrize("tune", ["whole", "lora"])
+def test_the_first_loss_is_what_scoring_finds(corpus, starts, tmp_path, name, tune):
+    config = going_on(corpus, tmp_path / "run", starts / name, tune)
+    ((found, read),) = run_ranks(1, first_batch, config)
+    model = load(starts / name)
+    nats = bases = 0
+    for letters, tags in read:
+        (score,) = model.score([letters], tags=tags if name == "native" else ())
+        nats -= score.log_likelihood
+        bases += score.log_likelihood / -score.nats_per_base
+    assert found == pytest.approx(nats / bases, abs=1e-5)
+    assert (name != "native") or any(tags for _, tags in read)
+
+
+@pytest.fixture(scope="module", params=TUNINGS)
+def finished(request, corpus, starts, tmp_path_factory):
+    """A run of one process, its configuration and its weights; the hybrid for adapters."""
+    tune = request.param
+    name = {"whole": "hybrid", "lora": "hybrid", "last": "untied"}[tune]
+    output = tmp_path_factory.mktemp(tune) / "run"
+    config = going_on(corpus, output, starts / name, tune)
+    (weights,) = run_ranks(1, run_to_the_end, config)
+    return config, weights
+
+
+def test_an_export_has_the_layout_that_the_start_had(finished):
+    config, weights = finished
+    before, after = Path(config.model.start), Path(config.output) / "export"
+    files = sorted(path.name for path in before.glob("*.safetensors*"))
+    assert [path.name for path in sorted(after.glob("*.safetensors*"))] == files
+    changed = set()
+    for file in sorted(before.glob("*.safetensors")):
+        old, new = load_file(file), load_file(after / file.name)
+        assert {n: (t.dtype, t.shape) for n, t in old.items()} == {
+            n: (t.dtype, t.shape) for n, t in new.items()
+        }
+        for name, tensor in new.items():
+            if len(tensor) == HYBRID.size:
+                text = slice(0, HYBRID.dna_start)
+                assert torch.equal(tensor[text], old[name][text])
+                assert torch.equal(tensor[HYBRID.first_kmer + 4096 :], old[name][-8:])
+                tensor, old[name] = tensor[HYBRID.kmer_rows], old[name][HYBRID.kmer_rows]
+                weights[name] = weights[name][-4096:]
+            rounded = torch.from_numpy(weights[name]).to(tensor.dtype)
+            assert torch.equal(tensor, rounded), name
+            if not torch.equal(tensor, old[name]):
+                changed.add(name)
+    if config.model.tune == "last":
+        assert changed and all("layers.1." in n or n == "model.norm.weight" for n in changed)
+    if config.model.tune == "lora":
+        targets = config.model.lora_targets
+        assert {n.split(".")[-2] for n in changed} == set(targets)
+    stock = AutoModelForCausalLM.from_pretrained(after)
+    assert stock.config.rope_parameters["rope_theta"] == 5e6
+    assert "load" in (after / "README.md").read_text()
+
+
+def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):
+    from peft import PeftModel
+
+    config = going_on(
+        corpus, tmp_path / "run", starts / "native", "lora", "stages.1.rope_theta=5e5"
+    )
+    run_ranks(1, run_to_the_end, config)
+    export = tmp_path / "run" / "export"
+    ids = torch.randint(NATIVE.first_kmer, NATIVE.size, (2, 40))
+    with torch.no_grad():
+        alone = AutoModelForCausalLM.from_pretrained(starts / "native")
+        before = alone(ids).logits
+        adapted = PeftModel.from_pretrained(alone, export / "adapter").eval()(ids).logits
+        merged = AutoModelForCausalLM.from_pretrained(export)(ids).logits
+    assert (adapted - merged).abs().max() < 1e-4
+    assert (before - merged).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("tune", TUNINGS)
+@pytest.mark.parametrize("name", ["native", "untied"])
+def test_every_layout_trains_the_same(corpus, starts, tmp_path, tune, name):
+    config = going_on(corpus, tmp_path / "r", starts / name, tune, "data.microbatch_tokens=128")
+    ((expected, weights),) = run_ranks(1, take_steps, config, 4)
+    for parallel in (ParallelConfig(), ParallelConfig(pipeline=2)):
+        one = dataclasses.replace(config, parallel=parallel)
+        (found, there), *_ = run_ranks(2, take_steps, one, 4, parallel=parallel)
+        assert np.allclose(found, expected, rtol=1e-4)
+        for key, value in weights.items():
+            # AdamW takes a whole step by the sign of a gradient that is nothing but rounding.
+            distant = np.abs(there[key] - value) > 1e-4
+            assert distant.mean() < 2e-3, (parallel, key)
+
+
+def test_resuming_gives_the_same_bits(finished, tmp_path):
+    config, weights = finished
+    again = dataclasses.replace(config, output=str(tmp_path / "run"))
+    shutil.copytree(config.output, again.output)
+    for path in (tmp_path / "run" / "checkpoints").glob("step-00000004"):
+        shutil.rmtree(path)
+    saved = load_file(next((tmp_path / "run" / "checkpoints").glob("*2/*.safetensors")))
+    has_frozen = any("embed_tokens" in name for name in saved)
+    assert has_frozen == (config.model.tune == "whole")
+    (there,) = run_ranks(1, run_to_the_end, again, True)
+    for name, value in weights.items():
+        assert np.array_equal(there[name][-len(value) :], value), name
+
+
+def test_a_start_that_has_changed_is_refused(corpus, starts, tmp_path):
+    start = tmp_path / "start"
+    shutil.copytree(starts / "native", start)
+    config = going_on(corpus, tmp_path / "run", start, "last")
+    assert isinstance(run_ranks(1, run_to_the_end, config)[0], dict)
+    tensors = load_file(start / "model.safetensors")
+    tensors["model.norm.weight"][3] += 0.5
+    save_file(tensors, start / "model.safetensors", metadata={"format": "pt"})
+    (told,) = run_ranks(1, run_to_the_end, config, True)
+    assert "start_sha256 was" in told and "\n" not in told
+
+
+def test_rows_that_no_row_names_stay(corpus, starts, tmp_path):
+    """Tags of other species and `</dna>` have no gradient, and weight decay leaves them alone."""
+    config = going_on(corpus, tmp_path / "run", starts / "native")
+    run_ranks(2, run_to_the_end, config)
+    before, after = (
+        load(path).model.network.get_input_embeddings().weight
+        for path in (starts / "native", tmp_path / "run" / "export")
+    )
+    same = (before == after).all(dim=1)
+    assert same[NATIVE.dna_end] and same[NATIVE.tag_ids(("<fungi_species>",))[0]]
+    assert not same[NATIVE.dna_start] and not same[NATIVE.tag_ids(("<invertebrate_species>",))[0]]
+
+
+def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_path):
+    words = (
+        f"data.replay_corpus={corpus}", "probe.every_steps=4", "probe.source=mrna",
+        'probe.also=["replay_eukaryote"]', "probe.heldout_bp=600", "probe.sites=2",
+        "stages.0.mixture={ mrna = 0.75, replay_eukaryote = 0.25 }",
+    )  # fmt: skip
+    config = going_on(corpus, tmp_path / "run", starts / "native", "whole", *words)
+    assert isinstance(run_ranks(1, run_to_the_end, config)[0], dict)
+    lines = (tmp_path / "run" / "probes.jsonl").read_text().splitlines()
+    probes = [json.loads(line) for line in lines]
+    assert [probe["step"] for probe in probes] == [0, 4]
+    old = [probe["heldout_nats_per_base_of_replay_eukaryote"] for probe in probes]
+    assert old[0] != old[1] and old[0] != probes[0]["heldout_nats_per_base"]
+    page = (tmp_path / "run" / "summary.html").read_text()
+    assert "replay_eukaryote" in page.split("<h2>Probes")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.start=no such"], "no such: no such folder"),
+        (["model.preset=5m"], "model.preset = '5m' has hidden_size 256, and"),
+        (["stages.1.context_tokens=256"], "context_tokens = 256: "),
+        (["model.tune=lora", "model.lora_rank=0"], "lora_rank = 0: give 1 or more"),
+        (["model.tune=lora", 'model.lora_targets=["query"]'], "'query' is no matrix of a layer"),
+        (["model.tune=lora", 'model.lora_targets=["embed_tokens"]'], "is no matrix of a layer"),
+        (["model.tune=last", "model.last_layers=3"], "has 2 layers"),
+        (["model.tune=last"], "last_layers = 0: give 1 or more"),
+        (["model.last_layers=1"], "last_layers = 1: only tune = 'last' has that"),
+        (["model.start=", "model.tune=lora", "model.preset=tiny"], "tune = 'lora': needs start"),
+        (["model.start="], "'preset' is missing"),
+    ],
+)
+def test_mistakes_are_one_line_before_anything_is_written(
+    corpus, starts, tmp_path, capsys, words, message
+):
+    output = tmp_path / "run"
+    given = [f"data.corpus={corpus}", f"output={output}", "model.preset=",
+             f"model.start={starts / 'native'}", "stages.0.context_tokens=64",
+             "stages.1.context_tokens=64", *words]  # fmt: skip
+    recipe = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
+    sets = [word for setting in given for word in ("--set", setting)]
+    assert main(["--config", str(recipe), *sets]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and message in lines[0]
+    assert not output.exists()
+
+
+def test_another_vocabulary_is_refused(corpus, starts, tmp_path, capsys):
+    config = small_config()
+    config.vocab_size = 5000
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "other")
+    recipe = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
+    words = ["--config", str(recipe), "--set", "model.preset=", "--set", "output=x"]
+    assert main([*words, "--set", f"model.start={tmp_path / 'other'}", "--dry-run"]) == 2
+    assert "5000 rows fit neither" in capsys.readouterr().err
+
+
+def counted(ranks, config):
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    parameters = [p for part in trainer.parts for p in part.parameters()]
+    trained = [p for group in trainer.optimizer.param_groups for p in group["params"]]
+    next(trainer.steps())
+    moments = [t for s in trainer.optimizer.state.values() for t in s.values() if t.ndim]
+    of = (parameters, trained, moments)
+    return [sum(t.numel() for t in tensors) for tensors in of]
+
+
+@pytest.mark.parametrize("tune", TUNINGS)
+@pytest.mark.parametrize("name", ["native", "untied"])
+def test_the_plan_knows_what_is_trained(corpus, starts, tmp_path, tune, name):
+    config = going_on(corpus, tmp_path / "run", starts / name, tune)
+    plan = plan_of(config, Course(config), 1)
+    ((parameters, trained, moments),) = run_ranks(1, counted, config)
+    assert (plan.num_parameters, plan.num_trained) == (parameters, trained)
+    memory = plan.spans[0].memory[0]
+    assert (memory.weights, memory.moments) == (4 * parameters, 4 * moments)
+    assert memory.gradients == 4 * trained and moments == 2 * trained
