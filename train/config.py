@@ -285,11 +285,9 @@ class ComputeConfig:
     """How a process computes."""
 
     device: Annotated[str, OneOf(DEVICES)] = "auto"
-    """GPUs where there are any. `auto` does without where the machine has none, and stops where it
-    has one that cannot be used."""
+    """`auto` is GPUs where there are any; one that is there and cannot be used stops the run."""
     dtype: Annotated[str, OneOf(COMPUTE_DTYPES)] = "auto"
-    """Of products and activations; weights, sums of gradients and the optimizer are fp32. `auto` is
-    bf16 on a GPU and fp32 without one."""
+    """Of products and activations, `auto` for bf16 on a GPU and fp32 without; all else is fp32."""
     activation_checkpointing: Annotated[str, OneOf(ACTIVATION_CHECKPOINTINGS)] = "none"
     """What is computed anew in backward: nothing, all but the results of matrix products and of
     attention, or all of a layer."""

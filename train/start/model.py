@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carbon.box import folder_here
 from carbon.config import check
 from carbon.errors import ConfigError, ModelError, UserError
 from carbon.files import sha256_of_file
 from carbon.model.folder import (
     ModelFolder,
-    folder_here,
     model_folder,
     read_config,
     tensor_names,
