@@ -49,7 +49,7 @@ def why_no_cuda() -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says the same at length
         try:
-            torch.cuda.init()
+            torch.cuda.init()  # type: ignore[no-untyped-call]
         except (RuntimeError, AssertionError) as error:
             said = str(error).strip().splitlines()[0]
             return f"there is an NVIDIA GPU, but CUDA cannot be used: {said}"
