@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
 from train.loop.signals import StopSignals
+from train.network.failures import TOLD_IN_A_LINE
 
 if TYPE_CHECKING:
     from train.config import TrainConfig
     from train.planning.course import Course
 
 _INTERRUPTED = 130
-_TOLD_IN_A_LINE = (UserError, FloatingPointError, OSError)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
             with StopSignals(speaks=_speaks()) as told:
                 return _train(arguments, told)
         COMMANDS[arguments.command](_config_of(arguments), arguments)
-    except _TOLD_IN_A_LINE:
+    except TOLD_IN_A_LINE:
         if _speaks():
             raise
         return 1  # every process of a machine meets the same; one line is enough
@@ -212,7 +212,7 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
             with joined_ranks(config.parallel, config.compute.device) as ranks:
                 resume = arguments.resume == "auto"
                 return Trainer(config, ranks).run(resume, arguments.accept_data_change, told)
-        except _TOLD_IN_A_LINE as error:
+        except TOLD_IN_A_LINE as error:
             return error
 
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,11 +10,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.distributed_c10d import _set_pg_timeout
+from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
 from carbon.devices import uses_gpu
 from carbon.errors import ConfigError
 from train.config import ParallelConfig
+from train.network.failures import SharedFate
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,15 @@ def joined_ranks(parallel: ParallelConfig, device: str = "auto") -> Iterator[Ran
     else:
         dist.init_process_group(backend, timeout=timeout)
     used = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
-    try:
+    with ExitStack() as ending:
+        if dist.get_world_size() == 1:
+            ending.callback(dist.destroy_process_group)
+        else:
+            store = _get_default_store().clone()  # type: ignore[attr-defined]
+            ending.enter_context(SharedFate(store, dist.get_rank()))
         yield ranks_of_group(used, parallel)
-    finally:
-        dist.destroy_process_group()
+        if dist.get_world_size() > 1:  # after a failure it would wait for the others
+            dist.destroy_process_group()
 
 
 def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:

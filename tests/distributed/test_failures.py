@@ -1,0 +1,54 @@
+"""A process that fails ends all within seconds, also those that nothing else would wake."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORKER = """
+import sys, threading
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+from carbon.errors import UserError
+from train.config import ParallelConfig
+from train.loop.signals import StopSignals
+from train.network.ranks import joined_ranks
+
+@record
+def main():
+    with StopSignals() as told, joined_ranks(ParallelConfig()) as ranks:
+        told.saves = True  # from here on SIGTERM waits for the end of a step
+        dist.barrier()
+        if ranks.rank == 1:
+            raise {error}
+        threading.Event().wait()  # as in a collective on a GPU: no signal ends it
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("ZeroDivisionError('the culprit')", "ZeroDivisionError: the culprit"),
+        ("UserError('disk: is full')", "process 1 failed: disk: is full"),
+    ],
+)
+def test_the_culprit_speaks_and_the_others_end(error, told, tmp_path):
+    worker = tmp_path / "worker.py"
+    worker.write_text(WORKER.replace("{error}", error))
+    command = [sys.executable, "-m", "train.launch", "--standalone", "--nproc-per-node", "2"]
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, str(worker)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode != 0 and time.monotonic() - began < 120  # 540 s are the launcher's own
+    assert told in done.stderr
+    assert "process 0 ends: process 1 has failed" in done.stderr
+    assert done.stderr.index(told) < done.stderr.index("process 0 ends")
