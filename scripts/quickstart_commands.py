@@ -109,6 +109,7 @@ class Screen:
         """Open both ends."""
         self._reader, self.writer = os.openpty() if sys.stderr.isatty() else os.pipe()
         self._is_hidden = self._is_within_a_line = False
+        self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
 
     def __enter__(self) -> "Screen":
@@ -126,10 +127,11 @@ class Screen:
 
         The line that was begun is ended, and the cursor is there again, which a bar hides.
         """
-        self._is_hidden = True
         is_terminal = sys.stderr.isatty()
-        ended = b"\n" if self._is_within_a_line or is_terminal else b""
-        self._write((_SHOW_CURSOR if is_terminal else b"") + ended)
+        with self._turn:
+            self._is_hidden = True
+            ended = b"\n" if self._is_within_a_line or is_terminal else b""
+            self._write((_SHOW_CURSOR if is_terminal else b"") + ended)
 
     def _write(self, said: bytes) -> None:
         with suppress(OSError, ValueError):  # nobody may be there to read
@@ -140,7 +142,8 @@ class Screen:
         with suppress(OSError):  # how a terminal tells that nobody writes any more
             while said := os.read(self._reader, 1 << 16):
                 time.sleep(_SECONDS_TO_HEAR)
-                if not self._is_hidden:
-                    self._write(said)
-                    self._is_within_a_line = not said.endswith(b"\n")
+                with self._turn:
+                    if not self._is_hidden:
+                        self._write(said)
+                        self._is_within_a_line = not said.endswith(b"\n")
         os.close(self._reader)

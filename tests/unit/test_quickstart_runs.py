@@ -1,17 +1,19 @@
 """The quickstart without its steps: what it refuses, what it leaves, what is seen of a command."""
 
 import importlib
+import io
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from scripts.quickstart_commands import Ended
+from scripts.quickstart_commands import Ended, Screen
 
 ROOT = Path(__file__).parents[2]
 
@@ -152,6 +154,7 @@ def test_the_reason_is_the_line_of_the_error():
 
 DRIVER = """
 import sys
+import threading
 from pathlib import Path
 sys.path.insert(0, "scripts")
 from quickstart_commands import run_python
@@ -200,6 +203,27 @@ def test_behind_ctrl_c_a_command_is_not_heard(tmp_path, pair, seen):
     assert lines[0].startswith("  $ python ") and len(lines[0]) <= 80
     assert lines[1:] == [seen, "ours"]
     assert (b"\x1b[?25h" in told) == (pair is os.openpty)  # a bar has hidden the cursor
+
+
+class SlowTerminal(io.BytesIO):
+    def __init__(self):
+        super().__init__()
+        self.is_writing = threading.Event()
+
+    def write(self, said):
+        self.is_writing.set()
+        time.sleep(0.3)
+        return super().write(said)
+
+
+def test_a_line_that_is_being_passed_on_is_ended_too(monkeypatch):
+    slow = SlowTerminal()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(slow))
+    with Screen() as screen:
+        os.write(screen.writer, b"half a line")
+        assert slow.is_writing.wait(60)
+        screen.hide()
+    assert slow.getvalue() == b"half a line\n"
 
 
 def test_what_runs_on_the_side_is_in_the_log(tmp_path):
