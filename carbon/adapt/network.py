@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import LlamaModel
+from transformers import LlamaForCausalLM, LlamaModel
 
 from carbon.adapt.attention import use_rows
 from carbon.adapt.batches import Batch, dna_rows
 from carbon.errors import UserError
 from carbon.model import LoadedModel
-from carbon.tokenizer import K, Vocabulary
+from carbon.tokenizer import K
 
 
 class Head(nn.Module):
@@ -26,7 +26,7 @@ class Head(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Return (N, outputs) fp32 of (N, width)."""
-        found: Tensor = self.linear(self.norm(vectors))
+        found: Tensor = self.linear(self.norm(vectors.float()))
         return found.float()
 
 
@@ -83,38 +83,46 @@ def pooled(states: Tensor, batch: Batch) -> Tensor:
     return sums / weights.sum(dim=1, keepdim=True)
 
 
-def backbone_of(model: LoadedModel, layer: int | None = None) -> LlamaModel:
-    """Take a loaded model apart: return its decoder, which reads flat batches.
+class OpenedModel:
+    """A loaded model whose decoder is adapted, and what it takes to close it again.
 
-    The embedding keeps the rows of DNA alone. The model is not to be used otherwise afterwards.
-
-    Args:
-        model: native or hybrid.
-        layer: keep so many layers, and no norm behind them; all and the last norm if None.
+    Attributes:
+        model: native or hybrid; not to be used otherwise until it is closed.
+        backbone: its decoder, which reads flat batches. The embedding has the rows of DNA alone.
     """
-    backbone = model.network.model
-    use_rows(backbone)
-    rows = backbone.embed_tokens.weight.detach()[dna_rows(model.vocabulary)].clone()
-    backbone.embed_tokens = nn.Embedding.from_pretrained(rows, freeze=False)
-    if layer is not None:
-        if not 0 <= layer <= len(backbone.layers):
-            raise UserError(f"layer {layer}: the model has {len(backbone.layers)}")
-        backbone.layers = backbone.layers[:layer]
-        backbone.config.num_hidden_layers = layer
-        backbone.norm = nn.Identity()
-    return backbone
 
+    def __init__(self, model: LoadedModel, layer: int | None = None) -> None:
+        """Take a model apart.
 
-def put_back(network: Any, embedding: Tensor, vocabulary: Vocabulary) -> None:
-    """Undo `backbone_of` for a whole model that is to be written.
+        Args:
+            model: native or hybrid.
+            layer: read so many layers, and no norm behind them; all and the last norm if None.
 
-    Args:
-        network: the `LlamaForCausalLM`, whose decoder was adapted.
-        embedding: (vocabulary, width), all rows as they were before.
-        vocabulary: of the model.
-    """
-    trained = network.model.embed_tokens.weight.detach()
-    whole = nn.Embedding.from_pretrained(embedding.detach().to(trained.device).clone(), freeze=False)
-    whole.weight.data[dna_rows(vocabulary)] = trained
-    network.model.embed_tokens = whole
-    network.tie_weights()
+        Raises:
+            UserError: there are not so many layers.
+        """
+        self.model = model
+        self.backbone: LlamaModel = model.network.model
+        whole: Any = self.backbone
+        self._whole = (whole.embed_tokens, whole.layers, whole.norm)
+        self._attention = whole.config._attn_implementation
+        num_layers = len(whole.layers)
+        if layer is not None:
+            if not 0 <= layer <= num_layers:
+                raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to that")
+            whole.layers, whole.norm = whole.layers[:layer], nn.Identity()
+            whole.config.num_hidden_layers = layer
+        rows = whole.embed_tokens.weight.detach()[dna_rows(model.vocabulary)].clone()
+        whole.embed_tokens = nn.Embedding.from_pretrained(rows, freeze=False)
+        use_rows(whole)
+
+    def closed(self) -> LlamaForCausalLM:
+        """Put the model together again, with what was learned, and return it."""
+        backbone: Any = self.backbone
+        learned = backbone.embed_tokens.weight.detach()
+        backbone.embed_tokens, backbone.layers, backbone.norm = self._whole
+        with torch.no_grad():
+            backbone.embed_tokens.weight[dna_rows(self.model.vocabulary)] = learned
+        backbone.config.num_hidden_layers = len(backbone.layers)
+        backbone.config._attn_implementation = self._attention
+        return self.model.network

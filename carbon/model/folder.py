@@ -179,7 +179,7 @@ def _check_native_tokenizer(path: Path) -> None:
         )
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """Return the files that transformers reads: one, or those that an index names."""
     one, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if one.is_file():
@@ -201,7 +201,7 @@ def _shapes_of(folder: Path) -> dict[str, Shape]:
     from safetensors import SafetensorError, safe_open
 
     shapes: dict[str, Shape] = {}
-    for path in _weight_files(folder):
+    for path in weight_files(folder):
         try:
             with safe_open(path, framework="np") as file:
                 for name in file.keys():  # noqa: SIM118

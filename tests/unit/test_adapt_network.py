@@ -8,7 +8,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.adapt.batches import batches, cut, first_row
-from carbon.adapt.network import AdaptedNetwork, Head, backbone_of, pooled
+from carbon.adapt.network import AdaptedNetwork, Head, OpenedModel, pooled
 from carbon.genome import reverse_complement
 from carbon.inference import Carbon
 from carbon.model import LoadedModel
@@ -22,7 +22,7 @@ SEQUENCES = [random_bases(120), "A", random_bases(63), "acGTNACgtaNNNNNNA", rand
 
 def adapted(network, num_outputs=3, *, per_base=False, layer=None, vocabulary=NATIVE):
     torch.manual_seed(1)
-    backbone = backbone_of(LoadedModel(copy.deepcopy(network), vocabulary), layer)
+    backbone = OpenedModel(LoadedModel(copy.deepcopy(network), vocabulary), layer).backbone
     head = Head(32 * (2 if per_base else 1), num_outputs * (6 if per_base else 1))
     return AdaptedNetwork(backbone, head, per_base=per_base).eval()
 
@@ -126,6 +126,26 @@ class TestBases:
             found = ours(make([left + "ACGTAC" + right]))
             for other in (left[::-1] + "ACGTAC" + right, left + "ACGTAC" + right[:-1] + "N"):
                 assert (ours(make([other]))[60:66] - found[60:66]).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("layer", [None, 1])
+def test_a_closed_model_is_what_it_was_but_for_what_was_learned(network, layer):
+    opened = OpenedModel(LoadedModel(copy.deepcopy(network), NATIVE), layer)
+    with torch.no_grad():
+        opened.backbone.embed_tokens.weight[5] += 1
+        opened.backbone.layers[0].mlp.up_proj.weight += 1
+    expected = copy.deepcopy(network)
+    with torch.no_grad():
+        expected.model.embed_tokens.weight[first_row(NATIVE) + 5] += 1
+        expected.model.layers[0].mlp.up_proj.weight += 1
+    closed = opened.closed()
+    for (name, ours), theirs in zip(
+        closed.state_dict().items(), expected.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, msg=name)
+    ids = torch.from_numpy(encode(random_bases(60)).ids)[None]
+    with torch.inference_mode():
+        torch.testing.assert_close(closed(ids).logits, expected(ids).logits)
 
 
 def test_batches_hold_every_sequence_once_and_keep_to_their_size():
