@@ -12,6 +12,9 @@ from carbon.errors import UserError
 PARTS = ("train", "validation", "test")
 """What examples are for: to learn from, to choose by, to measure on once."""
 
+LEAST_GROUPS = 10
+"""Of fewer, an interval over groups would be that of which few there are."""
+
 Labels = NDArray[np.float32]
 
 
@@ -61,13 +64,11 @@ class Examples:
     def row_groups(self) -> tuple[str, ...]:
         """Return what rows are drawn together in an interval: their group, else their example.
 
-        Bases of one sequence are not independent, so without groups they go by their example.
+        A handful of groups, such as two chromosomes of a test part, cannot be drawn from; then, as
+        without groups, examples are drawn, and all bases of one together.
         """
-        of = self.groups
-        if self.per_base and not any(self.groups):
-            of = self.names
-        sizes = np.diff(self.starts)
-        return tuple(np.repeat(np.asarray(of, dtype=object), sizes).tolist())
+        of = self.groups if len(set(self.groups)) >= LEAST_GROUPS else self.names
+        return tuple(np.repeat(np.asarray(of, dtype=object), np.diff(self.starts)).tolist())
 
     def taken(self, which: Iterable[int]) -> "Examples":
         """Return some of the examples, in the order given."""

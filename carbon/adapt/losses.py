@@ -118,11 +118,11 @@ class _SumOverProcesses(torch.autograd.Function):
     """A sum over processes; the gradient, which each process has a part of, is summed as well."""
 
     @staticmethod
-    def forward(context: Any, values: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(context: Any, values: Tensor) -> Tensor:
         return _over_processes(values)
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> Tensor:
         return _over_processes(gradient)
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from carbon.adapt.intervals import scores_of
+from carbon.adapt.metrics import first_score
 from carbon.adapt.transforms import Transform
+from carbon.uncertainty import Estimate
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from carbon.uncertainty import Estimate
 
 Floats32 = NDArray[np.float32]
 
@@ -164,7 +165,7 @@ class Question:
         labels: NDArray[Any],
         groups: Sequence[str] | None = None,
         seed: int = 0,
-    ) -> "dict[str, Estimate]":
+    ) -> dict[str, Estimate]:
         """Return scores with 95 % intervals, that which a checkpoint is chosen by first.
 
         Args:
@@ -173,8 +174,6 @@ class Question:
             groups: (rows,) of `Examples.row_groups`; rows of one name are drawn together.
             seed: of the bootstrap.
         """
-        from carbon.adapt.metrics import scores_of
-
         return scores_of(self.kind, self.names, predictions, labels, groups, seed)
 
     def score(self, predictions: NDArray[Any], labels: NDArray[Any]) -> float:
@@ -182,8 +181,6 @@ class Question:
 
         Higher is better, whatever is asked.
         """
-        from carbon.adapt.metrics import first_score
-
         return first_score(self.kind, self.names, predictions, labels)
 
     def to_json(self) -> dict[str, Any]:
