@@ -175,6 +175,9 @@ class _Rows(Dataset[tuple[str, Tensor, float]]):
             self.totals = [float(sum(self.weights[k.example] for k in some)) for some in keys]
             self.epoch = epoch
 
+    def __len__(self) -> int:
+        return len(self.examples)
+
     def __getitem__(self, key: Key) -> tuple[str, Tensor, float]:
         sequence = self.examples.sequences[key.example]
         targets = self.targets[self.examples.rows_of(key.example)]
@@ -235,6 +238,7 @@ class _Trainer(Trainer):
             model=adapted.network,
             args=arguments,
             train_dataset=_Rows(train, adapted.question, self.steps),
+            eval_dataset=validation,  # `evaluate` reads it by itself
             callbacks=[EarlyStoppingCallback(way.patience), _Told(self.steps.num_steps)],
         )
         self.remove_callback(PrinterCallback)  # type: ignore[no-untyped-call]
@@ -341,7 +345,6 @@ def _arguments(
             output_dir=str(folder),
             use_cpu=not has_gpu,
             bf16=has_gpu,
-            ddp_backend=None if has_gpu else "gloo",
             seed=seed,
             data_seed=seed,
             num_train_epochs=way.most_epochs,
