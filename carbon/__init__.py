@@ -21,6 +21,8 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 if TYPE_CHECKING:
     from carbon import box
+    from carbon.adapt.loading import load_adapted
+    from carbon.adapt.predictor import Adapted
     from carbon.errors import UserError
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.inference import (
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
 
 _HOMES = {
+    "Adapted": "carbon.adapt.predictor",
     "UserError": "carbon.errors",
     "Interval": "carbon.genome",
     "Reference": "carbon.genome",
@@ -51,6 +54,7 @@ _HOMES = {
     "VariantScore": "carbon.inference",
     "join_chunks": "carbon.inference",
     "load": "carbon.inference",
+    "load_adapted": "carbon.adapt.loading",
     "HybridDNATokenizer": "carbon.tokenizer.pretrained",
     "NativeDNATokenizer": "carbon.tokenizer.pretrained",
     "decode": "carbon.tokenizer",
@@ -60,6 +64,7 @@ _HOMES = {
 _MODULES = ("box",)
 
 __all__ = [
+    "Adapted",
     "Carbon",
     "Constraints",
     "Draft",
@@ -78,6 +83,7 @@ __all__ = [
     "encode",
     "join_chunks",
     "load",
+    "load_adapted",
     "read_annotation",
     "reverse_complement",
 ]

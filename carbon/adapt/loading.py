@@ -67,7 +67,9 @@ def _base_of(folder: Path, manifest: Manifest, given: str | Path | None) -> Path
     except ModelError as error:
         if given:
             raise
-        raise ModelError(f"{error} (the base model of {folder}: say with --base where it is)") from None
+        raise ModelError(
+            f"{error} (the base model of {folder}: say with --base where it is)"
+        ) from None
     if weights_sha256(found) != manifest.base_sha256:
         raise ModelError(
             f"{folder}: was made on other weights than those of {source}; give its base model, "

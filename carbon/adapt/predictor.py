@@ -1,32 +1,22 @@
 """Predictions of an adapted model: what `carbon.load_adapted` returns."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from carbon.adapt.batches import batches, cut, room_bp, tokens_of
+from carbon.adapt.averaging import Averager
 from carbon.adapt.choices import TOO_LONG
 from carbon.adapt.folder import Manifest
 from carbon.adapt.network import AdaptedNetwork
 from carbon.adapt.question import Question
 from carbon.errors import UserError
-from carbon.genome import reverse_complement
-from carbon.inference.reading.memory import batch_tokens_of
-from carbon.inference.scoring import blocks, overlapping_windows
+from carbon.inference.scoring import blocks
 from carbon.options import STRANDS_READ, Strands, check_choice
 from carbon.tokenizer import Vocabulary
 
 Floats32 = NDArray[np.float32]
-
-
-class _Window(NamedTuple):
-    sequence: int
-    start: int
-    bases: str
-    is_turned: bool
 
 
 class Adapted:
@@ -37,18 +27,22 @@ class Adapted:
         vocabulary: of its rows.
         manifest: what its folder says.
         room_bp: bases of the longest sequence that it reads whole.
-        batch_tokens: most tokens of one pass.
+        averager: reads sequences in batches.
     """
 
-    def __init__(
-        self, network: AdaptedNetwork, vocabulary: Vocabulary, manifest: Manifest
-    ) -> None:
+    def __init__(self, network: AdaptedNetwork, vocabulary: Vocabulary, manifest: Manifest) -> None:
         """Wrap a network; most users call `carbon.load_adapted`."""
         self.network, self.vocabulary, self.manifest = network, vocabulary, manifest
-        backbone = _plain(network.backbone)
-        self.room_bp = room_bp(backbone.config.max_position_embeddings, manifest.pool)
-        self.batch_tokens = batch_tokens_of(backbone)
-        self._batch = batches(vocabulary, manifest.pool, per_base=self.question.per_base)
+        question = manifest.question
+        self.averager = Averager(
+            network,
+            _plain(network.backbone),
+            vocabulary,
+            manifest.pool,
+            question.num_outputs,
+            per_base=question.per_base,
+        )
+        self.room_bp = self.averager.room_bp
 
     @property
     def question(self) -> Question:
@@ -107,7 +101,9 @@ class Adapted:
         logits = self.logits(sequences, strands, tile=too_long == "tile")
         per_base = self.question.per_base
         return [
-            self.question.predictions(each if per_base else each[None])[slice(None) if per_base else 0]
+            self.question.predictions(each if per_base else each[None])[
+                slice(None) if per_base else 0
+            ]
             for each in logits
         ]
 
@@ -123,58 +119,11 @@ class Adapted:
     def logits(
         self, sequences: Sequence[str], strands: Strands = "both", *, tile: bool = False
     ) -> list[NDArray[np.float64]]:
-        """Return the mean logits over strands and windows, as `predict` has its shapes.
-
-        Without `tile` what does not fit is cut off behind.
-        """
-        per_base, width = self.question.per_base, self.question.num_outputs
-        shapes = [(len(s), width) if per_base else (width,) for s in sequences]
-        sums = [np.zeros(shape) for shape in shapes]
-        counts = [np.zeros(shape[:-1]) for shape in shapes]
-        windows = list(self._windows(sequences, strands, tile=tile))
-        for window, found in zip(windows, self._read(windows), strict=True):
-            size = len(window.bases)
-            at = slice(window.start, window.start + size) if per_base else ()
-            # A window counts for its bases; of bases each for itself.
-            weight = 1 if per_base else size
-            sums[window.sequence][at] += weight * (found[::-1] if per_base and window.is_turned else found)
-            counts[window.sequence][at] += weight
-        with np.errstate(invalid="ignore"):
-            return [total / count[..., None] for total, count in zip(sums, counts, strict=True)]
-
-    def _windows(
-        self, sequences: Sequence[str], strands: Strands, *, tile: bool
-    ) -> Iterator[_Window]:
-        for number, sequence in enumerate(sequences):
-            starts = (
-                [start for start, _ in overlapping_windows(len(sequence), self.room_bp)]
-                if tile
-                else [0]
-            )
-            for start in starts if sequence else ():
-                bases = sequence[start : start + self.room_bp]
-                for strand in STRANDS_READ[strands]:
-                    turned = strand == "-"
-                    read = reverse_complement(bases) if turned else bases
-                    yield _Window(number, start, read, turned)
-
-    @torch.inference_mode()
-    def _read(self, windows: Sequence[_Window]) -> list[NDArray[np.float32]]:
-        """Return the logits of each window, those of one length read together."""
-        per_base = self.question.per_base
-        lengths = [tokens_of(len(w.bases), self.manifest.pool) * (1 + per_base) for w in windows]
-        found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(windows)
-        device = next(self.network.parameters()).device
-        for group in cut(lengths, self.batch_tokens):
-            bases = [windows[n].bases for n in group]
-            logits = self.network(self._batch(bases).to(device)).cpu().numpy()
-            ends = np.cumsum([len(b) if per_base else 1 for b in bases])
-            for n, part in zip(group, np.split(logits, ends[:-1]), strict=True):
-                found[n] = part if per_base else part[0]
-        return found
+        """Return mean logits, (outputs,) each or (bases, outputs); what does not fit is cut off."""
+        return self.averager.means(sequences, strands, tile=tile)
 
 
-def _plain(backbone: torch.nn.Module) -> "torch.nn.Module":
+def _plain(backbone: Any) -> Any:
     """Return the stock decoder inside an adapter of peft."""
     inside = getattr(backbone, "get_base_model", None)
     return inside() if inside else backbone

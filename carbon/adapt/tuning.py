@@ -383,7 +383,9 @@ def _at_once(adapted: Adapted, train: Examples) -> int:
     """Return how many of the longest sequences a pass with gradients holds."""
     longest = max(map(len, train.sequences)) // 6 + 2
     share = _TRAINING_SHARE if torch.cuda.is_available() else 1.0
-    return max(1, int(share * adapted.batch_tokens) // (longest * (1 + adapted.question.per_base)))
+    return max(
+        1, int(share * adapted.averager.batch_tokens) // (longest * (1 + adapted.question.per_base))
+    )
 
 
 class _Told(TrainerCallback):

@@ -45,7 +45,9 @@ class TestPooling:
         torch.manual_seed(0)
         network = LlamaForCausalLM(config).eval()
         ours = adapted(network, vocabulary=HYBRID)
-        assert len(ours.backbone.embed_tokens.weight) == 3 + 4096  # <dna>, </dna>, <oov>, and the 6-mers
+        assert (
+            len(ours.backbone.embed_tokens.weight) == 3 + 4096
+        )  # <dna>, </dna>, <oov>, and the 6-mers
         model = Carbon(LoadedModel(network, HYBRID))
         batch = batches(HYBRID, "end")(SEQUENCES[:4])
         with torch.inference_mode():

@@ -23,7 +23,7 @@ def fixed_score():
 
 
 def tuned(tmp_path, network, question, way=WAY, seed=0, **options):
-    adapted, opened = adapted_of(base_folder(tmp_path, network), question, way)
+    adapted, _ = adapted_of(base_folder(tmp_path, network), question, way)
     examples = examples_of(question)
     found = tune(
         adapted,
