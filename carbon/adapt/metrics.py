@@ -1,7 +1,7 @@
 """How answers are measured: a table of scores for each kind of question.
 
 Each score is a statistic of weights, how often a bootstrap drew a row; the first is the one that a
-checkpoint is chosen by, and higher is better of it. What the rows do not define is NaN: AUROC of one
+checkpoint is chosen by, and higher is better of it. What rows do not define is NaN: AUROC of one
 class, a correlation of what does not vary.
 """
 
@@ -87,13 +87,13 @@ def _binary(names: Sequence[str], predictions: Floats, labels: Floats) -> Statis
 
 
 def _classes(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of many classes, the most probable of which is said; AUROC of one to the rest."""
+    """Return scores of many classes, the most probable of which is said; AUROC of each to all."""
     truth, said = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
     scored = _of_confusion(truth, said, len(names))
-    against = {name: auroc(predictions[:, i], truth == i) for i, name in enumerate(names)}  # type: ignore[arg-type]
+    is_class = [(truth == i).astype(np.int64) for i in range(len(names))]
     return {
         **{name: scored(by) for name, by in _OF_CONFUSION.items()},
-        "auroc": _mean(list(against.values())),
+        "auroc": _mean([auroc(predictions[:, i], of) for i, of in enumerate(is_class)]),
     }
 
 

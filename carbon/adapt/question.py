@@ -140,6 +140,8 @@ class Question:
         logits: "Tensor",
         targets: "Tensor",
         total_weight: "float | Tensor | None" = None,
+        *,
+        alone: bool = False,
     ) -> "Tensor":
         """Return the loss, of which the mean over processes is that of all rows on all of them.
 
@@ -147,10 +149,12 @@ class Question:
             logits: (rows, num_outputs).
             targets: (rows, num_columns), of `targets`; NaN are left out.
             total_weight: sum of `weights_of` of all rows of the step, where these are a part.
+            alone: other processes have no part in it, and are not waited for.
         """
         from carbon.adapt.losses import mean_loss
 
-        return mean_loss(self.loss, logits, targets, self.weights_of(targets), total_weight)
+        weights = self.weights_of(targets)
+        return mean_loss(self.loss, logits, targets, weights, total_weight, alone=alone)
 
     def predictions(self, logits: NDArray[Any]) -> Floats32:
         """Return probabilities, or numbers in their own unit, (rows, num_outputs)."""
