@@ -20,7 +20,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 if TYPE_CHECKING:
-    from carbon import box
+    from carbon import adapt, box
     from carbon.adapt.loading import load_adapted
     from carbon.adapt.predictor import Adapted
     from carbon.errors import UserError
@@ -61,7 +61,7 @@ _HOMES = {
     "encode": "carbon.tokenizer",
 }
 
-_MODULES = ("box",)
+_MODULES = ("adapt", "box")
 
 __all__ = [
     "Adapted",
@@ -78,6 +78,7 @@ __all__ = [
     "Variant",
     "VariantScore",
     "__version__",
+    "adapt",
     "box",
     "decode",
     "encode",

@@ -5,6 +5,7 @@ import argparse
 from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
 from carbon.verbs import (
+    adapt,
     background,
     compare,
     convert,
@@ -31,6 +32,7 @@ VERBS = (
     next_token,
     generate,
     embed,
+    adapt,
     predict,
     convert,
     info,

@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
+from carbon.adapt.baselines.linear import Linear
 from carbon.adapt.folder import (
     ADAPTER,
     HEAD,
@@ -18,7 +20,7 @@ from carbon.adapt.folder import (
 from carbon.adapt.network import AdaptedNetwork, Head, OpenedModel
 from carbon.adapt.predictor import Adapted
 from carbon.errors import ModelError, UserError
-from carbon.model import model_folder
+from carbon.model import LoadedModel, model_folder
 from carbon.options import Dtype
 from carbon.tokenizer import K
 
@@ -113,6 +115,19 @@ def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ModelError(f"{path}: the head cannot be loaded: {reason}") from None
     return head
+
+
+def with_linear(
+    model: LoadedModel, linear: Linear, manifest: Manifest
+) -> tuple[Adapted, OpenedModel]:
+    """Return a model whose head is a linear map that was fitted elsewhere."""
+    opened = OpenedModel(model, manifest.layer)
+    head = head_for(manifest, opened.backbone.config.hidden_size)
+    with torch.no_grad():
+        head.linear.weight.copy_(torch.from_numpy(linear.weights))
+        head.linear.bias.copy_(torch.from_numpy(linear.bias))
+    network = AdaptedNetwork(opened.backbone, head).to(model.network.device).eval()
+    return Adapted(network, model.vocabulary, manifest), opened
 
 
 def write_adapted(

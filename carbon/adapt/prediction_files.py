@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from carbon.adapt.folder import HEAD, MANIFEST
-from carbon.adapt.predictor import Adapted
 from carbon.adapt.prediction_sources import (
     BedSource,
     Floats32,
@@ -17,6 +16,7 @@ from carbon.adapt.prediction_sources import (
     SequenceSource,
     Source,
 )
+from carbon.adapt.predictor import Adapted
 from carbon.adapt.variant_predictions import VariantSource
 from carbon.console import progress, say
 from carbon.errors import UserError

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carbon.adapt.averaging import Averager
+from carbon.adapt.baselines.linear import Linear, fit_linear
 from carbon.adapt.batches import Batch
 from carbon.adapt.config import WayConfig
 from carbon.adapt.examples import Examples
-from carbon.adapt.linear import FITS, STRENGTHS, Linear, fit
 from carbon.adapt.network import OpenedModel, pooled
 from carbon.adapt.question import Question
 from carbon.console import track
@@ -21,11 +21,11 @@ from carbon.inference.scoring import blocks
 
 
 class Trial(NamedTuple):
-    """One linear answer; higher scores are better.
+    """The best linear answer of a layer; higher scores are better.
 
     Attributes:
         layer: whose states it is from; all layers and the last norm if None.
-        strength: C of its penalty.
+        strength: C, or alpha of numbers.
         score: on the validation part.
     """
 
@@ -125,14 +125,14 @@ def probe(
     validation: Examples,
     way: WayConfig,
 ) -> Probed:
-    """Fit a linear answer for each layer and strength; return the one with the best score.
+    """Fit a linear answer for each layer; return the one with the best score.
 
-    Of equals the first, which is of the lowest layer and the strongest penalty.
+    Of equals the first, which is of the lowest layer.
 
     Raises:
         UserError: a label of every base is asked for, or no score is defined.
     """
-    if question.kind not in FITS:
+    if question.per_base:
         raise UserError(
             f"way 'probe' gives one answer a sequence, and '{question.kind}' asks for one a base; "
             "take way 'lora' or 'full'"
@@ -143,11 +143,10 @@ def probe(
     chosen_by = vectors_of(opened, layers, validation.sequences, way)
     answers: dict[Trial, Linear] = {}
     for number, layer in enumerate(layers):
-        for strength in STRENGTHS:
-            linear = fit(question, learned[:, number], train.labels, strength)
-            predictions = question.predictions(linear.logits(chosen_by[:, number]))
-            trial = Trial(layer, strength, question.score(predictions, validation.labels))
-            answers[trial] = linear
+        found = fit_linear(
+            (learned[:, number], train.labels), (chosen_by[:, number], validation.labels), question
+        )
+        answers[Trial(layer, found.strength, found.score)] = found.linear
     trials = [trial for trial in answers if np.isfinite(trial.score)]
     if not trials:
         raise UserError("the validation part has no score; are its labels all alike?")

@@ -53,7 +53,17 @@ def test_sequences(tmp_path, folder, capsys):
     assert json.loads(told.out)["records"] == 3 and "1 sequences have no known base" in told.err
     rows = table(tmp_path / "out.tsv")
     assert [row["name"] for row in rows] == list(sequences)
-    found = [[float(row[f"predicted_{x}"].replace(".", "nan") if row[f"predicted_{x}"] == "." else row[f"predicted_{x}"]) for x in "ab"] for row in rows]
+    found = [
+        [
+            float(
+                row[f"predicted_{x}"].replace(".", "nan")
+                if row[f"predicted_{x}"] == "."
+                else row[f"predicted_{x}"]
+            )
+            for x in "ab"
+        ]
+        for row in rows
+    ]
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert predict(folder, tmp_path / "in.fa", tmp_path / "out.parquet") == 0
     of = pq.read_table(tmp_path / "out.parquet")
@@ -90,7 +100,9 @@ def test_places(tmp_path, folder):
         ("chr1", "10", "90", "x"),
         ("chr1", "100", "161", "y"),
     ]
-    np.testing.assert_allclose([float(r["predicted_a"]) for r in rows], [e[0] for e in expected], atol=1e-6)
+    np.testing.assert_allclose(
+        [float(r["predicted_a"]) for r in rows], [e[0] for e in expected], atol=1e-6
+    )
 
 
 class TestVariants:

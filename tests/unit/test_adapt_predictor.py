@@ -9,9 +9,8 @@ import torch
 from peft import PeftModel
 
 from carbon.adapt.config import WayConfig
-from carbon.adapt.folder import read_manifest
-from carbon.adapt.linear import fit
-from carbon.adapt.loading import load_adapted, write_adapted
+from carbon.adapt.folder import Manifest, read_manifest, weights_sha256
+from carbon.adapt.loading import load_adapted, with_linear, write_adapted
 from carbon.adapt.network import OpenedModel
 from carbon.adapt.probe import probe, vectors_of
 from carbon.adapt.question import Question
@@ -194,9 +193,15 @@ class TestProbe:
         found = probe(self.opened(network), question, train, validation, way)
         assert {trial.layer for trial in found.trials} == {1, None}
         assert found.best.score == max(trial.score for trial in found.trials)
-        from carbon.adapt.job import finish_probe
-
-        adapted, opened = finish_probe(load_model(folder), found, question, way, str(folder))
+        manifest = Manifest(
+            way="probe",
+            base=str(folder),
+            base_sha256=weights_sha256(folder),
+            question=question,
+            layer=found.best.layer,
+            norm=False,
+        )
+        adapted, opened = with_linear(load_model(folder), found.linear, manifest)
         (tmp_path / "probe").mkdir()
         write_adapted(tmp_path / "probe", adapted.network, opened, adapted.manifest)
         again = load_adapted(tmp_path / "probe")
@@ -209,12 +214,3 @@ class TestProbe:
         examples = examples_of(BASES)
         with pytest.raises(UserError, match="take way 'lora' or 'full'"):
             probe(self.opened(network), BASES, examples, examples, WayConfig(name="probe"))
-
-
-def test_the_scale_is_folded_in():
-    rng = np.random.default_rng(0)
-    vectors = rng.normal(5, [1, 10, 0.1, 0], (200, 4))
-    labels = (vectors @ [1, 0.3, -20, 1] + 2)[:, None].astype(np.float32)
-    question = Question("numbers", ("a",), "mse")
-    found = fit(question, vectors, labels, 1e6)
-    np.testing.assert_allclose(found.logits(vectors), labels, atol=1e-3)

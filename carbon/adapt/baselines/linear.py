@@ -90,8 +90,10 @@ def _logistics(
     models = [_Logistic(features, column) for column in labels.T]
     for strength in LOGISTIC_C:
         found = [model.fit(strength, _class_weights(question, i)) for i, model in enumerate(models)]
-        parts = zip(*found, strict=True)
-        yield strength, Linear(*(np.concatenate(part) for part in parts))
+        weights, bias = (np.concatenate(part) for part in zip(*found, strict=True))
+        if len(bias) < question.num_outputs:  # of two classes there is the second's logit alone
+            weights, bias = (np.concatenate([-part, part]) / 2 for part in (weights, bias))
+        yield strength, Linear(weights, bias)
 
 
 def _class_weights(question: Question, column: int) -> dict[float, float] | None:
