@@ -1,6 +1,6 @@
 """What comes out: a folder that says how a model answers, and holds what was learned.
 
-    adapt.json          the base model by name and hash, question, pool, layer, strands, split, results
+    adapt.json          base model by name and hash, question, pool, layer, strands, split, results
     head.safetensors    a layer norm, if there is one, and a linear map
     adapter/            `lora`: a stock adapter of peft
     model/              `full`: a stock model

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,12 +98,26 @@ def run_adapt(config: AdaptConfig, *, resume: bool = False, rank: int = 0) -> di
         UserError: anything is wrong with data or model, or the output is there already.
     """
     with_progress = config.output_folder.with_name(f".{config.output_folder.name}.progress")
-    _check_output(config, with_progress, resume)
+    if rank == 0:
+        _check_output(config, with_progress, resume)
     prepared = _prepared(config)
     for line in prepared.told if rank == 0 else ():
         say(line)
-    if config.way.name == "probe" and rank != 0:
+    if rank == 0:
+        _keep(config, with_progress)
+    elif config.way.name == "probe":
         return {}  # one process does it
+    try:
+        return _run(config, prepared, with_progress, resume=resume, rank=rank)
+    except BaseException:
+        if rank == 0:
+            _say_what_is_kept(with_progress)
+        raise
+
+
+def _run(
+    config: AdaptConfig, prepared: Prepared, with_progress: Path, *, resume: bool, rank: int
+) -> dict[str, Any]:
     best: Learned | None = None
     histories = []
     for seed in config.seeds:
@@ -119,7 +134,7 @@ def run_adapt(config: AdaptConfig, *, resume: bool = False, rank: int = 0) -> di
         return {}
     results = _results(config, prepared, said, histories)
     _write(config, prepared, best, said, results)
-    _forget(with_progress)
+    shutil.rmtree(with_progress)
     return results
 
 
@@ -136,13 +151,19 @@ def _check_output(config: AdaptConfig, progress: Path, resume: bool) -> None:
         raise UserError(
             f"{output}: the earlier run has another configuration ({kept}); give the same"
         )
+
+
+def _keep(config: AdaptConfig, progress: Path) -> None:
     progress.mkdir(parents=True, exist_ok=True)
-    kept.write_text(to_toml(config), encoding="utf-8")
+    (progress / CONFIG).write_text(to_toml(config), encoding="utf-8")
 
 
-def _forget(progress: Path) -> None:
-    (progress / CONFIG).unlink(missing_ok=True)
-    progress.rmdir()
+def _say_what_is_kept(progress: Path) -> None:
+    """Tell how to go on, if there is a checkpoint; otherwise leave nothing."""
+    if any(progress.glob("*/checkpoint-*")):
+        say(f"checkpoints are kept in {progress}; go on with --resume")
+    else:
+        shutil.rmtree(progress, ignore_errors=True)
 
 
 def _prepared(config: AdaptConfig) -> Prepared:
@@ -282,9 +303,8 @@ def _results(
     answers = {"model": said["test"]}
     for name in config.baselines:
         say(f"baseline: {name}")
-        answers[name] = FITS[name](examples.part("train"), validation, question, config.seeds[0])(
-            test
-        )
+        answer = FITS[name](examples.part("train"), validation, question, config.seeds[0])
+        answers[name] = answer(test)
     scored = {
         name: question.scores(found, test.labels, test.row_groups)
         for name, found in answers.items()

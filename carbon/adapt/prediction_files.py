@@ -1,4 +1,4 @@
-"""FASTA, FASTQ, BED or VCF in; predictions out, in flat memory, and with a journal to go on from."""
+"""FASTA, FASTQ, BED or VCF in; predictions out, in flat memory, with a journal to go on from."""
 
 import base64
 from collections.abc import Callable, Iterable, Iterator

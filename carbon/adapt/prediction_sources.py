@@ -1,4 +1,4 @@
-"""FASTA, FASTQ and BED as sources of sequences to predict, and how their predictions are written."""
+"""FASTA, FASTQ and BED as sources of sequences to predict, and how predictions are written."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

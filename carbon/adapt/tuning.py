@@ -1,4 +1,4 @@
-"""`lora` and `full`: weights tuned by `transformers.Trainer`, with what it gets wrong for us put right.
+"""`lora` and `full`: weights tuned by `transformers.Trainer`.
 
 Ours are: which examples a step reads on which process (`plan`), the loss, normalised over all parts
 and processes of a step, and the score that a checkpoint is chosen by. Of a checkpoint only what is

@@ -24,9 +24,7 @@ def add_parser(verbs: Verbs) -> None:
         metavar="KEY=VALUE",
         help="change a value, such as way.name=probe",
     )
-    verb.add_argument(
-        "--dry-run", action="store_true", help="read and check all, and learn nothing"
-    )
+    verb.add_argument("--dry-run", action="store_true", help="read and check, learn nothing")
     verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
     verb.set_defaults(run=run)
 
