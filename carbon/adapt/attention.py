@@ -1,8 +1,8 @@
 """Attention over sequences that lie one behind the other, for stock layers of transformers.
 
 All but attention works token by token, so that rows of any lengths are read as one long row
-without padding, and only queries, keys and values are laid out as rows. Padding stands on the right, where a
-causal query does not look: no mask is needed, and the fast kernels of SDPA take it.
+without padding, and only queries, keys and values are laid out as rows. Padding stands on the
+right, where a causal query does not look: no mask is needed, and the fast kernels of SDPA take it.
 """
 
 from typing import Any, NamedTuple

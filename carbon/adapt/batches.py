@@ -37,11 +37,14 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str) -> "Batch":
         """Return it on another device."""
-        found = {
-            name: value.to(device) if isinstance(value, Tensor) else value
-            for name, value in self._asdict().items()
-        }
-        return Batch(**found | {"layout": self.layout.to(device)})
+        return Batch(
+            self.ids.to(device),
+            self.positions.to(device),
+            self.layout.to(device),
+            self.weights.to(device),
+            None if self.pairs is None else self.pairs.to(device),
+            None if self.bases is None else self.bases.to(device),
+        )
 
 
 class _Row(NamedTuple):

@@ -113,7 +113,8 @@ class OpenedModel:
             whole.layers, whole.norm = whole.layers[:layer], nn.Identity()
             whole.config.num_hidden_layers = layer
         rows = whole.embed_tokens.weight.detach()[dna_rows(model.vocabulary)].clone()
-        whole.embed_tokens = nn.Embedding.from_pretrained(rows, freeze=False)
+        embedding: Any = nn.Embedding
+        whole.embed_tokens = embedding.from_pretrained(rows, freeze=False)
         use_rows(whole)
 
     def closed(self) -> LlamaForCausalLM:

@@ -138,7 +138,7 @@ def probe(
             "take way 'lora' or 'full'"
         )
     layers = layers_of(opened, way.layer)
-    opened.backbone.eval()
+    opened.backbone.train(False)
     learned = vectors_of(opened, layers, train.sequences, way)
     chosen_by = vectors_of(opened, layers, validation.sequences, way)
     answers: dict[Trial, Linear] = {}

@@ -132,7 +132,9 @@ def tune(
         UserError: the validation part has no score.
     """
     trainer = _Trainer(adapted, train, validation, way, seed, folder)
-    last = get_last_checkpoint(str(folder)) if resume and folder.is_dir() else None
+    last: str | None = None
+    if resume and folder.is_dir():
+        last = get_last_checkpoint(str(folder))  # type: ignore[no-untyped-call]
     trainer.train(resume_from_checkpoint=last)
     looks = _looks(trainer.state.log_history)
     if not trainer.state.best_global_step:
@@ -279,7 +281,7 @@ class _Trainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         del state_dict
-        folder = Path(output_dir or self.args.output_dir)
+        folder = Path(output_dir or str(self.args.output_dir))
         folder.mkdir(parents=True, exist_ok=True)
         save_file(_trained(self.adapted.network), folder / _WEIGHTS)
 

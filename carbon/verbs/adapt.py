@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+from typing import Any
 
 from carbon.verbs.common import Verbs
 
@@ -47,5 +48,12 @@ def run(arguments: argparse.Namespace) -> None:
         print(json.dumps({"output": config.output, **_short(results)}))
 
 
-def _short(results: dict[str, object]) -> dict[str, object]:
-    return {name: results[name] for name in ("chosen_by", "test", "model_minus", "split_sha256")}
+def _short(results: dict[str, Any]) -> dict[str, Any]:
+    """Return of every predictor the score that the model was chosen by; the rest is in a file."""
+    name = results["chosen_by"]
+    return {
+        "score": name,
+        "test": {who: scores[name] for who, scores in results["test"].items()},
+        "model_minus": {who: scores[name] for who, scores in results["model_minus"].items()},
+        "split_sha256": results["split_sha256"],
+    }

@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
     read_manifest(arguments.model)
 
     from carbon.adapt.loading import load_adapted
-    from carbon.adapt.prediction_files import PredictJob, check_job, run_predict_job
+    from carbon.adapt.prediction_files import check_job, run_predict_job
+    from carbon.adapt.prediction_sources import PredictJob
 
     job = PredictJob(
         model=Path(arguments.model),

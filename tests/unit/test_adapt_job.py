@@ -98,9 +98,8 @@ def test_a_dry_run_learns_nothing(tmp_path, network, table, capsys):
     path = write_toml(tmp_path, table)
     assert main(["adapt", "--config", path, "--dry-run", "--set", "way.epochs=2"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (
-        sum(told["examples"].values()) == 80 and told["most_steps"] == 6
-    )  # two readings of 65 by 32
+    assert sum(told["examples"].values()) == 80
+    assert told["most_steps"] == 6  # two readings of 65 by 32
     assert not (tmp_path / "out").exists()
 
 

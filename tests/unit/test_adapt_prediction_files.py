@@ -53,18 +53,9 @@ def test_sequences(tmp_path, folder, capsys):
     assert json.loads(told.out)["records"] == 3 and "1 sequences have no known base" in told.err
     rows = table(tmp_path / "out.tsv")
     assert [row["name"] for row in rows] == list(sequences)
-    found = [
-        [
-            float(
-                row[f"predicted_{x}"].replace(".", "nan")
-                if row[f"predicted_{x}"] == "."
-                else row[f"predicted_{x}"]
-            )
-            for x in "ab"
-        ]
-        for row in rows
-    ]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert (rows[2]["predicted_a"], rows[2]["predicted_b"]) == (".", ".")
+    found = [[float(row[f"predicted_{x}"]) for x in "ab"] for row in rows[:2]]
+    np.testing.assert_allclose(found, expected[:2], atol=1e-6)
     assert predict(folder, tmp_path / "in.fa", tmp_path / "out.parquet") == 0
     of = pq.read_table(tmp_path / "out.parquet")
     assert of["predicted_a"].to_pylist()[2] is None
