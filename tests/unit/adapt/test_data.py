@@ -3,8 +3,12 @@
 import gzip
 import random
 import re
+import subprocess
+import sys
+import tomllib
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -116,6 +120,13 @@ def test_tables_keep_their_types_and_their_lines(tmp_path):
         answers = answers_of(read_rows(config), QuestionConfig(kind="numbers"), ())
         assert answers.labels[:, 0].tolist() == ACTIVITY
     assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
+
+
+def test_a_row_may_be_of_millions_of_bases(tmp_path):
+    columns = {"sequence": ["ACGT" * 700_000, "A"], "label": [0, 1]}
+    for name, between in (("x.csv", ","), ("x.tsv.gz", "\t")):
+        rows = read_rows(DataConfig(path=write_text(tmp_path / name, between, columns)))
+        assert [len(sequence) for sequence in rows.sequences] == [2_800_000, 1]
 
 
 def test_places_of_the_reverse_strand_and_windows(tmp_path):
@@ -488,6 +499,22 @@ def test_a_configuration_is_checked_and_written():
     ]:
         with pytest.raises(UserError, match=message):
             from_table(AdaptConfig, table | wrong, "x.toml")
+
+
+def test_the_configuration_of_the_page_is_one():
+    page = (Path(__file__).parents[3] / "docs/adapting.md").read_text()
+    (text,) = re.findall("```toml\n(.*?)```", page, re.DOTALL)
+    found = from_table(AdaptConfig, tomllib.loads(text), "adapting.md")
+    assert found.data.split.column == "gene" and found.baselines == tuple(BASELINES)
+
+
+def test_torch_is_not_loaded_to_read_a_configuration_or_data():
+    code = (
+        "import sys, carbon.adapt.prepare\n"
+        "assert not {'torch', 'sklearn', 'datasets', 'transformers'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_choice_has_its_code():
