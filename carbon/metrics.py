@@ -130,5 +130,5 @@ def pearson(a: Floats, b: Floats, weights: Floats) -> float:
 
 def rank_correlation(one: Floats, other: Floats, weights: Floats) -> float:
     """Return Spearman's correlation of samples drawn so many times; NaN where all are alike."""
-    ranks = (mid_ranks(equal_values(values), weights) for values in (one, other))
-    return pearson(*ranks, weights)
+    ranks = [mid_ranks(equal_values(values), weights) for values in (one, other)]
+    return pearson(ranks[0], ranks[1], weights)

@@ -27,7 +27,7 @@ def _of_confusion(
 
     def scored(by: Callable[[Floats], float]) -> Statistic:
         def of(weights: Floats) -> float:
-            counts = np.bincount(cells, weights, minlength=num_classes**2)
+            counts = np.bincount(cells, weights, minlength=num_classes**2).astype(np.float64)
             return by(counts.reshape(num_classes, num_classes))
 
         return of
@@ -135,10 +135,10 @@ def _numbers(names: Sequence[str], predictions: Floats, labels: Floats) -> Stati
     """Return means over numbers, and those of each, of the rows where the number is known."""
 
     def of(said: Floats, truth: Floats) -> Statistics:
-        ranked = equal_values(said), equal_values(truth)
+        one, other = equal_values(said), equal_values(truth)
         return {
             "pearson": lambda w: pearson(said, truth, w),
-            "spearman": lambda w: pearson(*(mid_ranks(each, w) for each in ranked), w),
+            "spearman": lambda w: pearson(mid_ranks(one, w), mid_ranks(other, w), w),
             "r2": lambda w: _r2(said, truth, w),
             "mse": lambda w: float(w @ (said - truth) ** 2 / w.sum()),
         }

@@ -6,6 +6,7 @@ without scikit-learn.
 
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +69,7 @@ def fit_linear(
     Raises:
         UserError: scikit-learn is not there.
     """
+    _check_installed()
     mean, sd = train[0].mean(axis=0, dtype=np.float64), train[0].std(axis=0, dtype=np.float64)
     sd[sd == 0] = 1.0
     scaled = ((train[0] - mean) / sd).astype(np.float32)
@@ -84,6 +86,11 @@ def fit_linear(
     return best
 
 
+def _check_installed() -> None:
+    if find_spec("sklearn") is None:
+        raise UserError("scikit-learn is not there: pip install scikit-learn, or baselines = []")
+
+
 def _logistics(
     features: Floats32, labels: Floats32, question: Question
 ) -> Iterator[tuple[float, Linear]]:
@@ -91,8 +98,9 @@ def _logistics(
     for strength in LOGISTIC_C:
         found = [model.fit(strength, _class_weights(question, i)) for i, model in enumerate(models)]
         weights, bias = (np.concatenate(part) for part in zip(*found, strict=True))
-        if len(bias) < question.num_outputs:  # of two classes there is the second's logit alone
-            weights, bias = (np.concatenate([-part, part]) / 2 for part in (weights, bias))
+        if question.num_outputs > len(weights):
+            # Of two classes scikit-learn has one logit, which is the difference of theirs.
+            weights, bias = (np.concatenate([-each, each]) / 2 for each in (weights, bias))
         yield strength, Linear(weights, bias)
 
 
@@ -132,12 +140,8 @@ class _Logistic:
 
 
 def _sklearn_logistic(class_weights: dict[float, float] | None) -> Any:
-    try:
-        from sklearn.linear_model import LogisticRegression
-    except ImportError:
-        raise UserError(
-            "scikit-learn is not there: pip install scikit-learn, or set baselines = []"
-        ) from None
+    from sklearn.linear_model import LogisticRegression
+
     return LogisticRegression(
         class_weight=class_weights, max_iter=_MOST_STEPS, tol=1e-3, warm_start=True
     )
@@ -159,17 +163,26 @@ def _ridges(
         yield alpha, Linear(*(np.concatenate(part) for part in parts))
 
 
-def _ridge_solver(
-    features: Floats32, targets: Floats32
-) -> Callable[[float], tuple[Floats, Floats]]:
-    """Return what solves (X'X + alpha) w = X'y of centred values, for any alpha."""
+Solver = Callable[[float], tuple[Floats, Floats]]
+
+
+def _ridge_solver(features: Floats32, targets: Floats32) -> Solver:
+    """Return what solves (X'X + alpha) w = X'y of centred values, for any alpha.
+
+    Of fewer rows than features, w = X' (XX' + alpha)^-1 y is the same and smaller.
+    """
+    from scipy.linalg import solve as solved
+
     center, bias = features.mean(axis=0, dtype=np.float64), targets.mean(axis=0, dtype=np.float64)
-    x = features - center.astype(np.float32)
-    squares = (x.T @ x).astype(np.float64)
-    products = (x.T @ (targets - bias.astype(np.float32))).astype(np.float64)
+    x, y = features - center.astype(np.float32), targets - bias.astype(np.float32)
+    by_rows = len(x) < x.shape[1]
+    squares = (x @ x.T if by_rows else x.T @ x).astype(np.float64)
+    products = y if by_rows else x.T @ y
 
     def solve(alpha: float) -> tuple[Floats, Floats]:
-        weights = np.linalg.solve(squares + alpha * np.eye(len(squares)), products).T
+        left = squares + alpha * np.eye(len(squares))
+        found = solved(left, products, assume_a="pos", overwrite_a=True)
+        weights = (x.T @ found if by_rows else found).T
         return weights, bias - weights @ center
 
     return solve

@@ -89,7 +89,7 @@ def fit_network(
             if len(targets) > 1:
                 loss = question.loss_of(network(bases, lengths), targets, alone=True)
                 optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
             if (step + 1) % look_every and step + 1 < num_steps:
                 continue

@@ -13,6 +13,7 @@ from carbon.adapt.data.rows import Rows, find_column
 from carbon.errors import UserError
 from carbon.files import why_no_file
 
+_BLOCK_BYTES = 2**26  # of text that is read at once: no row may be longer
 SPLIT_COLUMN = "split"
 """What says of a row of `datasets` which of its splits it is of."""
 
@@ -46,14 +47,15 @@ def text_table(path: str, between: str) -> pa.Table:
     _check_file(path)
     with open(path, "rb") as start:
         packing = "gzip" if start.read(2) == b"\x1f\x8b" else None
+    read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
     parse = pa.csv.ParseOptions(delimiter=between, quote_char=False if between == "\t" else '"')
     try:
         # What columns there are is known once the header is read, so the file is opened twice.
         with pa.input_stream(path, compression=packing) as source:
-            names = pa.csv.open_csv(source, parse_options=parse).schema.names
+            names = pa.csv.open_csv(source, read, parse).schema.names
         with pa.input_stream(path, compression=packing) as source:
             convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-            found = pa.csv.read_csv(source, parse_options=parse, convert_options=convert)
+            found = pa.csv.read_csv(source, read, parse, convert)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(
             f"{path}: is no such table: {_one_line(error)}; mend or convert it"
