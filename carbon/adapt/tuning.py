@@ -102,9 +102,8 @@ def with_lora(backbone: Any, way: WayConfig, base: str) -> Any:
         task_type="FEATURE_EXTRACTION",
         base_model_name_or_path=base,
     )
-    adapted = get_peft_model(backbone, config)
-    adapted.peft_config["default"].base_model_name_or_path = base
-    return adapted
+    backbone.name_or_path = base  # of the decoder inside the model it would have none
+    return get_peft_model(backbone, config)
 
 
 def tune(
@@ -236,14 +235,14 @@ class _Trainer(Trainer):
             rank=arguments.process_index,
             num_processes=arguments.world_size,
         )
-        super().__init__(  # type: ignore[no-untyped-call]
+        super().__init__(
             model=adapted.network,
             args=arguments,
             train_dataset=_Rows(train, adapted.question, self.steps),
             eval_dataset=validation,  # `evaluate` reads it by itself
             callbacks=[EarlyStoppingCallback(way.patience), _Told(self.steps.num_steps)],
         )
-        self.remove_callback(PrinterCallback)  # type: ignore[no-untyped-call]
+        self.remove_callback(PrinterCallback)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the parts of this process; nobody shards them again."""
@@ -274,7 +273,7 @@ class _Trainer(Trainer):
         score = score_of(self.adapted, self.validation, self.way)
         metrics = {_BEST_BY: score}
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(  # type: ignore[no-untyped-call]
+        self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
