@@ -21,6 +21,7 @@ from carbon.adapt.network import AdaptedNetwork, Head, OpenedModel
 from carbon.adapt.predictor import Adapted
 from carbon.errors import ModelError, UserError
 from carbon.model import LoadedModel, model_folder
+from carbon.model.checkpoint import no_bars
 from carbon.options import Dtype
 from carbon.tokenizer import K
 
@@ -157,7 +158,8 @@ def write_adapted(
 def _write_model(folder: Path, opened: OpenedModel, base: Path) -> None:
     """Write weights and config; the other files, such as the tokenizer, are those of the base."""
     network = opened.closed()
-    network.save_pretrained(folder)
+    with no_bars():
+        network.save_pretrained(folder)
     for path in base.iterdir():
         is_weights = path.name.startswith("model") and "safetensors" in path.name
         apart = path.name.startswith(".") or path.name in ("config.json", "background.json")
