@@ -46,8 +46,8 @@ def measures(quick: bool) -> list[Measure]:
     """Measure the steps of each case, the states of all layers, and memory."""
     number = 96 if quick else 256
     found = []
-    for says, *case in CASES:
-        found += of_steps(says, *case, number, 1 if quick else 3)  # type: ignore[arg-type]
+    for says, name, shortest_bp, vocabulary in CASES:
+        found += of_steps(says, name, shortest_bp, vocabulary, number, 1 if quick else 3)
     found += of_probe(number)
     peaks = {
         name: in_own_process(f"peak_of('{name}')", "rooms.adapt")[1] for name in ("lora", "full")
@@ -101,7 +101,10 @@ def network(vocabulary: Vocabulary = NATIVE) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = PRESETS["tiny"]()
     config.vocab_size, config.pad_token_id = vocabulary.size, vocabulary.pad
-    return LlamaForCausalLM(config).eval()
+    made: Any = LlamaForCausalLM(config)
+    made.eval()
+    found: LlamaForCausalLM = made
+    return found
 
 
 def ours(name: str, examples: Examples, vocabulary: Vocabulary = NATIVE) -> float:
@@ -139,7 +142,7 @@ def plain(name: str, examples: Examples, vocabulary: Vocabulary) -> float:
     base = network(vocabulary)
     config = base.config
     config.num_labels = 2
-    model: Any = LlamaForSequenceClassification(config)
+    model: Any = LlamaForSequenceClassification(config)  # type: ignore[no-untyped-call]
     model.model = base.model
     if name == "lora":
         from peft import LoraConfig, get_peft_model
@@ -167,7 +170,7 @@ def plain(name: str, examples: Examples, vocabulary: Vocabulary) -> float:
         )
         trainer = Trainer(
             model, arguments, data_collator=partial(padded, pad=vocabulary.pad), train_dataset=rows
-        )  # type: ignore[arg-type]
+        )
         return seconds_of_steps(trainer)
 
 

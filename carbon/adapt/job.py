@@ -220,14 +220,14 @@ def _learn_probe(
     source = model_folder(config.model).path
     examples = prepared.examples
     found = probe(
-        OpenedModel(load(source).model),
+        OpenedModel(load(source, dtype="float32").model),
         prepared.question,
         examples.part("train"),
         examples.part("validation"),
         config.way,
     )
     manifest = replace(_manifest(config, prepared, source), layer=found.best.layer)
-    adapted, opened = with_linear(load(source).model, found.linear, manifest)
+    adapted, opened = with_linear(load(source, dtype="float32").model, found.linear, manifest)
     history = {"layers": [trial._asdict() for trial in found.trials], "layer": found.best.layer}
     return Learned(adapted, opened, found.best.score, history)
 
@@ -237,7 +237,7 @@ def _learn_weights(
 ) -> Learned:
     source = model_folder(config.model).path
     adapted, opened = begin(
-        load(source).model, _manifest(config, prepared, source), config.way, seed
+        load(source, dtype="float32").model, _manifest(config, prepared, source), config.way, seed
     )
     examples = prepared.examples
     room = adapted.room_bp
