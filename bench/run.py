@@ -27,6 +27,7 @@ BENCHES = (
     "inference",
     "eval",
     "demo",
+    "adapt",
 )
 
 

@@ -20,7 +20,9 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 if TYPE_CHECKING:
-    from carbon import box
+    from carbon import adapt, box
+    from carbon.adapt.loading import load_adapted
+    from carbon.adapt.predictor import Adapted
     from carbon.errors import UserError
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.inference import (
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
 
 _HOMES = {
+    "Adapted": "carbon.adapt.predictor",
     "UserError": "carbon.errors",
     "Interval": "carbon.genome",
     "Reference": "carbon.genome",
@@ -51,15 +54,17 @@ _HOMES = {
     "VariantScore": "carbon.inference",
     "join_chunks": "carbon.inference",
     "load": "carbon.inference",
+    "load_adapted": "carbon.adapt.loading",
     "HybridDNATokenizer": "carbon.tokenizer.pretrained",
     "NativeDNATokenizer": "carbon.tokenizer.pretrained",
     "decode": "carbon.tokenizer",
     "encode": "carbon.tokenizer",
 }
 
-_MODULES = ("box",)
+_MODULES = ("adapt", "box")
 
 __all__ = [
+    "Adapted",
     "Carbon",
     "Constraints",
     "Draft",
@@ -73,11 +78,13 @@ __all__ = [
     "Variant",
     "VariantScore",
     "__version__",
+    "adapt",
     "box",
     "decode",
     "encode",
     "join_chunks",
     "load",
+    "load_adapted",
     "read_annotation",
     "reverse_complement",
 ]

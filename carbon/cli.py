@@ -5,6 +5,7 @@ import argparse
 from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
 from carbon.verbs import (
+    adapt,
     background,
     compare,
     convert,
@@ -14,6 +15,7 @@ from carbon.verbs import (
     info,
     models,
     next_token,
+    predict,
     scan,
     score,
     tokenize,
@@ -30,6 +32,8 @@ VERBS = (
     next_token,
     generate,
     embed,
+    adapt,
+    predict,
     convert,
     info,
     models,

@@ -12,13 +12,10 @@ from typing import NamedTuple
 import edlib
 import numpy as np
 from datasketch import MinHash, MinHashLSH
-from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from data_pipeline.filters import digits_of
-
-UInt64s = NDArray[np.uint64]
+from carbon.kmers import canonical_kmers
 
 SKETCH_K = 12
 EVALUATION_K = 31
@@ -28,28 +25,6 @@ _FACTORS, _ADDENDS = np.random.default_rng(1).integers(2**32, size=(2, _NUM_PERM
 _FACTORS |= np.uint32(1)
 _HASHED_AT_ONCE = 1024
 _BANDS = (128, 2)  # how many, and hashes in each
-
-
-def canonical_kmers(sequence: str, k: int) -> UInt64s:
-    """Return the k-mers of a sequence, each as the smaller of its two strands' codes.
-
-    K-mers with anything but ACGT inside are left out; k is at most 31.
-    """
-    letters = np.frombuffer(sequence.encode("ascii", errors="replace"), dtype=np.uint8)
-    digits = digits_of(letters)
-    count = len(digits) - k + 1
-    if count < 1:
-        return np.zeros(0, dtype=np.uint64)
-    forward = np.zeros(count, dtype=np.uint64)
-    reverse = np.zeros(count, dtype=np.uint64)
-    for i in range(k):
-        digit = (digits[i : i + count] & 3).astype(np.uint64)
-        forward = forward << np.uint64(2) | digit
-        reverse |= (digit ^ np.uint64(1)) << np.uint64(2 * i)
-    unknown = np.concatenate([[0], np.cumsum(digits == 4)])
-    whole = unknown[k:] == unknown[:-k]
-    smaller: UInt64s = np.minimum(forward, reverse)[whole]
-    return smaller
 
 
 def sketch_of(sequence: str) -> bytes:

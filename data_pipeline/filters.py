@@ -5,21 +5,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.tokenizer import BASES
+from carbon.kmers import NO_BASE, digits_of
 from data_pipeline.limits import KeepConfig
 
 _TRIMERS = 64
-_NO_BASE = 4
-_DIGIT = np.full(256, _NO_BASE, dtype=np.uint8)
-for _i, _base in enumerate(BASES):
-    _DIGIT[[ord(_base), ord(_base.lower())]] = _i
+_IS_KNOWN = digits_of(np.arange(256, dtype=np.uint8)) < NO_BASE
 _IS_LOWER = np.zeros(256, dtype=bool)
 _IS_LOWER[ord("a") : ord("z") + 1] = True
-
-
-def digits_of(letters: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the digit of each letter, in either case, as the tokenizer has it; 4 for no base."""
-    return _DIGIT[letters]
 
 
 class Composition(NamedTuple):
@@ -43,13 +35,13 @@ def composition_of(sequence: str) -> Composition:
     letters = np.frombuffer(sequence.encode("ascii", errors="replace"), dtype=np.uint8)
     counts = np.bincount(letters, minlength=256)
     digits = digits_of(letters)
-    num_known = int(counts[_DIGIT < _NO_BASE].sum())
+    num_known = int(counts[_IS_KNOWN].sum())
     num_masked = int(counts[_IS_LOWER].sum())
     return Composition(len(letters), num_known, num_masked, _complexity(digits))
 
 
 def _complexity(digits: NDArray[np.uint8]) -> float:
-    whole = digits < _NO_BASE
+    whole = digits < NO_BASE
     inside = whole[:-2] & whole[1:-1] & whole[2:]
     trimers = (digits[:-2] * np.uint8(16) + digits[1:-1] * np.uint8(4) + digits[2:])[inside]
     if len(trimers) < 2:

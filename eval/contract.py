@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from carbon.genome import Reference, Variant
 from carbon.options import Mode, ProtocolName, Strands
+from carbon.uncertainty import Estimate as Estimate
+from carbon.uncertainty import Floats as Floats
 
-Floats = NDArray[np.float64]
 Result = dict[str, Any]
 """What a task found for one example, as JSON: `id`, `group`, `score`, and what the task adds.
 
@@ -98,15 +97,6 @@ class Model(Protocol):
         """
         both = self.log_likelihoods([prompt, *(prompt + ending for ending in endings)])
         return self.generate([prompt], length_bp)[0], both[1:] - both[0]
-
-
-class Estimate(NamedTuple):
-    """A value with its 95 % interval and the number of samples behind it."""
-
-    value: float
-    low: float
-    high: float
-    num_samples: int
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from carbon.uncertainty import bootstrap
 from eval.contract import Estimate, Result, Summary
 from eval.metrics import LABELLED, METRICS, curves_of
-from eval.uncertainty import bootstrap
 
 
 def estimate(

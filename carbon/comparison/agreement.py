@@ -5,18 +5,15 @@ each draw anew. What a draw is, is written as weights: how often it has each all
 sorted once.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from carbon.metrics import equal_values, mid_ranks, pearson
+from carbon.uncertainty import Floats, affordable_resamples, resamples
 
 LEAST_FOR_CORRELATION = 3
 LEAST_FOR_INTERVAL = 10
-_RESAMPLES = (100, 1000)  # least and most
-_DRAWN_IN_ALL = 5_000_000  # alleles: of a million, a hundred resamples tell the interval
 
 
 class Estimate(NamedTuple):
@@ -56,46 +53,14 @@ def correlations(a: Floats, b: Floats, seed: int = 0) -> dict[str, Estimate]:
 
     def both(weights: Floats) -> tuple[float, float]:
         of_ranks = mid_ranks(groups_a, weights), mid_ranks(groups_b, weights)
-        return _pearson(a, b, weights), _pearson(*of_ranks, weights)
+        return pearson(a, b, weights), pearson(*of_ranks, weights)
 
     values = both(np.ones(len(a)))
     ends = np.full((2, 2), np.nan)
     if len(a) >= LEAST_FOR_INTERVAL:
-        draws = [both(weights) for weights in _resamples(len(a), seed)]
+        drawn = resamples(len(a), seed, num_resamples=affordable_resamples(len(a)))
+        draws = [both(weights) for weights in drawn]
         ends = np.nanpercentile(draws, [2.5, 97.5], axis=0)
     found = np.vstack([values, ends]).T
     estimates = [Estimate(*(None if np.isnan(x) else float(x) for x in row)) for row in found]
     return dict(zip(("pearson", "spearman"), estimates, strict=True))
-
-
-def _resamples(num_alleles: int, seed: int) -> Iterator[Floats]:
-    """Yield how often each allele was drawn, again and again."""
-    random = np.random.default_rng(seed)
-    for _ in range(int(np.clip(_DRAWN_IN_ALL // num_alleles, *_RESAMPLES))):
-        drawn = random.integers(num_alleles, size=num_alleles)
-        yield np.bincount(drawn, minlength=num_alleles).astype(np.float64)
-
-
-def equal_values(values: Floats) -> NDArray[np.int64]:
-    """Return for each value which of the distinct ones it is, counted from the lowest."""
-    return np.unique(values, return_inverse=True)[1]
-
-
-def mid_ranks(groups: NDArray[np.int64], weights: Floats | None = None) -> Floats:
-    """Return ranks from 1, the lowest value first; equal values share the mean of theirs.
-
-    Args:
-        groups: of `equal_values`.
-        weights: how often each value is there; once, if none are given.
-    """
-    times = np.bincount(groups, weights).astype(np.float64)
-    ranks: Floats = (np.cumsum(times) - (times - 1) / 2)[groups]
-    return ranks
-
-
-def _pearson(a: Floats, b: Floats, weights: Floats) -> float:
-    """Return the correlation of weighted pairs, NaN where either does not vary."""
-    total = weights.sum()
-    a, b = a - weights @ a / total, b - weights @ b / total
-    spread = np.sqrt((weights @ (a * a)) * (weights @ (b * b)))
-    return float(weights @ (a * b) / spread) if spread > 0 else float("nan")

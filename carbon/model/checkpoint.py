@@ -53,7 +53,7 @@ def load_model(
         config = LlamaConfig.from_pretrained(str(folder))
         if yarn is not None:
             stretch(config, yarn)
-        with _no_bars():
+        with no_bars():
             loaded: Any = LlamaForCausalLM.from_pretrained(
                 str(folder),
                 config=config,
@@ -105,7 +105,7 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
+def no_bars() -> Iterator[None]:
     """Keep the bars of transformers off stderr, which our own progress shares."""
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -142,7 +142,7 @@ def save_model(
         OSError: the disk is full, or will not have it for another reason.
     """
     with _errors_of_the_system(folder):
-        with _no_bars():
+        with no_bars():
             network.save_pretrained(folder, max_shard_size=max_shard_size)
         _add_older_rope_keys(Path(folder) / "config.json")
         generation = GenerationConfig(  # type: ignore[no-untyped-call]

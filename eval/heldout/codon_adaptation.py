@@ -13,11 +13,11 @@ from carbon.console import track
 from carbon.errors import GenomeError, UserError
 from carbon.genome import GENETIC_CODE
 from carbon.inference import Carbon
+from carbon.metrics import rank_correlation
+from carbon.uncertainty import bootstrap
 from eval.contract import Estimate
 from eval.heldout.genes import CodingGene, HeldOutGenes
-from eval.metrics import rank_correlation
 from eval.tasks.codons import read_codon_usage
-from eval.uncertainty import bootstrap
 
 Floats = NDArray[np.float64]
 

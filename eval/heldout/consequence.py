@@ -15,9 +15,9 @@ from carbon.console import say, track
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
 from carbon.inference import Carbon
+from carbon.metrics import auroc
+from carbon.uncertainty import bootstrap
 from eval.heldout.genes import HeldOutGenes
-from eval.metrics import auroc
-from eval.uncertainty import bootstrap
 
 # Terms of the Sequence Ontology, by the name of what they are called here.
 DAMAGING = {

@@ -19,9 +19,9 @@ from carbon.errors import GenomeError
 from carbon.genome import STOP_CODONS, reverse_complement
 from carbon.inference import Carbon, Passage, all_kmers, branch_of, stem_of
 from carbon.tokenizer import K
+from carbon.uncertainty import wilson
 from eval.heldout.genes import CodingGene
 from eval.markov import Markov, base_codes, words_of
-from eval.uncertainty import wilson
 
 Floats = NDArray[np.float64]
 

@@ -11,10 +11,10 @@ from carbon.console import track
 from carbon.errors import CorpusError
 from carbon.inference import Carbon, base_log_likelihoods
 from carbon.inference.held_out import choose_numbers, measured_bases
+from carbon.uncertainty import bootstrap, ratio_of, wilson
 from eval.markov import MAX_ORDER, Markov
 from eval.mixed_markov import Labelled, MixedMarkov
 from eval.periodic import CodonPeriodic
-from eval.uncertainty import bootstrap, ratio_of, wilson
 
 MIXED_ORDER = 16
 

@@ -17,8 +17,8 @@ from carbon.inference.held_out import (
     equal_share,
     recovered_shares,
 )
+from carbon.uncertainty import mean
 from eval.markov import MAX_ORDER, Markov
-from eval.uncertainty import mean
 
 
 def sequence_recovery(

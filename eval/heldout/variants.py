@@ -16,10 +16,10 @@ from carbon.genome import (
     contig_names,
     reverse_complement,
 )
+from carbon.metrics import auroc
+from carbon.uncertainty import bootstrap
 from eval.contract import Estimate
 from eval.markov import MAX_ORDER, Markov
-from eval.metrics import auroc
-from eval.uncertainty import bootstrap
 
 Floats = NDArray[np.float64]
 

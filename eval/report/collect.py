@@ -7,10 +7,10 @@ from itertools import combinations
 from pathlib import Path
 
 from carbon.errors import ConfigError
+from carbon.uncertainty import difference, inside_noise
 from eval.contract import Estimate
 from eval.metrics import METRICS
 from eval.records import Json, Stored, read_folder
-from eval.uncertainty import difference, inside_noise
 
 
 @dataclass(frozen=True)

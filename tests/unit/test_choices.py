@@ -11,6 +11,10 @@ import pytest
 import torch
 from torch.distributed.pipelining.schedules import get_schedule_class
 
+from carbon.adapt.choices import BASELINES, CLASS_WEIGHTS, FORMATS, LEAKS, SPLITS
+from carbon.adapt.losses import LOSSES
+from carbon.adapt.question import QUESTIONS
+from carbon.adapt.transforms import TRANSFORMS
 from carbon.config import OneOf, from_table
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
@@ -132,6 +136,14 @@ def test_what_is_no_entry_is_refused_and_the_table_is_listed(schema, key):
         ("training.md", STAGE_ENDS),
         ("training.md", TRACKERS),
         ("corpus.md", EXECUTORS),
+        ("adapting.md", BASELINES),
+        ("adapting.md", CLASS_WEIGHTS.keys() - {"none"}),
+        ("adapting.md", FORMATS),
+        ("adapting.md", LEAKS),
+        ("adapting.md", LOSSES),
+        ("adapting.md", QUESTIONS),
+        ("adapting.md", SPLITS),
+        ("adapting.md", TRANSFORMS),
     ],
 )
 def test_the_page_names_every_entry(page: str, table: Mapping[str, object]):

@@ -9,6 +9,7 @@ import pytest
 from carbon.errors import ConfigError, CorpusError, GenomeError
 from carbon.genome import Reference
 from carbon.inference.held_out import choose_sites
+from carbon.uncertainty import bootstrap, mean, ratio
 from eval.__main__ import main
 from eval.heldout.likelihood import heldout_likelihood
 from eval.heldout.meaning import meaning_of
@@ -16,7 +17,6 @@ from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
 from eval.markov import Markov
-from eval.uncertainty import bootstrap, mean, ratio
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 TRAIN = ["ACGTTGCAACGNTTACGACG", "GGGATTACAGGG", "acgt" * 9]

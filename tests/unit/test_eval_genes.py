@@ -11,6 +11,8 @@ from sklearn.metrics import roc_auc_score
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import STOP_CODONS, Consequences, Interval, Reference, reverse_complement
+from carbon.metrics import rank_correlation
+from carbon.uncertainty import wilson
 from eval.__main__ import main
 from eval.heldout.codon_adaptation import (
     adaptation_index,
@@ -26,8 +28,6 @@ from eval.heldout.genes import CodingGene, HeldOutGenes
 from eval.heldout.likelihood import heldout_likelihood
 from eval.heldout.meaning import meaning_of
 from eval.markov import Markov
-from eval.metrics import rank_correlation
-from eval.uncertainty import wilson
 from tests.helpers.files import random_bases, write_fasta
 
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]

@@ -13,16 +13,15 @@ from sklearn.metrics import (
 )
 
 from carbon.errors import UserError
-from eval.metrics import (
-    METRICS,
+from carbon.metrics import (
     auprc_trapezoid,
     auroc,
     average_precision,
-    curves_of,
     weighted_average_precision,
 )
+from carbon.uncertainty import bootstrap, difference, inside_noise, mean_of
+from eval.metrics import METRICS, curves_of
 from eval.summary import summary_of
-from eval.uncertainty import bootstrap, difference, inside_noise, mean_of
 
 # Few different scores, so that there are ties within and between labels.
 PAIRS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 1)), min_size=2, max_size=40).filter(

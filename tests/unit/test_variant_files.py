@@ -523,7 +523,7 @@ def test_a_contig_too_long_for_tabix_gets_a_csi(tmp_path, monkeypatch):
     plain.write_text(f"{header}c\t540000001\t.\tA\tC\t.\t.\t.\n")
     pysam.tabix_compress(str(plain), str(tmp_path / "t.vcf.gz"))
     (tmp_path / "t.vcf.gz").rename(tmp_path / "o.vcf.gz")
-    variant_files._index(tmp_path / "o.vcf.gz", 545_000_000)
+    variant_files.write_index(tmp_path / "o.vcf.gz", 545_000_000)
     with pysam.VariantFile(str(tmp_path / "o.vcf.gz")) as file:
         assert [r.pos for r in file.fetch("c", 539_999_999, 540_000_010)] == [540_000_001]
     assert (tmp_path / "o.vcf.gz.csi").exists()

@@ -101,10 +101,10 @@ def run_variant_job(reader: Reader, job: VariantJob) -> dict[str, Any]:
                         write((row, ranked(row, annotated(row, scores))))
                         counts.add(scores)
                         advance(counts.records > done)
-                for stale in _indexes(job.output):
+                for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
-                _index(job.output, max(reference.contig_lengths_bp.values()))
+                write_index(job.output, max(reference.contig_lengths_bp.values()))
         except BaseException:
             journal.say_what_is_kept()
             raise
@@ -147,15 +147,15 @@ class _Counts:
         }
 
 
-def _indexes(output: Path) -> list[Path]:
+def index_paths(output: Path) -> list[Path]:
     """Return what an index of the output may be called; htslib takes the first that is there."""
     endings = ("csi", "tbi") if output.name.endswith(".vcf.gz") else ()
     return [Path(f"{output}.{ending}") for ending in endings]
 
 
-def _index(output: Path, longest_bp: int) -> None:
+def write_index(output: Path, longest_bp: int) -> None:
     """Write the index of a bgzip VCF: tabix, or CSI where a position is too far for that."""
-    csi, tbi = _indexes(output)
+    csi, tbi = index_paths(output)
     if longest_bp < _TABIX_MOST_BP:
         try:
             return _write_index(output, tbi)
@@ -217,7 +217,7 @@ def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
         wrong = None
         if OUR_FIELD.search(row.columns[7]):
             wrong = "has CARBON_ fields already: is it scored? give the original"
-        elif _indexes(job.output) and _reaches_too_far(row):
+        elif index_paths(job.output) and _reaches_too_far(row):
             wrong = "its END or SVLEN is too far off for the index of a .vcf.gz; write a .vcf"
         if wrong:
             raise GenomeError(f"{vcf.path} record {number}: {wrong}")

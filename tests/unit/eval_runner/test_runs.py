@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.errors import ConfigError, ModelError, UserError
+from carbon.uncertainty import bootstrap
 from eval import cost, runner
 from eval.cost import software
 from eval.entrants import entrants_of
@@ -21,7 +22,6 @@ from eval.records import read_folder, read_record, read_rows
 from eval.report import write_report
 from eval.runner import run_suite
 from eval.summary import summary_of
-from eval.uncertainty import bootstrap
 from tests.helpers.eval_runner import (
     LABELLED,
     TASK,

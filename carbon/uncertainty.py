@@ -5,14 +5,27 @@ A statistic is a function of weights, one a sample: how often a resample drew it
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.contract import Estimate, Floats
-
 NUM_RESAMPLES = 1000
+_LEAST_RESAMPLES = 100  # of a million samples, a hundred resamples tell the interval
+_DRAWN_IN_ALL = 5_000_000
 _Z_95 = 1.959963984540054  # standard deviations
+
+Floats = NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """A value with its 95 % interval and the number of samples behind it."""
+
+    value: float
+    low: float
+    high: float
+    num_samples: int
+
 
 Statistic = Callable[[Floats], float]
 """From weights (samples,) to a value; NaN where they do not define it."""
@@ -23,6 +36,7 @@ def bootstrap(
     num_samples: int,
     seed: int = 0,
     clusters: Sequence[str] | None = None,
+    num_resamples: int = NUM_RESAMPLES,
 ) -> Estimate:
     """Resample with replacement (Efron 1979) and take the 2.5th and 97.5th percentiles.
 
@@ -32,21 +46,34 @@ def bootstrap(
         seed: of the resampling.
         clusters: one name a sample, such as its chromosome; samples of one name are drawn together
             (Field and Welsh 2007), because they are not independent.
+        num_resamples: that are drawn.
     """
     value = statistic(np.ones(num_samples))
-    draws = [statistic(weights) for weights in _resamples(num_samples, seed, clusters)]
+    drawn = resamples(num_samples, seed, clusters, num_resamples)
+    draws = [statistic(weights) for weights in drawn]
     defined = [draw for draw in draws if not np.isnan(draw)]
     low, high = np.percentile(defined, [2.5, 97.5]) if defined else (np.nan, np.nan)
     return Estimate(value, float(low), float(high), num_samples)
 
 
-def _resamples(num_samples: int, seed: int, clusters: Sequence[str] | None) -> Iterator[Floats]:
+def affordable_resamples(num_samples: int) -> int:
+    """Return how many resamples of so many samples are drawn where there may be millions."""
+    return int(np.clip(_DRAWN_IN_ALL // max(num_samples, 1), _LEAST_RESAMPLES, NUM_RESAMPLES))
+
+
+def resamples(
+    num_samples: int,
+    seed: int,
+    clusters: Sequence[str] | None = None,
+    num_resamples: int = NUM_RESAMPLES,
+) -> Iterator[Floats]:
+    """Yield how often each sample was drawn, (num_samples,), again and again."""
     random = np.random.default_rng(seed)
     cluster_of: NDArray[np.int64] = np.arange(num_samples)
     if clusters is not None:
         cluster_of = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
     num_clusters = int(cluster_of.max(initial=-1)) + 1
-    for _ in range(NUM_RESAMPLES):
+    for _ in range(num_resamples):
         drawn = random.integers(num_clusters, size=num_clusters)
         yield np.bincount(drawn, minlength=num_clusters)[cluster_of].astype(np.float64)
 
@@ -84,13 +111,14 @@ def difference(
     num_samples: int,
     seed: int = 0,
     clusters: Sequence[str] | None = None,
+    num_resamples: int = NUM_RESAMPLES,
 ) -> Estimate:
     """Return first - second on the same samples; each resample is drawn once for both.
 
     What both find easy or hard cancels, so that the interval is narrower than those of the two
     suggest. Zero inside it means that the difference is inside the noise.
     """
-    return bootstrap(lambda w: first(w) - second(w), num_samples, seed, clusters)
+    return bootstrap(lambda w: first(w) - second(w), num_samples, seed, clusters, num_resamples)
 
 
 def wilson(num_successes: int, num_trials: int) -> Estimate:

@@ -1,0 +1,42 @@
+"""Labels of sequences learned on top of a DNA model, and predicted.
+
+`data` reads files into `examples`, `split` and `leaks` part them, `question` says what is asked and
+how an answer is measured, `baselines` answer without a model.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carbon.adapt.config import AdaptConfig
+
+
+class _Callable(ModuleType):
+    """This package as `carbon.adapt(...)`: the way of modules that the language reference has."""
+
+    def __call__(
+        self,
+        config: "AdaptConfig | Mapping[str, Any] | str | Path",
+        *,
+        overrides: tuple[str, ...] = (),
+        resume: bool = False,
+    ) -> dict[str, Any]:
+        """Learn labels, write the folder that the configuration names, and return the results.
+
+        Args:
+            config: a configuration, its plain values, or a TOML file.
+            overrides: such as `way.name=probe`; of plain values or a file.
+            resume: go on where a run was stopped.
+
+        Raises:
+            UserError: anything is wrong with configuration, data or model.
+        """
+        from carbon.adapt.job import as_config, run_adapt
+
+        return run_adapt(as_config(config, overrides), resume=resume)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,103 @@
+"""What a network says of sequences of any length: the mean over strands and windows."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carbon.adapt.batches import batches, cut, room_bp, tokens_of
+from carbon.genome import reverse_complement
+from carbon.inference.reading.memory import batch_tokens_of
+from carbon.inference.scoring import overlapping_windows
+from carbon.options import STRANDS_READ, Pool, Strands
+from carbon.tokenizer import Vocabulary
+
+
+class _Window(NamedTuple):
+    sequence: int
+    start: int
+    bases: str
+    is_turned: bool
+
+
+class Averager:
+    """A network that gives numbers of a batch, and how its batches are made.
+
+    Attributes:
+        network: from a `Batch` to (rows, width), or (bases of all rows, width).
+        room_bp: bases of the longest sequence that is read whole.
+        batch_tokens: most tokens of one pass.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        backbone: Any,
+        vocabulary: Vocabulary,
+        pool: Pool,
+        width: int,
+        *,
+        per_base: bool = False,
+    ) -> None:
+        """Wrap a network, whose decoder is `backbone`."""
+        self.network = network
+        self.room_bp = room_bp(backbone.config.max_position_embeddings, pool)
+        self.batch_tokens = batch_tokens_of(backbone)
+        self._pool, self._width, self._per_base = pool, width, per_base
+        self._batch = batches(vocabulary, pool, per_base=per_base)
+
+    def means(
+        self, sequences: Sequence[str], strands: Strands, *, tile: bool
+    ) -> list[NDArray[np.float64]]:
+        """Return the mean over strands and windows: (width,) each, or (bases, width).
+
+        NaN where no base is known. Without `tile` what does not fit is cut off behind.
+        """
+        per_base, width = self._per_base, self._width
+        shapes = [(len(s), width) if per_base else (width,) for s in sequences]
+        sums = [np.zeros(shape) for shape in shapes]
+        counts = [np.zeros((*shape[:-1], 1)) for shape in shapes]
+        windows = list(self._windows(sequences, strands, tile=tile))
+        for window, found in zip(windows, self._read(windows), strict=True):
+            size = len(window.bases)
+            at = slice(window.start, window.start + size) if per_base else slice(None)
+            turned = found[::-1] if per_base and window.is_turned else found
+            # A window counts for its bases; of a label of every base each counts for itself.
+            weight = 1 if per_base else size
+            sums[window.sequence][at] += weight * turned
+            counts[window.sequence][at] += weight
+        with np.errstate(invalid="ignore"):
+            return [total / count for total, count in zip(sums, counts, strict=True)]
+
+    def _windows(
+        self, sequences: Sequence[str], strands: Strands, *, tile: bool
+    ) -> Iterator[_Window]:
+        for number, sequence in enumerate(sequences):
+            starts = (
+                [start for start, _ in overlapping_windows(len(sequence), self.room_bp)]
+                if tile
+                else [0]
+            )
+            for start in starts if sequence else ():
+                bases = sequence[start : start + self.room_bp]
+                for strand in STRANDS_READ[strands]:
+                    turned = strand == "-"
+                    read = reverse_complement(bases) if turned else bases
+                    yield _Window(number, start, read, turned)
+
+    @torch.inference_mode()
+    def _read(self, windows: Sequence[_Window]) -> list[NDArray[np.float32]]:
+        """Return the logits of each window, those of one length read together."""
+        per_base = self._per_base
+        lengths = [tokens_of(len(w.bases), self._pool) * (1 + per_base) for w in windows]
+        found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(windows)
+        device = next(self.network.parameters()).device
+        for group in cut(lengths, self.batch_tokens):
+            bases = [windows[n].bases for n in group]
+            logits = self.network(self._batch(bases).to(device)).cpu().numpy()
+            ends = np.cumsum([len(b) if per_base else 1 for b in bases])
+            for n, part in zip(group, np.split(logits, ends[:-1]), strict=True):
+                found[n] = part if per_base else part[0]
+        return found

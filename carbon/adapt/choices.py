@@ -1,0 +1,89 @@
+"""What can be chosen where labels are learned: a table each, in plain Python.
+
+The code behind a choice is looked up where it is used, so that `--help` and a configuration need
+neither torch nor scikit-learn.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Format(NamedTuple):
+    """A form that data come in.
+
+    Attributes:
+        says: in a few words.
+        endings: of files that are taken for it unless one is named.
+        windows: sequences are those of a reference, so that each has a contig.
+    """
+
+    says: str
+    endings: tuple[str, ...] = ()
+    windows: bool = False
+
+
+FORMATS: dict[str, Format] = {
+    "csv": Format("a table with commas", (".csv", ".csv.gz")),
+    "tsv": Format("a table with tabs", (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".tab")),
+    "parquet": Format("a Parquet file", (".parquet",)),
+    "datasets": Format("a folder of datasets, or an id of the Hugging Face hub"),
+    "fasta": Format("a FASTA (data.path), and a table of its names (data.table)",
+                    (".fa", ".fasta", ".fna", ".fa.gz", ".fasta.gz", ".fna.gz")),
+    "bed": Format("places and labels, and a reference", (".bed", ".bed.gz"), windows=True),
+    "vcf": Format("variants with labels in INFO, and a reference", (".vcf", ".vcf.gz"),
+                  windows=True),
+}  # fmt: skip
+
+SPLITS: dict[str, str] = {
+    "files": "data.files names a file for each part",
+    "column": "a column says the part",
+    "contig": "whole contigs",
+    "group": "all of a group in one part, by a hash of its name",
+    "random": "each by a hash of its name",
+}
+
+LEAKS: dict[str, str] = {
+    "tell": "count what stands in two parts, and say so",
+    "refuse": "end",
+    "drop": "leave it out of what is learned from, test before validation before train",
+}
+
+CLASS_WEIGHTS: dict[str, str] = {
+    "none": "every example counts alike",
+    "balanced": "every class counts alike: rows / (classes x rows of the class)",
+}
+
+TOO_LONG: dict[str, str] = {
+    "refuse": "end, and name the record",
+    "cut": "read the first bases that fit",
+    "tile": "read windows that fit, and take the mean",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """How a model is made to answer, and what is good where nothing is said.
+
+    Rates: of models below 100 M parameters; a full tuning of more than 10^9 takes a fifth of it.
+    """
+
+    says: str
+    learning_rate: float
+    batch: int
+    epochs: int
+
+
+WAYS: dict[str, Way] = {
+    "probe": Way(
+        says="a linear answer from frozen states", learning_rate=1e-3, batch=128, epochs=20
+    ),
+    "lora": Way(says="low-rank adapters (peft)", learning_rate=3e-4, batch=32, epochs=8),
+    "full": Way(says="all weights", learning_rate=5e-5, batch=32, epochs=5),
+}
+
+BASELINES: dict[str, str] = {
+    "constant": "the largest class, or the mean",
+    "composition": "length, GC and unknown bases: what needs no sequence",
+    "kmers": "counts of 1- to 6-mers, both strands summed",
+    "cnn": "a small convolutional network",
+}

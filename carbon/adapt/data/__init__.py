@@ -1,0 +1,56 @@
+"""Sequences with labels from files of every form: a table of readers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from carbon.adapt.choices import FORMATS
+from carbon.adapt.config import DataConfig
+from carbon.adapt.data.bed import read_bed
+from carbon.adapt.data.fasta import read_fasta
+from carbon.adapt.data.rows import Rows, joined
+from carbon.adapt.data.tables import read_csv, read_datasets, read_parquet, read_tsv
+from carbon.adapt.data.vcf import read_vcf
+from carbon.errors import UserError
+
+__all__ = ["PART_COLUMN", "SOURCES", "Rows", "read_rows"]
+
+SOURCES: dict[str, Callable[[str, DataConfig], Rows]] = {
+    "csv": read_csv,
+    "tsv": read_tsv,
+    "parquet": read_parquet,
+    "datasets": read_datasets,
+    "fasta": read_fasta,
+    "bed": read_bed,
+    "vcf": read_vcf,
+}
+"""Of each of `FORMATS`, what reads a path of it."""
+
+PART_COLUMN = "part"
+"""Of `data.files`, what says for which part a row is."""
+
+
+def read_rows(config: DataConfig) -> Rows:
+    """Read all that a configuration names.
+
+    Raises:
+        UserError: a file is absent, of another form, or lacks a column.
+    """
+    if config.path:
+        return _read(config.path, config)
+    return joined({part: _read(path, config) for part, path in config.files.items()}, PART_COLUMN)
+
+
+def _read(path: str, config: DataConfig) -> Rows:
+    rows = SOURCES[config.format or _format_of(path)](path, config)
+    if not len(rows):
+        raise UserError(f"{path}: has no example; give a file with some")
+    return rows
+
+
+def _format_of(path: str) -> str:
+    for name, form in FORMATS.items():
+        if path.lower().endswith(form.endings or ("/",)):
+            return name
+    if Path(path).is_file():
+        raise UserError(f"{path}: which form is it? give data.format, one of {', '.join(FORMATS)}")
+    return "datasets"

@@ -1,0 +1,165 @@
+"""Sequences and labels in tables: CSV, TSV, Parquet, and what the library `datasets` reads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from carbon.adapt.config import DataConfig
+from carbon.adapt.data.rows import Rows, find_column
+from carbon.errors import UserError
+from carbon.files import why_no_file
+
+_BLOCK_BYTES = 2**26  # of text that is read at once: no row may be longer
+SPLIT_COLUMN = "split"
+"""What says of a row of `datasets` which of its splits it is of."""
+
+
+def read_csv(path: str, config: DataConfig) -> Rows:
+    """Read a table with commas."""
+    return rows_of(text_table(path, ","), path, config, first_line=2)
+
+
+def read_tsv(path: str, config: DataConfig) -> Rows:
+    """Read a table with tabs."""
+    return rows_of(text_table(path, "\t"), path, config, first_line=2)
+
+
+def read_parquet(path: str, config: DataConfig) -> Rows:
+    """Read a Parquet file."""
+    return rows_of(parquet_table(path), path, config)
+
+
+def read_datasets(path: str, config: DataConfig) -> Rows:
+    """Read a folder that `datasets` has saved, or a set of the hub; splits become a column."""
+    return rows_of(_dataset_table(path, config), path, config)
+
+
+def text_table(path: str, between: str) -> pa.Table:
+    """Read all columns of a CSV or TSV as text, plain or gzip.
+
+    Raises:
+        UserError: there is no such file, it is broken, or has no header.
+    """
+    _check_file(path)
+    with open(path, "rb") as start:
+        packing = "gzip" if start.read(2) == b"\x1f\x8b" else None
+    read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
+    parse = pa.csv.ParseOptions(delimiter=between, quote_char=False if between == "\t" else '"')
+    try:
+        # What columns there are is known once the header is read, so the file is opened twice.
+        with pa.input_stream(path, compression=packing) as source:
+            names = pa.csv.open_csv(source, read, parse).schema.names
+        with pa.input_stream(path, compression=packing) as source:
+            convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+            found = pa.csv.read_csv(source, read, parse, convert)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(
+            f"{path}: is no such table: {_one_line(error)}; mend or convert it"
+        ) from None
+    return _checked_names(found, path)
+
+
+def parquet_table(path: str) -> pa.Table:
+    """Read a Parquet file.
+
+    Raises:
+        UserError: there is no such file, or it is none.
+    """
+    _check_file(path)
+    try:
+        return _checked_names(pa.parquet.read_table(path), path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path}: is no Parquet file: {_one_line(error)}; fetch it again") from None
+
+
+def _dataset_table(path: str, config: DataConfig) -> pa.Table:
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(f"{path}: needs the library datasets; pip install datasets") from None
+    try:
+        if Path(path).is_dir() and any(Path(path).glob("*.json")):
+            found = datasets.load_from_disk(path)
+        else:
+            options = {"revision": config.revision or None}
+            found = datasets.load_dataset(path, config.dataset or None, **options)
+    except Exception as error:
+        # The library has dozens of errors for what is not there or is no set.
+        raise UserError(f"{path}: datasets cannot read it: {_one_line(error)}") from None
+    if not isinstance(found, dict):
+        return found.with_format("arrow")[:]
+    tables = []
+    for name, each in found.items():
+        table = each.with_format("arrow")[:]
+        if SPLIT_COLUMN not in table.column_names:
+            table = table.append_column(SPLIT_COLUMN, pa.array([name] * len(table), pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def rows_of(table: pa.Table, path: str, config: DataConfig, first_line: int = 0) -> Rows:
+    """Return the columns of a table that a configuration asks for.
+
+    Args:
+        table: as read.
+        path: for messages.
+        config: names of columns.
+        first_line: of the first row in the file, from 1; 0 where rows have no line.
+    """
+    sequences = text_column(table, config.sequence, path, "data.sequence")
+    where = place_in(path, first_line)
+    return Rows(
+        sequences=sequences,
+        labels={name: label_column(table, name, path) for name in config.labels},
+        names=text_column(table, config.name, path, "data.name") if config.name else None,
+        columns=asked_columns(table, path, config),
+        contigs=None,
+        where=where,
+    )
+
+
+def place_in(path: str, first_line: int) -> Callable[[int], str]:
+    """Return what messages call the rows of a file: by line, or by number from 1."""
+    if first_line:
+        return lambda row: f"{path} line {row + first_line}"
+    return lambda row: f"{path} row {row + 1}"
+
+
+def asked_columns(table: pa.Table, path: str, config: DataConfig) -> Mapping[str, Sequence[str]]:
+    """Return the column that parts are made by, if there is to be one."""
+    name = config.split.column
+    return {name: text_column(table, name, path, "data.split.column")} if name else {}
+
+
+def text_column(table: pa.Table, name: str, path: str, asked: str) -> list[str]:
+    """Return a column as text; what is null is an empty text."""
+    found = table.column(find_column(name, table.column_names, path, asked))
+    return ["" if value is None else str(value) for value in found.to_pylist()]
+
+
+def label_column(table: pa.Table, name: str, path: str) -> list[Any]:
+    """Return a column of labels: text, numbers, lists or None."""
+    values: list[Any] = table.column(
+        find_column(name, table.column_names, path, "data.labels")
+    ).to_pylist()
+    return values
+
+
+def _check_file(path: str) -> None:
+    if not Path(path).is_file():
+        raise UserError(f"{path}: {why_no_file(path)}; give a table")
+
+
+def _checked_names(table: pa.Table, path: str) -> pa.Table:
+    twice = {name for name in table.column_names if table.column_names.count(name) > 1}
+    if twice:
+        raise UserError(f"{path}: has {len(twice)} columns twice, such as '{min(twice)}'; keep one")
+    return table
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

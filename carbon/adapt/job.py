@@ -1,0 +1,366 @@
+"""A run of `carbon adapt`: data, split, way, baselines beside it, and what comes out."""
+
+import json
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carbon.adapt.baselines import FITS
+from carbon.adapt.config import AdaptConfig, WayConfig
+from carbon.adapt.examples import Examples
+from carbon.adapt.folder import Manifest, weights_sha256
+from carbon.adapt.intervals import beside
+from carbon.adapt.loading import head_for, with_linear, write_adapted
+from carbon.adapt.network import AdaptedNetwork, OpenedModel
+from carbon.adapt.predictor import Adapted
+from carbon.adapt.prepare import Prepared, prepare
+from carbon.adapt.probe import probe
+from carbon.adapt.tuning import predictions_of, tune, with_lora
+from carbon.config import from_table, load_config, to_toml, with_overrides
+from carbon.console import say
+from carbon.errors import UserError
+from carbon.files import atomic_folder
+from carbon.inference import load
+from carbon.model import model_folder
+from carbon.tables import TABLE_WRITERS
+from carbon.uncertainty import Estimate
+
+RESULTS, CONFIG, PREDICTIONS = "results.json", "config.toml", "predictions.tsv"
+
+Floats32 = NDArray[np.float32]
+
+
+class Learned(NamedTuple):
+    """What one seed came to.
+
+    Attributes:
+        adapted: ready to predict.
+        opened: the model inside.
+        score: on the validation part; higher is better.
+        history: how it came about, as plain values.
+    """
+
+    adapted: Adapted
+    opened: OpenedModel
+    score: float
+    history: dict[str, Any]
+
+
+def as_config(
+    config: AdaptConfig | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()
+) -> AdaptConfig:
+    """Return a configuration of a file, of plain values, or as it is."""
+    if isinstance(config, AdaptConfig):
+        if overrides:
+            raise UserError("overrides: of a file or of plain values; change the configuration")
+        return config
+    if isinstance(config, Mapping):
+        return from_table(AdaptConfig, with_overrides(config, overrides), "config")
+    return load_config(AdaptConfig, config, overrides)
+
+
+def plan_adapt(config: AdaptConfig) -> dict[str, Any]:
+    """Read and check all that a run begins with; return what would be done.
+
+    Raises:
+        UserError: anything is wrong with data or model.
+    """
+    prepared = _prepared(config)
+    num = {part: len(prepared.examples.part(part)) for part in ("train", "validation", "test")}
+    steps = math.ceil(-(-num["train"] // config.way.batch_sequences) * config.way.most_epochs)
+    return {
+        "model": str(model_folder(config.model).path),
+        "way": config.way.name,
+        "examples": num,
+        "question": prepared.question.to_json(),
+        "most_steps": None if config.way.name == "probe" else steps,
+        "split_sha256": prepared.split_hash,
+        "told": list(prepared.told),
+    }
+
+
+def run_adapt(config: AdaptConfig, *, resume: bool = False, rank: int = 0) -> dict[str, Any]:
+    """Learn labels and write the folder; return the results.
+
+    Args:
+        config: what to do.
+        resume: go on with the checkpoints of a run that was stopped.
+        rank: of this process under `torchrun`; the first writes.
+
+    Raises:
+        UserError: anything is wrong with data or model, or the output is there already.
+    """
+    with_progress = config.output_folder.with_name(f".{config.output_folder.name}.progress")
+    if rank == 0:
+        _check_output(config, with_progress, resume)
+    prepared = _prepared(config)
+    for line in prepared.told if rank == 0 else ():
+        say(line)
+    if rank == 0:
+        _keep(config, with_progress)
+    elif config.way.name == "probe":
+        return {}  # one process does it
+    try:
+        return _run(config, prepared, with_progress, resume=resume, rank=rank)
+    except BaseException:
+        if rank == 0:
+            _say_what_is_kept(with_progress)
+        raise
+
+
+def _run(
+    config: AdaptConfig, prepared: Prepared, with_progress: Path, *, resume: bool, rank: int
+) -> dict[str, Any]:
+    best: Learned | None = None
+    histories = []
+    for seed in config.seeds:
+        learned = _LEARN[config.way.name](config, prepared, seed, with_progress, resume)
+        histories.append({"seed": seed, "score": learned.score, **learned.history})
+        best = learned if best is None or learned.score > best.score else best
+    assert best is not None
+    said = {
+        part: predictions_of(best.adapted, prepared.examples.part(part), config.way)
+        for part in ("validation", "test")
+    }
+    _leave_group()
+    if rank != 0:
+        return {}
+    results = _results(config, prepared, said, histories)
+    _write(config, prepared, best, said, results)
+    shutil.rmtree(with_progress)
+    return results
+
+
+def _check_output(config: AdaptConfig, progress: Path, resume: bool) -> None:
+    output = config.output_folder
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"{output}: exists already; remove it or name another output")
+    kept = progress / CONFIG
+    if kept.is_file() and not resume:
+        raise UserError(
+            f"{output}: an earlier run was stopped; go on with --resume, or remove {progress}"
+        )
+    if kept.is_file() and kept.read_text(encoding="utf-8") != to_toml(config):
+        raise UserError(
+            f"{output}: the earlier run has another configuration ({kept}); give the same"
+        )
+
+
+def _keep(config: AdaptConfig, progress: Path) -> None:
+    progress.mkdir(parents=True, exist_ok=True)
+    (progress / CONFIG).write_text(to_toml(config), encoding="utf-8")
+
+
+def _say_what_is_kept(progress: Path) -> None:
+    """Tell how to go on, if there is a checkpoint; otherwise leave nothing."""
+    if any(progress.glob("*/checkpoint-*")):
+        say(f"checkpoints are kept in {progress}; go on with --resume")
+    else:
+        shutil.rmtree(progress, ignore_errors=True)
+
+
+def _prepared(config: AdaptConfig) -> Prepared:
+    """Read the data; whatever the model cannot read is said before anything is learned."""
+    prepared = prepare(config.data, config.question)
+    folder = model_folder(config.model)
+    from carbon.adapt.batches import room_bp
+
+    room = room_bp(int(folder.config["max_position_embeddings"]), config.way.pool)  # type: ignore[arg-type]
+    long = [n for n, s in enumerate(prepared.examples.sequences) if len(s) > room]
+    names = prepared.examples.names
+    if long and config.way.too_long == "refuse":
+        raise UserError(
+            f"{len(long)} sequences are longer than the {room} bp that the model reads, such as "
+            f"'{names[long[0]]}'; set way.too_long to cut or tile"
+        )
+    if long and config.way.too_long == "tile" and config.way.name != "probe":
+        raise UserError(
+            f"{len(long)} sequences are longer than the {room} bp that the model reads, such as "
+            f"'{names[long[0]]}'; way '{config.way.name}' learns from what is cut, `probe` tiles"
+        )
+    for name, sequence in zip(names, prepared.examples.sequences, strict=True):
+        if not any(base in "ACGT" for base in sequence):
+            raise UserError(f"'{name}': has no known base; take it out")
+    if long:
+        told = f"{len(long)} sequences are longer than {room} bp, and {config.way.too_long}."
+        return prepared._replace(told=(*prepared.told, told))
+    return prepared
+
+
+def _manifest(config: AdaptConfig, prepared: Prepared, folder: Path) -> Manifest:
+    lengths_bp = {len(s) for s in prepared.examples.sequences}
+    common_bp = lengths_bp.pop() if len(lengths_bp) == 1 else 0
+    way: Any = config.way
+    return Manifest(
+        way=way.name,
+        base=str(folder.resolve()) if Path(config.model).exists() else config.model,
+        base_sha256=weights_sha256(folder),
+        question=prepared.question,
+        pool=way.pool,
+        layer=way.layer,
+        norm=way.name != "probe",
+        strands=way.strands,
+        too_long=way.too_long,
+        window_bp=config.data.window_bp or common_bp,
+        data={"split_sha256": prepared.split_hash, "told": list(prepared.told)},
+    )
+
+
+def _learn_probe(
+    config: AdaptConfig, prepared: Prepared, seed: int, folder: Path, resume: bool
+) -> Learned:
+    del seed, folder, resume  # nothing of it is random, and it is short
+    source = model_folder(config.model).path
+    examples = prepared.examples
+    found = probe(
+        OpenedModel(load(source, dtype="float32").model),
+        prepared.question,
+        examples.part("train"),
+        examples.part("validation"),
+        config.way,
+    )
+    manifest = replace(_manifest(config, prepared, source), layer=found.best.layer)
+    adapted, opened = with_linear(load(source, dtype="float32").model, found.linear, manifest)
+    history = {"layers": [trial._asdict() for trial in found.trials], "layer": found.best.layer}
+    return Learned(adapted, opened, found.best.score, history)
+
+
+def _learn_weights(
+    config: AdaptConfig, prepared: Prepared, seed: int, folder: Path, resume: bool
+) -> Learned:
+    source = model_folder(config.model).path
+    adapted, opened = begin(
+        load(source, dtype="float32").model, _manifest(config, prepared, source), config.way, seed
+    )
+    examples = prepared.examples
+    room = adapted.room_bp
+    tuned = tune(
+        adapted,
+        shortened(examples.part("train"), room),
+        examples.part("validation"),
+        config.way,
+        seed,
+        folder / f"seed-{seed}",
+        resume=resume,
+    )
+    history = {"looks": [look._asdict() for look in tuned.looks], "step": tuned.best.step}
+    return Learned(adapted, opened, tuned.best.score, history)
+
+
+_LEARN = {"probe": _learn_probe, "lora": _learn_weights, "full": _learn_weights}
+
+
+def begin(model: Any, manifest: Manifest, way: WayConfig, seed: int) -> tuple[Adapted, OpenedModel]:
+    """Return a model with a fresh head, and fresh adapters, by the seed."""
+    torch.manual_seed(seed)
+    opened = OpenedModel(model, way.layer)
+    backbone: Any = opened.backbone
+    if way.name == "lora":
+        backbone = with_lora(backbone, way, manifest.base)
+    head = head_for(manifest, opened.backbone.config.hidden_size)
+    network = AdaptedNetwork(backbone, head, per_base=manifest.question.per_base)
+    network = network.to(model.network.device)
+    return Adapted(network.eval(), model.vocabulary, manifest), opened
+
+
+def shortened(examples: Examples, room_bp: int) -> Examples:
+    """Return examples of which every sequence fits, cut off behind."""
+    if max(map(len, examples.sequences)) <= room_bp:
+        return examples
+    rows = [np.arange(*examples.rows_of(n).indices(len(examples.labels)))[:room_bp]
+            for n in range(len(examples))]  # fmt: skip
+    return replace(
+        examples,
+        sequences=tuple(s[:room_bp] for s in examples.sequences),
+        labels=examples.labels[np.concatenate(rows)],
+    )
+
+
+def _leave_group() -> None:
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def _results(
+    config: AdaptConfig,
+    prepared: Prepared,
+    said: Mapping[str, Floats32],
+    histories: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Measure the model and the baselines on the same rows, and both beside one another."""
+    question, examples = prepared.question, prepared.examples
+    test, validation = examples.part("test"), examples.part("validation")
+    answers = {"model": said["test"]}
+    for name in config.baselines:
+        say(f"baseline: {name}")
+        answer = FITS[name](examples.part("train"), validation, question, config.seeds[0])
+        answers[name] = answer(test)
+    scored = {
+        name: question.scores(found, test.labels, test.row_groups)
+        for name, found in answers.items()
+    }
+    against = beside(question.kind, question.names, answers, test.labels, test.row_groups)
+    return {
+        "kind": question.kind,
+        "way": config.way.name,
+        "chosen_by": next(iter(scored["model"])),
+        "test": {name: _plain(scores) for name, scores in scored.items()},
+        "model_minus": {name: _plain(scores) for name, scores in against.items()},
+        "validation": _plain(
+            question.scores(said["validation"], validation.labels, validation.row_groups)
+        ),
+        "seeds": histories,
+        "examples": {part: len(examples.part(part)) for part in ("train", "validation", "test")},
+        "split_sha256": prepared.split_hash,
+        "told": list(prepared.told),
+    }
+
+
+def _plain(scores: Mapping[str, Estimate]) -> dict[str, Any]:
+    return {
+        name: {key: None if value != value else value for key, value in each._asdict().items()}
+        for name, each in scores.items()
+    }
+
+
+def _write(
+    config: AdaptConfig,
+    prepared: Prepared,
+    best: Learned,
+    said: Mapping[str, Floats32],
+    results: dict[str, Any],
+) -> None:
+    short = {"chosen_by": results["chosen_by"], "test": results["test"]["model"]}
+    manifest = replace(best.adapted.manifest, results=short)
+    with atomic_folder(config.output_folder) as folder:
+        write_adapted(folder, best.adapted.network, best.opened, manifest)
+        text = json.dumps(results, indent=1, ensure_ascii=False)
+        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        (folder / CONFIG).write_text(to_toml(config), encoding="utf-8")
+        if not prepared.question.per_base:
+            _write_predictions(folder / PREDICTIONS, prepared, said)
+
+
+def _write_predictions(path: Path, prepared: Prepared, said: Mapping[str, Floats32]) -> None:
+    """Write labels and predictions of what was not learned from."""
+    question = prepared.question
+    labels = ["label"] if question.num_columns == 1 else [f"label_{n}" for n in question.names]
+    outputs = [f"predicted_{name}" for name in question.output_names]
+    columns: dict[str, Any] = {"name": str, "part": str, "group": str}
+    columns |= dict.fromkeys([*labels, *outputs], float)
+    with TABLE_WRITERS[".tsv"](path, columns, {"split_sha256": prepared.split_hash}) as write:
+        for part, found in said.items():
+            examples = prepared.examples.part(part)
+            for n, row in enumerate(np.concatenate([examples.labels, found], axis=1)):
+                cells = [None if np.isnan(value) else float(value) for value in row]
+                write((examples.names[n], part, examples.groups[n] or None, *cells))

@@ -1,0 +1,151 @@
+"""FASTA, FASTQ, BED or VCF in; predictions out, in flat memory, with a journal to go on from."""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from carbon.adapt.folder import HEAD, MANIFEST
+from carbon.adapt.prediction_sources import (
+    BedSource,
+    Floats32,
+    Item,
+    PredictJob,
+    SequenceSource,
+    Source,
+)
+from carbon.adapt.predictor import Adapted
+from carbon.adapt.variant_predictions import VariantSource
+from carbon.console import progress, say
+from carbon.errors import UserError
+from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file, why_no_file
+from carbon.genome.bed import is_bed
+from carbon.genome.contig_names import names_table
+from carbon.inference.journal import Journal
+from carbon.options import Strands
+
+_BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together by the journal
+
+SOURCES: dict[str, Callable[[Adapted, PredictJob], Source]] = {
+    "sequences": SequenceSource,
+    "bed": BedSource,
+    "vcf": VariantSource,
+}
+
+
+def form_of(path: Path) -> str:
+    """Tell by its name what a source is: a key of `SOURCES`."""
+    if is_bed(path):
+        return "bed"
+    return "vcf" if path.name.lower().endswith((".vcf", ".vcf.gz", ".vcf.bgz")) else "sequences"
+
+
+def check_job(job: PredictJob) -> str:
+    """Return the form of the source, all that needs no model checked.
+
+    Raises:
+        UserError: a file is absent, or the reference is not named, or named in vain.
+    """
+    form = form_of(job.source)
+    if str(job.source) == "-" or not job.source.is_file():
+        why = "is read more than once" if str(job.source) == "-" else why_no_file(job.source)
+        raise UserError(f"{job.source}: {why}; give a FASTA, FASTQ, BED or VCF file")
+    if form != "sequences" and job.reference is None:
+        raise UserError(f"{job.source}: has places and no sequence; give --reference")
+    if form == "sequences" and job.reference is not None:
+        raise UserError(f"{job.source}: has its own sequences; take --reference out")
+    output_path(job.output)
+    check_no_input(job.output, job.source, job.reference, names_table(job.contigs))
+    return form
+
+
+def run_predict_job(adapted: Adapted, job: PredictJob, dtype: str) -> dict[str, Any]:
+    """Predict a file into another, which appears when it is whole; return what was done.
+
+    Raises:
+        UserError: the source or the output is not possible; the message names file and record.
+    """
+    source = SOURCES[check_job(job)](adapted, job)
+    strands, too_long = (
+        job.strands or adapted.manifest.strands,
+        job.too_long or adapted.manifest.too_long,
+    )
+    settings = {
+        "model": str(job.model),
+        "kind": adapted.question.kind,
+        "outputs": list(adapted.output_names),
+        "strands": strands,
+        "too_long": too_long,
+        "window_bp": adapted.manifest.window_bp if job.window_bp is None else job.window_bp,
+        "dtype": dtype,
+    }
+    num_items = source.check()
+    journal = Journal(job.output, settings | _fingerprints(job), resume=job.resume)
+    counts = {"records": 0, "predictions": 0, "without": 0}
+    done = min(journal.num_blocks * _BLOCK_ITEMS, num_items)
+    try:
+        with (
+            atomic_file(job.output) as temporary,
+            progress("predicting, records", num_items, done) as advance,
+            source.written(temporary, settings) as write,
+        ):
+            for item, found in _predicted(adapted, source, journal, strands, too_long):
+                write(item, found)
+                counts["records"] += 1
+                counts["predictions"] += len(found)
+                counts["without"] += sum(bool(np.isnan(each).all()) for each in found)
+                advance(counts["records"] > done)
+    except BaseException:
+        journal.say_what_is_kept()
+        raise
+    source.finish()
+    journal.remove()
+    if counts["without"]:
+        say(f"warning: {counts['without']} sequences have no known base, and no prediction")
+    return {"output": str(job.output), **counts, **settings}
+
+
+def _fingerprints(job: PredictJob) -> dict[str, Any]:
+    """Tell the inputs from others of the same name."""
+    apart = [job.source, job.model / MANIFEST, job.model / HEAD]
+    stamp = job.reference.stat() if job.reference else None
+    return {
+        "files": [sha256_of_file(path) for path in apart],
+        "reference": [stamp.st_size, stamp.st_mtime_ns] if stamp else None,
+        "contigs": job.contigs,
+    }
+
+
+def _predicted(
+    adapted: Adapted, source: Source, journal: Journal, strands: Strands, too_long: str
+) -> Iterator[tuple[Item, list[Floats32]]]:
+    earlier = journal.kept()
+    width = adapted.question.num_outputs
+    for block in _blocks(source.items()):
+        kept = next(earlier, None)
+        if kept is None:
+            names = [name for item in block for name in item.names]
+            sequences = [sequence for item in block for sequence in item.sequences]
+            found = adapted.predict_block(sequences, names, strands, too_long)
+            kept = [base64.b64encode(each.tobytes()).decode() for each in found]
+            journal.add(kept)
+        arrays = (np.frombuffer(base64.b64decode(text), np.float32) for text in kept)
+        if adapted.question.per_base:
+            arrays = (array.reshape(-1, width) for array in arrays)
+        for item in block:
+            yield item, [next(arrays) for _ in item.sequences]
+
+
+def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    block: list[Item] = []
+    block_bp = 0
+    for item in items:
+        block.append(item)
+        block_bp += sum(map(len, item.sequences))
+        if len(block) == _BLOCK_ITEMS or block_bp >= _BLOCK_BP:
+            yield block
+            block, block_bp = [], 0
+    if block:
+        yield block

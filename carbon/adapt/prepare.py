@@ -1,0 +1,168 @@
+"""From a configuration to examples in parts and a question that is fitted to them."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from carbon.adapt.config import DataConfig, QuestionConfig, SplitConfig
+from carbon.adapt.data import PART_COLUMN, Rows, read_rows
+from carbon.adapt.examples import PARTS, Examples
+from carbon.adapt.labels import answers_of
+from carbon.adapt.leaks import LEAK_RULES, canonical
+from carbon.adapt.question import QUESTIONS, Question
+from carbon.adapt.split import parts_of
+from carbon.adapt.transforms import Transform
+from carbon.errors import UserError
+from carbon.genome.alphabet import FASTA_LETTERS
+
+_LETTERS = frozenset(FASTA_LETTERS.decode())
+
+
+class Prepared(NamedTuple):
+    """What learning begins with.
+
+    Attributes:
+        examples: in parts.
+        question: with transforms and class weights of the train part.
+        told: whole sentences on what was passed over, how the parts came about, and what stands in
+            two of them.
+        split_hash: SHA-256 of sequences and parts, whatever the order of the rows.
+    """
+
+    examples: Examples
+    question: Question
+    told: tuple[str, ...]
+    split_hash: str
+
+
+def prepare(data: DataConfig, question: QuestionConfig) -> Prepared:
+    """Read, label, part and check.
+
+    Raises:
+        UserError: anything is wrong with the data; the message names file and row.
+    """
+    rows = read_rows(data)
+    sequences = _checked_sequences(rows)
+    names = _checked_names(rows)
+    answers = answers_of(rows, question, data.unknown)
+    keys = names if rows.names is not None else [canonical(each) for each in sequences]
+    values, groups = _values_of(rows, data.split)
+    examples = Examples(
+        names=tuple(names),
+        sequences=tuple(sequences),
+        labels=answers.labels,
+        parts=parts_of(keys, values, data.split, rows.where),
+        groups=tuple(groups),
+        per_base=QUESTIONS[question.kind].per_base,
+    )
+    examples, leaks = LEAK_RULES[data.leaks](examples, data.leak_share)
+    counts = Counter(examples.parts)
+    told = [*rows.told, ", ".join(f"{counts[part]} {part}" for part in PARTS) + ".", *leaks]
+    if data.split.by == "random" and any(groups):
+        told.append("The parts are random, though there are contigs: neighbours may be in two.")
+    fitted = fitted_question(question, answers.names, examples)
+    return Prepared(examples, fitted, tuple(told), split_hash_of(examples))
+
+
+def fitted_question(config: QuestionConfig, names: Sequence[str], examples: Examples) -> Question:
+    """Return the question with transforms and weights of the train part.
+
+    Raises:
+        UserError: a class has no example in train, a part has labels of one kind only, or numbers
+            are outside of what a transform takes.
+    """
+    kind, train = QUESTIONS[config.kind], examples.part("train").labels
+    for part in PARTS:
+        _check_measurable(part, examples.part(part).labels)
+    if kind.one_column:
+        _check_classes(names, train)
+    transforms: tuple[Transform, ...] = ()
+    if kind.is_number:
+        transforms = tuple(
+            Transform.fitted(config.transform, train[:, i], f"'{name}' in train")
+            for i, name in enumerate(names)
+        )
+    return Question(
+        kind=config.kind,
+        names=tuple(names),
+        loss=config.loss or kind.losses[0],
+        transforms=transforms,
+        class_weights=_balanced(names, train, kind.one_column)
+        if config.class_weights == "balanced"
+        else (),
+    )
+
+
+def split_hash_of(examples: Examples) -> str:
+    """Return the SHA-256 of sequences and their parts, whatever their order."""
+    pairs = zip(examples.sequences, examples.parts, strict=True)
+    lines = sorted("\t".join(pair) for pair in pairs)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _check_measurable(part: str, labels: np.ndarray) -> None:
+    """Raise UserError unless a column has two values that differ."""
+    known = [column[~np.isnan(column)] for column in labels.T]
+    if not any(len(np.unique(column)) > 1 for column in known):
+        raise UserError(
+            f"data.split: all known labels of {part} ({len(labels)} rows) are alike, so that "
+            "nothing can be told apart; split in another way"
+        )
+
+
+def _check_classes(names: Sequence[str], labels: np.ndarray) -> None:
+    there = set(np.unique(labels[~np.isnan(labels)]).astype(int).tolist())
+    if missing := [name for i, name in enumerate(names) if i not in there]:
+        raise UserError(
+            f"data.split: no example of class '{missing[0]}' is in train; split in another way"
+        )
+
+
+def _balanced(names: Sequence[str], labels: np.ndarray, one_column: bool) -> tuple[float, ...]:
+    """Return rows / (classes x rows of the class), or, of labels, rows without / rows with each."""
+    if one_column:
+        counts = np.bincount(labels[~np.isnan(labels)].astype(int), minlength=len(names))
+        return tuple((counts.sum() / (len(names) * counts)).tolist())
+    positive, negative = (labels == 1).sum(axis=0), (labels == 0).sum(axis=0)
+    return tuple((np.maximum(negative, 1) / np.maximum(positive, 1)).tolist())
+
+
+def _checked_sequences(rows: Rows) -> list[str]:
+    found = [sequence.strip().upper() for sequence in rows.sequences]
+    for row, sequence in enumerate(found):
+        if not sequence:
+            raise UserError(f"{rows.where(row)}: has no sequence; take the row out")
+        if wrong := set(sequence) - _LETTERS:
+            raise UserError(
+                f"{rows.where(row)}: '{min(wrong)}' is no letter of DNA (IUPAC); is "
+                "data.sequence the column of sequences?"
+            )
+    return found
+
+
+def _checked_names(rows: Rows) -> list[str]:
+    if rows.names is None:
+        return [str(row) for row in range(1, len(rows) + 1)]
+    seen: dict[str, int] = {}
+    for row, name in enumerate(rows.names):
+        if not name or name in seen:
+            wrong = (
+                f"'{name}' stands already at {rows.where(seen[name])}" if name else "has no name"
+            )
+            raise UserError(f"{rows.where(row)}: {wrong}; give each its own in data.name")
+        seen[name] = row
+    return list(rows.names)
+
+
+def _values_of(rows: Rows, split: SplitConfig) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what parts are made by, and the groups that intervals are drawn of."""
+    contigs = rows.contigs or [""] * len(rows)
+    if split.by == "files":
+        return rows.columns[PART_COLUMN], contigs
+    values = rows.columns[split.column] if split.column else contigs
+    if split.by == "contig" and not any(values):
+        raise UserError("data.split: by = 'contig', and rows have none; name a column of contigs")
+    return values, values if split.by in ("contig", "group") else contigs

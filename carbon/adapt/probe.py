@@ -1,0 +1,154 @@
+"""`probe`: a linear answer from frozen states, of the layer that is best on the validation part."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from carbon.adapt.averaging import Averager
+from carbon.adapt.baselines.linear import Linear, fit_linear
+from carbon.adapt.batches import Batch
+from carbon.adapt.config import WayConfig
+from carbon.adapt.examples import Examples
+from carbon.adapt.network import OpenedModel, pooled
+from carbon.adapt.question import Question
+from carbon.console import track
+from carbon.errors import UserError
+from carbon.inference.scoring import blocks
+
+
+class Trial(NamedTuple):
+    """The best linear answer of a layer; higher scores are better.
+
+    Attributes:
+        layer: whose states it is from; all layers and the last norm if None.
+        strength: C, or alpha of numbers.
+        score: on the validation part.
+    """
+
+    layer: int | None
+    strength: float
+    score: float
+
+
+class Probed(NamedTuple):
+    """The best linear answer, and all that were tried."""
+
+    linear: Linear
+    best: Trial
+    trials: tuple[Trial, ...]
+
+
+class LayerStates(nn.Module):
+    """The vectors of a batch behind some layers, from one pass: (rows, layers x width).
+
+    A vector is made as soon as its layer is done, so that no other states are kept.
+    """
+
+    def __init__(self, backbone: Any, layers: Sequence[int | None]) -> None:
+        """Watch layers; None is all of them and the last norm."""
+        super().__init__()
+        self.backbone, self.layers = backbone, tuple(layers)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return vectors, layer after layer."""
+        found: dict[int | None, Tensor] = {}
+
+        def keeper(layer: int | None) -> Any:
+            def keep(module: Any, inputs: Any, output: Any) -> None:
+                states = output[0] if isinstance(output, tuple) else output
+                found[layer] = pooled(states[0], batch)
+
+            return keep
+
+        handles = [
+            self._module(layer).register_forward_hook(keeper(layer)) for layer in self.layers
+        ]
+        try:
+            self.backbone(
+                input_ids=batch.ids[None],
+                position_ids=batch.positions[None],
+                layout=batch.layout,
+                use_cache=False,
+            )
+        finally:
+            for handle in handles:
+                handle.remove()
+        return torch.cat([found[layer] for layer in self.layers], dim=1)
+
+    def _module(self, layer: int | None) -> Any:
+        if layer is None:
+            return self.backbone.norm
+        return self.backbone.layers[layer - 1] if layer else self.backbone.embed_tokens
+
+
+def layers_of(opened: OpenedModel, layer: int | None) -> list[int | None]:
+    """Return the layers to try: the one that is asked for, or all."""
+    num_layers = len(opened.backbone.layers)
+    if layer is None:
+        return [*range(1, num_layers), None]
+    if not 0 <= layer <= num_layers:
+        raise UserError(f"way.layer = {layer}: the model has {num_layers}; give 1 to {num_layers}")
+    return [layer]
+
+
+def vectors_of(
+    opened: OpenedModel, layers: Sequence[int | None], sequences: Sequence[str], way: WayConfig
+) -> NDArray[np.float32]:
+    """Return (sequences, layers, width): means over strands and windows.
+
+    A linear map of the mean is the mean of the map, so that what is fitted to these gives the mean
+    of the logits of both strands.
+    """
+    width = opened.backbone.config.hidden_size
+    network = LayerStates(opened.backbone, layers)
+    size = len(layers) * width
+    averager = Averager(network, opened.backbone, opened.model.vocabulary, way.pool, size)  # type: ignore[arg-type]
+
+    def read() -> Iterator[NDArray[Any]]:
+        for block in blocks(sequences):
+            yield from averager.means(block, way.strands, tile=way.too_long == "tile")  # type: ignore[arg-type]
+
+    found = np.empty((len(sequences), len(layers), width), dtype=np.float32)
+    for row, vector in zip(found, track(read(), "reading states", len(sequences)), strict=True):
+        row[:] = vector.reshape(len(layers), width)
+    return found
+
+
+def probe(
+    opened: OpenedModel,
+    question: Question,
+    train: Examples,
+    validation: Examples,
+    way: WayConfig,
+) -> Probed:
+    """Fit a linear answer for each layer; return the one with the best score.
+
+    Of equals the first, which is of the lowest layer.
+
+    Raises:
+        UserError: a label of every base is asked for, or no score is defined.
+    """
+    if question.per_base:
+        raise UserError(
+            f"way 'probe' gives one answer a sequence, and '{question.kind}' asks for one a base; "
+            "take way 'lora' or 'full'"
+        )
+    layers = layers_of(opened, way.layer)
+    opened.backbone.train(False)
+    learned = vectors_of(opened, layers, train.sequences, way)
+    chosen_by = vectors_of(opened, layers, validation.sequences, way)
+    answers: dict[Trial, Linear] = {}
+    for number, layer in enumerate(layers):
+        found = fit_linear(
+            (learned[:, number], train.labels), (chosen_by[:, number], validation.labels), question
+        )
+        answers[Trial(layer, found.strength, found.score)] = found.linear
+    trials = [trial for trial in answers if np.isfinite(trial.score)]
+    if not trials:
+        raise UserError("the validation part has no score; are its labels all alike?")
+    best = max(trials, key=lambda trial: trial.score)
+    return Probed(answers[best], best, tuple(answers))

@@ -1,0 +1,184 @@
+"""Predictions of variants: with ALT, with REF, and their difference, of each output."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pysam
+from numpy.typing import NDArray
+
+from carbon.adapt.data.windows import alleles_of
+from carbon.adapt.prediction_sources import Item, PredictJob, Source
+from carbon.adapt.predictor import Adapted
+from carbon.errors import GenomeError, UserError
+from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names
+from carbon.inference.variants.agreement import Agreement
+from carbon.inference.variants.files import index_paths, write_index
+from carbon.tables import TABLE_WRITERS, chosen_by_ending, text_of
+
+_PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
+_NO_KEY = re.compile(r"[^A-Z0-9_]+")
+_SIDES = {"": "with ALT", "_REF": "with REF", "_DELTA": "with ALT - with REF"}
+
+
+class VariantSource(Source):
+    """A VCF and its reference. The window begins half of it before a variant, as in learning."""
+
+    def __init__(self, adapted: Adapted, job: PredictJob) -> None:
+        """Open reference and VCF.
+
+        Raises:
+            UserError: a label of every base is predicted, no window is known, or it does not fit.
+        """
+        writers = {".vcf.gz": _vcf, ".vcf": _vcf, **TABLE_WRITERS}
+        self.writer = chosen_by_ending(job.output, writers)
+        self.adapted, self.job = adapted, job
+        if adapted.question.per_base:
+            raise UserError(f"{job.model}: labels every base; give sequences or a BED, and no VCF")
+        given = adapted.manifest.window_bp if job.window_bp is None else job.window_bp
+        if not 2 <= given <= adapted.room_bp:
+            raise UserError(
+                f"{job.source}: a window of {given} bp: give --window, 2 to {adapted.room_bp} bp"
+            )
+        self.window_bp = given
+        assert job.reference is not None
+        self.reference = Reference(job.reference)
+        names = contig_names(job.contigs, self.reference.contig_lengths_bp)
+        self.vcf = VcfReader(job.source, self.reference, contig_names=names)
+
+    def check(self) -> int:
+        """Hold all records against the reference; return their number.
+
+        Raises:
+            GenomeError: they disagree with it, or have predictions already.
+        """
+        if any(line.startswith("##INFO=<ID=PREDICTED_") for line in self.vcf.header):
+            raise GenomeError(f"{self.vcf.path}: has predictions already; give the original")
+        agreement = Agreement(self.vcf.path, self.reference)
+        for row in self.vcf:
+            agreement.add(row)
+        if agreement.has_contradictions:
+            raise GenomeError(agreement.told())
+        return agreement.num_records
+
+    def items(self) -> Iterator[Item]:
+        """Yield records; of each ALT that has a sequence REF and ALT are to be predicted."""
+        for row in self.vcf:
+            sequences: list[str] = []
+            names: list[str] = []
+            reasons = [self.why_none(row, variant) for variant in row.variants]
+            for variant, reason in zip(row.variants, reasons, strict=True):
+                if reason is None:
+                    sequences += alleles_of(self.reference, variant, self.window_bp)
+                    names += [f"{self.vcf.path}: {variant.to_text()}"] * 2
+            yield Item((row, reasons), tuple(names), tuple(sequences))
+
+    def why_none(self, row: VcfRow, variant: Variant) -> str | None:
+        """Say why an ALT has no prediction, or None."""
+        if row.disagreement:
+            return row.disagreement.reason
+        if reason := variant.why_unscorable():
+            return reason
+        if max(len(variant.ref), len(variant.alt)) > self.window_bp // 2:
+            return "allele_longer_than_half_window"
+        return None
+
+    def written(self, path: Path, settings: dict[str, Any]) -> Any:
+        """Open the output."""
+        return _written(self.writer, path, self, settings)
+
+    def finish(self) -> None:
+        """Write the index of a bgzip VCF."""
+        for stale in index_paths(self.job.output):
+            stale.unlink(missing_ok=True)
+        if self.job.output.name.endswith(".vcf.gz"):
+            write_index(self.job.output, max(self.reference.contig_lengths_bp.values()))
+
+
+def keys_of(names: Sequence[str]) -> list[str]:
+    """Return the key of each output in INFO; where two names give one, they are numbered."""
+    found = ["PREDICTED_" + _NO_KEY.sub("_", name.upper()).strip("_") for name in names]
+    if len(set(found)) < len(found):
+        found = [f"{key}_{number}" for number, key in enumerate(found, start=1)]
+    return found
+
+
+def _rows(
+    item: Item, predictions: Sequence[NDArray[np.float32]], width: int
+) -> Iterator[list[float | None]]:
+    """Yield with ALT, with REF and their difference of each output, for each ALT."""
+    _, reasons = item.record
+    found = iter(predictions)
+    for reason in reasons:
+        if reason is not None:
+            yield [None] * (3 * width)
+            continue
+        ref, alt = next(found), next(found)
+        sides = np.stack([alt, ref, alt - ref], axis=1).ravel()
+        yield [None if np.isnan(value) else float(value) for value in sides]
+
+
+@contextmanager
+def _written(
+    writer: Any, path: Path, source: VariantSource, settings: dict[str, Any]
+) -> Iterator[Callable[[Item, Sequence[NDArray[np.float32]]], None]]:
+    names = source.adapted.output_names
+    if writer is _vcf:
+        with _vcf(path, source, settings) as write:
+            yield write
+        return
+    columns = {f"predicted_{n}{side.lower()}": float for n in names for side in _SIDES}
+    with writer(path, {**_PLACE, **columns, "reason": str}, settings) as write_row:
+
+        def write_rows(item: Item, predictions: Sequence[NDArray[np.float32]]) -> None:
+            row, reasons = item.record
+            values = _rows(item, predictions, len(names))
+            for variant, reason, cells in zip(row.variants, reasons, values, strict=True):
+                place = (row.columns[0], variant.position + 1, row.columns[2])
+                write_row((*place, variant.ref, variant.alt, *cells, reason))
+
+        yield write_rows
+
+
+@contextmanager
+def _vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
+    """Write the VCF as it was, with fields of INFO, one value for each ALT."""
+    names = source.adapted.output_names
+    keys = [key + side for key in keys_of(names) for side in _SIDES]
+    opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
+    with opened as sink:
+        header = _header(source.vcf, names, settings)
+        sink.write("".join(f"{line}\n" for line in header).encode())
+
+        def write(item: Item, predictions: Sequence[NDArray[np.float32]]) -> None:
+            row, reasons = item.record
+            rows = list(_rows(item, predictions, len(names)))
+            added = [
+                f"{key}={','.join(text_of(cells[n]) for cells in rows)}"
+                for n, key in enumerate(keys)
+                if any(cells[n] is not None for cells in rows)
+            ]
+            if any(reasons):
+                added.append(f"PREDICTED_REASON={','.join(map(text_of, reasons))}")
+            sink.write(row.with_info(";".join(added)).encode())
+
+        yield write
+
+
+def _header(vcf: VcfReader, names: Sequence[str], settings: dict[str, Any]) -> list[str]:
+    *lines, columns = vcf.header
+    added = [
+        f'##INFO=<ID={key}{side},Number=A,Type=Float,Description="{_plain(name)}, {says}">'
+        for key, name in zip(keys_of(names), names, strict=True)
+        for side, says in _SIDES.items()
+    ]
+    why = '##INFO=<ID=PREDICTED_REASON,Number=A,Type=String,Description="Why there is none">'
+    return [*lines, *added, why, f"##carbon_predict={json.dumps(settings)}", columns]
+
+
+def _plain(text: str) -> str:
+    return text.replace('"', "'").replace("\\", "/")

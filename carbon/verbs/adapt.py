@@ -1,0 +1,59 @@
+"""`carbon adapt`: learn labels of sequences on top of a model."""
+
+import argparse
+import json
+import os
+from typing import Any
+
+from carbon.verbs.common import Verbs
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "adapt",
+        help="learn labels of sequences on top of a model",
+        description="Writes a folder for `carbon predict`, with results beside baselines. On many "
+        "devices: torchrun --nproc-per-node N -m carbon adapt --config FILE.",
+    )
+    verb.add_argument("--config", required=True, metavar="FILE", help="TOML; see docs/adapting.md")
+    verb.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="KEY=VALUE",
+        help="change a value, such as way.name=probe",
+    )
+    verb.add_argument("--dry-run", action="store_true", help="read and check, learn nothing")
+    verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
+    verb.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the verb."""
+    from carbon.adapt.config import AdaptConfig
+    from carbon.config import load_config
+
+    config = load_config(AdaptConfig, arguments.config, arguments.overrides)
+
+    from carbon.adapt.job import plan_adapt, run_adapt
+
+    if arguments.dry_run:
+        print(json.dumps(plan_adapt(config)))
+        return
+    rank = int(os.environ.get("RANK", "0"))
+    results = run_adapt(config, resume=arguments.resume, rank=rank)
+    if rank == 0:
+        print(json.dumps({"output": config.output, **_short(results)}))
+
+
+def _short(results: dict[str, Any]) -> dict[str, Any]:
+    """Return of every predictor the score that the model was chosen by; the rest is in a file."""
+    name = results["chosen_by"]
+    return {
+        "score": name,
+        "test": {who: scores[name] for who, scores in results["test"].items()},
+        "model_minus": {who: scores[name] for who, scores in results["model_minus"].items()},
+        "split_sha256": results["split_sha256"],
+    }

@@ -1,0 +1,81 @@
+"""A tiny model and a tiny question for tests of adapting."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+
+from carbon.adapt.config import WayConfig
+from carbon.adapt.examples import Examples
+from carbon.adapt.folder import Manifest, weights_sha256
+from carbon.adapt.loading import head_for
+from carbon.adapt.network import AdaptedNetwork, OpenedModel
+from carbon.adapt.predictor import Adapted
+from carbon.adapt.question import Question
+from carbon.adapt.tuning import with_lora
+from carbon.model import LoadedModel, load_model, save_model
+from carbon.tokenizer import NATIVE
+from tests.helpers.files import random_bases
+
+BINARY = Question("binary", ("no", "yes"), "binary_cross_entropy")
+NUMBERS = Question("numbers", ("a", "b"), "mse")
+BASES = Question("bases", ("no", "yes", "maybe"), "cross_entropy")
+
+
+def examples_of(question: Question, number: int = 24, seed: int = 0) -> Examples:
+    """Return sequences of 20 to 80 bp; the label is the GC content, or whether a base is G."""
+    rng = np.random.default_rng(seed)
+    letters = np.array(list("ACGT"))
+    sequences = tuple("".join(rng.choice(letters, rng.integers(20, 80))) for _ in range(number))
+    gc = np.array([(s.count("G") + s.count("C")) / len(s) for s in sequences])
+    if question.per_base:
+        labels = np.array([[float("ACG".find(b) % 3)] for b in "".join(sequences)])
+    elif question.kind == "numbers":
+        labels = np.stack([gc, 1 - gc], axis=1)
+    else:
+        labels = (gc > np.median(gc)).astype(float)[:, None]
+    return Examples(
+        names=tuple(f"s{n}" for n in range(number)),
+        sequences=sequences,
+        labels=labels.astype(np.float32),
+        parts=tuple(np.resize(["train", "train", "validation", "test"], number)),
+        groups=("",) * number,
+        per_base=question.per_base,
+    )
+
+
+def base_folder(tmp_path: Any, network: Any) -> Any:
+    """Write a model folder."""
+    folder = tmp_path / "base"
+    if not folder.exists():
+        save_model(copy.deepcopy(network), folder)
+    return folder
+
+
+def adapted_of(
+    folder: Any, question: Question, way: WayConfig, seed: int = 0
+) -> tuple[Adapted, OpenedModel]:
+    """Return an adapted model that has learned nothing yet."""
+    torch.manual_seed(seed)
+    loaded = load_model(folder)
+    opened = OpenedModel(LoadedModel(loaded.network, NATIVE), way.layer)
+    manifest = Manifest(
+        way=way.name,
+        base=str(folder),
+        base_sha256=weights_sha256(folder),
+        question=question,
+        pool=way.pool,
+        layer=way.layer,
+        strands=way.strands,
+        too_long=way.too_long,
+    )
+    backbone = opened.backbone
+    if way.name == "lora":
+        backbone = with_lora(backbone, way, str(folder))
+    head = head_for(manifest, opened.backbone.config.hidden_size)
+    network = AdaptedNetwork(backbone, head, per_base=question.per_base).eval()
+    return Adapted(network, NATIVE, manifest), opened
+
+
+__all__ = ["BASES", "BINARY", "NUMBERS", "adapted_of", "base_folder", "examples_of", "random_bases"]

@@ -1,0 +1,525 @@
+"""Files of every form give the same examples; parts, leaks, and what is refused."""
+
+import gzip
+import random
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.adapt.choices import BASELINES, FORMATS, LEAKS, SPLITS
+from carbon.adapt.config import AdaptConfig, DataConfig, QuestionConfig, SplitConfig
+from carbon.adapt.data import SOURCES, read_rows
+from carbon.adapt.examples import PARTS, Examples
+from carbon.adapt.labels import READERS, answers_of
+from carbon.adapt.leaks import LEAK_RULES, find_leaks
+from carbon.adapt.prepare import prepare
+from carbon.adapt.question import QUESTIONS
+from carbon.adapt.split import RULES, parts_of
+from carbon.config import from_table, to_toml
+from carbon.errors import UserError
+from carbon.genome import reverse_complement
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+CONTIG = random_bases(2000, seed=1)
+PLACES = [(60 * i, 60 * i + 50) for i in range(12)]
+NAMES = [f"e{i}" for i in range(len(PLACES))]
+SEQUENCES = [CONTIG[a:b] for a, b in PLACES]
+LABELS = ["yes" if i % 3 else "no" for i in range(len(PLACES))]
+ACTIVITY = [round(0.5 * i - 2, 2) for i in range(len(PLACES))]
+COLUMNS = {"id": NAMES, "seq": SEQUENCES, "label": LABELS, "activity": ACTIVITY}
+ASKED = {"sequence": "seq", "name": "id", "labels": ("label",)}
+
+
+def write_text(path, between, columns=COLUMNS):
+    rows = [columns, *zip(*columns.values(), strict=True)]
+    text = "".join(between.join(map(str, row)) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return str(path)
+
+
+def csv_config(folder):
+    return DataConfig(path=write_text(folder / "x.csv", ","), **ASKED)
+
+
+def packed_config(folder):
+    return DataConfig(path=write_text(folder / "x.csv.gz", ","), **ASKED)
+
+
+def tsv_config(folder):
+    return DataConfig(path=write_text(folder / "x.tsv", "\t"), **ASKED)
+
+
+def parquet_config(folder):
+    pq.write_table(pa.table(COLUMNS), folder / "x.parquet")
+    return DataConfig(path=str(folder / "x.parquet"), **ASKED)
+
+
+def datasets_config(folder):
+    import datasets
+
+    datasets.Dataset.from_dict(COLUMNS).save_to_disk(folder / "set")
+    return DataConfig(path=str(folder / "set"), **ASKED)
+
+
+def fasta_config(folder):
+    order = random.Random(0).sample(range(len(NAMES)), len(NAMES))
+    write_fasta(folder / "x.fa", {NAMES[i]: SEQUENCES[i] for i in order} | {"more": "ACGT"})
+    table = write_text(folder / "t.tsv", "\t", {k: COLUMNS[k] for k in ("id", "label")})
+    return DataConfig(path=str(folder / "x.fa"), table=table, name="id", labels=("label",))
+
+
+def bed_config(folder):
+    write_fasta(folder / "ref.fa", {"chr1": CONTIG})
+    lines = [
+        f"1\t{a}\t{b}\t{name}\t0\t+\t{label}\n"
+        for (a, b), name, label in zip(PLACES, NAMES, LABELS, strict=True)
+    ]
+    header = "#chrom\tstart\tend\tid\tscore\tstrand\tlabel\n"
+    (folder / "x.bed").write_text(header + "".join(lines))
+    return DataConfig(
+        path=str(folder / "x.bed"), reference=str(folder / "ref.fa"), contigs="chr", name="id"
+    )
+
+
+CONFIGS = [
+    csv_config,
+    packed_config,
+    tsv_config,
+    parquet_config,
+    datasets_config,
+    fasta_config,
+    bed_config,
+]
+
+
+@pytest.mark.parametrize("config_of", CONFIGS)
+def test_every_form_gives_the_same_examples(config_of, tmp_path):
+    rows = read_rows(config_of(tmp_path))
+    assert list(rows.names) == NAMES
+    assert [sequence.upper() for sequence in rows.sequences] == SEQUENCES
+    answers = answers_of(rows, QuestionConfig(kind="binary"), ("",))
+    assert answers.names == ("no", "yes")
+    assert answers.labels[:, 0].tolist() == [float(i % 3 > 0) for i in range(len(NAMES))]
+    assert str(tmp_path) in rows.where(3)
+
+
+def test_tables_keep_their_types_and_their_lines(tmp_path):
+    for config_of in (csv_config, parquet_config):
+        config = replace(config_of(tmp_path), labels=("activity",))
+        answers = answers_of(read_rows(config), QuestionConfig(kind="numbers"), ())
+        assert answers.labels[:, 0].tolist() == ACTIVITY
+    assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
+
+
+def test_a_row_may_be_of_millions_of_bases(tmp_path):
+    columns = {"sequence": ["ACGT" * 700_000, "A"], "label": [0, 1]}
+    for name, between in (("x.csv", ","), ("x.tsv.gz", "\t")):
+        rows = read_rows(DataConfig(path=write_text(tmp_path / name, between, columns)))
+        assert [len(sequence) for sequence in rows.sequences] == [2_800_000, 1]
+
+
+def test_places_of_the_reverse_strand_and_windows(tmp_path):
+    write_fasta(tmp_path / "ref.fa", {"chr1": CONTIG})
+    bed = tmp_path / "x.bed"
+    bed.write_text(
+        "chr1\t100\t151\ta\t0\t-\t1\nchr1\t0\t11\tb\t0\t+\t0\nchr1\t1990\t2000\tc\t0\t.\t1\n"
+    )
+    config = DataConfig(path=str(bed), reference=str(tmp_path / "ref.fa"), labels=("7",), name="4")
+    rows = read_rows(config)
+    assert rows.sequences[0] == reverse_complement(CONTIG[100:151])
+    assert rows.labels["7"] == ["1", "0", "1"] and rows.contigs == ["chr1"] * 3
+    windows = read_rows(replace(config, window_bp=20)).sequences
+    # The middle of 100 to 151 is 125; of 0 to 11, 5, and the contig begins at 0.
+    expected = [reverse_complement(CONTIG[115:135]), CONTIG[0:15], CONTIG[1985:2000]]
+    assert windows == expected
+
+
+def test_a_vcf_gives_the_window_with_each_alt_in_it(tmp_path):
+    contig = "A" * 50 + "CGT" + "T" * 47
+    write_fasta(tmp_path / "ref.fa", {"chr1": contig})
+    info = (
+        '##INFO=<ID=EFFECT,Number=A,Type=Float,Description="e">\n'
+        '##INFO=<ID=BAD,Number=0,Type=Flag,Description="b">\n'
+        "##contig=<ID=chr1,length=100>\n"
+    )
+    records = [
+        "chr1\t51\t.\tC\tG,CAA\t.\t.\tEFFECT=0.5,-2;BAD",
+        "chr1\t52\t.\tGT\tG\t.\t.\tEFFECT=1",
+        "chr1\t53\t.\tT\t<DEL>\t.\t.\tEFFECT=1",
+    ]
+    path = str(write_vcf(tmp_path / "x.vcf", records, info))
+    config = DataConfig(
+        path=path, reference=str(tmp_path / "ref.fa"), labels=("EFFECT", "BAD"), window_bp=10
+    )
+    rows = read_rows(config)
+    # Five bases before, then ALT, then what fits.
+    assert rows.sequences == ["AAAAAGGTTT", "AAAAACAAGT", "AAAACGTTTT"]
+    assert rows.labels == {"EFFECT": ["0.5", "-2", "1"], "BAD": ["1", "1", "0"]}
+    assert rows.names == ["chr1:51 C>G", "chr1:51 C>CAA", "chr1:52 GT>G"]
+    assert rows.told == (
+        f"{path}: 1 alleles are no sequence of ACGT that half of the window holds.",
+    )
+    with pytest.raises(UserError, match=r"has no column 'EFECT' .*did you mean 'EFFECT'"):
+        read_rows(replace(config, labels=("EFECT",)))
+    with pytest.raises(UserError, match=r"give data\.window_bp"):
+        read_rows(replace(config, window_bp=0))
+
+
+def test_files_and_splits_of_datasets_are_parts(tmp_path):
+    import datasets
+
+    files, sets = {}, {}
+    for number, part in enumerate(PARTS):
+        chosen = {k: v[4 * number : 4 * number + 4] for k, v in COLUMNS.items()}
+        files[part] = write_text(tmp_path / f"{part}.csv", ",", chosen)
+        sets["dev" if part == "validation" else part] = datasets.Dataset.from_dict(chosen)
+    datasets.DatasetDict(sets).save_to_disk(tmp_path / "set")
+    asked = {"sequence": "seq", "labels": ("label",)}
+    config = DataConfig(files=files, split=SplitConfig(by="files"), **asked)
+    found = prepare(config, QuestionConfig(kind="binary"))
+    by_column = SplitConfig(by="column", column="split")
+    other = prepare(
+        DataConfig(path=str(tmp_path / "set"), split=by_column, **asked),
+        QuestionConfig(kind="binary"),
+    )
+    for each in (found, other):
+        assert each.examples.parts == ("train",) * 4 + ("validation",) * 4 + ("test",) * 4
+        assert each.examples.part("test").sequences == tuple(SEQUENCES[8:])
+    assert found.split_hash == other.split_hash
+
+
+def test_letters_of_every_case_and_code_are_taken(tmp_path):
+    columns = {"sequence": ["acgtn", "RYSWK", "ACG-T", "ttttt"] * 5, "label": [0, 1] * 10}
+    path = write_text(tmp_path / "x.csv", ",", columns)
+    split = SplitConfig(by="random", validation_share=0.3, test_share=0.3, seed=3)
+    rows = read_rows(DataConfig(path=path))
+    assert rows.sequences[0] == "acgtn"
+    columns["sequence"] = [f"{s}{random_bases(40, seed=i)}" for i, s in enumerate(rows.sequences)]
+    path = write_text(tmp_path / "y.csv", ",", columns)
+    found = prepare(DataConfig(path=path, split=split), QuestionConfig(kind="binary"))
+    assert found.examples.sequences[0].startswith("ACGTN")
+
+
+def bases_config(tmp_path, labels):
+    columns = {"sequence": [random_bases(6, seed=i) for i in range(len(labels))], "label": labels}
+    pq.write_table(pa.table(columns), tmp_path / "b.parquet")
+    return DataConfig(path=str(tmp_path / "b.parquet"))
+
+
+@pytest.mark.parametrize("labels", [["001100"] * 4, ["0 0 1 1 0 0"] * 4, [[0, 0, 1, 1, 0, 0]] * 4])
+def test_a_label_of_every_base(tmp_path, labels):
+    config = replace(
+        bases_config(tmp_path, labels),
+        split=SplitConfig(folds=3, seed=2),
+    )
+    found = prepare(config, QuestionConfig(kind="bases", class_weights="balanced"))
+    assert found.examples.labels.shape == (24, 1) and found.question.names == ("0", "1")
+    assert found.examples.labels[:6, 0].tolist() == [0, 0, 1, 1, 0, 0]
+    assert found.question.class_weights == pytest.approx((0.75, 1.5))  # 6 / (2 x 4), 6 / (2 x 2)
+    assert found.examples.rows_of(1) == slice(6, 12)
+    test = found.examples.part("test")
+    assert len(test.labels) == sum(map(len, test.sequences)) and test.per_base
+
+
+def test_a_label_of_every_base_must_be_of_every_base(tmp_path):
+    config = bases_config(tmp_path, ["001100", "00110", "001100"])
+    message = r"b.parquet row 2: has 5 labels and 6 bases"
+    with pytest.raises(UserError, match=message):
+        prepare(config, QuestionConfig(kind="bases"))
+
+
+class TestSplit:
+    KEYS = tuple(f"name{i}" for i in range(400))
+    GROUPS = tuple(f"g{i % 23}" for i in range(400))
+
+    @given(seed=st.integers(0, 99), by=st.sampled_from(["random", "group"]))
+    def test_no_order_of_rows_changes_a_part(self, seed, by):
+        config = SplitConfig(by=by, column="g" if by == "group" else "", seed=seed)
+        order = random.Random(seed).sample(range(400), 400)
+        found = parts_of(self.KEYS, self.GROUPS, config, str)
+        other = parts_of(
+            [self.KEYS[i] for i in order], [self.GROUPS[i] for i in order], config, str
+        )
+        assert [found[i] for i in order] == list(other)
+        if by == "group":
+            assert len(set(zip(self.GROUPS, found, strict=True))) == 23
+
+    @given(folds=st.integers(3, 7), by=st.sampled_from(["random", "group"]))
+    def test_every_example_is_tested_in_one_fold(self, folds, by):
+        tested = Counter()
+        for fold in range(folds):
+            config = SplitConfig(by=by, column="g" * (by == "group"), folds=folds, fold=fold)
+            parts = parts_of(self.KEYS, self.GROUPS, config, str)
+            tested.update(k for k, part in zip(self.KEYS, parts, strict=True) if part == "test")
+            assert set(parts) == set(PARTS)
+        assert tested == Counter(self.KEYS)
+
+    def test_shares_are_about_those_asked_for(self):
+        for by in ("random", "group"):
+            config = SplitConfig(by=by, column="g", validation_share=0.2, test_share=0.3)
+            found = Counter(parts_of(self.KEYS, self.GROUPS, config, str))
+            assert abs(found["test"] - 120) < 30 and abs(found["validation"] - 80) < 30
+
+    def test_an_example_stays_where_it_was_when_others_come(self):
+        config = SplitConfig()
+        more = [*self.KEYS, *(f"new{i}" for i in range(100))]
+        assert parts_of(more, more, config, str)[:400] == parts_of(self.KEYS, [], config, str)
+
+    def test_named_contigs_are_the_parts(self):
+        config = SplitConfig(by="contig", validation=("g1", "g2"), test=("g3",))
+        found = parts_of(self.KEYS, self.GROUPS, config, str)
+        pairs = set(zip(self.GROUPS, found, strict=True))
+        assert {g for g, part in pairs if part == "validation"} == {"g1", "g2"}
+        assert {g for g, part in pairs if part == "test"} == {"g3"}
+        only_test = parts_of(self.KEYS, self.GROUPS, replace(config, validation=()), str)
+        assert len(set(zip(self.GROUPS, only_test, strict=True))) == 23
+        assert "validation" in only_test
+        with pytest.raises(UserError, match=r"data\.split\.test: 'chrQ' is in no row"):
+            parts_of(self.KEYS, self.GROUPS, replace(config, test=("chrQ",)), str)
+
+    def test_words_that_mean_a_part(self):
+        words = ["Train", "dev", "test", "training"]
+        config = SplitConfig(by="column", column="split")
+        expected = ("train", "validation", "test", "train")
+        assert parts_of(words, words, config, str) == expected
+        with pytest.raises(UserError, match="row 1: 'later' in column 'split' is no part"):
+            parts_of(words, ["train", "later", "test", "dev"], config, lambda i: f"row {i}")
+
+    def test_validation_is_taken_of_train_where_there_is_none(self):
+        words = ["train"] * 300 + ["test"] * 100
+        found = parts_of(self.KEYS, words, SplitConfig(by="column", column="split"), str)
+        assert set(found[:300]) == {"train", "validation"} and set(found[300:]) == {"test"}
+
+    def test_an_empty_part_is_refused(self):
+        with pytest.raises(UserError, match="nothing is left for test of 400 examples"):
+            parts_of(self.KEYS, [], SplitConfig(test_share=0.0), str)
+
+
+def examples_of(sequences, parts):
+    return Examples(
+        names=tuple(f"s{i}" for i in range(len(sequences))),
+        sequences=tuple(sequences),
+        labels=np.zeros((len(sequences), 1), dtype=np.float32),
+        parts=tuple(parts),
+        groups=("",) * len(sequences),
+    )
+
+
+def slow_leaks(examples, share):
+    """Count with sets of strings what `find_leaks` counts with numbers."""
+
+    def kmers(sequence):
+        forms = (sequence[i : i + 31] for i in range(len(sequence) - 30))
+        return {min(f, reverse_complement(f)) for f in forms if set(f) <= set("ACGT")}
+
+    found = {}
+    for part in PARTS:
+        for other in PARTS:
+            theirs = [
+                s for s, p in zip(examples.sequences, examples.parts, strict=True) if p == other
+            ]
+            whole = {min(s, reverse_complement(s)) for s in theirs}
+            there = set().union(*map(kmers, theirs))
+            equal = near = 0
+            for s, p in zip(examples.sequences, examples.parts, strict=True):
+                if p == part and part != other:
+                    mine = kmers(s)
+                    is_equal = min(s, reverse_complement(s)) in whole
+                    equal += is_equal
+                    near += not is_equal and bool(mine) and len(mine & there) >= share * len(mine)
+            if equal or near:
+                found[part, other] = equal, near
+    return found
+
+
+@st.composite
+def leaky(draw):
+    """Draw sequences of which some are others', turned, changed, cut or within longer ones."""
+    random_of = random.Random(draw(st.integers(0, 10_000)))
+    base = [random_bases(random_of.choice([20, 40, 90, 200]), random_of.random()) for _ in range(8)]
+    sequences = list(base)
+    for sequence in random_of.choices(base, k=10):
+        at = random_of.randrange(len(sequence))
+        changed = sequence[:at] + random_of.choice("ACGTN") + sequence[at + 1 :]
+        cut = sequence[: max(10, at)]
+        longer = random_bases(50, random_of.random()) + sequence
+        form = random_of.choice([sequence, changed, cut, longer])
+        sequences.append(random_of.choice([form, reverse_complement(form)]))
+    return examples_of(sequences, [random_of.choice(PARTS) for _ in sequences])
+
+
+@settings(max_examples=60)
+@given(examples=leaky(), share=st.sampled_from([0.3, 0.5, 1.0]), order=st.randoms())
+def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, share, order):
+    def counts(of):
+        return {(x.part, x.other): (x.num_equal, x.num_near) for x in find_leaks(of, share)}
+
+    found = counts(examples)
+    assert found == slow_leaks(examples, share)
+    shuffled = examples.taken(order.sample(range(len(examples)), len(examples)))
+    turned = [reverse_complement(s) if order.random() < 0.5 else s for s in shuffled.sequences]
+    assert counts(replace(shuffled, sequences=tuple(turned))) == found
+    dropped, _ = LEAK_RULES["drop"](examples, share)
+    assert counts(dropped) == {} and set(dropped.names) <= set(examples.names)
+
+
+def test_leaks_are_told_refused_or_dropped():
+    one, other, third = (random_bases(100, seed=i) for i in range(3))
+    examples = examples_of(
+        [one, reverse_complement(one), other, other[:60], third],
+        ["train", "test", "train", "validation", "train"],
+    )
+    same, told = LEAK_RULES["tell"](examples, 0.5)
+    assert same is examples
+    assert told[0] == (
+        "1 of 1 sequences of test stand in train too (1 equal, 0 nearly; such as 's1')."
+    )
+    with pytest.raises(UserError, match="1 of 1 sequences of test stand in train"):
+        LEAK_RULES["refuse"](examples, 0.5)
+    kept, told = LEAK_RULES["drop"](examples, 0.5)
+    # Of `other`, 70 31-mers, 30 stand in validation: too few, so the short one goes.
+    assert kept.names == ("s1", "s2", "s4")
+    assert [sentence.split(" sequences")[0] for sentence in told] == ["1 of 3", "1 of 1"]
+    clean = examples_of([one, other], ["train", "test"])
+    assert LEAK_RULES["refuse"](clean, 0.5) == (clean, [])
+
+
+MANY = {
+    "sequence": [random_bases(50, seed=i) for i in range(60)],
+    "label": ["a", "b", "c"] * 20,
+    "y": [str(i) for i in range(60)],
+}
+
+
+def changed(column, row, value, columns=MANY):
+    values = list(columns[column])
+    values[row] = value
+    return columns | {column: values}
+
+
+@pytest.mark.parametrize(
+    ("columns", "data", "question", "message"),
+    [
+        (MANY, {"labels": ("lable",)}, {}, r"no column 'lable' .*; did you mean 'label'"),
+        (MANY, {"sequence": "dna"}, {}, r"no column 'dna' .*; it has sequence, label"),
+        (MANY, {}, {"kind": "numbers"}, r"x.csv line 2: 'a' in column 'label' is not a number"),
+        (MANY, {}, {"kind": "binary"}, r"has 3 classes \('a', 'b', 'c'\)"),
+        (MANY, {}, {"names": ("a", "b")}, r"line 4: label 'c' is none of question.names"),
+        (MANY, {}, {"names": ("a", "b", "c", "d")}, r"class 'd' has 0 examples; give"),
+        (MANY | {"label": ["a"] * 60}, {}, {}, r"of one class only \('a'\)"),
+        (changed("label", 7, "z"), {}, {}, r"class 'z' has 1 example \(.*line 9\); give two"),
+        (changed("label", 7, ""), {}, {}, r"line 9: has no known label \(1 rows have none\)"),
+        (changed("y", 7, "nan"), {"labels": ("y",)}, {"kind": "numbers"}, "line 9: has no"),
+        (changed("y", 7, "inf"), {"labels": ("y",)}, {"kind": "numbers"}, "'inf' .*a number"),
+        (MANY | {"y": ["1"] * 60}, {"labels": ("y",)}, {"kind": "numbers"}, "train .* alike"),
+        (MANY, {"labels": ("y",)}, {"kind": "labels"}, r"line 4: '2' .* is not 0 or 1"),
+        (MANY, {"labels": ("label", "y")}, {}, "a question of kind = 'classes' has one column"),
+        (changed("sequence", 4, ""), {}, {}, r"line 6: has no sequence"),
+        (changed("sequence", 4, "ACGJ"), {}, {}, r"line 6: 'J' is no letter of DNA"),
+        (changed("y", 4, "3"), {"name": "y"}, {}, r"line 6: '3' stands already at .*line 5"),
+        (MANY, {"split": SplitConfig(by="column", column="part")}, {}, "no column 'part'"),
+        (MANY, {"split": SplitConfig(by="contig")}, {}, "rows have none; name a column"),
+        (
+            MANY,
+            {"split": SplitConfig(by="group", column="label", validation=("a",), test=("b",))},
+            {},
+            r"all known labels of train .* are alike",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_one_line(tmp_path, columns, data, question, message):
+    path = write_text(tmp_path / "x.csv", ",", columns)
+    with pytest.raises(UserError) as error:
+        prepare(DataConfig(path=path, **data), QuestionConfig(**{"kind": "classes"} | question))
+    assert re.search(message, str(error.value)), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", "", "is no such table"),
+        ("x.csv", "sequence,label\n", "has no example"),
+        ("x.csv", "sequence,label\nACGT,1,2\n", "is no such table: CSV parse error"),
+        ("x.csv", "sequence,label,label\nA,1,1\n", "has 1 columns twice, such as 'label'"),
+        ("x.parquet", "PAR1", "is no Parquet file"),
+        ("x.what", "", "which form is it"),
+        ("x.fa", ">a\nACGT\n", "a FASTA has no labels"),
+        ("x.bed", "chr1\t1\t5\n", "give data.reference"),
+        ("none.csv", None, "no such file; give a table"),
+        ("none", None, "datasets cannot read it"),
+    ],
+)
+def test_broken_files_are_told_in_one_line(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError) as error:
+        read_rows(DataConfig(path=str(tmp_path / name)))
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_row_without_a_sequence_in_the_fasta(tmp_path):
+    config = fasta_config(tmp_path)
+    write_fasta(tmp_path / "x.fa", {"e0": "ACGT"})
+    with pytest.raises(UserError, match=r"t.tsv line 3: no sequence 'e1' in .*x.fa"):
+        read_rows(config)
+
+
+def test_a_configuration_is_checked_and_written():
+    table = {
+        "model": "m",
+        "output": "o",
+        "data": {"path": "x.csv"},
+        "question": {"kind": "numbers", "loss": "correlation"},
+    }
+    config = from_table(AdaptConfig, table, "x.toml")
+    assert config.way.rate == 3e-4 and config.way.scale == 16
+    assert 'kind = "numbers"' in to_toml(config)
+    for wrong, message in [
+        ({"data": {}}, "give either path, or files"),
+        (
+            {"question": {"kind": "binary", "loss": "mse"}},
+            "kind = 'binary' has binary_cross_entropy",
+        ),
+        ({"data": {"path": "x", "split": {"by": "group"}}}, "needs the name of a column"),
+        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds = 2: give 0, or 3 or more"),
+        ({"baselines": ["knn"]}, "expected one of 'constant'"),
+        ({"way": {"name": "magic"}}, "expected one of 'probe'"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            from_table(AdaptConfig, table | wrong, "x.toml")
+
+
+def test_the_configuration_of_the_page_is_one():
+    page = (Path(__file__).parents[3] / "docs/adapting.md").read_text()
+    (text,) = re.findall("```toml\n(.*?)```", page, re.DOTALL)
+    found = from_table(AdaptConfig, tomllib.loads(text), "adapting.md")
+    assert found.data.split.column == "gene" and found.baselines == tuple(BASELINES)
+
+
+def test_torch_is_not_loaded_to_read_a_configuration_or_data():
+    code = (
+        "import sys, carbon.adapt.prepare\n"
+        "assert not {'torch', 'sklearn', 'datasets', 'transformers'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_choice_has_its_code():
+    from carbon.adapt.baselines import FITS
+
+    assert set(SOURCES) == set(FORMATS) and set(RULES) == set(SPLITS)
+    assert set(LEAK_RULES) == set(LEAKS) and set(FITS) == set(BASELINES)
+    assert set(READERS) == set(QUESTIONS)

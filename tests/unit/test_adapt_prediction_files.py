@@ -1,0 +1,200 @@
+"""`carbon predict`: files in, files out, against `Adapted.predict` of the same sequences."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pysam
+import pytest
+
+from carbon.adapt import prediction_files
+from carbon.adapt.config import WayConfig
+from carbon.adapt.loading import load_adapted, write_adapted
+from carbon.adapt.predictor import Adapted
+from carbon.cli import main
+from carbon.genome import reverse_complement
+from tests.helpers.adapt import BASES, BINARY, NUMBERS, adapted_of, base_folder
+from tests.helpers.files import random_bases, write_fasta
+
+GENOME = random_bases(600)
+
+
+@pytest.fixture(params=[NUMBERS], ids=lambda q: q.kind)
+def folder(request, tmp_path, network):
+    return make(tmp_path, network, request.param)
+
+
+def make(tmp_path, network, question, **more):
+    adapted, opened = adapted_of(
+        base_folder(tmp_path, network), question, WayConfig(name="full", **more)
+    )
+    made = tmp_path / "adapted"
+    made.mkdir()
+    write_adapted(made, adapted.network, opened, adapted.manifest)
+    return made
+
+
+def predict(folder, source, output, *more):
+    return main(["predict", "--model", str(folder), str(source), "--output", str(output), *more])
+
+
+def table(path):
+    lines = path.read_text().splitlines()
+    names = lines[1].split("\t")
+    return [dict(zip(names, line.split("\t"), strict=True)) for line in lines[2:]]
+
+
+def test_sequences(tmp_path, folder, capsys):
+    sequences = {"a": random_bases(100), "b": random_bases(31), "none": "NNNN"}
+    write_fasta(tmp_path / "in.fa", sequences)
+    expected = np.stack(list(load_adapted(folder).predict(sequences.values())))
+    assert predict(folder, tmp_path / "in.fa", tmp_path / "out.tsv") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["records"] == 3 and "1 sequences have no known base" in told.err
+    rows = table(tmp_path / "out.tsv")
+    assert [row["name"] for row in rows] == list(sequences)
+    assert (rows[2]["predicted_a"], rows[2]["predicted_b"]) == (".", ".")
+    found = [[float(row[f"predicted_{x}"]) for x in "ab"] for row in rows[:2]]
+    np.testing.assert_allclose(found, expected[:2], atol=1e-6)
+    assert predict(folder, tmp_path / "in.fa", tmp_path / "out.parquet") == 0
+    of = pq.read_table(tmp_path / "out.parquet")
+    assert of["predicted_a"].to_pylist()[2] is None
+    np.testing.assert_allclose(of["predicted_b"].to_pylist()[:2], expected[:2, 1], atol=1e-6)
+
+
+def test_every_base(tmp_path, network):
+    folder = make(tmp_path, network, BASES)
+    sequences = {"a": random_bases(20), "b": random_bases(13)}
+    write_fasta(tmp_path / "in.fa", sequences)
+    assert predict(folder, tmp_path / "in.fa", tmp_path / "out.tsv") == 0
+    rows = table(tmp_path / "out.tsv")
+    expected = np.concatenate(list(load_adapted(folder).predict(sequences.values())))
+    assert "".join(row["base"] for row in rows) == "".join(sequences.values())
+    assert [int(row["position"]) for row in rows] == [*range(1, 21), *range(1, 14)]
+    found = [[float(row[f"predicted_{name}"]) for name in BASES.names] for row in rows]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(np.sum(found, axis=1), 1, atol=1e-5)
+
+
+def test_places(tmp_path, folder):
+    write_fasta(tmp_path / "g.fa", {"chr1": GENOME})
+    (tmp_path / "in.bed").write_text("chr1\t10\t90\tx\t0\t+\nchr1\t100\t161\ty\t0\t-\n")
+    arguments = ("--reference", str(tmp_path / "g.fa"), "--strands", "forward")
+    assert predict(folder, tmp_path / "in.bed", tmp_path / "out.tsv", *arguments) == 0
+    expected = list(
+        load_adapted(folder).predict(
+            [GENOME[10:90], reverse_complement(GENOME[100:161])], strands="forward"
+        )
+    )
+    rows = table(tmp_path / "out.tsv")
+    assert [(r["contig"], r["start"], r["end"], r["name"]) for r in rows] == [
+        ("chr1", "10", "90", "x"),
+        ("chr1", "100", "161", "y"),
+    ]
+    np.testing.assert_allclose(
+        [float(r["predicted_a"]) for r in rows], [e[0] for e in expected], atol=1e-6
+    )
+
+
+class TestVariants:
+    def vcf(self, tmp_path):
+        other = {"A": "C", "C": "G", "G": "T", "T": "A"}[GENOME[299]]
+        lines = [
+            "##fileformat=VCFv4.3",
+            "##contig=<ID=chr1,length=600>",
+            '##INFO=<ID=DP,Number=1,Type=Integer,Description="depth">',
+            "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO",
+            f"chr1\t300\tv1\t{GENOME[299]}\t{other},<DEL>\t.\t.\tDP=3",
+            f"chr1\t400\t.\t{GENOME[399:403]}\t{GENOME[399]}\t.\t.\t.",
+        ]
+        (tmp_path / "in.vcf").write_text("\n".join(lines) + "\n")
+        write_fasta(tmp_path / "g.fa", {"chr1": GENOME})
+        return other
+
+    def expected(self, folder, other):
+        window = {
+            "v1": (GENOME[249:349], GENOME[249:299] + other + GENOME[300:349]),
+            "v2": (GENOME[349:449], GENOME[349:400] + GENOME[403:452]),
+        }
+        adapted = load_adapted(folder)
+        return {n: np.stack(list(adapted.predict(pair))) for n, pair in window.items()}
+
+    def test_alt_ref_and_difference(self, tmp_path, folder):
+        expected = self.expected(folder, self.vcf(tmp_path))
+        more = ("--reference", str(tmp_path / "g.fa"), "--window", "100")
+        assert predict(folder, tmp_path / "in.vcf", tmp_path / "out.vcf.gz", *more) == 0
+        first, second = pysam.VariantFile(str(tmp_path / "out.vcf.gz"))
+        assert (tmp_path / "out.vcf.gz.tbi").exists() and first.info["DP"] == 3
+        for n, key in enumerate(("PREDICTED_A", "PREDICTED_B")):
+            ref, alt = expected["v1"][:, n]
+            assert first.info[key][0] == pytest.approx(alt, abs=1e-6)
+            assert first.info[f"{key}_REF"][0] == pytest.approx(ref, abs=1e-6)
+            assert first.info[f"{key}_DELTA"][0] == pytest.approx(alt - ref, abs=1e-6)
+            assert first.info[key][1] is None
+            alt_2 = expected["v2"][1, n]
+            assert second.info[key][0] == pytest.approx(alt_2, abs=1e-6)
+        assert first.info["PREDICTED_REASON"][1] is not None
+        assert "PREDICTED_REASON" not in second.info
+        assert predict(folder, tmp_path / "in.vcf", tmp_path / "out.tsv", *more) == 0
+        rows = table(tmp_path / "out.tsv")
+        assert len(rows) == 3 and rows[1]["predicted_a"] == "."
+        assert float(rows[0]["predicted_a_delta"]) == pytest.approx(
+            expected["v1"][1, 0] - expected["v1"][0, 0], abs=1e-6
+        )
+
+    def test_predicted_twice_or_of_another_reference(self, tmp_path, folder, capsys):
+        self.vcf(tmp_path)
+        more = ("--reference", str(tmp_path / "g.fa"), "--window", "100")
+        assert predict(folder, tmp_path / "in.vcf", tmp_path / "one.vcf", *more) == 0
+        assert predict(folder, tmp_path / "one.vcf", tmp_path / "two.vcf", *more) == 2
+        assert "has predictions already" in capsys.readouterr().err
+        write_fasta(tmp_path / "g.fa", {"chr1": reverse_complement(GENOME)})
+        assert predict(folder, tmp_path / "in.vcf", tmp_path / "two.vcf", *more) == 2
+        assert not (tmp_path / "two.vcf").exists()
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path, network, monkeypatch):
+    folder = make(tmp_path, network, BINARY)
+    monkeypatch.setattr(prediction_files, "_BLOCK_ITEMS", 4)
+    write_fasta(tmp_path / "in.fa", {f"s{n}": random_bases(20 + n) for n in range(18)})
+    assert predict(folder, tmp_path / "in.fa", tmp_path / "whole.tsv") == 0
+    whole, calls = Adapted.predict_block, []
+
+    def stops(self, *arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Adapted, "predict_block", stops)
+        assert predict(folder, tmp_path / "in.fa", tmp_path / "out.tsv") != 0
+    assert not (tmp_path / "out.tsv").exists()
+    assert predict(folder, tmp_path / "in.fa", tmp_path / "out.tsv") == 2
+    counted = []
+    monkeypatch.setattr(
+        Adapted, "predict_block", lambda self, *a: counted.append(1) or whole(self, *a)
+    )
+    assert predict(folder, tmp_path / "in.fa", tmp_path / "out.tsv", "--resume") == 0
+    assert len(counted) == 3  # of five blocks, two were kept
+    assert (tmp_path / "out.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "wrong"),
+    [
+        ("in.fa", (), "record 'long': has 500 bp, the model reads 282"),
+        ("in.fa", ("--reference", "in.fa"), "has its own sequences"),
+        ("in.bed", (), "give --reference"),
+        ("none.fa", (), "no such file"),
+        ("in.bed", ("--reference", "in.fa"), "in.bed line 1"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path, folder, monkeypatch, capsys, source, more, wrong):
+    monkeypatch.chdir(tmp_path)
+    write_fasta(tmp_path / "in.fa", {"long": random_bases(500)})
+    (tmp_path / "in.bed").write_text("chr7\t0\t9\n")
+    assert predict(folder, source, "out.tsv", *more) == 2
+    told = capsys.readouterr().err
+    assert wrong in told.splitlines()[-1]
+    assert not (tmp_path / "out.tsv").exists()

@@ -1,0 +1,216 @@
+"""Predictions: both strands, windows, files of adapted models, and what is wrong with them."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+
+from carbon.adapt.config import WayConfig
+from carbon.adapt.folder import Manifest, read_manifest, weights_sha256
+from carbon.adapt.loading import load_adapted, with_linear, write_adapted
+from carbon.adapt.network import OpenedModel
+from carbon.adapt.probe import probe, vectors_of
+from carbon.adapt.question import Question
+from carbon.errors import ModelError, UserError
+from carbon.genome import reverse_complement
+from carbon.model import LoadedModel, load_model, save_model
+from carbon.tokenizer import NATIVE
+from tests.helpers.adapt import BASES, BINARY, NUMBERS, adapted_of, base_folder, examples_of
+from tests.helpers.files import random_bases
+
+SEQUENCES = [random_bases(n) for n in (60, 61, 62, 63, 64, 65, 1)]
+
+
+def shaken(adapted):
+    """Let an adapter that has learned nothing do something."""
+    torch.manual_seed(7)
+    with torch.no_grad():
+        for parameter in adapted.network.parameters():
+            if parameter.requires_grad:
+                parameter += 0.05 * torch.randn_like(parameter)
+    return adapted
+
+
+def written(tmp_path, network, way_name, question=BINARY, **more):
+    way = WayConfig(name=way_name, dropout=0.0, **more)
+    adapted, opened = adapted_of(base_folder(tmp_path, network), question, way)
+    shaken(adapted)
+    before = list(adapted.predict(SEQUENCES))
+    folder = tmp_path / way_name
+    folder.mkdir()
+    write_adapted(folder, adapted.network, opened, adapted.manifest)
+    return folder, before
+
+
+@pytest.mark.parametrize("question", [BINARY, NUMBERS, BASES], ids=lambda q: q.kind)
+@pytest.mark.parametrize("pool", ["mean", "end"])
+def test_both_strands_are_predicted_alike(tmp_path, network, question, pool):
+    adapted, _ = adapted_of(
+        base_folder(tmp_path, network), question, WayConfig(name="full", pool=pool)
+    )
+    ours = list(adapted.predict(SEQUENCES))
+    turned = list(adapted.predict([reverse_complement(s) for s in SEQUENCES]))
+    alone = list(adapted.predict(SEQUENCES, strands="forward"))
+    for one, other, forward in zip(ours, turned, alone, strict=True):
+        np.testing.assert_allclose(one, other[::-1] if question.per_base else other, atol=1e-5)
+        assert one.dtype == np.float32 and one.shape == forward.shape
+    assert any(not np.allclose(a, b, atol=1e-4) for a, b in zip(ours, alone, strict=True))
+
+
+@pytest.mark.parametrize("way_name", ["lora", "full"])
+@pytest.mark.parametrize("question", [BINARY, BASES], ids=lambda q: q.kind)
+def test_a_folder_predicts_what_was_predicted_before(tmp_path, network, way_name, question):
+    folder, before = written(tmp_path, network, way_name, question)
+    again = list(load_adapted(folder).predict(SEQUENCES))
+    for one, other in zip(before, again, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert not [path for path in folder.rglob("*") if path.suffix in (".pkl", ".bin", ".pt", ".py")]
+
+
+def test_an_adapter_is_read_by_peft_alone(tmp_path, network):
+    folder, _ = written(tmp_path, network, "lora")
+    plain = PeftModel.from_pretrained(
+        load_model(tmp_path / "base").network.model, folder / "adapter"
+    )
+    ours = load_adapted(folder).network.backbone
+    theirs = dict(plain.named_parameters())
+    names = [name for name in theirs if "lora_" in name]
+    assert len(names) == 2 * 7 * 2
+    for name in names:
+        torch.testing.assert_close(ours.get_parameter(name), theirs[name])
+
+
+def test_a_tuned_model_is_a_stock_model(tmp_path, network):
+    folder, _ = written(tmp_path, network, "full")
+    model = load_model(folder / "model")
+    assert (folder / "model" / "tokenizer.json").is_file()
+    name = "model.layers.1.mlp.up_proj.weight"
+    assert not torch.equal(model.network.get_parameter(name), network.get_parameter(name))
+    rows = model.network.model.embed_tokens.weight
+    assert torch.equal(rows[0], network.model.embed_tokens.weight[0])  # padding is not trained
+    assert not torch.equal(rows[200], network.model.embed_tokens.weight[200])
+
+
+class TestWrongFolders:
+    def test_another_base_model(self, tmp_path, network):
+        folder, _ = written(tmp_path, network, "lora")
+        other = copy.deepcopy(network)
+        with torch.no_grad():
+            other.model.norm.weight += 1
+        save_model(other, tmp_path / "other")
+        with pytest.raises(ModelError, match=r"was made on other weights than those of .*other"):
+            load_adapted(folder, base=tmp_path / "other")
+        (tmp_path / "base").rename(tmp_path / "moved")
+        with pytest.raises(ModelError, match="say with --base where it is"):
+            load_adapted(folder)
+        load_adapted(folder, base=tmp_path / "moved")
+
+    def test_torn_and_absent_files(self, tmp_path, network):
+        with pytest.raises(ModelError, match=r"has no adapt\.json"):
+            load_adapted(tmp_path)
+        folder, _ = written(tmp_path, network, "lora")
+        head = (folder / "head.safetensors").read_bytes()
+        (folder / "head.safetensors").write_bytes(head[:50])
+        with pytest.raises(ModelError, match="head cannot be loaded"):
+            load_adapted(folder)
+        (folder / "adapter" / "adapter_model.safetensors").unlink()
+        with pytest.raises(ModelError, match="adapter cannot be loaded"):
+            load_adapted(folder)
+        told = json.loads((folder / "adapt.json").read_text())
+        (folder / "adapt.json").write_text(json.dumps(told | {"format": 9}))
+        with pytest.raises(ModelError, match="is of format 9"):
+            read_manifest(folder)
+        (folder / "adapt.json").write_text("{")
+        with pytest.raises(ModelError, match="is damaged"):
+            read_manifest(folder)
+
+
+class TestLongSequences:
+    """A context of 48 tokens holds 282 bp beside `<dna>`."""
+
+    def test_refused_cut_or_tiled(self, tmp_path, network):
+        adapted, _ = adapted_of(base_folder(tmp_path, network), NUMBERS, WayConfig(name="full"))
+        long, short = random_bases(500), random_bases(30)
+        assert adapted.room_bp == 282
+        with pytest.raises(UserError, match="sequence 2: has 500 bp, the model reads 282"):
+            list(adapted.predict([short, long]))
+        cut, _ = adapted.predict([long, short], too_long="cut")
+        (first,) = adapted.predict([long[:282]])
+        np.testing.assert_allclose(cut, first, atol=1e-5)
+        (tiled,) = adapted.predict([long], too_long="tile")
+        pieces = [long[:282], long[138:420], long[276:]]
+        each = np.stack(list(adapted.predict(pieces)))
+        sizes = np.array([282, 282, 224])[:, None]
+        np.testing.assert_allclose(tiled, (sizes * each).sum(0) / sizes.sum(), atol=1e-5)
+
+    def test_every_base_of_a_long_one(self, tmp_path, network):
+        adapted, _ = adapted_of(base_folder(tmp_path, network), BASES, WayConfig(name="full"))
+        long = random_bases(500)
+        (tiled,) = adapted.predict([long], too_long="tile")
+        assert tiled.shape == (500, 3) and np.isfinite(tiled).all()
+        (first,) = adapted.predict([long[:282]])
+        np.testing.assert_allclose(tiled[:138], first[:138], atol=1e-5)  # of one window alone
+        (cut,) = adapted.predict([long], too_long="cut")
+        assert np.isnan(cut[282:]).all() and np.isfinite(cut[:282]).all()
+
+    def test_nothing_known_has_no_prediction(self, tmp_path, network):
+        adapted, _ = adapted_of(base_folder(tmp_path, network), BINARY, WayConfig(name="full"))
+        found = list(adapted.predict(["NNNNNN", "", "ACGT"]))
+        assert np.isnan(found[0]).all() and np.isnan(found[1]).all() and np.isfinite(found[2])
+
+
+class TestProbe:
+    def opened(self, network):
+        return OpenedModel(LoadedModel(copy.deepcopy(network), NATIVE))
+
+    def test_states_of_all_layers_are_those_of_embed(self, network, model):
+        way = WayConfig(name="probe", strands="forward")
+        found = vectors_of(self.opened(network), [0, 1, 2, None], SEQUENCES, way)
+        for n, layer in enumerate([0, 1, 2, None]):
+            expected = np.stack(list(model.embed(SEQUENCES, layer=layer)))
+            np.testing.assert_allclose(found[:, n], expected, atol=1e-5)
+
+    @pytest.mark.parametrize(
+        "question",
+        [
+            BINARY,
+            NUMBERS,
+            Question("classes", ("no", "yes"), "cross_entropy"),
+            Question("labels", ("yes",), "binary_cross_entropy"),
+        ],
+        ids=lambda q: q.kind,
+    )
+    def test_what_is_stored_predicts_what_was_chosen(self, tmp_path, network, question):
+        way = WayConfig(name="probe")
+        examples = examples_of(question, 60)
+        if question.kind == "numbers":
+            assert examples.labels.shape == (60, 2)
+        folder = base_folder(tmp_path, network)
+        train, validation = examples.part("train"), examples.part("validation")
+        found = probe(self.opened(network), question, train, validation, way)
+        assert {trial.layer for trial in found.trials} == {1, None}
+        assert found.best.score == max(trial.score for trial in found.trials)
+        manifest = Manifest(
+            way="probe",
+            base=str(folder),
+            base_sha256=weights_sha256(folder),
+            question=question,
+            layer=found.best.layer,
+            norm=False,
+        )
+        adapted, opened = with_linear(load_model(folder), found.linear, manifest)
+        (tmp_path / "probe").mkdir()
+        write_adapted(tmp_path / "probe", adapted.network, opened, adapted.manifest)
+        again = load_adapted(tmp_path / "probe")
+        assert again.manifest.layer == found.best.layer
+        predictions = np.stack(list(again.predict(validation.sequences)))
+        score = question.score(predictions, validation.labels)
+        assert score == pytest.approx(found.best.score, abs=1e-4)
+
+    def test_a_label_of_every_base_is_refused(self, network):
+        examples = examples_of(BASES)
+        with pytest.raises(UserError, match="take way 'lora' or 'full'"):
+            probe(self.opened(network), BASES, examples, examples, WayConfig(name="probe"))
