@@ -17,11 +17,6 @@ WAY = WayConfig(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def fixed_score():
-    """Scores by plain arithmetic, so that the tuner is what is tested."""
-
-
 def tuned(tmp_path, network, question, way=WAY, seed=0, **options):
     adapted, _ = adapted_of(base_folder(tmp_path, network), question, way)
     examples = examples_of(question)
