@@ -50,9 +50,12 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--corpus", type=Path, help="that this run was trained on")
     found.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
     found.add_argument(
-        "--variants-each", type=natural, default=200,
-        help="random variants of a kind for percentiles, and damaging ones of a kind (200)",
+        "--variants-per-kind", type=natural, default=60,
+        help="random variants of a kind for percentiles (60)",
     )  # fmt: skip
+    found.add_argument(
+        "--variants-each", type=natural, default=200, help="damaging variants of a kind (200)"
+    )
     found.add_argument("--tasks", default=TASKS, help="of `eval heldout` (default: %(default)s)")
     found.add_argument(
         "--most-bp", type=natural, default=10**9, help="held-out bases to measure (all of them)"
@@ -118,6 +121,7 @@ def _values_of(asked: argparse.Namespace) -> dict[str, Any]:
     run = behind_links(asked.run or work / "run")
     return {
         "sites": asked.sites,
+        "variants_per_kind": asked.variants_per_kind,
         "variants_each": asked.variants_each,
         "tasks": asked.tasks,
         "contig": ENTRY.held_out_contig,

@@ -15,7 +15,8 @@ BUILD = Step(
 MAKE = (
     BUILD,
     Step(
-        "train", "training: hours, which may be interrupted", """
+        "train", "training: an hour or two, which may be interrupted", """
+        -m train.launch --standalone --nproc-per-node 2
         -m train --config train/recipes/yeast.toml --set output="{run!j}"
         --set data.corpus="{corpus!j}" *changes --resume auto""",
     ),
@@ -35,7 +36,7 @@ MEASURE_FROM = (
     Step(
         "background", "scoring random variants of every kind, for percentiles", """
         -m carbon.cli background --model {work}/model --reference {genome}
-        --annotation {annotation} --draw-from {contig} --variants-per-kind {variants_each}
+        --annotation {annotation} --draw-from {contig} --variants-per-kind {variants_per_kind}
         --output {work}/model/background.json""",
     ),
 )  # fmt: skip

@@ -207,11 +207,12 @@ def test_the_steps_from_genome_to_measures(start, tmp_path, capsys):
     assert code == 0 and capsys.readouterr().out == "made\n"
     work = tmp_path / "a work"
     kinds = [words[1] + (f" {words[2]}" if words[2][0] != "-" else "") for words in ran]
-    assert kinds == ["data_pipeline build", "train", "train export", "carbon.cli convert",
+    assert kinds == ["data_pipeline build", "train.launch", "train export", "carbon.cli convert",
                      "carbon.cli background", "eval heldout"]  # fmt: skip
     build, train, export, convert, background, *evaluations = ran
     assert background[-1] == f"{convert[4]}/background.json" and "VIII" in background
     assert f'output="{work}/corpus"' in build and f'data.corpus="{work}/corpus"' in train
+    assert train[2:7] == ["--standalone", "--nproc-per-node", "2", "-m", "train"]
     assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
     assert export[-1] == convert[3] == f"{work}/export"
     for words in evaluations:
@@ -271,6 +272,14 @@ def test_the_recipes_hold_the_same_contig_out_and_fit_the_box():
     corpus = tomllib.loads((ROOT / "data_pipeline/recipes/yeast_box.toml").read_text())
     (assembly,) = corpus["assemblies"]
     assert assembly["holdout"] == [ENTRY.held_out_contig] and assembly["name"] == ENTRY.assembly
-    recipe = load_config(TrainConfig, ROOT / "train/recipes/yeast.toml")
+    recipe, arm = (
+        load_config(TrainConfig, ROOT / "train/recipes" / name)
+        for name in ("yeast.toml", "yeast_fns.toml")
+    )
     assert recipe.longest_context_tokens == 512
     assert {name for s in recipe.stages for name in s.mixture} <= set(assembly["sources"])
+    assert num_tokens(recipe) == num_tokens(arm), "arms of one length"
+
+
+def num_tokens(recipe: TrainConfig) -> int:
+    return sum(stage.tokens for stage in recipe.stages)
