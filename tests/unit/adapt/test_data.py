@@ -370,7 +370,7 @@ def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, sha
     shuffled = examples.taken(order.sample(range(len(examples)), len(examples)))
     turned = [reverse_complement(s) if order.random() < 0.5 else s for s in shuffled.sequences]
     assert counts(replace(shuffled, sequences=tuple(turned))) == found
-    dropped, _ = LEAK_RULES["drop"](examples, share)
+    dropped, *_ = LEAK_RULES["drop"](examples, share)
     assert counts(dropped) == {} and set(dropped.names) <= set(examples.names)
 
 
@@ -380,19 +380,20 @@ def test_leaks_are_told_refused_or_dropped():
         [one, reverse_complement(one), other, other[:60], third],
         ["train", "test", "train", "validation", "train"],
     )
-    same, told = LEAK_RULES["tell"](examples, 0.5)
-    assert same is examples
+    same, told, leaks = LEAK_RULES["tell"](examples, 0.5)
+    assert same is examples and leaks == find_leaks(examples, 0.5)
     assert told[0] == (
         "1 of 1 sequences of test stand in train too (1 equal, 0 nearly; such as 's1')."
     )
     with pytest.raises(UserError, match="1 of 1 sequences of test stand in train"):
         LEAK_RULES["refuse"](examples, 0.5)
-    kept, told = LEAK_RULES["drop"](examples, 0.5)
+    kept, told, left = LEAK_RULES["drop"](examples, 0.5)
+    assert left == []
     # Of `other`, 70 31-mers, 30 stand in validation: too few, so the short one goes.
     assert kept.names == ("s1", "s2", "s4")
     assert [sentence.split(" sequences")[0] for sentence in told] == ["1 of 3", "1 of 1"]
     clean = examples_of([one, other], ["train", "test"])
-    assert LEAK_RULES["refuse"](clean, 0.5) == (clean, [])
+    assert LEAK_RULES["refuse"](clean, 0.5) == (clean, [], [])
 
 
 MANY = {
