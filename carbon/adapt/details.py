@@ -54,7 +54,8 @@ def confusion(question: Question, said: Predictions, labels: Predictions) -> lis
 def _classes_said(question: Question, said: Predictions) -> NDArray[np.int64]:
     if question.of_kind.one_logit:
         return (said[:, 0] > 0.5).astype(np.int64)
-    return said.argmax(axis=1).astype(np.int64)
+    found: NDArray[np.int64] = said.argmax(axis=1).astype(np.int64)
+    return found
 
 
 def certainties(
@@ -173,7 +174,8 @@ def losses_of(question: Question, said: Predictions, test: Examples) -> Floats:
     known = ~np.isnan(cells)
     sums = np.add.reduceat(np.where(known, cells, 0.0).sum(axis=1), test.starts[:-1])
     counts = np.add.reduceat(known.sum(axis=1), test.starts[:-1])
-    return np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    found: Floats = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    return found
 
 
 def _of_the_truth(question: Question, said: Floats, labels: Floats) -> Floats:

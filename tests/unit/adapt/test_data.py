@@ -1,6 +1,7 @@
 """Files of every form give the same examples; parts, leaks, and what is refused."""
 
 import gzip
+import hashlib
 import random
 import re
 import subprocess
@@ -23,7 +24,7 @@ from carbon.adapt.data import SOURCES, read_rows
 from carbon.adapt.examples import PARTS, Examples
 from carbon.adapt.labels import READERS, answers_of
 from carbon.adapt.leaks import LEAK_RULES, find_leaks
-from carbon.adapt.prepare import prepare
+from carbon.adapt.prepare import files_of, prepare
 from carbon.adapt.question import QUESTIONS
 from carbon.adapt.split import RULES, parts_of
 from carbon.config import from_table, to_toml
@@ -524,3 +525,20 @@ def test_every_choice_has_its_code():
     assert set(SOURCES) == set(FORMATS) and set(RULES) == set(SPLITS)
     assert set(LEAK_RULES) == set(LEAKS) and set(FITS) == set(BASELINES)
     assert set(READERS) == set(QUESTIONS)
+
+
+def test_hashes_of_the_files_that_were_read(tmp_path):
+    (tmp_path / "a.fa").write_bytes(b"one")
+    (tmp_path / "b.tsv").write_bytes(b"two")
+    found = files_of(DataConfig(path=str(tmp_path / "a.fa"), table=str(tmp_path / "b.tsv")))
+    assert [(each["role"], each["name"]) for each in found] == [
+        ("data", "a.fa"),
+        ("table", "b.tsv"),
+    ]
+    assert found[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
+    assert files_of(DataConfig(path="an/id-of-the-hub")) == ()
+    (tmp_path / "set/train").mkdir(parents=True)
+    (tmp_path / "set/train/0.arrow").write_bytes(b"one")
+    (folder,) = files_of(DataConfig(path=str(tmp_path / "set")))
+    line = f"{hashlib.sha256(b'one').hexdigest()}  train/0.arrow"  # as sha256sum writes it
+    assert folder["sha256"] == hashlib.sha256(line.encode()).hexdigest()
