@@ -24,7 +24,7 @@ def check_picture(path: Path | None) -> None:
     check_installed("matplotlib")
 
 
-def check_installed(package: str) -> None:
-    """Raise UserError if a package of the extra `scan` is not there."""
+def check_installed(package: str, extra: str = "scan") -> None:
+    """Raise UserError if a package of an extra is not there."""
     if find_spec(package) is None:
-        raise UserError(f"{package} is not installed; run: pip install 'carbon-dna[scan]'")
+        raise UserError(f"{package} is not installed; run: pip install 'carbon-dna[{extra}]'")

@@ -1,56 +1,34 @@
 """A run of `carbon adapt`: data, split, way, baselines beside it, and what comes out."""
 
-import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from carbon.adapt.baselines import FITS
+from carbon.adapt.checkpoints import FINISHED
 from carbon.adapt.config import AdaptConfig, WayConfig
 from carbon.adapt.examples import Examples
+from carbon.adapt.findings import CONFIG
 from carbon.adapt.folder import Manifest, weights_sha256
-from carbon.adapt.intervals import beside
-from carbon.adapt.loading import head_for, with_linear, write_adapted
+from carbon.adapt.loading import head_for, with_linear
+from carbon.adapt.measuring import predictions_of
 from carbon.adapt.network import AdaptedNetwork, OpenedModel
+from carbon.adapt.outcome import Learned, results_of, write_outcome
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.prepare import Prepared, prepare
 from carbon.adapt.probe import probe
-from carbon.adapt.tuning import predictions_of, tune, with_lora
+from carbon.adapt.tuning import tune, with_lora
 from carbon.config import from_table, load_config, to_toml, with_overrides
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_folder
 from carbon.inference import load
 from carbon.model import model_folder
-from carbon.tables import TABLE_WRITERS
-from carbon.uncertainty import Estimate
-
-RESULTS, CONFIG, PREDICTIONS = "results.json", "config.toml", "predictions.tsv"
-
-Floats32 = NDArray[np.float32]
-
-
-class Learned(NamedTuple):
-    """What one seed came to.
-
-    Attributes:
-        adapted: ready to predict.
-        opened: the model inside.
-        score: on the validation part; higher is better.
-        history: how it came about, as plain values.
-    """
-
-    adapted: Adapted
-    opened: OpenedModel
-    score: float
-    history: dict[str, Any]
+from carbon.pictures import check_installed
 
 
 def as_config(
@@ -99,6 +77,7 @@ def run_adapt(config: AdaptConfig, *, resume: bool = False, rank: int = 0) -> di
     """
     with_progress = config.output_folder.with_name(f".{config.output_folder.name}.progress")
     if rank == 0:
+        check_installed("matplotlib", "adapt")
         _check_output(config, with_progress, resume)
     prepared = _prepared(config)
     for line in prepared.told if rank == 0 else ():
@@ -132,8 +111,8 @@ def _run(
     _leave_group()
     if rank != 0:
         return {}
-    results = _results(config, prepared, said, histories)
-    _write(config, prepared, best, said, results)
+    results = results_of(config, prepared, said, histories)
+    write_outcome(config, prepared, best, said, results)
     shutil.rmtree(with_progress)
     return results
 
@@ -159,8 +138,8 @@ def _keep(config: AdaptConfig, progress: Path) -> None:
 
 
 def _say_what_is_kept(progress: Path) -> None:
-    """Tell how to go on, if there is a checkpoint; otherwise leave nothing."""
-    if any(progress.glob("*/checkpoint-*")):
+    """Tell how to go on, if anything was reached; otherwise leave nothing."""
+    if any(progress.glob("*/checkpoint-*")) or any(progress.glob(f"*/{FINISHED}")):
         say(f"checkpoints are kept in {progress}; go on with --resume")
     else:
         shutil.rmtree(progress, ignore_errors=True)
@@ -209,7 +188,11 @@ def _manifest(config: AdaptConfig, prepared: Prepared, folder: Path) -> Manifest
         strands=way.strands,
         too_long=way.too_long,
         window_bp=config.data.window_bp or common_bp,
-        data={"split_sha256": prepared.split_hash, "told": list(prepared.told)},
+        data={
+            "files": list(prepared.files),
+            "split_sha256": prepared.split_hash,
+            "told": list(prepared.told),
+        },
     )
 
 
@@ -228,7 +211,11 @@ def _learn_probe(
     )
     manifest = replace(_manifest(config, prepared, source), layer=found.best.layer)
     adapted, opened = with_linear(load(source, dtype="float32").model, found.linear, manifest)
-    history = {"layers": [trial._asdict() for trial in found.trials], "layer": found.best.layer}
+    history = {
+        "layers": [trial._asdict() for trial in found.trials],
+        "layer": found.best.layer,
+        "sizes": [size._asdict() for size in found.sizes],
+    }
     return Learned(adapted, opened, found.best.score, history)
 
 
@@ -289,78 +276,3 @@ def _leave_group() -> None:
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
         dist.destroy_process_group()
-
-
-def _results(
-    config: AdaptConfig,
-    prepared: Prepared,
-    said: Mapping[str, Floats32],
-    histories: list[dict[str, Any]],
-) -> dict[str, Any]:
-    """Measure the model and the baselines on the same rows, and both beside one another."""
-    question, examples = prepared.question, prepared.examples
-    test, validation = examples.part("test"), examples.part("validation")
-    answers = {"model": said["test"]}
-    for name in config.baselines:
-        say(f"baseline: {name}")
-        answer = FITS[name](examples.part("train"), validation, question, config.seeds[0])
-        answers[name] = answer(test)
-    scored = {
-        name: question.scores(found, test.labels, test.row_groups)
-        for name, found in answers.items()
-    }
-    against = beside(question.kind, question.names, answers, test.labels, test.row_groups)
-    return {
-        "kind": question.kind,
-        "way": config.way.name,
-        "chosen_by": next(iter(scored["model"])),
-        "test": {name: _plain(scores) for name, scores in scored.items()},
-        "model_minus": {name: _plain(scores) for name, scores in against.items()},
-        "validation": _plain(
-            question.scores(said["validation"], validation.labels, validation.row_groups)
-        ),
-        "seeds": histories,
-        "examples": {part: len(examples.part(part)) for part in ("train", "validation", "test")},
-        "split_sha256": prepared.split_hash,
-        "told": list(prepared.told),
-    }
-
-
-def _plain(scores: Mapping[str, Estimate]) -> dict[str, Any]:
-    return {
-        name: {key: None if value != value else value for key, value in each._asdict().items()}
-        for name, each in scores.items()
-    }
-
-
-def _write(
-    config: AdaptConfig,
-    prepared: Prepared,
-    best: Learned,
-    said: Mapping[str, Floats32],
-    results: dict[str, Any],
-) -> None:
-    short = {"chosen_by": results["chosen_by"], "test": results["test"]["model"]}
-    manifest = replace(best.adapted.manifest, results=short)
-    with atomic_folder(config.output_folder) as folder:
-        write_adapted(folder, best.adapted.network, best.opened, manifest)
-        text = json.dumps(results, indent=1, ensure_ascii=False)
-        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
-        (folder / CONFIG).write_text(to_toml(config), encoding="utf-8")
-        if not prepared.question.per_base:
-            _write_predictions(folder / PREDICTIONS, prepared, said)
-
-
-def _write_predictions(path: Path, prepared: Prepared, said: Mapping[str, Floats32]) -> None:
-    """Write labels and predictions of what was not learned from."""
-    question = prepared.question
-    labels = ["label"] if question.num_columns == 1 else [f"label_{n}" for n in question.names]
-    outputs = [f"predicted_{name}" for name in question.output_names]
-    columns: dict[str, Any] = {"name": str, "part": str, "group": str}
-    columns |= dict.fromkeys([*labels, *outputs], float)
-    with TABLE_WRITERS[".tsv"](path, columns, {"split_sha256": prepared.split_hash}) as write:
-        for part, found in said.items():
-            examples = prepared.examples.part(part)
-            for n, row in enumerate(np.concatenate([examples.labels, found], axis=1)):
-                cells = [None if np.isnan(value) else float(value) for value in row]
-                write((examples.names[n], part, examples.groups[n] or None, *cells))

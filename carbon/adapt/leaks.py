@@ -118,19 +118,34 @@ def _members(examples: Examples) -> dict[str, Flags]:
     return {part: parts == part for part in PARTS}
 
 
-def _told(examples: Examples, share: float) -> tuple[Examples, list[str]]:
-    return examples, [leak.to_text() for leak in find_leaks(examples, share)]
+class Screened(NamedTuple):
+    """What a rule makes of leaks.
+
+    Attributes:
+        examples: that are kept.
+        told: whole sentences.
+        leaks: that are still there.
+    """
+
+    examples: Examples
+    told: list[str]
+    leaks: list[Leak]
 
 
-def _refused(examples: Examples, share: float) -> tuple[Examples, list[str]]:
+def _told(examples: Examples, share: float) -> Screened:
+    leaks = find_leaks(examples, share)
+    return Screened(examples, [leak.to_text() for leak in leaks], leaks)
+
+
+def _refused(examples: Examples, share: float) -> Screened:
     if leaks := find_leaks(examples, share):
         raise UserError(
             f'data: {leaks[0].to_text()} Split by group, or set data.leaks = "drop" or "tell"'
         )
-    return examples, []
+    return Screened(examples, [], [])
 
 
-def _dropped(examples: Examples, share: float) -> tuple[Examples, list[str]]:
+def _dropped(examples: Examples, share: float) -> Screened:
     """Leave out of train what stands in validation or test, of validation what stands in test.
 
     What still has its share elsewhere then, as a short sequence of test within a long one of train,
@@ -153,12 +168,13 @@ def _dropped(examples: Examples, share: float) -> tuple[Examples, list[str]]:
         for part in PARTS
         if (gone := of_part[part].sum() - kept[part].sum())
     ]
-    return examples.taken(np.flatnonzero(np.logical_or.reduce(list(kept.values())))), told
+    taken = examples.taken(np.flatnonzero(np.logical_or.reduce(list(kept.values()))))
+    return Screened(taken, told, [])
 
 
-LEAK_RULES: dict[str, Callable[[Examples, float], tuple[Examples, list[str]]]] = {
+LEAK_RULES: dict[str, Callable[[Examples, float], Screened]] = {
     "tell": _told,
     "refuse": _refused,
     "drop": _dropped,
 }
-"""Of each of `LEAKS`: from examples and a share to what is kept of them, and what is told."""
+"""Of each of `LEAKS`: from examples and a share of 31-mers."""

@@ -122,6 +122,10 @@ LOSSES: dict[str, Total] = {
 }
 
 
+OF_A_WHOLE_BATCH = frozenset({"correlation", "correlation_huber"})
+"""Losses that are no sums over rows: the mean of those of two halves is another number."""
+
+
 class _SumOverProcesses(torch.autograd.Function):
     """A sum over processes; the gradient, which each process has a part of, is summed as well."""
 

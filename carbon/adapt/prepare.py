@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +12,12 @@ from carbon.adapt.config import DataConfig, QuestionConfig, SplitConfig
 from carbon.adapt.data import PART_COLUMN, Rows, read_rows
 from carbon.adapt.examples import PARTS, Examples
 from carbon.adapt.labels import answers_of
-from carbon.adapt.leaks import LEAK_RULES, canonical
+from carbon.adapt.leaks import LEAK_RULES, Leak, canonical
 from carbon.adapt.question import QUESTIONS, Question
 from carbon.adapt.split import parts_of
 from carbon.adapt.transforms import Transform
 from carbon.errors import UserError
+from carbon.files import sha256_of_file
 from carbon.genome.alphabet import FASTA_LETTERS
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
@@ -30,12 +32,16 @@ class Prepared(NamedTuple):
         told: whole sentences on what was passed over, how the parts came about, and what stands in
             two of them.
         split_hash: SHA-256 of sequences and parts, whatever the order of the rows.
+        leaks: that are left in.
+        files: what was read: role, name and SHA-256 of each file.
     """
 
     examples: Examples
     question: Question
     told: tuple[str, ...]
     split_hash: str
+    leaks: tuple[Leak, ...] = ()
+    files: tuple[dict[str, str], ...] = ()
 
 
 def prepare(data: DataConfig, question: QuestionConfig) -> Prepared:
@@ -58,13 +64,36 @@ def prepare(data: DataConfig, question: QuestionConfig) -> Prepared:
         groups=tuple(groups),
         per_base=QUESTIONS[question.kind].per_base,
     )
-    examples, leaks = LEAK_RULES[data.leaks](examples, data.leak_share)
+    examples, told_of_leaks, leaks = LEAK_RULES[data.leaks](examples, data.leak_share)
     counts = Counter(examples.parts)
-    told = [*rows.told, ", ".join(f"{counts[part]} {part}" for part in PARTS) + ".", *leaks]
+    told = [*rows.told, ", ".join(f"{counts[part]} {part}" for part in PARTS) + ".", *told_of_leaks]
     if data.split.by == "random" and any(groups):
         told.append("The parts are random, though there are contigs: neighbours may be in two.")
     fitted = fitted_question(question, answers.names, examples)
-    return Prepared(examples, fitted, tuple(told), split_hash_of(examples))
+    return Prepared(
+        examples, fitted, tuple(told), split_hash_of(examples), tuple(leaks), files_of(data)
+    )
+
+
+def files_of(data: DataConfig) -> tuple[dict[str, str], ...]:
+    """Return role, name and SHA-256 of each file of data; of a folder, that of its files' hashes.
+
+    An id of the hub is no file: its revision is in the configuration.
+    """
+    said = {"data": data.path, **data.files, "table": data.table, "reference": data.reference}
+    return tuple(
+        {"role": role, "name": Path(path).name, "sha256": _sha256_of(Path(path))}
+        for role, path in said.items()
+        if path and Path(path).exists()
+    )
+
+
+def _sha256_of(path: Path) -> str:
+    if path.is_file():
+        return sha256_of_file(path)
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    lines = [f"{sha256_of_file(each)}  {each.relative_to(path).as_posix()}" for each in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def fitted_question(config: QuestionConfig, names: Sequence[str], examples: Examples) -> Question:

@@ -19,6 +19,10 @@ from carbon.console import track
 from carbon.errors import UserError
 from carbon.inference.scoring import blocks
 
+_SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
+"""Of the train part, whose scores tell what more examples would be worth."""
+_FEW = 10  # known numbers, below which nothing is fitted
+
 
 class Trial(NamedTuple):
     """The best linear answer of a layer; higher scores are better.
@@ -34,12 +38,25 @@ class Trial(NamedTuple):
     score: float
 
 
+class Size(NamedTuple):
+    """What so many examples of the train part are enough for, at the best layer.
+
+    Attributes:
+        examples: learned from.
+        score: on the validation part.
+    """
+
+    examples: int
+    score: float
+
+
 class Probed(NamedTuple):
-    """The best linear answer, and all that were tried."""
+    """The best linear answer, all that were tried, and what fewer examples would have given."""
 
     linear: Linear
     best: Trial
     trials: tuple[Trial, ...]
+    sizes: tuple[Size, ...]
 
 
 class LayerStates(nn.Module):
@@ -151,4 +168,36 @@ def probe(
     if not trials:
         raise UserError("the validation part has no score; are its labels all alike?")
     best = max(trials, key=lambda trial: trial.score)
-    return Probed(answers[best], best, tuple(answers))
+    number = layers.index(best.layer)
+    parts = (learned[:, number], train.labels), (chosen_by[:, number], validation.labels)
+    sizes = *_by_size(*parts, question), Size(len(train), best.score)
+    return Probed(answers[best], best, tuple(answers), sizes)
+
+
+Part = tuple[NDArray[np.float32], NDArray[np.float32]]
+
+
+def _by_size(train: Part, validation: Part, question: Question) -> Iterator[Size]:
+    """Yield the scores of shares of the train part, smallest first; each holds those before it.
+
+    A share in which a class or a value is missing has none.
+    """
+    order = np.random.default_rng(0).permutation(len(train[1]))
+    for share in _SHARES:
+        some = order[: round(share * len(order))]
+        if _is_enough(train[1][some], train[1], question):
+            found = fit_linear((train[0][some], train[1][some]), validation, question)
+            if np.isfinite(found.score):
+                yield Size(len(some), found.score)
+
+
+def _is_enough(some: NDArray[np.float32], of: NDArray[np.float32], question: Question) -> bool:
+    """Tell whether a share of labels has every value of each column, or a few of each number."""
+    for column, whole in zip(some.T, of.T, strict=True):
+        known = column[~np.isnan(column)]
+        if question.of_kind.is_number:
+            if len(known) < _FEW:
+                return False
+        elif len(np.unique(known)) < len(np.unique(whole[~np.isnan(whole)])):
+            return False
+    return True

@@ -5,15 +5,12 @@ and processes of a step, and the score that a checkpoint is chosen by. Of a chec
 trained is kept, as safetensors.
 """
 
-import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from transformers import (
@@ -26,9 +23,18 @@ from transformers import (
 from transformers.trainer_utils import get_last_checkpoint
 
 from carbon.adapt.batches import MakeBatch, batches
+from carbon.adapt.checkpoints import (
+    Look,
+    Tuned,
+    finish,
+    restore_finished,
+    restore_trained,
+    save_trained,
+)
 from carbon.adapt.config import WayConfig
 from carbon.adapt.examples import Examples
-from carbon.adapt.network import AdaptedNetwork
+from carbon.adapt.losses import OF_A_WHOLE_BATCH
+from carbon.adapt.measuring import measured
 from carbon.adapt.plan import Key, Steps, StepSampler
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.question import Question
@@ -39,38 +45,8 @@ from carbon.genome import reverse_complement
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Every linear module of a layer: they have an adapter unless others are named."""
 
-_WEIGHTS = "trained.safetensors"
 _TRAINING_SHARE = 0.1  # of the tokens that one pass without gradients holds
-_BEST_BY = "eval_score"
-
-
-class Look(NamedTuple):
-    """One look at the validation part.
-
-    Attributes:
-        step: after so many.
-        epoch: after so many readings of what is learned from.
-        loss: mean of the steps since the look before.
-        score: of the validation part; higher is better.
-    """
-
-    step: int
-    epoch: float
-    loss: float
-    score: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuned:
-    """What came of it; the network has the weights of the best look.
-
-    Attributes:
-        looks: at the validation part, in order.
-        best: that was kept.
-    """
-
-    looks: tuple[Look, ...]
-    best: Look
+_BEST_BY, _LOSS = "eval_score", "eval_loss"
 
 
 def with_lora(backbone: Any, way: WayConfig, base: str) -> Any:
@@ -124,12 +100,16 @@ def tune(
         validation: chosen by.
         way: how.
         seed: of order, strands and dropout.
-        folder: for checkpoints, removed in the end.
-        resume: go on with the last checkpoint that is there.
+        folder: for checkpoints, and in the end for what came of it.
+        resume: go on with the last checkpoint that is there, or take the end if it was reached.
 
     Raises:
-        UserError: the validation part has no score.
+        UserError: the validation part has no score, or the loss is of a whole batch and a step has
+            parts.
     """
+    if resume and (ended := restore_finished(adapted.network, folder)):
+        adapted.network.eval()
+        return ended
     trainer = _Trainer(adapted, train, validation, way, seed, folder)
     last: str | None = None
     if resume and folder.is_dir():
@@ -139,11 +119,12 @@ def tune(
     if not trainer.state.best_global_step:
         raise UserError("the validation part has no score at any look; are its labels all alike?")
     best = next(look for look in looks if look.step == trainer.state.best_global_step)
+    tuned = Tuned(looks=tuple(looks), best=best)
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
-        shutil.rmtree(folder, ignore_errors=True)
+        finish(adapted.network, tuned, folder)
     adapted.network.eval()
-    return Tuned(looks=tuple(looks), best=best)
+    return tuned
 
 
 def _looks(log: Sequence[dict[str, float]]) -> list[Look]:
@@ -153,7 +134,8 @@ def _looks(log: Sequence[dict[str, float]]) -> list[Look]:
             losses.append(row["loss"])
         if _BEST_BY in row:
             mean = float(np.mean(losses[1:])) if len(losses) > 1 else losses[0]
-            looks.append(Look(int(row["step"]), row["epoch"], mean, row[_BEST_BY]))
+            seen = row[_BEST_BY], row[_LOSS]
+            looks.append(Look(int(row["step"]), row["epoch"], mean, *seen))
             losses = [float("nan")]
     return looks
 
@@ -270,8 +252,8 @@ class _Trainer(Trainer):
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Look at the validation part: predict it as `predict` does, each process its share."""
-        score = score_of(self.adapted, self.validation, self.way)
-        metrics = {_BEST_BY: score}
+        found = measured(self.adapted, self.validation, self.way)
+        metrics = {_BEST_BY: found.score, _LOSS: found.loss}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
@@ -280,59 +262,16 @@ class _Trainer(Trainer):
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         del state_dict
-        folder = Path(output_dir or str(self.args.output_dir))
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file(_trained(self.adapted.network), folder / _WEIGHTS)
+        save_trained(self.adapted.network, Path(output_dir or str(self.args.output_dir)))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         del model
-        _restore(self.adapted.network, Path(resume_from_checkpoint))
+        restore_trained(self.adapted.network, Path(resume_from_checkpoint))
 
     def _load_best_model(self) -> None:
         best = self.state.best_model_checkpoint
         assert best is not None
-        _restore(self.adapted.network, Path(best))
-
-
-def _trained(network: AdaptedNetwork) -> dict[str, Tensor]:
-    parameters = network.named_parameters()
-    return {n: p.detach().cpu().contiguous() for n, p in parameters if p.requires_grad}
-
-
-def _restore(network: AdaptedNetwork, checkpoint: Path) -> None:
-    found = network.load_state_dict(load_file(checkpoint / _WEIGHTS), strict=False)
-    assert not found.unexpected_keys and not set(found.missing_keys) & set(_trained(network))
-
-
-def score_of(adapted: Adapted, examples: Examples, way: WayConfig) -> float:
-    """Return the score by which a model is chosen, over all processes; higher is better."""
-    predictions = predictions_of(adapted, examples, way)
-    return adapted.question.score(predictions, examples.labels)
-
-
-def predictions_of(
-    adapted: Adapted, examples: Examples, way: WayConfig
-) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return predictions of examples, (rows, outputs), each process reading its share."""
-    import torch.distributed as dist
-
-    is_shared = dist.is_available() and dist.is_initialized()
-    rank, number = (dist.get_rank(), dist.get_world_size()) if is_shared else (0, 1)
-    was_training = adapted.network.training
-    adapted.network.eval()
-    mine = adapted.logits(
-        examples.sequences[rank::number],
-        way.strands,  # type: ignore[arg-type]
-        tile=way.too_long == "tile",
-    )
-    adapted.network.train(was_training)
-    shares: list[Any] = [mine]
-    if is_shared:
-        shares = [None] * number
-        dist.all_gather_object(shares, mine)
-    width = adapted.question.num_outputs
-    rows = [shares[n % number][n // number].reshape(-1, width) for n in range(len(examples))]
-    return adapted.question.predictions(np.concatenate([np.zeros((0, width)), *rows]))
+        restore_trained(self.adapted.network, Path(best))
 
 
 def _arguments(
@@ -377,7 +316,19 @@ def _arguments(
         1, -(-way.batch_sequences // (at_once * arguments.world_size))
     )
     arguments.per_device_train_batch_size = min(at_once, way.batch_sequences)
+    _check_parts(adapted.question.loss, way, arguments)
     return arguments
+
+
+def _check_parts(loss: str, way: WayConfig, arguments: TrainingArguments) -> None:
+    """Raise UserError if a loss of a whole batch would be the mean of those of its parts."""
+    if loss in OF_A_WHOLE_BATCH and arguments.gradient_accumulation_steps > 1:
+        whole = -(-way.batch_sequences // arguments.world_size)
+        raise UserError(
+            f"loss '{loss}' is of a whole batch, and a step of {way.batch_sequences} sequences "
+            f"would be read in {arguments.gradient_accumulation_steps} parts; set "
+            f"way.micro_batch = {whole} if the memory holds it, or a smaller way.batch"
+        )
 
 
 def _at_once(adapted: Adapted, train: Examples) -> int:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 from carbon.verbs.common import Verbs
@@ -16,7 +17,13 @@ def add_parser(verbs: Verbs) -> None:
         description="Writes a folder for `carbon predict`, with results beside baselines. On many "
         "devices: torchrun --nproc-per-node N -m carbon adapt --config FILE.",
     )
-    verb.add_argument("--config", required=True, metavar="FILE", help="TOML; see docs/adapting.md")
+    what = verb.add_mutually_exclusive_group(required=True)
+    what.add_argument("--config", metavar="FILE", help="TOML; see docs/adapting.md")
+    what.add_argument(
+        "--report",
+        metavar="FOLDER",
+        help="write report and card of a folder that is there anew, and learn nothing",
+    )
     verb.add_argument(
         "--set",
         action="append",
@@ -32,6 +39,9 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
+    if arguments.report:
+        _report(Path(arguments.report))
+        return
     from carbon.adapt.config import AdaptConfig
     from carbon.config import load_config
 
@@ -46,6 +56,18 @@ def run(arguments: argparse.Namespace) -> None:
     results = run_adapt(config, resume=arguments.resume, rank=rank)
     if rank == 0:
         print(json.dumps({"output": config.output, **_short(results)}))
+
+
+def _report(folder: Path) -> None:
+    """Write the pages of a folder again, and print where they are."""
+    from carbon.pictures import check_installed
+
+    check_installed("matplotlib", "adapt")
+
+    from carbon.adapt.card import write_card
+    from carbon.adapt.report import write_report
+
+    print(json.dumps({"report": str(write_report(folder)), "card": str(write_card(folder))}))
 
 
 def _short(results: dict[str, Any]) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 """`carbon adapt` from a table to a folder, and what is wrong said in one line."""
 
 import csv
+import hashlib
 import json
 
 import numpy as np
 import pytest
 
 import carbon
+from carbon.adapt import job, tuning
 from carbon.adapt.metrics import first_score
 from carbon.cli import main
+from carbon.errors import UserError
 from tests.helpers.adapt import base_folder
 from tests.helpers.files import random_bases
 
@@ -66,6 +69,41 @@ def test_a_run_from_table_to_predictions(tmp_path, network, table, name):
     again = carbon.load_adapted(out).predict([sequences[row["name"]] for row in test])
     np.testing.assert_allclose(np.stack(list(again)), said, atol=1e-6)
     assert [path.name for path in tmp_path.glob(".*")] == []  # nothing is left of the checkpoints
+    chosen = f"{results['test']['model'][results['chosen_by']]['value']:.3f}"
+    assert chosen in (out / "report.html").read_text() and chosen in (out / "README.md").read_text()
+    sha256 = hashlib.sha256(table.read_bytes()).hexdigest()
+    assert results["files"] == [{"role": "data", "name": "data.csv", "sha256": sha256}]
+    (seed,) = results["seeds"]
+    if name == "probe":
+        sizes = [size["examples"] for size in seed["sizes"]]
+        assert sizes == sorted(sizes) and sizes[-1] == results["examples"]["train"]
+        assert len(sizes) > 2 and seed["sizes"][-1]["score"] == seed["score"]
+
+
+def test_seeds_that_ended_are_not_learned_again(tmp_path, network, table, monkeypatch):
+    base_folder(tmp_path, network)
+    learned = []
+
+    def tune_until(stop):
+        def tuned(adapted, train, validation, way, seed, folder, *, resume):
+            if seed == stop:
+                raise KeyboardInterrupt
+            began = tuning.restore_finished(adapted.network, folder)
+            learned.append(seed) if began is None else None
+            return tuning.tune(adapted, train, validation, way, seed, folder, resume=resume)
+
+        return tuned
+
+    plain = config(tmp_path, table, name="lora", epochs=1.0) | {"seeds": [0, 1], "baselines": []}
+    monkeypatch.setattr(job, "tune", tune_until(1))
+    with pytest.raises(KeyboardInterrupt):
+        carbon.adapt(plain)
+    with pytest.raises(UserError, match="go on with --resume"):
+        carbon.adapt(plain)
+    monkeypatch.setattr(job, "tune", tune_until(None))
+    results = carbon.adapt(plain, resume=True)
+    assert learned == [0, 1] and [seed["seed"] for seed in results["seeds"]] == [0, 1]
+    assert (tmp_path / "out" / "report.html").is_file() and not list(tmp_path.glob(".out*"))
 
 
 def test_three_seeds_and_the_best_is_kept(tmp_path, network, table):

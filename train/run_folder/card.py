@@ -1,6 +1,5 @@
 """The model card: what an exported model is, what it was made from, and what is not known of it."""
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from safetensors import safe_open
 from carbon import __version__
 from carbon.console import shown
 from carbon.files import atomic_file
+from carbon.markdown import plain, table
 from carbon.model.folder import read_config
 from carbon.objectives import OBJECTIVES
 from carbon.tokenizer import NATIVE, K
@@ -131,7 +131,7 @@ def _what(record: RunRecord, parameters: int) -> str:
     tokens = config.longest_context_tokens
     last = record.steps[-1] if record.steps else {"step": 0, "tokens": 0}
     return (
-        f"\n# {_plain(record.name)}\n\n"
+        f"\n# {plain(record.name)}\n\n"
         f"A language model of DNA: a decoder of the Llama architecture with {parameters:,} "
         f"parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
         f"next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases beside "
@@ -146,7 +146,7 @@ def _size(config: TrainConfig) -> str:
 
 
 def _begun(config: TrainConfig) -> str:
-    return f"{_plain(beginning(config))}. " if config.model.start else ""
+    return f"{plain(beginning(config))}. " if config.model.start else ""
 
 
 def _recipe(record: RunRecord) -> str:
@@ -160,10 +160,10 @@ def _recipe(record: RunRecord) -> str:
         f"{record.config.seed}. {_objectives(record.config)}.\n\n"
     )
     if changes := objective_changes(record):
-        text += f"{_plain(' '.join(changes))}\n\n"
+        text += f"{plain(' '.join(changes))}\n\n"
     if skipped:
         text += f"{skipped:,} steps were skipped for a loss or gradient that was not usable.\n\n"
-    return text + _table(rows, header)
+    return text + table(rows, header)
 
 
 def _objectives(config: TrainConfig) -> str:
@@ -179,7 +179,7 @@ def _data(config: TrainConfig, manifest: Mapping[str, Any] | None) -> str:
     if manifest is None:
         names = sorted({source for stage in config.stages for source in stage.mixture})
         return (
-            f"\n## Data\n\nSources: {_plain(', '.join(names))}. The corpus came without a "
+            f"\n## Data\n\nSources: {plain(', '.join(names))}. The corpus came without a "
             "manifest, so what is in it, and whether anything is held out, is not known here.\n"
         )
     rows = []
@@ -192,7 +192,7 @@ def _data(config: TrainConfig, manifest: Mapping[str, Any] | None) -> str:
         ]
         rows.append((source, *map(shown, counts), ", ".join(readers) or "none"))
     header = ("source", "records", "bases", "held-out records", "bases", "read by stages")
-    return f"\n## Data\n\n{_table(rows, header)}{_held_out(manifest)}{_inputs(manifest)}"
+    return f"\n## Data\n\n{table(rows, header)}{_held_out(manifest)}{_inputs(manifest)}"
 
 
 def _held_out(manifest: Mapping[str, Any]) -> str:
@@ -215,7 +215,7 @@ def _inputs(manifest: Mapping[str, Any]) -> str:
         return ""
     more = f"\n{len(rows) - _MOST_LISTED:,} more files.\n" if len(rows) > _MOST_LISTED else ""
     header = ("organism", "accession", "licence", "file", "sha256")
-    return f"\n{_table(rows[:_MOST_LISTED], header)}{more}"
+    return f"\n{table(rows[:_MOST_LISTED], header)}{more}"
 
 
 def _results(record: RunRecord, drawn: bool) -> str:
@@ -230,7 +230,7 @@ def _results(record: RunRecord, drawn: bool) -> str:
         "continuation of 30 gets right.\n\n"
     )
     picture = "\n![nats per base by step](curves.png)\n" if drawn else ""
-    return f"{text}{_table(rows, ('measure', 'value', 'step'))}{picture}"
+    return f"{text}{table(rows, ('measure', 'value', 'step'))}{picture}"
 
 
 def _limits(record: RunRecord, manifest: Mapping[str, Any] | None) -> str:
@@ -255,18 +255,4 @@ def _limits(record: RunRecord, manifest: Mapping[str, Any] | None) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
-    return _plain(", ".join(names[:_MOST_LISTED])) + more
-
-
-def _table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(_plain(cell) for cell in cells) + " |\n"
-
-    return line(header) + "|---" * len(header) + "|\n" + "".join(map(line, rows))
-
-
-def _plain(text: str) -> str:
-    """Escape what Markdown or HTML would take for more than text."""
-    for mark in "\\`*[]|":
-        text = text.replace(mark, f"\\{mark}")
-    return html.escape(" ".join(text.split()), quote=False)
+    return plain(", ".join(names[:_MOST_LISTED])) + more

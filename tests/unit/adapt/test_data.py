@@ -1,6 +1,7 @@
 """Files of every form give the same examples; parts, leaks, and what is refused."""
 
 import gzip
+import hashlib
 import random
 import re
 import subprocess
@@ -23,7 +24,7 @@ from carbon.adapt.data import SOURCES, read_rows
 from carbon.adapt.examples import PARTS, Examples
 from carbon.adapt.labels import READERS, answers_of
 from carbon.adapt.leaks import LEAK_RULES, find_leaks
-from carbon.adapt.prepare import prepare
+from carbon.adapt.prepare import files_of, prepare
 from carbon.adapt.question import QUESTIONS
 from carbon.adapt.split import RULES, parts_of
 from carbon.config import from_table, to_toml
@@ -370,7 +371,7 @@ def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, sha
     shuffled = examples.taken(order.sample(range(len(examples)), len(examples)))
     turned = [reverse_complement(s) if order.random() < 0.5 else s for s in shuffled.sequences]
     assert counts(replace(shuffled, sequences=tuple(turned))) == found
-    dropped, _ = LEAK_RULES["drop"](examples, share)
+    dropped, *_ = LEAK_RULES["drop"](examples, share)
     assert counts(dropped) == {} and set(dropped.names) <= set(examples.names)
 
 
@@ -380,19 +381,20 @@ def test_leaks_are_told_refused_or_dropped():
         [one, reverse_complement(one), other, other[:60], third],
         ["train", "test", "train", "validation", "train"],
     )
-    same, told = LEAK_RULES["tell"](examples, 0.5)
-    assert same is examples
+    same, told, leaks = LEAK_RULES["tell"](examples, 0.5)
+    assert same is examples and leaks == find_leaks(examples, 0.5)
     assert told[0] == (
         "1 of 1 sequences of test stand in train too (1 equal, 0 nearly; such as 's1')."
     )
     with pytest.raises(UserError, match="1 of 1 sequences of test stand in train"):
         LEAK_RULES["refuse"](examples, 0.5)
-    kept, told = LEAK_RULES["drop"](examples, 0.5)
+    kept, told, left = LEAK_RULES["drop"](examples, 0.5)
+    assert left == []
     # Of `other`, 70 31-mers, 30 stand in validation: too few, so the short one goes.
     assert kept.names == ("s1", "s2", "s4")
     assert [sentence.split(" sequences")[0] for sentence in told] == ["1 of 3", "1 of 1"]
     clean = examples_of([one, other], ["train", "test"])
-    assert LEAK_RULES["refuse"](clean, 0.5) == (clean, [])
+    assert LEAK_RULES["refuse"](clean, 0.5) == (clean, [], [])
 
 
 MANY = {
@@ -523,3 +525,20 @@ def test_every_choice_has_its_code():
     assert set(SOURCES) == set(FORMATS) and set(RULES) == set(SPLITS)
     assert set(LEAK_RULES) == set(LEAKS) and set(FITS) == set(BASELINES)
     assert set(READERS) == set(QUESTIONS)
+
+
+def test_hashes_of_the_files_that_were_read(tmp_path):
+    (tmp_path / "a.fa").write_bytes(b"one")
+    (tmp_path / "b.tsv").write_bytes(b"two")
+    found = files_of(DataConfig(path=str(tmp_path / "a.fa"), table=str(tmp_path / "b.tsv")))
+    assert [(each["role"], each["name"]) for each in found] == [
+        ("data", "a.fa"),
+        ("table", "b.tsv"),
+    ]
+    assert found[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
+    assert files_of(DataConfig(path="an/id-of-the-hub")) == ()
+    (tmp_path / "set/train").mkdir(parents=True)
+    (tmp_path / "set/train/0.arrow").write_bytes(b"one")
+    (folder,) = files_of(DataConfig(path=str(tmp_path / "set")))
+    line = f"{hashlib.sha256(b'one').hexdigest()}  train/0.arrow"  # as sha256sum writes it
+    assert folder["sha256"] == hashlib.sha256(line.encode()).hexdigest()
