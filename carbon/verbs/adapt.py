@@ -16,7 +16,10 @@ def add_parser(verbs: Verbs) -> None:
         description="Writes a folder for `carbon predict`, with results beside baselines. On many "
         "devices: torchrun --nproc-per-node N -m carbon adapt --config FILE.",
     )
-    verb.add_argument("--config", required=True, metavar="FILE", help="TOML; see docs/adapting.md")
+    verb.add_argument(
+        "--config", required=True, metavar="FILE|NAME",
+        help="TOML, or a published task of docs/adapting.md, such as deepstarr",
+    )  # fmt: skip
     verb.add_argument(
         "--set",
         action="append",
@@ -32,10 +35,9 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.adapt.config import AdaptConfig
-    from carbon.config import load_config
+    from carbon.adapt.recipes import read_run, recipe_of
 
-    config = load_config(AdaptConfig, arguments.config, arguments.overrides)
+    config = read_run(arguments.config, arguments.overrides)
 
     from carbon.adapt.job import plan_adapt, run_adapt
 
@@ -45,7 +47,9 @@ def run(arguments: argparse.Namespace) -> None:
     rank = int(os.environ.get("RANK", "0"))
     results = run_adapt(config, resume=arguments.resume, rank=rank)
     if rank == 0:
-        print(json.dumps({"output": config.output, **_short(results)}))
+        recipe = recipe_of(arguments.config)
+        published = {"published": recipe.published} if recipe else {}
+        print(json.dumps({"output": config.output, **_short(results), **published}))
 
 
 def _short(results: dict[str, Any]) -> dict[str, Any]:
