@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from carbon.adapt.recipes import Recipe, recipes
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.options import Dtype
@@ -102,7 +103,7 @@ def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
 
 
 def list_tasks(arguments: argparse.Namespace) -> None:
-    """Print each task: what it measures, chance, published figures, data."""
+    """Print each task and each recipe of `carbon adapt`, with published figures and data."""
     datasets = named_or_plain(arguments.datasets, list(TASKS), "--data")
     for task in TASKS.values():
         chance = "depends on the data" if task.chance is None else f"{task.chance:g}"
@@ -118,6 +119,20 @@ def list_tasks(arguments: argparse.Namespace) -> None:
             f"  data       {found or 'not found'}; looked for: {looked}\n"
             f"  build      needs {_needs(task)}"
         )
+    for recipe in recipes().values():
+        _list_recipe(recipe)
+
+
+def _list_recipe(recipe: Recipe) -> None:
+    print(
+        f"{recipe.name} (carbon adapt --config {recipe.name})\n"
+        f"  question   {recipe.question} ({recipe.settings['question']['kind']})\n"
+        f"  metric     {recipe.metric}"
+    )
+    for score, values in recipe.published.items():
+        figures = ", ".join(f"{name} {value:g}" for name, value in values.items())
+        print(f"  published  {score}: {figures}")
+    print(f"  source     {recipe.source}\n  notes      {recipe.notes}")
 
 
 def build_dataset(arguments: argparse.Namespace) -> None:

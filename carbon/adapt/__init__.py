@@ -27,8 +27,8 @@ class _Callable(ModuleType):
         """Learn labels, write the folder that the configuration names, and return the results.
 
         Args:
-            config: a configuration, its plain values, or a TOML file.
-            overrides: such as `way.name=probe`; of plain values or a file.
+            config: a configuration, its plain values, a TOML file, or the name of a recipe.
+            overrides: such as `way.name=probe`; not of a configuration.
             resume: go on where a run was stopped.
 
         Raises:

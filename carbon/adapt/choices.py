@@ -27,7 +27,7 @@ FORMATS: dict[str, Format] = {
     "tsv": Format("a table with tabs", (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".tab")),
     "parquet": Format("a Parquet file", (".parquet",)),
     "datasets": Format("a folder of datasets, or an id of the Hugging Face hub"),
-    "fasta": Format("a FASTA (data.path), and a table of its names (data.table)",
+    "fasta": Format("a FASTA, and a table beside it (data.table) or labels in its names",
                     (".fa", ".fasta", ".fna", ".fa.gz", ".fasta.gz", ".fna.gz")),
     "bed": Format("places and labels, and a reference", (".bed", ".bed.gz"), windows=True),
     "vcf": Format("variants with labels in INFO, and a reference", (".vcf", ".vcf.gz"),

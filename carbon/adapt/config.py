@@ -1,6 +1,6 @@
 """A run of `carbon adapt` as data: the TOML, checked."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -80,10 +80,16 @@ class DataConfig:
         path: a file or folder, or an id of the Hugging Face hub.
         files: in place of `path`, a file for each part: train, validation, test.
         format: key of `FORMATS`; by the ending, if none is given.
-        table: labels of a FASTA by name: a CSV, TSV or Parquet file.
+        folder: that the relative ones of `path`, `files`, `table` and `tables` begin in.
+        table: labels of a FASTA: a CSV, TSV or Parquet file; by name where `name` is given, else
+            in the order of the FASTA.
+        tables: in place of `table`, one for each part of `files`.
+        label_after: the label of a FASTA is what its names have behind the last of these letters.
+        header: the names of the columns of a CSV or TSV whose first line is a row.
+        keep: of columns of a table, the values that rows are read of; others are passed over.
+        below: of columns of a table, numbers; rows that are not below are passed over.
         sequence: column of the sequences.
-        name: column of the names; rows are numbered from 1 where there is none. Of a table beside
-            a FASTA it must be there.
+        name: column of the names; rows are numbered from 1 where there is none.
         labels: columns of the labels; of a BED by number from 1, or by the names in its first
             comment; of a VCF, keys of INFO.
         reference: FASTA of the sequences of a BED or VCF.
@@ -100,7 +106,13 @@ class DataConfig:
     path: str = ""
     files: dict[str, str] = field(default_factory=dict)
     format: str = ""
+    folder: str = ""
     table: str = ""
+    tables: dict[str, str] = field(default_factory=dict)
+    label_after: str = ""
+    header: tuple[str, ...] = ()
+    keep: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    below: dict[str, float] = field(default_factory=dict)
     sequence: str = "sequence"
     name: str = ""
     labels: tuple[str, ...] = ("label",)
@@ -124,6 +136,14 @@ class DataConfig:
             (self.split.by == "files") == bool(self.files),
             "files and split.by = 'files' go together; give both or none",
         )
+        check(
+            not self.tables or self.tables.keys() == self.files.keys(),
+            "tables: give one for each part of files",
+        )
+        check(
+            bool(self.table) + bool(self.tables) + bool(self.label_after) <= 1,
+            "give one of table, tables and label_after",
+        )
         check(self.format in ("", *FORMATS), f"format = '{self.format}': one of {any_of(FORMATS)}")
         check(bool(self.labels), "labels: name one column or more")
         check(
@@ -131,6 +151,21 @@ class DataConfig:
         )
         check(self.window_bp >= 0, f"window_bp = {self.window_bp}: give 0 or more")
         check(0 < self.leak_share <= 1, f"leak_share = {self.leak_share}: give 0 to 1")
+
+    def of_part(self, part: str) -> "DataConfig":
+        """Return what is said of the file of one part."""
+        return replace(
+            self,
+            path=self.files[part],
+            table=self.tables.get(part, self.table),
+            files={},
+            tables={},
+            split=replace(self.split, by="random"),
+        )
+
+    def at(self, path: str) -> str:
+        """Return a path of the data, begun in their folder."""
+        return str(Path(self.folder) / path) if self.folder else path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

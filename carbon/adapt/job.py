@@ -22,8 +22,9 @@ from carbon.adapt.outcome import Learned, results_of, write_outcome
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.prepare import Prepared, prepare
 from carbon.adapt.probe import probe
+from carbon.adapt.recipes import read_run
 from carbon.adapt.tuning import tune, with_lora
-from carbon.config import from_table, load_config, to_toml, with_overrides
+from carbon.config import from_table, to_toml, with_overrides
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.inference import load
@@ -34,14 +35,14 @@ from carbon.pictures import check_installed
 def as_config(
     config: AdaptConfig | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()
 ) -> AdaptConfig:
-    """Return a configuration of a file, of plain values, or as it is."""
+    """Return a configuration of a file, of a recipe, of plain values, or as it is."""
     if isinstance(config, AdaptConfig):
         if overrides:
             raise UserError("overrides: of a file or of plain values; change the configuration")
         return config
     if isinstance(config, Mapping):
         return from_table(AdaptConfig, with_overrides(config, overrides), "config")
-    return load_config(AdaptConfig, config, overrides)
+    return read_run(config, overrides)
 
 
 def plan_adapt(config: AdaptConfig) -> dict[str, Any]:

@@ -18,7 +18,10 @@ def add_parser(verbs: Verbs) -> None:
         "devices: torchrun --nproc-per-node N -m carbon adapt --config FILE.",
     )
     what = verb.add_mutually_exclusive_group(required=True)
-    what.add_argument("--config", metavar="FILE", help="TOML; see docs/adapting.md")
+    what.add_argument(
+        "--config", metavar="FILE|NAME",
+        help="TOML, or a published task of docs/adapting.md, such as deepstarr",
+    )  # fmt: skip
     what.add_argument(
         "--report",
         metavar="FOLDER",
@@ -42,10 +45,10 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.report:
         _report(Path(arguments.report))
         return
-    from carbon.adapt.config import AdaptConfig
-    from carbon.config import load_config
 
-    config = load_config(AdaptConfig, arguments.config, arguments.overrides)
+    from carbon.adapt.recipes import read_run, recipe_of
+
+    config = read_run(arguments.config, arguments.overrides)
 
     from carbon.adapt.job import plan_adapt, run_adapt
 
@@ -55,7 +58,9 @@ def run(arguments: argparse.Namespace) -> None:
     rank = int(os.environ.get("RANK", "0"))
     results = run_adapt(config, resume=arguments.resume, rank=rank)
     if rank == 0:
-        print(json.dumps({"output": config.output, **_short(results)}))
+        recipe = recipe_of(arguments.config)
+        published = {"published": recipe.published} if recipe else {}
+        print(json.dumps({"output": config.output, **_short(results), **published}))
 
 
 def _report(folder: Path) -> None:

@@ -25,6 +25,9 @@ SOURCES: dict[str, Callable[[str, DataConfig], Rows]] = {
 }
 """Of each of `FORMATS`, what reads a path of it."""
 
+TABLES = ("csv", "tsv", "parquet", "datasets")
+"""Those whose rows may be chosen by their columns."""
+
 PART_COLUMN = "part"
 """Of `data.files`, what says for which part a row is."""
 
@@ -36,12 +39,16 @@ def read_rows(config: DataConfig) -> Rows:
         UserError: a file is absent, of another form, or lacks a column.
     """
     if config.path:
-        return _read(config.path, config)
-    return joined({part: _read(path, config) for part, path in config.files.items()}, PART_COLUMN)
+        return _read(config)
+    return joined({part: _read(config.of_part(part)) for part in config.files}, PART_COLUMN)
 
 
-def _read(path: str, config: DataConfig) -> Rows:
-    rows = SOURCES[config.format or _format_of(path)](path, config)
+def _read(config: DataConfig) -> Rows:
+    path = config.at(config.path)
+    form = config.format or _format_of(path)
+    if (config.keep or config.below) and form not in TABLES:
+        raise UserError(f"{path}: data.keep and data.below are of {', '.join(TABLES)}; take it out")
+    rows = SOURCES[form](path, config)
     if not len(rows):
         raise UserError(f"{path}: has no example; give a file with some")
     return rows

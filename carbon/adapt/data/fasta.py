@@ -1,4 +1,4 @@
-"""Sequences in a FASTA, and their labels by name in a table beside it."""
+"""Sequences in a FASTA, and their labels: in a table beside it, or behind their names."""
 
 from pathlib import Path
 
@@ -19,16 +19,64 @@ from carbon.genome import read_sequences
 
 
 def read_fasta(path: str, config: DataConfig) -> Rows:
-    """Read a FASTA and the table of its labels; in the order of the table.
+    """Read a FASTA and its labels, which are in a table beside it or behind its names.
 
     Raises:
-        UserError: there is no table, one of its names has no sequence, or one stands twice.
+        UserError: there are no labels, one is missing, or a name stands twice in a join by name.
     """
-    if not config.table or not config.name:
-        raise ConfigError(f"{path}: a FASTA has no labels; give data.table, and its data.name")
-    table, first_line = _table(config.table)
-    names = text_column(table, config.name, config.table, "data.name")
-    where, wanted = place_in(config.table, first_line), set(names)
+    if config.label_after:
+        return _with_labels(path, config)
+    if not config.table:
+        raise ConfigError(
+            f"{path}: a FASTA has no labels; give data.table and its data.name, or data.label_after"
+        )
+    return (_by_name if config.name else _in_order)(path, config)
+
+
+def _with_labels(path: str, config: DataConfig) -> Rows:
+    """Take the label of each sequence from behind its name."""
+    if len(config.labels) != 1:
+        raise ConfigError(f"{path}: data.label_after gives one label; name one in data.labels")
+    records = list(read_sequences(path))
+    for name, _ in records:
+        if config.label_after not in name:
+            raise UserError(f"{path}: '{name}' has no '{config.label_after}' (data.label_after)")
+    return Rows(
+        sequences=[sequence for _, sequence in records],
+        labels={config.labels[0]: [n.rpartition(config.label_after)[2] for n, _ in records]},
+        names=None,
+        columns={},
+        contigs=None,
+        where=lambda row: f"{path} sequence '{records[row][0]}'",
+    )
+
+
+def _in_order(path: str, config: DataConfig) -> Rows:
+    """Take the labels of the sequences from the rows of a table, in the same order."""
+    of = config.at(config.table)
+    table, first_line = _table(of)
+    sequences = [sequence for _, sequence in read_sequences(path)]
+    if len(sequences) != len(table):
+        raise UserError(
+            f"{path}: has {len(sequences)} sequences, and {of} {len(table)} rows; give the table "
+            "that is in its order, or join by data.name"
+        )
+    return Rows(
+        sequences=sequences,
+        labels={name: label_column(table, name, of) for name in config.labels},
+        names=None,
+        columns=asked_columns(table, of, config),
+        contigs=None,
+        where=place_in(of, first_line),
+    )
+
+
+def _by_name(path: str, config: DataConfig) -> Rows:
+    """Join a FASTA and a table by name; in the order of the table."""
+    of = config.at(config.table)
+    table, first_line = _table(of)
+    names = text_column(table, config.name, of, "data.name")
+    where, wanted = place_in(of, first_line), set(names)
     found: dict[str, str] = {}
     num_others = 0
     for name, sequence in read_sequences(path):
@@ -41,12 +89,12 @@ def read_fasta(path: str, config: DataConfig) -> Rows:
     for row, name in enumerate(names):
         if name not in found:
             raise UserError(f"{where(row)}: no sequence '{name}' in {path}; take the row out")
-    told = (f"{path}: {num_others} sequences have no row in {config.table}.",) if num_others else ()
+    told = (f"{path}: {num_others} sequences have no row in {of}.",) if num_others else ()
     return Rows(
         sequences=[found[name] for name in names],
-        labels={name: label_column(table, name, config.table) for name in config.labels},
+        labels={name: label_column(table, name, of) for name in config.labels},
         names=names,
-        columns=asked_columns(table, config.table, config),
+        columns=asked_columns(table, of, config),
         contigs=None,
         where=where,
         told=told,

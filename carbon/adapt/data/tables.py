@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from carbon.adapt.config import DataConfig
 from carbon.adapt.data.rows import Rows, find_column
@@ -20,12 +22,17 @@ SPLIT_COLUMN = "split"
 
 def read_csv(path: str, config: DataConfig) -> Rows:
     """Read a table with commas."""
-    return rows_of(text_table(path, ","), path, config, first_line=2)
+    return _read_text(path, ",", config)
 
 
 def read_tsv(path: str, config: DataConfig) -> Rows:
     """Read a table with tabs."""
-    return rows_of(text_table(path, "\t"), path, config, first_line=2)
+    return _read_text(path, "\t", config)
+
+
+def _read_text(path: str, between: str, config: DataConfig) -> Rows:
+    first_line = 1 if config.header else 2
+    return rows_of(text_table(path, between, config.header), path, config, first_line)
 
 
 def read_parquet(path: str, config: DataConfig) -> Rows:
@@ -38,8 +45,13 @@ def read_datasets(path: str, config: DataConfig) -> Rows:
     return rows_of(_dataset_table(path, config), path, config)
 
 
-def text_table(path: str, between: str) -> pa.Table:
+def text_table(path: str, between: str, header: Sequence[str] = ()) -> pa.Table:
     """Read all columns of a CSV or TSV as text, plain or gzip.
+
+    Args:
+        path: of the file.
+        between: what stands between two cells.
+        header: names of the columns, where the file has none.
 
     Raises:
         UserError: there is no such file, it is broken, or has no header.
@@ -47,7 +59,7 @@ def text_table(path: str, between: str) -> pa.Table:
     _check_file(path)
     with open(path, "rb") as start:
         packing = "gzip" if start.read(2) == b"\x1f\x8b" else None
-    read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES)
+    read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(header) or None)
     parse = pa.csv.ParseOptions(delimiter=between, quote_char=False if between == "\t" else '"')
     try:
         # What columns there are is known once the header is read, so the file is opened twice.
@@ -110,16 +122,46 @@ def rows_of(table: pa.Table, path: str, config: DataConfig, first_line: int = 0)
         config: names of columns.
         first_line: of the first row in the file, from 1; 0 where rows have no line.
     """
-    sequences = text_column(table, config.sequence, path, "data.sequence")
-    where = place_in(path, first_line)
+    place = place_in(path, first_line)
+    kept = _kept(table, path, config, place)
+    num_others, table = len(table) - len(kept), table.take(kept)
+    others = "data.keep and data.below pass them over"
     return Rows(
-        sequences=sequences,
+        sequences=text_column(table, config.sequence, path, "data.sequence"),
         labels={name: label_column(table, name, path) for name in config.labels},
         names=text_column(table, config.name, path, "data.name") if config.name else None,
         columns=asked_columns(table, path, config),
         contigs=None,
-        where=where,
+        where=lambda row: place(int(kept[row])),
+        told=(f"{path}: {num_others} rows are not read: {others}.",) if num_others else (),
     )
+
+
+def _kept(
+    table: pa.Table, path: str, config: DataConfig, place: Callable[[int], str]
+) -> NDArray[np.int64]:
+    """Return the numbers of the rows that `keep` and `below` leave."""
+    is_kept = np.ones(len(table), dtype=bool)
+    for name, values in config.keep.items():
+        found = text_column(table, name, path, "data.keep")
+        is_kept &= np.isin(np.array(found, dtype=object), values)
+    for name, limit in config.below.items():
+        found = text_column(table, name, path, "data.below")
+        numbers = [_number(text, config, name, place, row) for row, text in enumerate(found)]
+        is_kept &= np.array(numbers) < limit
+    return np.flatnonzero(is_kept)
+
+
+def _number(
+    text: str, config: DataConfig, name: str, place: Callable[[int], str], row: int
+) -> float:
+    """Return a number, NaN of what is unknown: it is below nothing."""
+    try:
+        return float("nan") if text in config.unknown else float(text)
+    except ValueError:
+        raise UserError(
+            f"{place(row)}: '{text[:40]}' in column '{name}' (data.below) is not a number; mend it"
+        ) from None
 
 
 def place_in(path: str, first_line: int) -> Callable[[int], str]:
