@@ -180,9 +180,7 @@ def _worst(findings: Findings) -> str:
     if not worst:
         return ""
     has_groups = any(each["group"] for each in worst)
-    header = ("name", *(["group"] if has_groups else []), "bp", "label", "predicted", "loss")
-    if findings.manifest.question.per_base:
-        header = (*header[:-3], "loss")
+    header = ("name", *(["group"] if has_groups else []), "bp", *_said_of(findings), "loss")
     rows = [
         (
             each["name"],
@@ -201,6 +199,14 @@ def _worst(findings: Findings) -> str:
     )
     table = html_table(rows, (*header, "begins with"))
     return _section("Worst examples", table, _text(loss))
+
+
+def _said_of(findings: Findings) -> Row:
+    question = findings.manifest.question
+    if question.per_base:
+        return ()
+    names = "" if question.of_kind.one_column else f" ({', '.join(question.names[:_MOST_NUMBERS])})"
+    return f"label{names}", "predicted"
 
 
 def _said(findings: Findings, example: dict[str, Any]) -> Row:
