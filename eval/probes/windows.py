@@ -87,9 +87,7 @@ def _coding_stretches(
     genes = _long_genes(sources, wanted.window_bp + CODON_BP)
     order = [genes[i] for i in random.permutation(len(genes))]
     labels = random.permutation(wanted.num_windows) % num_classes
-    for label, (group, gene) in zip(
-        labels.tolist(), islice(cycle(order), len(labels)), strict=True
-    ):
+    for label, (group, gene) in zip(labels.tolist(), cycle(order), strict=False):
         first = label if step_bp == CODON_BP else 0
         num_places = (len(gene.cds) - wanted.window_bp - first) // step_bp + 1
         start = first + step_bp * int(random.integers(num_places))

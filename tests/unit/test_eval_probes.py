@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -226,6 +227,14 @@ class TestVectors:
     def test_a_window_longer_than_the_context_is_refused(self, network):
         with pytest.raises(UserError, match="--window-bp 9000: the model reads"):
             states_of(LoadedModel(network, NATIVE), ["A" * 9000])
+
+
+def test_every_probe_is_listed_and_told_of(capsys):
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text()
+    for name in PROBES:
+        assert f"{name} (python -m eval probes)" in listed and f"| `{name}` |" in page
 
 
 def run(tmp_path, network, *more):
