@@ -29,6 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_report_parser(verbs.add_parser("report", help="one HTML page, Markdown and CSV"))
     _add_list_parser(verbs.add_parser("list", help="tasks, and where their data were looked for"))
     _add_build_parser(verbs.add_parser("build", help="a task's dataset, from primary sources"))
+    _add_probes_parser(
+        verbs.add_parser("probes", help="what a model's states tell: strand, codon phase, taxonomy")
+    )
     _add_heldout_parser(
         verbs.add_parser("heldout", help="measure a model on what a corpus held out")
     )
@@ -120,6 +123,23 @@ def _add_build_parser(verb: argparse.ArgumentParser) -> None:
     verb.set_defaults(run=_build)
 
 
+def _add_probes_parser(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--model", required=True, help="model folder, or a name in the box")
+    verb.add_argument(
+        "--genome", action="append", required=True, metavar="GROUP=FASTA[,ANNOTATION]",
+        dest="genomes", help="a genome and its group; may be repeated",
+    )  # fmt: skip
+    verb.add_argument(
+        "--tasks", default="all",
+        help="all that there are genomes for, or some of strand,codon_phase,taxonomy",
+    )  # fmt: skip
+    verb.add_argument("--windows", type=natural, default=600, help="of all classes together")
+    verb.add_argument("--window-bp", type=natural, default=600)
+    verb.add_argument("--seed", type=natural, default=0)
+    verb.add_argument("--output", type=Path, required=True, help="folder for results and the page")
+    verb.set_defaults(run=_probes)
+
+
 def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--model", required=True, help="model folder, or a name in the box")
     verb.add_argument(
@@ -199,6 +219,12 @@ def _build(arguments: argparse.Namespace) -> None:
     from eval.commands import build_dataset
 
     build_dataset(arguments)
+
+
+def _probes(arguments: argparse.Namespace) -> None:
+    from eval.probes.command import run_probes
+
+    run_probes(arguments)
 
 
 def _heldout(arguments: argparse.Namespace) -> None:

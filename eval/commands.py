@@ -15,6 +15,7 @@ from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
 from eval.models import load_any
+from eval.probes.windows import PROBES
 from eval.records import read_record
 from eval.run_sizes import RUN_SIZES
 from eval.runner import Suite, run_suite
@@ -103,7 +104,7 @@ def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
 
 
 def list_tasks(arguments: argparse.Namespace) -> None:
-    """Print each task and each recipe of `carbon adapt`, with published figures and data."""
+    """Print each task, probe and recipe of `carbon adapt`, with published figures and data."""
     datasets = named_or_plain(arguments.datasets, list(TASKS), "--data")
     for task in TASKS.values():
         chance = "depends on the data" if task.chance is None else f"{task.chance:g}"
@@ -119,6 +120,8 @@ def list_tasks(arguments: argparse.Namespace) -> None:
             f"  data       {found or 'not found'}; looked for: {looked}\n"
             f"  build      needs {_needs(task)}"
         )
+    for name, probe in PROBES.items():
+        print(f"{name} (python -m eval probes)\n  question   {probe.question}")
     for recipe in recipes().values():
         _list_recipe(recipe)
 

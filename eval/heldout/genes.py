@@ -95,10 +95,9 @@ class HeldOutGenes:
         for gene in self.annotation.genes:
             belongs = any(_holds(region, gene.interval) for region in self.regions)
             apart = not any(region.overlaps(gene.interval) for region in self.regions)
-            if belongs if inside else apart:
-                found = [_open_frame(self.reference, each) for each in gene.transcripts]
-                if cds := max(found, key=len, default=""):
-                    yield CodingGene(gene.gene_id, gene.name, cds)
+            found = coding_gene(self.reference, gene) if (belongs if inside else apart) else None
+            if found:
+                yield found
 
     def training(self) -> list[Labelled]:
         """Return the bases outside of the regions with the states that the annotation gives."""
@@ -147,6 +146,13 @@ class HeldOutGenes:
 def _holds(region: Interval, interval: Interval) -> bool:
     same = region.contig == interval.contig
     return same and region.start <= interval.start and interval.end <= region.end
+
+
+def coding_gene(reference: Reference, gene: Gene) -> CodingGene | None:
+    """Return a gene with the longest CDS that is a plain open frame, None if it has none."""
+    found = [_open_frame(reference, each) for each in gene.transcripts]
+    cds = max(found, key=len, default="")
+    return CodingGene(gene.gene_id, gene.name, cds) if cds else None
 
 
 def _open_frame(reference: Reference, transcript: Transcript) -> str:

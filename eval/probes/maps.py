@@ -1,0 +1,51 @@
+"""Vectors in a plane: principal components, and UMAP where umap-learn is installed.
+
+A map is for looking; what can be told is measured on the vectors themselves.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+from carbon.console import say
+
+Plane = Callable[[NDArray[Any], int], NDArray[Any]]
+"""From standardised vectors, (windows, width), and a seed to (windows, 2)."""
+
+_MOST_NEIGHBOURS = 100  # as in the Carbon report, section 7
+
+
+def _pca(vectors: NDArray[Any], seed: int) -> NDArray[Any]:
+    found: NDArray[Any] = PCA(2, svd_solver="full", random_state=seed).fit_transform(vectors)
+    # A component has no sign of its own: its largest coordinate is made positive.
+    largest = np.abs(found).argmax(axis=0)
+    return found * np.sign(found[largest, [0, 1]])
+
+
+def _umap(vectors: NDArray[Any], seed: int) -> NDArray[Any]:
+    import umap
+
+    neighbours = min(_MOST_NEIGHBOURS, len(vectors) - 1)
+    reducer = umap.UMAP(n_neighbors=neighbours, metric="cosine", random_state=seed)
+    found: NDArray[Any] = reducer.fit_transform(vectors)
+    return found
+
+
+def planes() -> dict[str, Plane]:
+    """Return the kinds of maps that can be made; say what is not installed."""
+    if find_spec("umap") is None:
+        say("umap-learn is not installed, so there is no UMAP; pip install 'carbon-dna[umap]'")
+        return {"PCA": _pca}
+    return {"PCA": _pca, "UMAP": _umap}
+
+
+def map_of(vectors: NDArray[Any], plane: Plane, seed: int) -> list[list[float]]:
+    """Return a point of each vector, rounded to what a picture shows."""
+    points = plane(StandardScaler().fit_transform(vectors.astype(np.float64)), seed)
+    rounded: list[list[float]] = np.round(points.astype(np.float64), 4).tolist()
+    return rounded

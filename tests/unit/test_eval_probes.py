@@ -1,0 +1,323 @@
+"""Embedding probes: what is planted is found, what is not there is not, and groups stay whole."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.errors import UserError
+from carbon.genome import STOP_CODONS, reverse_complement
+from carbon.model import LoadedModel
+from carbon.tokenizer import NATIVE
+from eval.__main__ import main
+from eval.probes import maps
+from eval.probes.cross_validation import Choice, Folds, read
+from eval.probes.vectors import LAST, NO_LAYER, kmer_shares, random_weights, states_of
+from eval.probes.windows import (
+    BLOCK_BP,
+    PROBES,
+    Wanted,
+    phase_windows,
+    strand_windows,
+    taxonomy_windows,
+)
+from eval.tasks.building import Source
+from tests.helpers.adapt import base_folder
+from tests.helpers.files import random_bases, write_fasta
+
+CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
+SENSE = [codon for codon in CODONS if codon not in STOP_CODONS]
+# Purine, any base, pyrimidine: the phase and the strand of such genes stand in every codon.
+PATTERN = [c for c in SENSE if c[0] in "AG" and c[2] in "CT"]
+
+
+def genome(folder, name, num_genes=12, codons=SENSE, num_codons=60):
+    """Write contigs of a gene each, every other on the reverse strand, and their annotation."""
+    random = np.random.default_rng(len(name))
+    records, lines, frames = {}, [], {}
+    for n in range(num_genes):
+        cds = "ATG" + "".join(random.choice(codons, num_codons)) + "TAA"
+        frames[f"g{n}"] = cds
+        strand = "+-"[n % 2]
+        inside = cds if strand == "+" else reverse_complement(cds)
+        records[f"c{n}"] = random_bases(90, n) + inside + random_bases(90, n + 50)
+        tags = f'gene_id "g{n}"; transcript_id "g{n}.1";'
+        lines += [
+            f"c{n}\tx\t{kind}\t91\t{90 + len(cds)}\t.\t{strand}\t0\t{tags}\n"
+            for kind in ("gene", "exon", "CDS")
+        ]
+    fasta = write_fasta(folder / f"{name}.fa", records)
+    (folder / f"{name}.gtf").write_text("".join(lines))
+    return Source(name, fasta, folder / f"{name}.gtf"), frames
+
+
+class TestWindows:
+    @pytest.mark.parametrize("num_windows", [24, 100])
+    def test_phase_is_the_distance_from_the_begin_of_a_codon(self, tmp_path, num_windows):
+        source, frames = genome(tmp_path, "a")
+        found = phase_windows([source], Wanted(num_windows, 60, 0))
+        assert found.classes == ("0", "1", "2") and len(found.windows) == num_windows
+        for window in found.windows:
+            name, _, gene = window.group.partition(":")
+            cds = frames[gene]
+            places = [i for i in range(len(cds)) if cds.startswith(window.bases, i)]
+            assert name == "a.fa" and len(window.bases) == 60
+            assert window.label in {place % 3 for place in places}
+        counts = np.bincount([window.label for window in found.windows])
+        assert counts.max() - counts.min() <= 1
+
+    def test_strand_is_that_of_the_gene(self, tmp_path):
+        source, frames = genome(tmp_path, "a")
+        found = strand_windows([source], Wanted(40, 60, 0)).windows
+        assert sum(window.label for window in found) == 20
+        for window in found:
+            cds = frames[window.group.partition(":")[2]]
+            turned = reverse_complement(window.bases) if window.label else window.bases
+            assert turned in cds
+
+    def test_windows_follow_from_the_seed(self, tmp_path):
+        source, _ = genome(tmp_path, "a")
+        draws = [phase_windows([source], Wanted(20, 60, seed)).windows for seed in (0, 0, 1)]
+        assert draws[0] == draws[1] != draws[2]
+
+    def test_windows_of_a_genome_keep_to_blocks_and_known_bases(self, tmp_path):
+        text = random_bases(BLOCK_BP + 500, 1) + "N" * 3000 + random_bases(2000, 2)
+        a = write_fasta(tmp_path / "a.fa", {"x": text, "short": "ACGT"})
+        b = write_fasta(tmp_path / "b.fa", {"y": random_bases(4000, 3)})
+        sources = [Source("one", a), Source("two", b)]
+        found = taxonomy_windows(sources, Wanted(60, 300, 0))
+        assert (
+            found.classes == ("one", "two") and "what is told apart are genomes" in found.notes[0]
+        )
+        assert [window.label for window in found.windows].count(0) == 30
+        for window in found.windows[:30]:
+            block = int(window.group.rpartition(":")[2])
+            places = [
+                max(text.find(s), -1) for s in (window.bases, reverse_complement(window.bases))
+            ]
+            start = max(places)
+            assert start >= 0 and start // BLOCK_BP == (start + 299) // BLOCK_BP == block
+
+    def test_genomes_are_groups_where_each_group_has_two(self, tmp_path):
+        sources = [
+            Source(group, write_fasta(tmp_path / f"{n}.fa", {"c": random_bases(2000, n)}))
+            for n, group in enumerate(("one", "one", "two", "two", "two"))
+        ]
+        found = taxonomy_windows(sources, Wanted(50, 60, 0))
+        assert {window.group for window in found.windows} == {f"{n}.fa" for n in range(5)}
+        assert [window.label for window in found.windows].count(0) == 25
+
+    @pytest.mark.parametrize(
+        ("probe", "with_genes", "window_bp", "message"),
+        [
+            ("strand", False, 60, "this probe reads genes; write GROUP=FASTA,ANNOTATION"),
+            ("codon_phase", True, 600, "0 genes have an open reading frame of 603 bp"),
+            ("taxonomy", True, 60, "give genomes of two or more"),
+        ],
+    )
+    def test_what_cannot_be_drawn_is_told(self, tmp_path, probe, with_genes, window_bp, message):
+        source, _ = genome(tmp_path, "a")
+        source = source if with_genes else source._replace(annotation=None)
+        with pytest.raises(UserError, match=message):
+            PROBES[probe].draw([source], Wanted(30, window_bp, 0))
+
+
+def vectors(seed, labels, strength):
+    """Return noise, to whose first two coordinates the class adds its own sign."""
+    noise = np.random.default_rng(seed).normal(size=(len(labels), 12))
+    noise[:, :2] += strength * (2 * np.array(labels)[:, None] - 1)
+    return noise.astype(np.float32)
+
+
+LABELS = [n % 2 for n in range(120)]
+GROUPS = [f"g{n // 4}" for n in range(120)]
+
+
+class TestCrossValidation:
+    def test_a_planted_signal_is_found_in_the_layer_that_has_it(self):
+        folds = Folds(LABELS, GROUPS, 0)
+        features = {"a": vectors(1, LABELS, 0), "b": vectors(2, LABELS, 3)}
+        found = read(features, folds)
+        assert found.right.mean() > 0.97  # two coordinates 6 SD apart
+        assert {choice.layer for choice in found.chosen} == {"b"}
+        assert found.each[Choice("a", "linear")].mean() < 0.7
+
+    def test_noise_is_told_at_chance_however_many_layers_are_tried(self):
+        """Of 24 choices the best is above chance; chosen inside of the parts, it is not."""
+        folds = Folds(LABELS, GROUPS, 0)
+        features = {f"{n}": vectors(n, LABELS, 0) for n in range(12)}
+        found = read(features, folds)
+        # 120 fair coins have an SD of 0.046.
+        assert abs(found.right.mean() - 0.5) < 0.14
+        assert max(each.mean() for each in found.each.values()) > 0.55
+
+    def test_a_circle_needs_the_rbf_kernel(self):
+        random = np.random.default_rng(0)
+        angle, labels = random.uniform(0, 2 * np.pi, 120), np.array(LABELS)
+        radius = 1 + 2 * labels
+        circle = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+        found = read({"a": circle.astype(np.float32)}, Folds(LABELS, GROUPS, 0))
+        assert {choice.kernel for choice in found.chosen} == {"rbf"}
+        assert found.right.mean() > 0.97 and found.each[Choice("a", "linear")].mean() < 0.8
+
+    def test_what_only_a_group_tells_is_not_told(self):
+        """Each group has a vector of its own: known by heart it is right, held out it is not."""
+        labels = [n // 4 % 2 for n in range(120)]
+        of_group = np.random.default_rng(0).normal(size=(30, 40)).astype(np.float32)
+        features = {"a": np.repeat(of_group, 4, axis=0)}
+        whole = read(features, Folds(labels, GROUPS, 0))
+        divided = read(features, Folds(labels, [f"w{n}" for n in range(120)], 0))
+        assert whole.right.mean() < 0.75 and divided.right.mean() == 1.0
+
+    @settings(max_examples=10, deadline=None)
+    @given(seed=st.integers(0, 99), size=st.integers(1, 6))
+    def test_no_group_is_divided_and_all_are_told_once(self, seed, size):
+        groups = [f"g{n // size}" for n in range(120)]
+        folds = Folds(LABELS if size > 1 else sorted(LABELS), groups, seed)
+        tested = np.concatenate([test for _, test in folds.parts])
+        assert sorted(tested.tolist()) == list(range(120))
+        for train, test in folds.parts:
+            assert not set(folds.groups[train]) & set(folds.groups[test])
+            for a, b in folds.inside(train):
+                assert not set(folds.groups[a]) & set(folds.groups[b])
+                assert set(a) | set(b) == set(train)
+
+    def test_a_class_of_one_group_is_refused(self):
+        with pytest.raises(UserError, match="of one gene or block only"):
+            Folds([0, 0, 1, 1], ["a", "b", "c", "c"], 0)
+
+
+class TestVectors:
+    def test_states_are_those_of_embed(self, model, network):
+        """Each pool and layer beside `Carbon.embed`, which reads one sequence at a time."""
+        sequences = [random_bases(60, n) for n in range(3)]
+        found = states_of(LoadedModel(network, NATIVE), sequences)
+        for pool, by_layer in found.items():
+            assert next(iter(by_layer)) == LAST
+            for name, rows in by_layer.items():
+                layer = None if name == LAST else int(name.removeprefix("layer "))
+                expected = np.stack(list(model.embed(sequences, pool=pool, layer=layer)))
+                np.testing.assert_allclose(rows, expected, atol=2e-5)
+
+    def test_random_weights_have_the_shape_and_nothing_else(self, network):
+        loaded = LoadedModel(network, NATIVE)
+        one, same, other = (random_weights(loaded, seed).network for seed in (1, 1, 2))
+        for (name, a), b, c, d in zip(
+            one.named_parameters(), same.parameters(), other.parameters(), network.parameters(),
+            strict=True,
+        ):  # fmt: skip
+            assert a.shape == d.shape and a.equal(b), name
+            assert "norm" in name or not (a.equal(c) or a.equal(d)), name
+
+    def test_shares_of_6_mers_are_those_of_a_slow_count(self):
+        sequence = random_bases(61, 5)
+        every = [sequence[i : i + 6] for i in range(61 - 5)]
+        tokens = [sequence[i : i + 6] for i in range(0, 60, 6)]
+        for offsets, counted in ((range(6), every), ((0,), tokens)):
+            row = kmer_shares([sequence], offsets)[NO_LAYER][0]
+            shares = sorted(row[row > 0].tolist())
+            expected = sorted(counted.count(k) / len(counted) for k in set(counted))
+            assert shares == pytest.approx(expected)
+
+    def test_a_window_longer_than_the_context_is_refused(self, network):
+        with pytest.raises(UserError, match="--window-bp 9000: the model reads"):
+            states_of(LoadedModel(network, NATIVE), ["A" * 9000])
+
+
+def test_every_probe_is_listed_and_told_of(capsys):
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs/evaluation.md").read_text()
+    for name in PROBES:
+        assert f"{name} (python -m eval probes)" in listed and f"| `{name}` |" in page
+
+
+def run(tmp_path, network, *more):
+    source, _ = genome(tmp_path, "a", codons=PATTERN)
+    model, place = base_folder(tmp_path, network), f"a={source.fasta},{source.annotation}"
+    command = ["probes", "--model", str(model), "--output", str(tmp_path / "out")]
+    command += ["--genome", place]
+    return main([*command, "--window-bp", "60", "--windows", "60", *more])
+
+
+def test_a_run_finds_a_planted_frame_and_writes_a_page(tmp_path, network, capsys):
+    other = write_fasta(tmp_path / "gc.fa", {f"c{n}": "CG" * 200 for n in range(4)})
+    assert run(tmp_path, network, "--tasks", "codon_phase", "--genome", f"b={other}") == 0
+    headline = json.loads(capsys.readouterr().out)["codon_phase"]
+    results = json.loads((tmp_path / "out/results.json").read_text())
+    found = results["probes"]["codon_phase"]
+    # Purine, any, pyrimidine: every token tells the phase; of all 6-mers alike none is left.
+    assert headline["tokens"] == found["readers"]["tokens"]["value"] > 0.8
+    assert found["readers"]["mean"]["value"] > 0.8 > found["readers"]["6-mers"]["high"]
+    assert found["minus"]["mean"]["6-mers"]["low"] > 0 and found["chance"] == pytest.approx(1 / 3)
+    told = found["readers"]["mean"]
+    assert told["low"] <= told["value"] <= told["high"] and told["num_samples"] == 60
+    assert len(found["maps"]["PCA"]["mean"]) == 60 and len(told["chosen"]) == found["folds"] == 5
+    page = (tmp_path / "out/report.html").read_text()
+    assert "codon_phase" in page and "minus random weights" in page and page.count("<svg") >= 2
+    before = (tmp_path / "out/results.json").read_bytes()
+    assert run(tmp_path, network, "--tasks", "codon_phase", "--genome", f"b={other}") == 0
+    assert (tmp_path / "out/results.json").read_bytes() == before
+
+
+def test_all_takes_what_there_are_genomes_for(tmp_path, network, capsys, monkeypatch):
+    nothing = {"readers": {}, "chance": 0.5}
+    monkeypatch.setattr("eval.probes.command.probed", lambda *of: nothing)
+    monkeypatch.setattr("eval.probes.command.write_report", lambda *of: None)
+    assert run(tmp_path, network) == 0
+    said = capsys.readouterr()
+    assert set(json.loads(said.out)) == {"strand", "codon_phase"}
+    assert "taxonomy is left out: there is one group of genomes" in said.err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--window-bp", "61"), "--window-bp 61: give a multiple of 6"),
+        (("--windows", "3"), "--windows 3: give 20 or more"),
+        (("--tasks", "frame"), "frame"),
+        (("--tasks", "taxonomy"), "give genomes of two or more"),
+        (("--genome", "b"), "write it as group=FASTA"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, network, capsys, more, message):
+    assert run(tmp_path, network, *more) == 2
+    err = capsys.readouterr().err.strip()
+    assert message in err and "\n" not in err and not (tmp_path / "out").exists()
+
+
+class TestMaps:
+    def test_principal_components_are_those_of_the_covariance(self):
+        vectors = np.random.default_rng(0).normal(size=(50, 4)) * [5, 1, 1, 1]
+        vectors[:, 1] += vectors[:, 0]
+        scaled = (vectors - vectors.mean(0)) / vectors.std(0)
+        _, axes = np.linalg.eigh(scaled.T @ scaled)
+        expected = scaled @ axes[:, :-3:-1]
+        found = np.array(maps.map_of(vectors, maps.planes()["PCA"], 0))
+        np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-4)
+        assert (found[np.abs(found).argmax(axis=0), [0, 1]] > 0).all()
+
+    def test_umap_is_made_where_it_is_installed_and_told_where_not(self, monkeypatch, capsys):
+        asked = {}
+
+        class Umap:
+            def __init__(self, **settings):
+                asked.update(settings)
+
+            def fit_transform(self, vectors):
+                return vectors[:, :2]
+
+        monkeypatch.setattr(maps, "find_spec", lambda name: None)
+        assert list(maps.planes()) == ["PCA"]
+        assert "pip install 'carbon-dna[umap]'" in capsys.readouterr().err
+        monkeypatch.setattr(maps, "find_spec", lambda name: object())
+        monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Umap))
+        vectors = np.random.default_rng(0).normal(size=(50, 4))
+        found = maps.map_of(vectors, maps.planes()["UMAP"], 3)
+        assert np.shape(found) == (50, 2)
+        assert asked == {"n_neighbors": 49, "metric": "cosine", "random_state": 3}
