@@ -80,11 +80,15 @@ def files_of(data: DataConfig) -> tuple[dict[str, str], ...]:
 
     An id of the hub is no file: its revision is in the configuration.
     """
-    said = {"data": data.path, **data.files, "table": data.table, "reference": data.reference}
+    tables = {f"table of {part}": path for part, path in data.tables.items()}
+    inside = {"data": data.path, **data.files, "table": data.table, **tables}
+    paths = {role: Path(data.at(path)) for role, path in inside.items() if path}
+    if data.reference:
+        paths["reference"] = Path(data.reference)
     return tuple(
-        {"role": role, "name": Path(path).name, "sha256": _sha256_of(Path(path))}
-        for role, path in said.items()
-        if path and Path(path).exists()
+        {"role": role, "name": path.name, "sha256": _sha256_of(path)}
+        for role, path in paths.items()
+        if path.exists()
     )
 
 

@@ -536,6 +536,14 @@ def test_hashes_of_the_files_that_were_read(tmp_path):
         ("table", "b.tsv"),
     ]
     assert found[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
+    within = DataConfig(folder=str(tmp_path), path="a.fa", table="b.tsv", reference="no.fa")
+    assert files_of(within) == found
+    parts = dict.fromkeys(("train", "test"), "a.fa")
+    split = DataConfig(folder=str(tmp_path), files=parts, tables=dict.fromkeys(parts, "b.tsv"),
+                       split=SplitConfig(by="files"))  # fmt: skip
+    assert [each["role"] for each in files_of(split)] == [
+        "train", "test", "table of train", "table of test",
+    ]  # fmt: skip
     assert files_of(DataConfig(path="an/id-of-the-hub")) == ()
     (tmp_path / "set/train").mkdir(parents=True)
     (tmp_path / "set/train/0.arrow").write_bytes(b"one")
