@@ -5,16 +5,13 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from gradio_client import Client
 
 from carbon.genome import read_sequences
-from tests.helpers.server import free_port
 
 ROOT = Path(__file__).parents[2]
 SHORT = ["--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128"]
@@ -141,51 +138,6 @@ def test_mistakes_leave_nothing_behind(tmp_path, words, message):
 
 def code_blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(), flags=re.DOTALL)
-
-
-def test_the_commands_of_the_readme(small):
-    """Every `carbon` command as it stands, on the small quickstart; and the ten lines of Python."""
-    blocks = "".join(code_blocks(ROOT / "README.md", "bash")).replace("\\\n", " ")
-    commands = [line for line in blocks.splitlines() if line.startswith(".venv/bin/carbon")]
-    assert len(commands) == 8
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    for command in commands:
-        command = command.removeprefix(".venv/bin/")
-        done = subprocess.run(
-            command, shell=True, cwd=small, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-    for name in ("my_scores.tsv", "my_scan.png", "my_vectors.parquet"):
-        assert (small / name).exists()
-    (code,) = code_blocks(ROOT / "README.md", "python")
-    done = subprocess.run([sys.executable, "-c", code], cwd=small, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[0].startswith("12 ") and lines[1].startswith("6 ")
-    assert lines[2].startswith("chr6:1000 ") and len(lines[3].strip("[]'")) == 60
-
-
-def test_the_demo_of_the_readme(small):
-    """Started as it stands, it answers with the quickstart's genome, and Ctrl-C ends it."""
-    (line,) = re.findall(
-        r"^\.venv/bin/python (-m demo .*?) +#", (ROOT / "README.md").read_text(), re.M
-    )
-    port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, *line.split(), "--port", str(port)],
-        cwd=small, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
-        # What a shell starts in the background is deaf to Ctrl-C, and so is what that starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-    try:
-        assert process.stderr is not None
-        told = next(line for line in process.stderr if line.startswith(("open", "error")))
-        assert told == f"open http://127.0.0.1:{port}/ (stop with Ctrl-C)\n"
-        read = Client(f"http://127.0.0.1:{port}", verbose=False).predict(api_name="/read")
-        assert read["region"].startswith("chr") and 0 < read["nats_per_base"] < 2
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
 
 
 def test_the_commands_of_the_tokenizer_page(small, tmp_path):

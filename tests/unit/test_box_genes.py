@@ -1,4 +1,4 @@
-"""What the model in the box has learned, seen on the genes of the chromosome that it has never seen."""
+"""What the model in the box has learned, on genes of a chromosome that it has never seen."""
 
 import itertools
 

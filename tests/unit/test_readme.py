@@ -1,0 +1,82 @@
+"""The README's commands as they stand, in an empty folder, with the model in the box."""
+
+import csv
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from gradio_client import Client
+
+from tests.helpers.server import free_port
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def code_blocks(language: str) -> str:
+    return "".join(re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL))
+
+
+def test_the_commands_and_the_python(tmp_path):
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    commands = [
+        line.removeprefix(".venv/bin/")
+        for line in code_blocks("bash").replace("\\\n", " ").splitlines()
+        if line.startswith(".venv/bin/carbon")
+    ]
+    assert len(commands) == 9
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    printed = {}
+    for words in [
+        *(["bash", "-ec", command] for command in commands),
+        [sys.executable, "-c", code],
+    ]:
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{words[-1]}\n{done.stderr}"
+        printed[words[-1]] = done.stdout
+    for name in ("eno2.png", "eno2_scan.tsv", "new_vectors.parquet"):
+        assert (tmp_path / name).stat().st_size > 1000
+    told_and_made(tmp_path / "eno2.tsv")
+    lines = printed[code].splitlines()
+    assert lines[0].startswith("12 ") and lines[1].startswith("6 ")
+    assert lines[2].startswith("VIII:451496 ") and float(lines[2].split()[-1]) < 0
+    assert len(lines[3].strip("[]'")) == 60
+
+
+def told_and_made(scored: Path) -> None:
+    """Hold the README's table of five variants against what its command has written."""
+    with scored.open() as lines:
+        rows = list(csv.DictReader((line for line in lines if line[0] != "#"), delimiter="\t"))
+    told = re.findall(r"^\| (\d{6}) \|.*?\| (-?[\d.]+) \| ([\d.]+) \|", README, flags=re.MULTILINE)
+    assert len(told) == len(rows) == 5
+    for (position, delta, percentile), row in zip(told, rows, strict=True):
+        assert row["position"] == position
+        assert abs(float(row["delta"]) - float(delta)) < 0.01
+        assert abs(float(row["percentile"]) - float(percentile)) < 0.6
+
+
+def test_the_demo(tmp_path):
+    """Started as it stands, it answers with the chromosome of the box, and Ctrl-C ends it."""
+    (line,) = re.findall(r"^\.venv/bin/python (-m demo.*?) +#", README, re.M)
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, *line.split(), "--port", str(port)],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+        # What a shell starts in the background is deaf to Ctrl-C, and so is what that starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if line.startswith(("open", "error")))
+        assert told == f"open http://127.0.0.1:{port}/ (stop with Ctrl-C)\n"
+        read = Client(f"http://127.0.0.1:{port}", verbose=False).predict(api_name="/read")
+        assert read["region"].startswith("VIII:") and 0 < read["nats_per_base"] < 2
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
