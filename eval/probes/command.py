@@ -71,7 +71,7 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
 
 def _possible(names: Sequence[str], sources: Sequence[Source]) -> list[str]:
     """Return the probes that there are genomes for, where all were asked for."""
-    lacks = {}
+    lacks: dict[str, str] = {}
     if not any(source.annotation for source in sources):
         lacks |= dict.fromkeys(("strand", "codon_phase"), "no genome has an annotation")
     if len({source.group for source in sources}) < 2:

@@ -24,7 +24,8 @@ def _pca(vectors: NDArray[Any], seed: int) -> NDArray[Any]:
     found: NDArray[Any] = PCA(2, svd_solver="full", random_state=seed).fit_transform(vectors)
     # A component has no sign of its own: its largest coordinate is made positive.
     largest = np.abs(found).argmax(axis=0)
-    return found * np.sign(found[largest, [0, 1]])
+    turned: NDArray[Any] = found * np.sign(found[largest, [0, 1]])
+    return turned
 
 
 def _umap(vectors: NDArray[Any], seed: int) -> NDArray[Any]:

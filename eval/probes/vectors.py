@@ -28,7 +28,8 @@ LAST = "last norm"
 def random_weights(model: LoadedModel, seed: int) -> LoadedModel:
     """Return a model of the same shape that has learned nothing, in its own initialisation."""
     torch.manual_seed(seed)
-    network = LlamaForCausalLM(deepcopy(model.network.config)).eval()
+    network = LlamaForCausalLM(deepcopy(model.network.config))
+    network.train(False)
     return LoadedModel(network, model.vocabulary)
 
 
@@ -58,7 +59,7 @@ def _way(pool: Pool) -> WayConfig:
 
 
 def kmer_shares(sequences: Sequence[str], offsets: Sequence[int]) -> Features:
-    """Return the share of each 6-mer, (windows, 4096), among those that begin at some offsets.
+    """Return the share of each 6-mer that there is, (windows, 6-mers), among those at some offsets.
 
     Args:
         sequences: of ACGT.
@@ -67,7 +68,8 @@ def kmer_shares(sequences: Sequence[str], offsets: Sequence[int]) -> Features:
     """
     rows = [_counts(sequence, offsets) for sequence in sequences]
     counts: NDArray[Any] = np.array(rows, dtype=np.float32)
-    return {NO_LAYER: counts / counts.sum(axis=1, keepdims=True)}
+    shares = counts[:, counts.any(axis=0)] / counts.sum(axis=1, keepdims=True)
+    return {NO_LAYER: shares}
 
 
 def _counts(sequence: str, offsets: Sequence[int]) -> NDArray[np.int64]:
