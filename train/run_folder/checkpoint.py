@@ -32,7 +32,8 @@ from carbon.corpus import TokenRows
 from carbon.errors import ModelError
 from carbon.files import sha256_of_file
 from train.choices.stage_ends import STAGE_ENDS
-from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
+from train.compute_config import ComputeConfig
+from train.config import CheckpointConfig, ParallelConfig, ProbeConfig, TrainConfig
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
 from train.network.ranks import Ranks
