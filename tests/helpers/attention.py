@@ -4,11 +4,16 @@ What calls them is the real thing: the operators of `torch.nn.attention.varlen`.
 """
 
 import itertools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import Tensor
+
+from train.choices.attentions import ATTENTIONS
 
 
 def attended(q: Tensor, k: Tensor, v: Tensor, bounds: list[int], scale: float | None) -> Tensor:
@@ -63,6 +68,17 @@ def _checked(
 
 
 @contextmanager
+def kernels_on_cpu() -> Iterator[None]:
+    """Let every attention of a run do its work on the CPU."""
+    stand_in = SimpleNamespace(flash_attn_varlen_func=flash_attn_varlen_func)
+    modules = [each.module for each in ATTENTIONS.values() if each.module]
+    with pytest.MonkeyPatch.context() as patch, varlen_on_cpu():
+        for module in modules:
+            patch.setitem(sys.modules, module, stand_in)
+        yield
+
+
+@contextmanager
 def varlen_on_cpu() -> Iterator[None]:
     """Let the operators of `torch.nn.attention.varlen` run on the CPU, forward and backward."""
 
@@ -87,7 +103,7 @@ def varlen_on_cpu() -> Iterator[None]:
         library._destroy()
 
 
-@torch.library.custom_op("carbon_tests::flash_forward", mutates_args={})
+@torch.library.custom_op("flash_attn::_flash_attn_varlen_forward", mutates_args={})
 def _flash_forward(
     q: Tensor, k: Tensor, v: Tensor, bounds_q: Tensor, bounds_k: Tensor, longest: int, scale: float
 ) -> Tensor:
@@ -99,7 +115,7 @@ def _(q, k, v, bounds_q, bounds_k, longest, scale):
     return torch.empty_like(q)
 
 
-@torch.library.custom_op("carbon_tests::flash_backward", mutates_args={})
+@torch.library.custom_op("flash_attn::_flash_attn_varlen_backward", mutates_args={})
 def _flash_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,11 +134,15 @@ class _Varlen(torch.autograd.Function):
     def forward(ctx, q, k, v, bounds_q, bounds_k, longest, scale):
         ctx.save_for_backward(q, k, v, bounds_q)
         ctx.scale = scale
-        return torch.ops.carbon_tests.flash_forward(q, k, v, bounds_q, bounds_k, longest, scale)
+        return torch.ops.flash_attn._flash_attn_varlen_forward(
+            q, k, v, bounds_q, bounds_k, longest, scale
+        )
 
     @staticmethod
     def backward(ctx, grad):
-        found = torch.ops.carbon_tests.flash_backward(grad, *ctx.saved_tensors, ctx.scale)
+        found = torch.ops.flash_attn._flash_attn_varlen_backward(
+            grad, *ctx.saved_tensors, ctx.scale
+        )
         return *found, None, None, None, None
 
 

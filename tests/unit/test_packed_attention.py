@@ -4,30 +4,26 @@ The kernels are stand-ins on the CPU; what calls them is what would call those o
 """
 
 import itertools
-import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch._dynamo.testing import CompileCounterWithBackend
 from torch._dynamo.utils import counters
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.distributed.pipelining.microbatch import split_args_kwargs_into_chunks
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.errors import ConfigError, UserError
-from tests.helpers.attention import flash_attn_varlen_func, varlen_on_cpu
+from tests.helpers.attention import kernels_on_cpu
+from tests.helpers.compiled import Noted
+from tests.helpers.packed import WITHOUT_MASK, batch, loss_and_gradients, part
 from train.choices.attentions import ATTENTIONS, attention_of
 from train.compute_config import ComputeConfig
 from train.network import attention
-from train.network.attention import attention_arguments, chosen_attention, use_attention
-from train.network.batch import Batch, packed_batch, stacked
-from train.network.parts import LlamaPart
+from train.network.attention import attention_arguments, chosen_attention
+from train.network.batch import stacked
 
-WITHOUT_MASK = [name for name, each in ATTENTIONS.items() if not each.has_mask]
 pieces_of_rows = st.lists(
     st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=3
 )
@@ -35,50 +31,8 @@ pieces_of_rows = st.lists(
 
 @pytest.fixture(scope="module", autouse=True)
 def kernels():
-    """Let every kernel run on the CPU."""
-    stand_in = SimpleNamespace(flash_attn_varlen_func=flash_attn_varlen_func)
-    with pytest.MonkeyPatch.context() as patch, varlen_on_cpu():
-        for name in WITHOUT_MASK:
-            if module := ATTENTIONS[name].module:
-                patch.setitem(sys.modules, module, stand_in)
+    with kernels_on_cpu():
         yield
-
-
-def batch(lengths: list[list[int]], seed: int = 0) -> Batch:
-    """Return rows with pieces of these lengths, the last one filled up with padding."""
-    longest = max(map(sum, lengths))
-    rows = [[*row, longest - sum(row)] for row in lengths]
-    positions = torch.stack([torch.cat([torch.arange(n) for n in row]) for row in rows])
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(128, 4224, positions.shape, generator=generator)
-    known = torch.full(positions.shape, 63, dtype=torch.uint8)
-    return packed_batch(ids, positions, ids - 128, known)
-
-
-def part(name: str, layers: range = range(2)) -> LlamaPart:
-    """Return a network of four heads of queries and two of keys, the same for every name."""
-    llama = LlamaConfig(
-        vocab_size=4224, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, initializer_range=0.2, pad_token_id=1,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    network = LlamaForCausalLM(llama)
-    use_attention(network.config, name)
-    found = LlamaPart(network, layers, "none")
-    found.sums = torch.zeros(6, dtype=torch.float64)
-    found.set_rope_theta(1e4, torch.device("cpu"))
-    return found
-
-
-def loss_and_gradients(network: LlamaPart, given: Batch) -> list[torch.Tensor]:
-    ids, positions, targets, known, bounds, longest = given
-    loss = network(
-        ids, position_ids=positions, targets=targets, known=known, bounds=bounds, longest=longest
-    )
-    loss.backward()
-    found = [loss.detach(), *(p.grad for p in network.parameters())]
-    network.zero_grad()
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -127,15 +81,15 @@ def test_a_layer_is_one_graph_whatever_is_packed(name):
     """Compiled twice: once as it is met first, once for pieces of any number and length."""
     torch._dynamo.reset()
     counters.clear()
-    network, compiled = part(name), CompileCounterWithBackend("aot_eager")
+    network, noted = part(name), Noted()
     for layer in network.layers():
-        layer.compile(backend=compiled)
+        layer.compile(backend=noted)
     for i in range(3):
         given = batch([[i + 2, *range(1, i + 3)], [20]], seed=i)
         found = loss_and_gradients(network, given)
     torch.testing.assert_close(found, loss_and_gradients(part(name), given), rtol=1e-4, atol=1e-5)
     assert dict(counters["graph_break"]) == {}
-    assert compiled.frame_count <= 2
+    assert noted.num_graphs <= 2
 
 
 def test_bounds_of_queries_and_keys_are_two_tensors():

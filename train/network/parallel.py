@@ -28,7 +28,7 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
 def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -> list[LlamaPart]:
     """Make this process's parts, in the order of the layers: split, adapt, compile, shard, fill in.
 
-    Activation checkpointing is a part's own doing, around each layer. Nothing has memory before
+    Activation checkpointing is a part's own doing, inside each layer. Nothing has memory before
     it is sharded.
 
     Raises:

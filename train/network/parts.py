@@ -2,12 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -16,18 +14,8 @@ from carbon.objectives import CE
 from carbon.tokenizer import NATIVE
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.network.attention import attention_arguments
+from train.network.recompute import recompute
 from train.start.adapter import initial_adapter_weight, is_adapter, is_b
-
-# What selective checkpointing keeps: products and attention cost the most to compute anew.
-_KEPT = [
-    getattr(torch.ops.aten, name).default
-    for name in (
-        *("mm", "addmm", "bmm", "_scaled_dot_product_flash_attention_for_cpu"),
-        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
-        "_scaled_dot_product_cudnn_attention",
-    )
-]
-_KEEPING_PRODUCTS = {"context_fn": partial(create_selective_checkpoint_contexts, _KEPT)}
 
 
 class LlamaPart(nn.Module):
@@ -57,11 +45,12 @@ class LlamaPart(nn.Module):
         self.is_last = layers.stop == llama.config.num_hidden_layers
         self.objective = CE
         self.carries_gradients = False
-        self._checkpointing = ACTIVATION_CHECKPOINTINGS[activation_checkpointing]
         self.model: Any = nn.Module()
         if self.is_first:
             self.model.embed_tokens = llama.model.embed_tokens
         self.model.layers = nn.ModuleDict({str(i): llama.model.layers[i] for i in layers})
+        for layer in self.layers():
+            recompute(layer, ACTIVATION_CHECKPOINTINGS[activation_checkpointing])
         if self.is_last:
             self.model.norm = llama.model.norm
             if not (self.is_first and llama.config.tie_word_embeddings):
@@ -104,18 +93,10 @@ class LlamaPart(nn.Module):
         shared = attention_arguments(position_ids, bounds, longest, self.config)
         shared["position_embeddings"] = self.rotary_emb(hidden, position_ids)
         for layer in self.layers():
-            hidden = self._through(layer, hidden, shared)
+            hidden = layer(hidden, **shared)
         if not self.is_last:
             return hidden
         return self._loss(self.model.norm(hidden), targets, known)
-
-    def _through(self, layer: nn.Module, hidden: Tensor, shared: dict[str, Any]) -> Tensor:
-        if not self._checkpointing.computes_anew or not torch.is_grad_enabled():
-            result: Tensor = layer(hidden, **shared)
-            return result
-        more: Any = _KEEPING_PRODUCTS if self._checkpointing.keeps_products else {}
-        result = checkpoint(layer, hidden, use_reentrant=False, **more, **shared)
-        return result
 
     def _loss(self, hidden: Tensor, targets: Tensor, known: Tensor) -> Tensor:
         bits = torch.arange(6, device=known.device, dtype=torch.uint8)
