@@ -24,7 +24,7 @@ from carbon.config import from_table
 from carbon.objectives import FNS
 from carbon.tokenizer import NATIVE
 from train.config import ParallelConfig, TrainConfig
-from train.network.batch import Batch
+from train.network.batch import Batch, packed_batch
 from train.network.parallel import build_optimizer, build_parts
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks, joined_ranks
@@ -88,7 +88,9 @@ def batch_of(rows: int, device: torch.device) -> Batch:
     kmers = torch.randint(4096, (rows, ROW_TOKENS), device=device)
     positions = torch.arange(ROW_TOKENS, device=device) % 2048
     known = torch.full((rows, ROW_TOKENS), 63, dtype=torch.uint8, device=device)
-    return Batch(kmers + NATIVE.first_kmer, positions.expand(rows, -1), kmers.roll(-1, 1), known)
+    return packed_batch(
+        kmers + NATIVE.first_kmer, positions.expand(rows, -1), kmers.roll(-1, 1), known
+    )
 
 
 def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:

@@ -1,106 +1,75 @@
-"""The table of docs/plan.md: `python bench/plan.py`.
+"""The table of docs/plan.md: `python -m bench.plan`.
 
-Layouts of the 3B and 8B recipes on GPUs of 80 GB and 989e12 operations a second, at 40 % of them
+The layouts that the recipes ship, on GPUs of 80 GB and 989e12 operations a second, at 40 % of them
 while a GPU does not wait. Nothing is run: it prints what `train.planning.planner` counts.
 """
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from carbon.config import load_config
-from train.config import ComputeConfig, ParallelConfig, TrainConfig
+from carbon.config import from_table, read_table
+from train.config import TrainConfig
 from train.planning.course import Course
-from train.planning.planner import Plan, plan_of
+from train.planning.planner import Plan, SpanPlan, plan_of
+from train.recipe import read_recipe
 
 RECIPES = Path(__file__).parents[1] / "train" / "recipes"
 PEAK_FLOPS = 989e12  # dense bf16 of an H100 SXM, NVIDIA's data sheet
 MFU = 0.4
-NODE = 8  # weights are sharded inside a node, and whole between nodes
-
-NO_PIPELINE = ParallelConfig()
-FOUR = ParallelConfig(pipeline=4, schedule="interleaved_1f1b")
-TWO = ParallelConfig(pipeline=2, schedule="interleaved_zero_bubble")
-EIGHT = ParallelConfig(pipeline=8, schedule="interleaved_zero_bubble")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A layout; `context_tokens` chooses the stages, `times_rows` enlarges their batches."""
-
-    context_tokens: int
-    gpus: int
-    parallel: ParallelConfig
-    compute: ComputeConfig
-    times_rows: int = 1
-
-
-NONE = ComputeConfig(activation_checkpointing="none")
-SELECTIVE = ComputeConfig(activation_checkpointing="selective")
-FULL = ComputeConfig(activation_checkpointing="full")
-CASES = [
-    Case(8192, 8, NO_PIPELINE, SELECTIVE),
-    Case(8192, 64, NO_PIPELINE, SELECTIVE),
-    Case(8192, 64, FOUR, SELECTIVE),
-    Case(8192, 512, TWO, NONE),
-    Case(8192, 512, NO_PIPELINE, SELECTIVE, times_rows=4),
-    Case(32_768, 8, NO_PIPELINE, FULL),
-    Case(32_768, 64, NO_PIPELINE, FULL),
-    Case(32_768, 512, EIGHT, NONE),
-]
 HEAD = (
-    "recipe | context | GPUs | batch rows | pipeline x replicate x shard | schedule | computed anew"
-    " | microbatches of a row | weights, moments | activations | most GiB | idle % | days"
+    "recipe | GPUs | pipeline x replicate x shard | schedule | context | batch rows | computed anew"
+    " | microbatches of rows | weights, moments GB | activations GB | most GB | idle % | days"
 )
 
 
-def plan_of_case(recipe: str, case: Case) -> Plan:
-    """Return the plan of those stages of a recipe that have the case's context."""
-    config = load_config(TrainConfig, RECIPES / f"{recipe}.toml")
-    stages = tuple(
-        replace(stage, batch_rows=stage.batch_rows * case.times_rows)
-        for stage in config.stages
-        if stage.context_tokens == case.context_tokens
-    )
-    copies = case.gpus // (case.parallel.pipeline * NODE)
-    config = replace(
-        config,
-        stages=stages,
-        parallel=replace(case.parallel, replicate=copies),
-        compute=case.compute,
-        data=replace(config.data, microbatch_tokens=case.context_tokens),
-    )
-    return plan_of(config, Course(config), case.gpus, peak_flops=PEAK_FLOPS, mfu=MFU)
+def shipped_layouts() -> Iterator[tuple[Path, int]]:
+    """Yield recipes and the numbers of GPUs that they have layouts for."""
+    for name in ("carbon_500m", "carbon_3b", "carbon_8b"):
+        path = RECIPES / f"{name}.toml"
+        layouts = {*map(int, read_table(path)["layouts"]), 8}
+        yield from ((path, gpus) for gpus in sorted(layouts))
 
 
-def cells(recipe: str, case: Case) -> Iterator[str]:
+def config_of(path: Path, gpus: int) -> TrainConfig:
+    """Return a recipe as a run on so many GPUs has it."""
+    return from_table(TrainConfig, read_recipe(path, (), gpus), str(path))
+
+
+def lines(path: Path, gpus: int) -> Iterator[str]:
+    """Return lines of the table: stages of one context together."""
+    config = config_of(path, gpus)
+    plan = plan_of(config, Course(config), gpus, peak_flops=PEAK_FLOPS, mfu=MFU)
+    for _, spans in itertools.groupby(plan.spans, key=lambda span: span.context_tokens):
+        yield " | ".join(cells(path.stem, config, plan, list(spans)))
+
+
+def cells(recipe: str, config: TrainConfig, plan: Plan, spans: list[SpanPlan]) -> Iterator[str]:
     """Return a line of the table."""
-    plan = plan_of_case(recipe, case)
-    span, layout = plan.spans[0], plan.layout
+    span, layout = spans[0], plan.layout
     fullest = max(span.memory, key=lambda memory: memory.peak)
-    assert plan.seconds is not None
     yield recipe
-    yield f"{case.context_tokens:,}"
-    yield f"{case.gpus}"
-    yield f"{span.batch_rows:,}"
+    yield f"{plan.world_size}"
     yield f"{layout.pipeline} x {layout.replicate} x {layout.shard}"
-    yield case.parallel.schedule if layout.pipeline > 1 else "-"
-    yield case.compute.activation_checkpointing
-    yield f"{span.num_microbatches}"
-    yield f"{(fullest.weights + fullest.moments) / 2**30:.1f}"
-    yield f"{fullest.activations / 2**30:.1f}"
-    yield f"{plan.peak_bytes / 2**30:.1f}"
+    yield config.parallel.schedule if layout.pipeline > 1 else "-"
+    yield f"{span.context_tokens:,}"
+    yield f"{span.batch_rows:,}"
+    yield config.compute.activation_checkpointing
+    yield f"{span.num_microbatches} of {span.microbatch_rows}"
+    yield f"{(fullest.weights + fullest.moments) / 1e9:.1f}"
+    yield f"{fullest.activations / 1e9:.1f}"
+    yield f"{fullest.peak / 1e9:.1f}"
     yield f"{100 * span.idle_share:.0f}"
-    yield f"{plan.seconds / 86_400:.1f}"
+    yield f"{sum(span.seconds or 0 for span in spans) / 86_400:,.1f}"
 
 
 def main() -> None:
     """Print the table as Markdown."""
     print(f"| {HEAD} |")
     print("|---" * len(HEAD.split(" | ")) + "|")
-    for recipe in ("carbon_3b", "carbon_8b"):
-        for case in CASES:
-            print(f"| {' | '.join(cells(recipe, case))} |")
+    for path, gpus in shipped_layouts():
+        for line in lines(path, gpus):
+            print(f"| {line} |")
 
 
 if __name__ == "__main__":

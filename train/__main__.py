@@ -17,8 +17,10 @@ from train.network.failures import TOLD_IN_A_LINE
 if TYPE_CHECKING:
     from train.config import TrainConfig
     from train.planning.course import Course
+    from train.planning.planner import Plan
 
 _INTERRUPTED = 130
+_USUAL_GPU_GB = 80.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--world-size",
         type=natural,
-        default=os.environ.get("WORLD_SIZE", "1"),
+        default=str(_num_processes()),
         help="dry run: processes to plan for, else those of this launch",
     )
     parser.add_argument(
@@ -50,6 +52,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--mfu", type=float, default=0.4, help="dry run: share of the peak that is reached"
+    )
+    parser.add_argument(
+        "--gpu-gb",
+        type=float,
+        help="dry run: memory of a GPU (that of this machine's, else 80); more is refused",
     )
     parser.add_argument(
         "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
@@ -84,12 +91,19 @@ def _speaks() -> bool:
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
+def _num_processes() -> int:
+    """Return the processes of this launch."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
-    from carbon.config import from_table, read_table, with_overrides
+    from carbon.config import from_table
     from train.config import TrainConfig
+    from train.recipe import read_recipe
     from train.start.model import filled_in, open_start
 
-    table = with_overrides(read_table(arguments.config), arguments.overrides)
+    processes = arguments.world_size if arguments.dry_run else _num_processes()
+    table = read_recipe(arguments.config, arguments.overrides, processes)
     if arguments.command == "summary":  # of a run whose start may be gone
         return from_table(TrainConfig, table, arguments.config)
     config = from_table(TrainConfig, filled_in(table), arguments.config)
@@ -98,29 +112,29 @@ def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
 
 
 def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
-    """Print the resolved configuration as TOML and what follows from it as comments."""
-    import torch
-    from transformers.utils.import_utils import is_flash_attn_2_available
+    """Print the resolved configuration as TOML and what follows from it as comments.
 
+    Raises:
+        UserError: the run takes more memory than the GPU has, or does not fit its corpus.
+    """
     from carbon.config import to_toml
     from train.planning.course import Course
+    from train.planning.fit import check_fits
     from train.planning.planner import plan_of
     from train.planning.tables import print_plan
     from train.planning.timing import flops_a_second
 
     course, processes = Course(config), arguments.world_size
-    peak, mfu = arguments.peak_tflops, arguments.mfu
-    on_gpu = config.compute.device != "cpu" and torch.cuda.is_available()
-    timed = None if peak or on_gpu else flops_a_second(config)
-    plan = plan_of(
-        config,
-        course,
-        processes,
-        peak_flops=timed / processes if timed else peak and 1e12 * peak,
-        mfu=1.0 if timed else mfu,
-        on_gpu=peak is not None or on_gpu,
-        flash_attention=on_gpu and is_flash_attn_2_available(),
-    )
+    gpu_gb = _gpu_gb(config, arguments)
+    timed = None if gpu_gb else flops_a_second(config)
+    peak = timed / processes if timed else (arguments.peak_tflops or 0) * 1e12 or None
+    mfu = 1.0 if timed else arguments.mfu
+
+    def planned(config: "TrainConfig", processes: int) -> "Plan":
+        on_gpu = gpu_gb is not None
+        return plan_of(config, course, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
+
+    plan = planned(config, processes)
     sys.stdout.write(to_toml(config))
     summary = {
         "parameters": plan.num_parameters,
@@ -136,7 +150,19 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
             f"timed just now, reach {timed / 1e9:,.1f} GFLOP/s\n"
         )
     sys.stdout.flush()
+    if gpu_gb:
+        check_fits(planned, config, processes, 1e9 * gpu_gb)
     _check_corpus(config, course)
+
+
+def _gpu_gb(config: "TrainConfig", arguments: argparse.Namespace) -> float | None:
+    """Return the memory of the GPUs that a plan is for; None where the plan is for a CPU."""
+    import torch
+
+    if config.compute.device != "cpu" and torch.cuda.is_available():
+        return arguments.gpu_gb or torch.cuda.get_device_properties(0).total_memory / 1e9
+    is_for_gpu = arguments.peak_tflops is not None or arguments.gpu_gb is not None
+    return (arguments.gpu_gb or _USUAL_GPU_GB) if is_for_gpu else None
 
 
 def _check_corpus(config: "TrainConfig", course: "Course") -> None:
@@ -203,13 +229,14 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     config = _config_of(arguments)
     from torch.distributed.elastic.multiprocessing.errors import record
 
-    from train.loop.trainer import Trainer
+    from train.loop.trainer import Trainer, check_memory
     from train.network.ranks import joined_ranks
 
     @record  # torchrun shows the traceback of the process that failed first, of a defect alone
     def run() -> bool | Exception:
         try:
             with joined_ranks(config.parallel, config.compute.device) as ranks:
+                check_memory(config, ranks)
                 resume = arguments.resume == "auto"
                 return Trainer(config, ranks).run(resume, arguments.accept_data_change, told)
         except TOLD_IN_A_LINE as error:

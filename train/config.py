@@ -7,12 +7,13 @@ from typing import Annotated, ClassVar
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.corpus import SHARE_UNITS
 from carbon.objectives import OBJECTIVES
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DEVICES
+from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.choices.guard_policies import GUARD_POLICIES
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineSchedule
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
+from train.compute_config import ComputeConfig
 from train.model_config import ModelConfig
 
 _REPLAY = "replay_"
@@ -281,31 +282,6 @@ class ParallelConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ComputeConfig:
-    """How a process computes."""
-
-    device: Annotated[str, OneOf(DEVICES)] = "auto"
-    """`auto` is GPUs where there are any; one that is there and cannot be used stops the run."""
-    dtype: Annotated[str, OneOf(COMPUTE_DTYPES)] = "auto"
-    """Of products and activations, `auto` for bf16 on a GPU and fp32 without; all else is fp32."""
-    activation_checkpointing: Annotated[str, OneOf(ACTIVATION_CHECKPOINTINGS)] = "none"
-    """What is computed anew in backward: nothing, all but the results of matrix products and of
-    attention, or all of a layer."""
-    compile: bool = False
-    """`torch.compile` of each layer."""
-    profile_steps: tuple[int, ...] = ()
-    """First and last step that the profiler traces, into `profile/` of the run folder."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        steps = self.profile_steps
-        check(
-            not steps or (len(steps) == 2 and 1 <= steps[0] <= steps[1]),
-            f"profile_steps = {list(steps)}: give the first step and the last",
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GuardConfig:
     """What happens at a step whose loss or gradient is not finite, or jumps."""
 
@@ -364,7 +340,7 @@ class TrainConfig:
     stages: tuple[StageConfig, ...]
     optimizer: OptimizerConfig = OptimizerConfig()
     parallel: ParallelConfig = ParallelConfig()
-    compute: ComputeConfig = ComputeConfig()
+    compute: ComputeConfig = ComputeConfig()  # noqa: RUF009  # frozen
     checkpoint: CheckpointConfig = CheckpointConfig()
     guard: GuardConfig = GuardConfig()
     probe: ProbeConfig = ProbeConfig()

@@ -17,6 +17,9 @@ set -euo pipefail
 # within the ten minutes before the limit at which Slurm tells this shell (--signal).
 export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=540
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
+# Batches are of varied sizes; fixed blocks of the allocator would be left half empty.
+export PYTORCH_ALLOC_CONF="${PYTORCH_ALLOC_CONF:-expandable_segments:True}"
+ulimit -n "$(ulimit -Hn)" # a process has a connection to each other one, in several groups
 
 head_node="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 

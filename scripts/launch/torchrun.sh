@@ -8,6 +8,9 @@ set -euo pipefail
 # How long processes have to end their step and save after SIGTERM; 30 seconds if not set.
 export TORCH_ELASTIC_SHUTDOWN_TIMEOUT="${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-540}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
+# Batches are of varied sizes; fixed blocks of the allocator would be left half empty.
+export PYTORCH_ALLOC_CONF="${PYTORCH_ALLOC_CONF:-expandable_segments:True}"
+ulimit -n "$(ulimit -Hn)" # a process has a connection to each other one, in several groups
 
 # `gpu` is one process to a GPU; without one, give a number.
 exec .venv/bin/python -m train.launch \

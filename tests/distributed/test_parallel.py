@@ -16,7 +16,8 @@ import torch.distributed as dist
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
-from train.config import ComputeConfig, ParallelConfig
+from train.compute_config import ComputeConfig
+from train.config import ParallelConfig
 from train.loop.data import batches, open_rows
 from train.loop.rates import learning_rate
 from train.network.parts import initial_weight

@@ -22,6 +22,7 @@ from carbon.objectives import OBJECTIVES
 from data_pipeline.executors import EXECUTORS
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import BuildConfig
+from train.choices.attentions import ATTENTION_CHOICES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
 from train.choices.guard_policies import GUARD_POLICIES
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe
@@ -34,6 +35,7 @@ from train.config import TrainConfig
 DOCS = Path(__file__).parents[2] / "docs"
 CHOICES = {
     ("AssemblyConfig", "incomplete_cds"): STOPS_AT_INCOMPLETE_CDS,
+    ("ComputeConfig", "attention"): ATTENTION_CHOICES,
     ("ComputeConfig", "activation_checkpointing"): ACTIVATION_CHECKPOINTINGS,
     ("ComputeConfig", "dtype"): COMPUTE_DTYPES,
     ("ExecutorConfig", "kind"): EXECUTORS,

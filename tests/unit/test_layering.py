@@ -113,7 +113,16 @@ def test_no_modules_import_one_another_in_a_circle():
 
 # Folders and modules of train: each may import those before it, none behind it.
 LINE_OF_TRAIN = (
-    *("watch", "choices", "model_config", "config", "start", "planning"),
+    *(
+        "watch",
+        "choices",
+        "model_config",
+        "compute_config",
+        "config",
+        "recipe",
+        "start",
+        "planning",
+    ),
     *("network", "run_folder", "loop", "launch", "__main__"),
 )
 

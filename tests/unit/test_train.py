@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from carbon.config import load_config
+from carbon.config import from_table, load_config
 from carbon.errors import ConfigError
 from carbon.objectives import CE, FNS
 from train.__main__ import main
@@ -15,6 +15,7 @@ from train.planning.batches import check_batches
 from train.planning.course import Course
 from train.planning.planner import plan_of
 from train.planning.timing import flops_a_second
+from train.recipe import read_recipe
 from train.run_folder.checkpoint import Checkpoints, steps_to_keep
 from train.run_folder.log import RunLog
 from train.run_folder.state import RunState
@@ -219,7 +220,7 @@ def test_a_plan_without_a_corpus(monkeypatch, capsys):
     assert main([*words, "--world-size", "8"]) == 0
     said = capsys.readouterr()
     assert said.err == "no corpus here: is not there, and not checked; the plan does without\n"
-    config = load_config(TrainConfig, recipe)
+    config = from_table(TrainConfig, read_recipe(recipe, (), 8), recipe)
     plan = plan_of(config, Course(config), 8)
     hours = f"{sum(span.flops for span in plan.spans[:1]) / 2e9 / 3600:,.2f}"
     assert hours in said.out

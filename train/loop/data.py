@@ -21,7 +21,7 @@ from carbon.corpus import (
 from carbon.errors import ConfigError
 from train.config import TrainConfig
 from train.loop.signals import signals_held
-from train.network.batch import Batch
+from train.network.batch import Batch, packed_batch
 from train.network.ranks import Ranks
 from train.planning.batches import microbatch_rows
 from train.planning.course import Course
@@ -124,5 +124,5 @@ class _Flat:
 
 
 def collate(rows: list[Row]) -> Batch:
-    """Stack rows of one length."""
-    return Batch(*(torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)))
+    """Stack rows of one length, and count their pieces."""
+    return packed_batch(*(torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)))

@@ -33,7 +33,8 @@ from train.network.parts import stock_name
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks
 from train.planning.course import Course, Span
-from train.planning.planner import plan_of
+from train.planning.fit import check_fits
+from train.planning.planner import Plan, plan_of
 from train.planning.sizes import flops_a_token, llama_config
 from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.log import Metrics, RunLog
@@ -52,6 +53,23 @@ class _Wish(enum.IntEnum):
     GO_ON = 0
     SAVE = 1
     STOP = 2
+
+
+def check_memory(config: TrainConfig, ranks: Ranks) -> None:
+    """Refuse a run that takes more memory than its GPUs have.
+
+    Raises:
+        ConfigError: it does, or the processes cannot share the network or a batch.
+    """
+    if ranks.device.type != "cuda":
+        return
+    course = Course(config)
+
+    def planned(config: TrainConfig, processes: int) -> Plan:
+        return plan_of(config, course, processes, on_gpu=True)
+
+    gpu_bytes = torch.cuda.get_device_properties(ranks.device).total_memory
+    check_fits(planned, config, ranks.world_size, gpu_bytes)
 
 
 class Trainer:

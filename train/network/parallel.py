@@ -5,10 +5,10 @@ from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import LlamaForCausalLM
-from transformers.utils.import_utils import is_flash_attn_2_available
 
 from train.choices.computing import COMPUTE_DTYPES
 from train.config import TrainConfig
+from train.network.attention import chosen_attention, use_attention
 from train.network.parts import LlamaPart, initial_weight, stock_name
 from train.network.ranks import Ranks
 from train.network.tuning import choose_trained
@@ -28,7 +28,7 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
 def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -> list[LlamaPart]:
     """Make this process's parts, in the order of the layers: split, adapt, compile, shard, fill in.
 
-    Activation checkpointing is a part's own doing, around each layer. Nothing has memory before
+    Activation checkpointing is a part's own doing, inside each layer. Nothing has memory before
     it is sharded.
 
     Raises:
@@ -37,7 +37,8 @@ def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -
     compute = config.compute
     with torch.device("meta"):
         llama = LlamaForCausalLM(llama_config(config))
-    llama.config._attn_implementation = _fastest_attention(ranks.device)
+    dtype = str(compute_dtype(config, ranks.device)).removeprefix("torch.")
+    use_attention(llama.config, chosen_attention(compute, dtype, ranks.device))
     num_pieces = ranks.pipeline_size * config.parallel.pieces_a_rank
     pieces = pieces_of(llama.config, config.longest_context_tokens, num_pieces)
     mine = pieces_of_rank(config.parallel, ranks.pipeline_rank)
@@ -50,11 +51,6 @@ def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -
         _shard(part, config, ranks)
         _fill(part, config, ranks.device, start)
     return parts
-
-
-def _fastest_attention(device: torch.device) -> str:
-    fast = device.type == "cuda" and is_flash_attn_2_available()
-    return "flash_attention_2" if fast else "sdpa"
 
 
 def _shard(part: LlamaPart, config: TrainConfig, ranks: Ranks) -> None:
@@ -100,7 +96,10 @@ def named_parameters(parts: list[LlamaPart]) -> dict[str, nn.Parameter]:
 
 
 def build_optimizer(config: TrainConfig, parts: list[LlamaPart]) -> torch.optim.AdamW:
-    """Make AdamW over what is trained, with weight decay on matrices only."""
+    """Make AdamW over what is trained, with weight decay on matrices only.
+
+    On a GPU a step is one kernel for many parameters (`fused`), without temporaries.
+    """
     settings = config.optimizer
     parameters = [p for p in named_parameters(parts).values() if p.requires_grad]
     groups = [
@@ -109,6 +108,11 @@ def build_optimizer(config: TrainConfig, parts: list[LlamaPart]) -> torch.optim.
     ]
     # A process of a pipeline may have nothing to train.
     groups = [group for group in groups if group["params"]] or groups[:1]
+    on_gpu = bool(parameters) and all(p.device.type == "cuda" for p in parameters)
     return torch.optim.AdamW(
-        groups, lr=0.0, betas=(settings.beta1, settings.beta2), eps=settings.epsilon
+        groups,
+        lr=0.0,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.epsilon,
+        fused=on_gpu or None,
     )

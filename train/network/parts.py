@@ -2,12 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -15,18 +13,9 @@ from carbon.losses import LossSums, head_loss
 from carbon.objectives import CE
 from carbon.tokenizer import NATIVE
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
+from train.network.attention import attention_arguments
+from train.network.recompute import recompute
 from train.start.adapter import initial_adapter_weight, is_adapter, is_b
-
-# What selective checkpointing keeps: products and attention cost the most to compute anew.
-_KEPT = [
-    getattr(torch.ops.aten, name).default
-    for name in (
-        *("mm", "addmm", "bmm", "_scaled_dot_product_flash_attention_for_cpu"),
-        *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
-        "_scaled_dot_product_cudnn_attention",
-    )
-]
-_KEEPING_PRODUCTS = {"context_fn": partial(create_selective_checkpoint_contexts, _KEPT)}
 
 
 class LlamaPart(nn.Module):
@@ -56,11 +45,12 @@ class LlamaPart(nn.Module):
         self.is_last = layers.stop == llama.config.num_hidden_layers
         self.objective = CE
         self.carries_gradients = False
-        self._checkpointing = ACTIVATION_CHECKPOINTINGS[activation_checkpointing]
         self.model: Any = nn.Module()
         if self.is_first:
             self.model.embed_tokens = llama.model.embed_tokens
         self.model.layers = nn.ModuleDict({str(i): llama.model.layers[i] for i in layers})
+        for layer in self.layers():
+            recompute(layer, ACTIVATION_CHECKPOINTINGS[activation_checkpointing])
         if self.is_last:
             self.model.norm = llama.model.norm
             if not (self.is_first and llama.config.tie_word_embeddings):
@@ -76,7 +66,16 @@ class LlamaPart(nn.Module):
         """Return the decoder layers."""
         return iter(self.model.layers.values())
 
-    def forward(self, x: Tensor, *, position_ids: Tensor, targets: Tensor, known: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        position_ids: Tensor,
+        targets: Tensor,
+        known: Tensor,
+        bounds: Tensor,
+        longest: int,
+    ) -> Tensor:
         """Return hidden states for the next part (B, T, D), of the last part the summed loss.
 
         Args:
@@ -85,25 +84,19 @@ class LlamaPart(nn.Module):
                 stays inside a piece.
             targets: (B, T) the 6-mers that follow.
             known: (B, T) uint8, their known bases.
+            bounds: (1, pieces + 1) int32, where pieces begin and end in the tokens of all rows.
+            longest: tokens of the longest piece, or more.
         """
         hidden = self.model.embed_tokens(x) if self.is_first else x
         if self.carries_gradients and torch.is_grad_enabled() and not hidden.requires_grad:
             hidden.requires_grad_()
-        shared = attention_arguments(position_ids, self.config)
+        shared = attention_arguments(position_ids, bounds, longest, self.config)
         shared["position_embeddings"] = self.rotary_emb(hidden, position_ids)
         for layer in self.layers():
-            hidden = self._through(layer, hidden, shared)
+            hidden = layer(hidden, **shared)
         if not self.is_last:
             return hidden
         return self._loss(self.model.norm(hidden), targets, known)
-
-    def _through(self, layer: nn.Module, hidden: Tensor, shared: dict[str, Any]) -> Tensor:
-        if not self._checkpointing.computes_anew or not torch.is_grad_enabled():
-            result: Tensor = layer(hidden, **shared)
-            return result
-        more: Any = _KEEPING_PRODUCTS if self._checkpointing.keeps_products else {}
-        result = checkpoint(layer, hidden, use_reentrant=False, **more, **shared)
-        return result
 
     def _loss(self, hidden: Tensor, targets: Tensor, known: Tensor) -> Tensor:
         bits = torch.arange(6, device=known.device, dtype=torch.uint8)
@@ -126,23 +119,6 @@ class LlamaPart(nn.Module):
         rope["rope_theta"] = theta
         with device:
             self.rotary_emb = LlamaRotaryEmbedding(self.config)
-
-
-def attention_arguments(position_ids: Tensor, config: LlamaConfig) -> dict[str, Any]:
-    """Return what tells a stock layer that attention stays inside the pieces of packed rows.
-
-    A mask (B, 1, T, T) for SDPA; where pieces begin for flash-attention, which reads the rows of a
-    batch one behind the other.
-    """
-    if config._attn_implementation == "flash_attention_2":
-        starts = (position_ids.flatten() == 0).nonzero()[:, 0]
-        ends = nn.functional.pad(starts, (0, 1), value=position_ids.numel()).int()
-        longest = int(ends.diff().max())
-        bounds = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
-        return bounds | {"max_length_q": longest, "max_length_k": longest}
-    piece = (position_ids == 0).cumsum(dim=1)
-    same = piece[:, :, None] == piece[:, None, :]
-    return {"attention_mask": same.tril()[:, None]}
 
 
 def initial_weight(name: str, shape: torch.Size, llama: LlamaConfig, seed: int) -> Tensor:

@@ -15,7 +15,7 @@ from carbon.errors import ConfigError
 from carbon.losses import LossSums
 from carbon.objectives import CE, Objective
 from train.config import TrainConfig
-from train.network.batch import Batch
+from train.network.batch import Batch, stacked
 from train.network.parallel import compute_dtype, named_parameters
 from train.network.parts import LlamaPart
 from train.network.ranks import Ranks
@@ -130,15 +130,15 @@ def _call(part: LlamaPart, batch: Batch) -> Tensor:
         position_ids=batch.position_ids,
         targets=batch.targets,
         known=batch.known,
+        bounds=batch.bounds,
+        longest=batch.longest,
     )
     return loss
 
 
 def _rest(batch: list[Batch]) -> dict[str, Any]:
     """Return what every part is given beside its input, and that no outputs are wanted."""
-    names = ("position_ids", "targets", "known")
-    tensors = {name: torch.cat([getattr(one, name) for one in batch]) for name in names}
-    return tensors | {"return_outputs": False}
+    return stacked(batch) | {"return_outputs": False}
 
 
 def _identity(output: Tensor, target: Tensor) -> Tensor:

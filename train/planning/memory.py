@@ -28,7 +28,7 @@ class Memory:
         logits: of a chunk of tokens, and the gradient of the head.
         transfers: where a pipeline's messages are received.
         gradients: the shard, fp32, whole once activations are gone.
-        update: temporaries of the optimizer's step.
+        update: temporaries of the optimizer's step, of which a kernel of a GPU needs none.
     """
 
     weights: int
@@ -131,7 +131,7 @@ def memory_of(
         logits=_logit_bytes(process, tokens),
         transfers=_transfer_bytes(process, tokens) * num_microbatches,
         gradients=trained,
-        update=2 * _FP32_BYTES * -(-largest // process.shard),
+        update=0 if process.on_gpu else 2 * _FP32_BYTES * -(-largest // process.shard),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from carbon.config import check
+from train.choices.attentions import ATTENTIONS, attention_of
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
 from train.config import ParallelConfig, TrainConfig
 from train.planning.batches import check_batches, microbatch_rows, num_microbatches
@@ -81,7 +82,6 @@ def plan_of(
     peak_flops: float | None = None,
     mfu: float = 0.4,
     on_gpu: bool | None = None,
-    flash_attention: bool = False,
 ) -> Plan:
     """Return the plan of a run; neither a corpus nor a device is needed.
 
@@ -91,8 +91,8 @@ def plan_of(
         world_size: processes, one to a device.
         peak_flops: operations a second of a device; without them no time is expected.
         mfu: share of the peak that a device reaches while it does not wait.
-        on_gpu: what `compute.dtype = "auto"` and the head go by; True if the peak is given.
-        flash_attention: whether attention goes without a mask.
+        on_gpu: what attention, the head and `compute.dtype = "auto"` go by; True if the peak is
+            given.
 
     Raises:
         ConfigError: the processes cannot share the network or a batch.
@@ -104,7 +104,7 @@ def plan_of(
     check_batches(course, layout.readers)
     on_gpu = peak_flops is not None if on_gpu is None else on_gpu
     dtype = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu)
-    processes = _processes(config, llama, layout, dtype, on_gpu, flash_attention)
+    processes = _processes(config, llama, layout, dtype, on_gpu)
     speed = None if peak_flops is None else peak_flops * mfu * world_size
     spans = tuple(_plan_of_span(config, llama, span, processes, speed) for span in course.spans)
     of_rank = tuple(process.num_parameters for process in processes)
@@ -121,10 +121,10 @@ def _processes(
     layout: Layout,
     dtype: str,
     on_gpu: bool,
-    flash_attention: bool,
 ) -> list[Process]:
     """Return a process of each pipeline rank."""
     sizes = Sizes.of(llama)
+    attention = attention_of(config.compute.attention, dtype, on_gpu=on_gpu)
     return [
         Process(
             sizes,
@@ -135,7 +135,7 @@ def _processes(
             config.compute.activation_checkpointing,
             DTYPE_BYTES[dtype],
             on_gpu,
-            not flash_attention,
+            ATTENTIONS[attention].has_mask,
             *tuned_parameters(config.model, sizes, [layout.pieces[i] for i in pieces]),
         )
         for rank, pieces in enumerate(layout.of_rank)

@@ -32,7 +32,8 @@ from carbon.corpus import TokenRows
 from carbon.errors import ModelError
 from carbon.files import sha256_of_file
 from train.choices.stage_ends import STAGE_ENDS
-from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
+from train.compute_config import ComputeConfig
+from train.config import CheckpointConfig, ParallelConfig, ProbeConfig, TrainConfig
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
 from train.network.ranks import Ranks
@@ -193,7 +194,8 @@ class Checkpoints:
             self._on_first(lambda: _made_anew(temporary))
             writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
             save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
-            sums = self._together({p.name: sha256_of_file(p) for p in self._mine(temporary)})
+            mine = self._mine(self._names_in(temporary))
+            sums = self._together({name: sha256_of_file(temporary / name) for name in mine})
             self._on_first(lambda: self._complete(temporary, final, table | {"sha256": sums}))
             self._save_seconds = time.monotonic() - self._saved_at
         except BaseException as error:  # handed to the thread that trains
@@ -230,9 +232,20 @@ class Checkpoints:
         if error[0] is not None:
             raise error[0]
 
-    def _mine(self, folder: Path) -> list[Path]:
-        """Return this process's share of a folder's shards, for what takes long."""
-        return sorted(folder.glob("*.safetensors"))[self._ranks.rank :: self._ranks.world_size]
+    def _names_in(self, folder: Path) -> list[str]:
+        """Return a folder's shards as the first process sees them.
+
+        A network disk may show less of it to others for a while.
+        """
+        names: list[Any] = [None]
+        if self._ranks.is_first:
+            names = [sorted(path.name for path in folder.glob("*.safetensors"))]
+        dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
+        return list(names[0])
+
+    def _mine(self, names: Sequence[str]) -> Sequence[str]:
+        """Return this process's share of shards, for what takes long."""
+        return names[self._ranks.rank :: self._ranks.world_size]
 
     def _together(self, mine: dict[str, Any]) -> dict[str, Any]:
         found: list[Any] = [None] * self._ranks.world_size
@@ -304,10 +317,10 @@ class Checkpoints:
             table = json.loads((path / "state.json").read_text(encoding="utf-8"))
             missing = [name for name in table["sha256"] if not (path / name).is_file()]
             wrong = f"{missing[0]} is missing" if missing else ""
-            for shard in self._mine(path):
-                if sha256_of_file(shard) != table["sha256"].get(shard.name):
-                    wrong = f"{shard.name} differs from its checksum"
-        except (OSError, ValueError, KeyError, AttributeError) as error:
+            for name in self._mine(sorted(table["sha256"])):
+                if not wrong and sha256_of_file(path / name) != table["sha256"][name]:
+                    wrong = f"{name} differs from its checksum"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             wrong = str(error) or type(error).__name__
         found = self._together({str(self._ranks.rank): wrong})
         return next((text for text in found.values() if text), ""), table
@@ -382,8 +395,9 @@ def _ensure_state(optimizer: torch.optim.Optimizer, updates: int) -> None:
     """Let AdamW make its state, so that there is something to load into."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
+            where = parameter.device if group["fused"] else "cpu"  # a kernel counts for itself
             optimizer.state[parameter] = {
-                "step": torch.tensor(float(updates)),
+                "step": torch.tensor(float(updates), device=where),
                 "exp_avg": torch.zeros_like(parameter),
                 "exp_avg_sq": torch.zeros_like(parameter),
             }

@@ -1,0 +1,72 @@
+"""What a run does otherwise on GPUs, or on a network disk, held by fakes."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
+
+from train.config import OptimizerConfig
+from train.network.parallel import build_optimizer
+from train.run_folder.checkpoint import Checkpoints, _ensure_state
+
+CONFIG = SimpleNamespace(optimizer=OptimizerConfig())
+
+
+def part(device: str) -> SimpleNamespace:
+    named = {"matrix": nn.Parameter(torch.ones(4, 3, device=device)),
+             "norm": nn.Parameter(torch.ones(3, device=device))}  # fmt: skip
+    return SimpleNamespace(named_parameters=lambda: named.items())
+
+
+def test_a_step_of_adamw_is_one_kernel_on_a_gpu_alone():
+    with FakeTensorMode():
+        optimizer = build_optimizer(CONFIG, [part("cuda")])
+        _ensure_state(optimizer, 3)
+    assert [group["fused"] for group in optimizer.param_groups] == [True, True]
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
+    assert {state["step"].device.type for state in optimizer.state.values()} == {"cuda"}
+    on_cpu = build_optimizer(CONFIG, [part("cpu")])
+    assert [group["fused"] for group in on_cpu.param_groups] == [None, None]
+
+
+@pytest.mark.parametrize("fused", [True, None])
+def test_state_that_was_loaded_goes_on(fused):
+    """The kernel of the CPU stands in for that of a GPU."""
+    left, right = (nn.Parameter(torch.ones(4)) for _ in range(2))
+    first, second = (torch.optim.AdamW([p], lr=0.1, fused=fused) for p in (left, right))
+    left.grad, right.grad = torch.full((4,), 0.5), torch.full((4,), -2.0)
+    first.step()
+    _ensure_state(second, 1)
+    for name in ("exp_avg", "exp_avg_sq"):
+        second.state[right][name].copy_(first.state[left][name])
+    right.data.copy_(left.data)
+    left.grad = torch.full((4,), -2.0)
+    first.step()
+    second.step()
+    assert torch.equal(left, right)
+
+
+def checkpoints_of(rank: int, monkeypatch, first_sees: list[str]) -> Checkpoints:
+    """Return those of one of two processes, which hears what the first one sees."""
+
+    def broadcast(names, src, group):
+        if rank:
+            names[0] = first_sees
+
+    monkeypatch.setattr("torch.distributed.broadcast_object_list", broadcast)
+    found = object.__new__(Checkpoints)
+    found._ranks = SimpleNamespace(rank=rank, world_size=2, is_first=rank == 0, quiet_group=None)
+    return found
+
+
+@pytest.mark.parametrize(("rank", "mine"), [(0, ["a", "c"]), (1, ["b", "d"])])
+def test_shards_are_those_that_the_first_process_sees(rank, mine, tmp_path: Path, monkeypatch):
+    """A network disk shows files of other nodes late; then a shard had no checksum."""
+    names = [f"{name}.safetensors" for name in "abcd"]
+    for name in names if rank == 0 else names[:1]:
+        (tmp_path / name).touch()
+    found = checkpoints_of(rank, monkeypatch, names)
+    assert found._mine(found._names_in(tmp_path)) == [f"{name}.safetensors" for name in mine]
