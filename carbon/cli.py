@@ -1,6 +1,7 @@
 """The `carbon` command: every verb is a module of `carbon.verbs`."""
 
 import argparse
+import sys
 
 from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
@@ -46,6 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
+        arguments.words = sys.argv[1:] if argv is None else argv
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)

@@ -18,15 +18,16 @@ from carbon.adapt.prediction_sources import (
 )
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.variant_predictions import VariantSource
-from carbon.console import progress, say
+from carbon.blocks.crew import Crew
+from carbon.blocks.work import Work, run_work
+from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file, why_no_file
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
-from carbon.inference.journal import Journal
 from carbon.options import Strands
 
-_BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together by the journal
+_BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together
 
 SOURCES: dict[str, Callable[[Adapted, PredictJob], Source]] = {
     "sequences": SequenceSource,
@@ -61,8 +62,19 @@ def check_job(job: PredictJob) -> str:
     return form
 
 
-def run_predict_job(adapted: Adapted, job: PredictJob, dtype: str) -> dict[str, Any]:
-    """Predict a file into another, which appears when it is whole; return what was done.
+def run_predict_job(
+    adapted: Adapted, job: PredictJob, dtype: str, crew: Crew | None = None
+) -> dict[str, Any] | None:
+    """Predict a file into another, which appears when it is whole.
+
+    Args:
+        adapted: the model.
+        job: what to predict.
+        dtype: of the model, for the record.
+        crew: the processes that share it; None for this one alone.
+
+    Returns:
+        What was done; None where another process of the crew writes the file.
 
     Raises:
         UserError: the source or the output is not possible; the message names file and record.
@@ -81,30 +93,45 @@ def run_predict_job(adapted: Adapted, job: PredictJob, dtype: str) -> dict[str, 
         "window_bp": adapted.manifest.window_bp if job.window_bp is None else job.window_bp,
         "dtype": dtype,
     }
-    num_items = source.check()
-    journal = Journal(job.output, settings | _fingerprints(job), resume=job.resume)
+    work = Work(
+        what="predicting, records",
+        output=job.output,
+        job=settings | _fingerprints(job),
+        check=source.check,
+        blocks=lambda: _blocks(source.items()),
+        block_records=_BLOCK_ITEMS,
+        even=False,
+        compute=lambda block: _predicted(adapted, block, strands, too_long),
+        resume=job.resume,
+    )
+    counts = run_work(work, crew, lambda results: _write(adapted, source, job, settings, results))
+    if counts is None:
+        return None
+    if counts["without"]:
+        say(f"warning: {counts['without']} sequences have no known base, and no prediction")
+    return {"output": str(job.output), **counts, **settings}
+
+
+def _write(
+    adapted: Adapted,
+    source: Source,
+    job: PredictJob,
+    settings: dict[str, Any],
+    results: Iterator[tuple[list[Item], list[str]]],
+) -> dict[str, int]:
+    """Write the output; return what is in it."""
     counts = {"records": 0, "predictions": 0, "without": 0}
-    done = min(journal.num_blocks * _BLOCK_ITEMS, num_items)
-    try:
-        with (
-            atomic_file(job.output) as temporary,
-            progress("predicting, records", num_items, done) as advance,
-            source.written(temporary, settings) as write,
-        ):
-            for item, found in _predicted(adapted, source, journal, strands, too_long):
+    with atomic_file(job.output) as temporary, source.written(temporary, settings) as write:
+        for block, texts in results:
+            arrays = (_array(adapted, text) for text in texts)
+            for item in block:
+                found = [next(arrays) for _ in item.sequences]
                 write(item, found)
                 counts["records"] += 1
                 counts["predictions"] += len(found)
                 counts["without"] += sum(bool(np.isnan(each).all()) for each in found)
-                advance(counts["records"] > done)
-    except BaseException:
-        journal.say_what_is_kept()
-        raise
     source.finish()
-    journal.remove()
-    if counts["without"]:
-        say(f"warning: {counts['without']} sequences have no known base, and no prediction")
-    return {"output": str(job.output), **counts, **settings}
+    return counts
 
 
 def _fingerprints(job: PredictJob) -> dict[str, Any]:
@@ -118,24 +145,18 @@ def _fingerprints(job: PredictJob) -> dict[str, Any]:
     }
 
 
-def _predicted(
-    adapted: Adapted, source: Source, journal: Journal, strands: Strands, too_long: str
-) -> Iterator[tuple[Item, list[Floats32]]]:
-    earlier = journal.kept()
-    width = adapted.question.num_outputs
-    for block in _blocks(source.items()):
-        kept = next(earlier, None)
-        if kept is None:
-            names = [name for item in block for name in item.names]
-            sequences = [sequence for item in block for sequence in item.sequences]
-            found = adapted.predict_block(sequences, names, strands, too_long)
-            kept = [base64.b64encode(each.tobytes()).decode() for each in found]
-            journal.add(kept)
-        arrays = (np.frombuffer(base64.b64decode(text), np.float32) for text in kept)
-        if adapted.question.per_base:
-            arrays = (array.reshape(-1, width) for array in arrays)
-        for item in block:
-            yield item, [next(arrays) for _ in item.sequences]
+def _predicted(adapted: Adapted, block: list[Item], strands: Strands, too_long: str) -> list[str]:
+    """Return the prediction of every sequence, as text."""
+    names = [name for item in block for name in item.names]
+    sequences = [sequence for item in block for sequence in item.sequences]
+    found = adapted.predict_block(sequences, names, strands, too_long)
+    return [base64.b64encode(each.tobytes()).decode() for each in found]
+
+
+def _array(adapted: Adapted, text: str) -> Floats32:
+    array = np.frombuffer(base64.b64decode(text), np.float32)
+    question = adapted.question
+    return array.reshape(-1, question.num_outputs) if question.per_base else array
 
 
 def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:

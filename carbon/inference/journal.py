@@ -24,6 +24,19 @@ def _written(checksum: int) -> bytes:
     return b"%08x " % checksum
 
 
+def refuse_journal(output: Path) -> None:
+    """Raise UserError if one process has left a journal, and many are to write the output."""
+    if (path := _path_of(output)).exists():
+        raise UserError(
+            f"{path}: an earlier run of one process was stopped, or is still going on; go on with "
+            "--resume --processes 1, or remove the file"
+        )
+
+
+def _path_of(output: Path) -> Path:
+    return output.with_name(f".{output.name}.progress")
+
+
 class Journal:
     """The blocks of a job that are done.
 
@@ -44,7 +57,7 @@ class Journal:
             UserError: there is a journal and no wish to resume, or it is of another job, or it is
                 damaged.
         """
-        self.path = output.with_name(f".{output.name}.progress")
+        self.path = _path_of(output)
         self.num_blocks = 0
         self._sum = 0
         self._job = json.loads(json.dumps(job))

@@ -1,14 +1,19 @@
 """`carbon generate`: DNA behind prompts, or in a gap."""
 
 import argparse
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from carbon.blocks.crew import Crew, add_crew, add_resume, crew_of
 from carbon.console import natural
 from carbon.options import MODES
 from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, check_inputs, load, options_of
+from carbon.verbs.sequences import why_alone
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon, Draft
@@ -17,6 +22,23 @@ Record = tuple[str, dict[str, Any], str]
 """Name, what the header tells, bases."""
 
 _LINE_BP = 60
+_BLOCK_TEXTS = 64  # that one of several processes draws at a time
+
+
+class Wanted(NamedTuple):
+    """A sequence to draw.
+
+    Attributes:
+        name: of its prompt.
+        prompt: DNA.
+        sample: which of those that were asked for behind the prompt.
+        stream: of random numbers: how many times the same prompt stands before.
+    """
+
+    name: str
+    prompt: str
+    sample: int
+    stream: int
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -44,6 +66,8 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--candidates", type=natural, default=16, help="to draw for a gap; the best -n are written"
     )
+    add_crew(verb)
+    add_resume(verb)
     verb.set_defaults(run=run)
 
 
@@ -96,7 +120,7 @@ def _add_constraints(verb: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     from carbon.errors import UserError
-    from carbon.files import atomic_file, check_no_input
+    from carbon.files import check_no_input
 
     if arguments.right is not None and arguments.prompts:
         raise UserError("--right fills one gap; give its left side by --prompt, not --prompts")
@@ -105,57 +129,151 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         check_no_input(arguments.output, arguments.prompts)
     check_inputs(arguments, arguments.prompts)
+    why = why_alone("", arguments.output)
+    if arguments.right is not None:
+        why = "a gap (--right) is filled by one process"
+    with crew_of(arguments, why) as crew:
+        _generate(arguments, crew, is_for_one=why is not None)
+
+
+def _generate(arguments: argparse.Namespace, crew: Crew | None, *, is_for_one: bool) -> None:
+    from carbon.blocks.work import is_shared
+    from carbon.files import atomic_file
+
     if not arguments.output:
         sys.stdout.writelines(_lines(arguments))
-        return
-    with atomic_file(arguments.output) as path:  # an impossible one is known before the work
-        path.write_text("".join(_lines(arguments)), encoding="utf-8")
+    elif is_for_one or not is_shared(crew, Path(arguments.output)):
+        with atomic_file(arguments.output) as path:  # an impossible one is known before the work
+            path.write_text("".join(_lines(arguments)), encoding="utf-8")
+    else:
+        _share(arguments, crew)
 
 
 def _lines(arguments: argparse.Namespace) -> list[str]:
-    from carbon.console import say
-    from carbon.inference import Draft
-
-    model, draft = load(arguments), None
-    if arguments.draft:
-        small = argparse.Namespace(**{**vars(arguments), "model": arguments.draft, "yarn": None})
-        draft = Draft(load(small), arguments.draft_tokens)
+    model, draft = _loaded(arguments)
     records = _continue if arguments.right is None else _fill
     lines = list(_fasta(arguments, model.dtype, records(arguments, model, draft)))
     if draft:
-        say(
-            f"the draft proposed {draft.num_proposed} 6-mers, of which "
-            f"{100 * draft.accepted_share:.1f} % were accepted"
-        )
+        _say_accepted(draft)
     return lines
 
 
-def _continue(
-    arguments: argparse.Namespace, model: "Carbon", draft: "Draft | None"
-) -> Iterator[Record]:
-    from carbon.console import progress
+def _loaded(arguments: argparse.Namespace) -> tuple["Carbon", "Draft | None"]:
+    from carbon.inference import Draft
+
+    if not arguments.draft:
+        return load(arguments), None
+    small = argparse.Namespace(**{**vars(arguments), "model": arguments.draft, "yarn": None})
+    return load(arguments), Draft(load(small), arguments.draft_tokens)
+
+
+def _say_accepted(draft: "Draft") -> None:
+    from carbon.console import say
+
+    say(
+        f"the draft proposed {draft.num_proposed} 6-mers, of which "
+        f"{100 * draft.accepted_share:.1f} % were accepted"
+    )
+
+
+def _share(arguments: argparse.Namespace, crew: Crew | None) -> None:
+    """Draw in blocks, which several processes share, and have one write them all."""
+    from carbon.blocks.work import Work, run_work
+    from carbon.files import atomic_file
+    from carbon.inference.identity import identity_of
+
+    model, draft = _loaded(arguments)
+    wanted = _wanted(arguments)
+    models = [identity_of(model.reader, arguments.model)]
+    if draft:
+        models.append(identity_of(draft.model.reader, arguments.draft))
+
+    def compute(block: list[Wanted]) -> dict[str, Any]:
+        before = (draft.num_proposed, draft.num_accepted) if draft else (0, 0)
+        texts = _drawn(arguments, model, draft, block)
+        after = (draft.num_proposed, draft.num_accepted) if draft else (0, 0)
+        return {
+            "texts": texts,
+            "draft": [now - then for now, then in zip(after, before, strict=True)],
+        }
+
+    def write(results: Iterator[tuple[list[Wanted], dict[str, Any]]]) -> None:
+        counts = []
+        with atomic_file(arguments.output) as path, path.open("w", encoding="utf-8") as sink:
+            for block, found in results:
+                records = map(_record, block, found["texts"])
+                sink.writelines(_fasta(arguments, model.dtype, records))
+                counts.append(found["draft"])
+        if draft:
+            draft.num_proposed, draft.num_accepted = map(sum, zip(*counts, strict=True))
+            _say_accepted(draft)
+
+    work = Work(
+        what="sequences",
+        output=Path(arguments.output),
+        job=_asked(arguments, model.dtype)
+        | {"length": arguments.length, "prompts": _digest(wanted), "models": models},
+        check=lambda: len(wanted),
+        blocks=lambda: (wanted[n : n + _BLOCK_TEXTS] for n in range(0, len(wanted), _BLOCK_TEXTS)),
+        block_records=_BLOCK_TEXTS,
+        even=True,
+        compute=compute,
+        resume=arguments.resume,
+    )
+    run_work(work, crew, write)
+
+
+def _digest(wanted: list[Wanted]) -> str:
+    return sha256(json.dumps(wanted).encode()).hexdigest()
+
+
+def _wanted(arguments: argparse.Namespace) -> list[Wanted]:
     from carbon.genome import read_sequences
-    from carbon.inference.generation import check_amount
-    from carbon.inference.reading import NotFinite
+    from carbon.inference.generation import check_amount, samples_of
 
     prompts = [("generated", arguments.prompt)]
     if arguments.prompts:
         prompts = list(read_sequences(arguments.prompts))
     check_amount(len(prompts) * arguments.num_samples, arguments.length)
     named = [(*prompt, n) for prompt in prompts for n in range(arguments.num_samples)]
+    streams = samples_of([prompt for _, prompt, _ in named])
+    return [Wanted(*each, stream) for each, stream in zip(named, streams, strict=True)]
+
+
+def _record(wanted: Wanted, text: str) -> Record:
+    facts = {"sample": wanted.sample, "prompt_bp": len(wanted.prompt)}
+    return f"{wanted.name}_{wanted.sample}", facts, text
+
+
+def _drawn(
+    arguments: argparse.Namespace,
+    model: "Carbon",
+    draft: "Draft | None",
+    wanted: list[Wanted],
+    advance: Callable[[int], None] = lambda num_bases: None,
+) -> list[str]:
+    from carbon.inference.generation import SamplingRule, Task, generate
+    from carbon.inference.reading import NotFinite
+
+    options = _options(arguments)
+    seed, tags, constraints = (options.pop(name) for name in ("seed", "tags", "constraints"))
+    task = Task(arguments.length, SamplingRule(**options), seed, tuple(tags), constraints)
+    prompts, streams = [each.prompt for each in wanted], [each.stream for each in wanted]
     try:
-        with progress("bases", len(named) * arguments.length) as advance:
-            texts = model.generate(
-                [prompt for _, prompt, _ in named],
-                arguments.length,
-                draft=draft,
-                advance=advance,
-                **_options(arguments),
-            )
+        return generate(model.reader, prompts, task, draft, advance, streams)
     except NotFinite as error:
-        raise NotFinite(f"prompt '{named[(error.number or 1) - 1][0]}'") from None
-    for (name, prompt, sample), text in zip(named, texts, strict=True):
-        yield f"{name}_{sample}", {"sample": sample, "prompt_bp": len(prompt)}, text
+        raise NotFinite(f"prompt '{wanted[(error.number or 1) - 1].name}'") from None
+
+
+def _continue(
+    arguments: argparse.Namespace, model: "Carbon", draft: "Draft | None"
+) -> Iterator[Record]:
+    from carbon.console import progress
+
+    wanted = _wanted(arguments)
+    with progress("bases", len(wanted) * arguments.length) as advance:
+        texts = _drawn(arguments, model, draft, wanted, advance)
+    yield from map(_record, wanted, texts)
 
 
 def _fill(

@@ -1,9 +1,9 @@
 """`carbon scan`: every base of a region or of a gene, and every SNV with it."""
 
 import argparse
-import json
 from pathlib import Path
 
+from carbon.blocks.crew import add_crew, add_resume, crew_of, tell
 from carbon.console import natural
 from carbon.options import COMBINATIONS, STRANDS_READ
 from carbon.verbs.common import (
@@ -50,6 +50,8 @@ def add_parser(verbs: Verbs) -> None:
     )
     verb.add_argument("--plot", metavar="OUT.png", help="a heat map, .png, .svg or .pdf")
     _add_method(verb)
+    add_crew(verb)
+    add_resume(verb)
     verb.set_defaults(run=run)
 
 
@@ -87,23 +89,25 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     check_inputs(arguments, arguments.reference, arguments.annotation)
 
-    from carbon.inference.scan import ScanJob, ScanOptions, run_scan_job
+    with crew_of(arguments) as crew:
+        from carbon.inference.scan import ScanJob, ScanOptions, run_scan_job
 
-    along_gene = getattr(arguments, "strands", None) == _OF_GENE
-    if along_gene:
-        del arguments.strands
-    job = ScanJob(
-        model=arguments.model,
-        reference=Path(arguments.reference),
-        outputs=tuple(map(Path, arguments.output)),
-        region=arguments.region,
-        contig=arguments.contig,
-        gene=arguments.gene,
-        annotation=Path(arguments.annotation) if arguments.annotation else None,
-        flank_bp=arguments.flank,
-        plot=Path(arguments.plot) if arguments.plot else None,
-        along_gene=along_gene,
-        contigs=arguments.contigs,
-        options=options_of(arguments, ScanOptions),
-    )
-    print(json.dumps(run_scan_job(lambda: load(arguments).reader, job)))
+        along_gene = getattr(arguments, "strands", None) == _OF_GENE
+        if along_gene:
+            del arguments.strands
+        job = ScanJob(
+            model=arguments.model,
+            reference=Path(arguments.reference),
+            outputs=tuple(map(Path, arguments.output)),
+            region=arguments.region,
+            contig=arguments.contig,
+            gene=arguments.gene,
+            annotation=Path(arguments.annotation) if arguments.annotation else None,
+            flank_bp=arguments.flank,
+            plot=Path(arguments.plot) if arguments.plot else None,
+            along_gene=along_gene,
+            contigs=arguments.contigs,
+            options=options_of(arguments, ScanOptions),
+            resume=arguments.resume,
+        )
+        tell(run_scan_job(lambda: load(arguments).reader, job, crew))

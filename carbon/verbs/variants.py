@@ -1,9 +1,9 @@
 """`carbon variants`: a VCF in, a scored VCF or table out."""
 
 import argparse
-import json
 from pathlib import Path
 
+from carbon.blocks.crew import add_crew, crew_of, tell
 from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import (
     Verbs,
@@ -46,6 +46,7 @@ def add_parser(verbs: Verbs) -> None:
         "--no-background", action="store_true", help="write no percentile, whatever there is"
     )
     add_variant_method(verb)
+    add_crew(verb)
     verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
     verb.add_argument(
         "--skip-mismatches",
@@ -65,27 +66,28 @@ def run(arguments: argparse.Namespace) -> None:
         arguments, arguments.reference, arguments.vcf, arguments.annotation, arguments.background
     )
 
-    from carbon.inference.background import FILE_NAME
-    from carbon.inference.variants import (
-        VariantJob,
-        VariantOptions,
-        run_variant_job,
-        variant_writer,
-    )
+    with crew_of(arguments) as crew:
+        from carbon.inference.background import FILE_NAME
+        from carbon.inference.variants import (
+            VariantJob,
+            VariantOptions,
+            run_variant_job,
+            variant_writer,
+        )
 
-    variant_writer(arguments.output)  # a wrong ending is known before anything is loaded
-    job = VariantJob(
-        model=arguments.model,
-        reference=Path(arguments.reference),
-        vcf=Path(arguments.vcf),
-        output=Path(arguments.output),
-        options=options_of(arguments, VariantOptions),
-        resume=arguments.resume,
-        skip_mismatches=arguments.skip_mismatches,
-        strict=arguments.strict,
-        annotation=Path(arguments.annotation) if arguments.annotation else None,
-        contigs=arguments.contigs,
-        background=Path(arguments.background) if arguments.background else None,
-        own_background=None if arguments.no_background else folder / FILE_NAME,
-    )
-    print(json.dumps(run_variant_job(load(arguments).reader, job)))
+        variant_writer(arguments.output)  # a wrong ending is known before anything is loaded
+        job = VariantJob(
+            model=arguments.model,
+            reference=Path(arguments.reference),
+            vcf=Path(arguments.vcf),
+            output=Path(arguments.output),
+            options=options_of(arguments, VariantOptions),
+            resume=arguments.resume,
+            skip_mismatches=arguments.skip_mismatches,
+            strict=arguments.strict,
+            annotation=Path(arguments.annotation) if arguments.annotation else None,
+            contigs=arguments.contigs,
+            background=Path(arguments.background) if arguments.background else None,
+            own_background=None if arguments.no_background else folder / FILE_NAME,
+        )
+        tell(run_variant_job(load(arguments).reader, job, crew))

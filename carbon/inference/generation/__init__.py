@@ -1,7 +1,7 @@
 """Sequences drawn: rules, constraints, drafts, gaps."""
 
 from carbon.inference.generation.constraints import Constraints
-from carbon.inference.generation.continuation import Task, check_amount
+from carbon.inference.generation.continuation import Task, check_amount, samples_of
 from carbon.inference.generation.drawing import Step, generate, stream
 from carbon.inference.generation.infilling import Filling, infill
 from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
@@ -18,5 +18,6 @@ __all__ = [
     "check_amount",
     "generate",
     "infill",
+    "samples_of",
     "stream",
 ]

@@ -152,11 +152,32 @@ def check_amount(num_texts: int, length_bp: int) -> None:
         )
 
 
-def continuations(prompts: Sequence[str], task: Task) -> list[Continuation]:
+def samples_of(prompts: Sequence[str]) -> list[int]:
+    """Return of each prompt how many times it stands in the list before.
+
+    >>> samples_of(["AC", "G", "ac", "AC"])
+    [0, 0, 1, 2]
+    """
+    seen: Counter[str] = Counter()
+    samples = []
+    for prompt in prompts:
+        samples.append(seen[prompt.upper()])
+        seen[prompt.upper()] += 1
+    return samples
+
+
+def continuations(
+    prompts: Sequence[str], task: Task, samples: Sequence[int] | None = None
+) -> list[Continuation]:
     """Return a sequence for each prompt, with nothing drawn yet.
 
     The random numbers of a prompt follow from the seed, the prompt, and how many times it stood in
     the list before: not from the other prompts.
+
+    Args:
+        prompts: DNA.
+        task: what is asked for of each.
+        samples: of each prompt, which of its samples is asked for; `samples_of` if None.
 
     Raises:
         UserError: a prompt is no DNA, or cannot be continued within the constraints, or there is
@@ -171,10 +192,8 @@ def continuations(prompts: Sequence[str], task: Task) -> list[Continuation]:
     automaton = None
     if task.constraints:
         automaton = automaton_for(task.constraints, prompts, task.length_bp, task.right)
-    seen: Counter[str] = Counter()
     rows = []
-    for n, prompt in enumerate(prompts):
-        sample, seen[prompt.upper()] = seen[prompt.upper()], seen[prompt.upper()] + 1
+    for n, (prompt, sample) in enumerate(zip(prompts, samples or samples_of(prompts), strict=True)):
         states = [automaton.start(n)] if automaton else []
         random = _random_stream(task.seed, prompt.upper(), sample)
         rows.append(Continuation(n + 1, prompt, task, automaton, random, states))

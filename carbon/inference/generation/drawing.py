@@ -48,16 +48,18 @@ def generate(
     task: Task,
     draft: Draft | None = None,
     advance: Callable[[int], None] = lambda num_bases: None,
+    samples: Sequence[int] | None = None,
 ) -> list[str]:
     """Return a continuation for each prompt, in order.
 
     Those of like lengths are drawn together, as many as memory holds. `advance` hears of new bases,
-    and of fewer than none where a batch that memory did not hold begins again.
+    and of fewer than none where a batch that memory did not hold begins again. `samples` says which
+    sample of its prompt each is, where the prompts are some of a longer list.
 
     Raises:
         UserError: a prompt, tag or constraint is not possible.
     """
-    rows = continuations(prompts, task)
+    rows = continuations(prompts, task, samples)
     waiting = sorted(rows, key=lambda row: -len(row.prompt))
     while waiting:
         held = min(len(waiting[0].prompt) // K + waiting[0].tokens_left, reader.context_tokens)

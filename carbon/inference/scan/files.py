@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from carbon.blocks.crew import Crew
+from carbon.blocks.work import is_shared, run_work
 from carbon.console import progress
 from carbon.errors import UserError
 from carbon.files import atomic_file, behind_links, told_of
@@ -19,7 +21,9 @@ from carbon.genome import (
 )
 from carbon.genome.contig_names import names_table
 from carbon.genome.gene_lookup import find_gene
+from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
+from carbon.inference.scan.blocks import Scanned
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
 from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
 from carbon.inference.scan.regions import scan_region
@@ -48,6 +52,7 @@ class ScanJob:
         plot: a picture to draw.
         along_gene: read the strand of the gene.
         options: how the region is scanned.
+        resume: go on with what several processes have left.
     """
 
     model: str
@@ -62,6 +67,7 @@ class ScanJob:
     plot: Path | None = None
     along_gene: bool = False
     options: ScanOptions = field(default_factory=ScanOptions)
+    resume: bool = False
 
     @property
     def wanted(self) -> list[Path]:
@@ -69,10 +75,20 @@ class ScanJob:
         return [*self.outputs, *([self.plot] if self.plot else [])]
 
 
-def run_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
-    """Scan a region into files, which appear when they are whole; return what was done.
+def run_scan_job(
+    load: Callable[[], Reader], job: ScanJob, crew: Crew | None = None
+) -> dict[str, Any] | None:
+    """Scan a region into files, which appear when they are whole.
 
     The model is loaded when all else is known to be right.
+
+    Args:
+        load: loads the model.
+        job: what to scan.
+        crew: the processes that share it; None for this one alone.
+
+    Returns:
+        What was done; None where another process of the crew writes the files.
 
     Raises:
         GenomeError: the region or the gene is not there, or a file is malformed.
@@ -85,24 +101,57 @@ def run_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
         if job.annotation:
             annotation = read_gene_file(job.annotation, reference, names)
         place, options = _place(reference, annotation, job, names)
-        temporary = {path: files.enter_context(atomic_file(path)) for path in job.wanted}
+        is_for_many = is_shared(crew, job.outputs[0])
+        temporary = {} if is_for_many else _temporaries(files, job)
         reader = load()
         method = scan_method_for(reader, **options)
         settings = _settings(reader, job, place, method)
-        drawn: list[ScanChunk] = []
-        with ExitStack() as sinks:
-            # Of a bigWig the contigs with values alone, as of UCSC's tools: 100,000 of them would
-            # take libBigWig longer than the scan.
-            lengths_bp = {place.contig: reference.contig_lengths_bp[place.contig]}
-            writes = [
-                sinks.enter_context(_opened(writer(temporary[path], lengths_bp, settings), path))
-                for path, writer in zip(job.outputs, writers, strict=True)
-            ]
-            writes += [drawn.append] if job.plot else []
-            counts = _write_all(scan_region(reader, reference, place, method), writes, place)
-        if job.plot:
-            _draw(join_chunks(drawn), annotation, temporary[job.plot], settings)
-    return {"outputs": [str(path) for path in job.wanted], **counts, **settings}
+
+        def write(chunks: Iterator[ScanChunk]) -> dict[str, int]:
+            where = temporary or _temporaries(files, job)
+            drawn: list[ScanChunk] = []
+            with ExitStack() as sinks:
+                # Of a bigWig the contigs with values alone, as of UCSC's tools: 100,000 of them
+                # would take libBigWig longer than the scan.
+                lengths_bp = {place.contig: reference.contig_lengths_bp[place.contig]}
+                writes = [
+                    sinks.enter_context(_opened(writer(where[path], lengths_bp, settings), path))
+                    for path, writer in zip(job.outputs, writers, strict=True)
+                ]
+                writes += [drawn.append] if job.plot else []
+                counts = _write_all(chunks, writes, place)
+            if job.plot:
+                _draw(join_chunks(drawn), annotation, where[job.plot], settings)
+            return counts
+
+        if is_for_many:
+            scanned = Scanned(reader, reference, place, method)
+            work = scanned.work(job.outputs[0], settings | _identity(reader, job), job.resume)
+            # The files have their names before it is noted that they are whole.
+            counts = run_work(
+                work, crew, lambda found: _closed(files, write(scanned.chunks(found)))
+            )
+        else:
+            counts = write(scan_region(reader, reference, place, method))
+    outputs = {"outputs": [str(path) for path in job.wanted]}
+    return None if counts is None else outputs | counts | settings
+
+
+def _identity(reader: Reader, job: ScanJob) -> dict[str, Any]:
+    """Tell model and reference from others of the same name."""
+    status = job.reference.stat()
+    stamp = [status.st_size, status.st_mtime_ns]
+    return {"reference": stamp, **identity_of(reader, job.model)}
+
+
+def _temporaries(files: ExitStack, job: ScanJob) -> dict[Path, Path]:
+    """Open what is to be written, under temporary names."""
+    return {path: files.enter_context(atomic_file(path)) for path in job.wanted}
+
+
+def _closed(files: ExitStack, counts: dict[str, int]) -> dict[str, int]:
+    files.close()
+    return counts
 
 
 @contextmanager

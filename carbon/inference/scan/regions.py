@@ -7,7 +7,7 @@ the chain one pass gives all six bases of a token; `right_end` reads its window 
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,60 +21,19 @@ from carbon.losses import chain_conditionals
 from carbon.options import COMBINATIONS, STRANDS_READ
 from carbon.tokenizer import K
 
+_BLOCK_TOKENS = 2**16  # of the windows that are read, and kept, together
 # Columns of the chain, which are ATCG, as ACGT of the forward strand.
 _COLUMNS = {"+": [0, 2, 3, 1], "-": [1, 3, 2, 0]}
 
 
-def scan_region(
-    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
-) -> Iterator[ScanChunk]:
-    """Return the chunks of a region in order, each as soon as all frames and strands have it.
-
-    Memory depends on the window and the reader's batch, and not on the region.
-
-    Raises:
-        GenomeError: the contig is not in the reference, or the region ends past it.
-    """
-    reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
-    return _chunks(reader, reference, region, method)
-
-
-def _chunks(
-    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
-) -> Iterator[ScanChunk]:
-    length_bp = reference.contig_lengths_bp[region.contig]
-    passes = [(strand, f) for strand in STRANDS_READ[method.strands] for f in method.frames]
-    windows = heapq.merge(
-        *(_windows(n, *which, region, length_bp, method) for n, which in enumerate(passes))
-    )
-    row_tokens = method.window_bp // K + len(reader.vocabulary.prefix(method.tags))
-    at_once = max(1, reader.batch_tokens // row_tokens)
-    # What each pass has given from `start` on.
-    waiting = [np.empty((0, 4), dtype=np.float32) for _ in passes]
-    start, tokens_read = region.start, 0
-    while group := list(islice(windows, at_once)):
-        passages = [_passage(reader, reference, region.contig, w, method.tags) for w in group]
-        measured = reader.measure(passages, chain_conditionals)
-        for window, passage, (steps,) in zip(group, passages, measured, strict=True):
-            tokens_read += len(passage.stem) + len(passage.branches[0].ids) - 1
-            values = _on_contig(window, steps)
-            waiting[window.number] = np.concatenate([waiting[window.number], values])
-        if ready_bp := min(map(len, waiting)):
-            interval = Interval(region.contig, start, start + ready_bp)
-            values = _combined([w[:ready_bp] for w in waiting], start, length_bp, method)
-            check_finite(values, f"region {interval.to_region()}")
-            yield ScanChunk(interval, reference.fetch(interval).upper(), values, tokens_read)
-            waiting = [w[ready_bp:] for w in waiting]
-            start, tokens_read = interval.end, 0
-
-
-class _Window(NamedTuple):
-    """A window of one pass over the contig; its places count along the strand that is read.
+class Window(NamedTuple):
+    """A window of one pass over a contig; its places count along the strand that is read.
 
     Attributes:
         contig_start: the first scored base on the contig, by which windows are put in order.
         number: of the pass.
         strand: that is read.
+        contig: its name.
         contig_bp: length of the contig.
         start: of the window.
         scored_from: the first base to score.
@@ -84,6 +43,7 @@ class _Window(NamedTuple):
     contig_start: int
     number: int
     strand: str
+    contig: str
     contig_bp: int
     start: int
     scored_from: int
@@ -100,9 +60,101 @@ class _Window(NamedTuple):
         return min(self.scored_to + (self.start - self.scored_to) % K, self.contig_bp)
 
 
+class WindowValues(NamedTuple):
+    """What reading some windows gave.
+
+    Attributes:
+        values: (scored bases, 4) float32 of each window, as `ScanChunk.log_probabilities`.
+        tokens_read: by the network, for all of them.
+    """
+
+    values: list[Float32s]
+    tokens_read: int
+
+
+def scan_region(
+    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
+) -> Iterator[ScanChunk]:
+    """Return the chunks of a region in order, each as soon as all frames and strands have it.
+
+    Memory depends on the window, and not on the region.
+
+    Raises:
+        GenomeError: the contig is not in the reference, or the region ends past it.
+    """
+    reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
+    blocks = window_blocks(reader, reference, region, method)
+    read = ((block, read_windows(reader, reference, block, method)) for block in blocks)
+    return chunks_of(read, reference, region, method)
+
+
+def window_blocks(
+    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
+) -> Iterator[list[Window]]:
+    """Yield the windows of a region, in the order in which they finish it, in blocks."""
+    length_bp = reference.contig_lengths_bp[region.contig]
+    windows = heapq.merge(
+        *(
+            _windows(number, strand, frame, region, length_bp, method)
+            for number, (strand, frame) in enumerate(_passes(method))
+        )
+    )
+    while block := list(islice(windows, windows_at_once(reader, method))):
+        yield block
+
+
+def windows_at_once(reader: Reader, method: ScanMethod) -> int:
+    """Return how many windows a block has."""
+    row_tokens = method.window_bp // K + len(reader.vocabulary.prefix(method.tags))
+    return max(1, _BLOCK_TOKENS // row_tokens)
+
+
+def read_windows(
+    reader: Reader, reference: Reference, block: Sequence[Window], method: ScanMethod
+) -> WindowValues:
+    """Read some windows."""
+    passages = [_passage(reader, reference, window, method.tags) for window in block]
+    measured = reader.measure(passages, chain_conditionals)
+    values = [_on_contig(window, steps) for window, (steps,) in zip(block, measured, strict=True)]
+    return WindowValues(values, sum(len(p.stem) + len(p.branches[0].ids) - 1 for p in passages))
+
+
+def chunks_of(
+    blocks: Iterable[tuple[Sequence[Window], WindowValues]],
+    reference: Reference,
+    region: Interval,
+    method: ScanMethod,
+) -> Iterator[ScanChunk]:
+    """Yield the chunks of a region, each as soon as all frames and strands have it.
+
+    Raises:
+        ModelError: the model says nothing finite of a base.
+    """
+    length_bp = reference.contig_lengths_bp[region.contig]
+    # What each pass has given from `start` on.
+    waiting = [np.empty((0, 4), dtype=np.float32) for _ in _passes(method)]
+    start, tokens_read = region.start, 0
+    for block, found in blocks:
+        tokens_read += found.tokens_read
+        for window, values in zip(block, found.values, strict=True):
+            waiting[window.number] = np.concatenate([waiting[window.number], values])
+        if ready_bp := min(map(len, waiting)):
+            interval = Interval(region.contig, start, start + ready_bp)
+            combined = _combined([w[:ready_bp] for w in waiting], start, length_bp, method)
+            check_finite(combined, f"region {interval.to_region()}")
+            yield ScanChunk(interval, reference.fetch(interval).upper(), combined, tokens_read)
+            waiting = [w[ready_bp:] for w in waiting]
+            start, tokens_read = interval.end, 0
+
+
+def _passes(method: ScanMethod) -> list[tuple[str, int]]:
+    """Return the strands and frames in which a region is read."""
+    return [(strand, f) for strand in STRANDS_READ[method.strands] for f in method.frames]
+
+
 def _windows(
     number: int, strand: str, frame: int, region: Interval, contig_bp: int, method: ScanMethod
-) -> Iterator[_Window]:
+) -> Iterator[Window]:
     """Yield the windows of one pass that score bases of a region, in the order of the contig."""
     start, end = region.start, region.end
     if strand == "-":
@@ -126,14 +178,16 @@ def _windows(
             first, scored = 0, (0, frame)
         scored_from, scored_to = max(scored[0], start), min(scored[1], end)
         contig_start = scored_from if strand == "+" else contig_bp - scored_to
-        yield _Window(contig_start, number, strand, contig_bp, first, scored_from, scored_to)
+        yield Window(
+            contig_start, number, strand, region.contig, contig_bp, first, scored_from, scored_to
+        )
 
 
 def _passage(
-    reader: Reader, reference: Reference, contig: str, window: _Window, tags: tuple[str, ...]
+    reader: Reader, reference: Reference, window: Window, tags: tuple[str, ...]
 ) -> Passage:
     """Return what is read for a window: its context, and the tokens with bases to score."""
-    start, stop = window.start, window.stop
+    contig, start, stop = window.contig, window.start, window.stop
     if window.strand == "+":
         bases = reference.fetch(Interval(contig, start, stop))
     else:
@@ -146,7 +200,7 @@ def _passage(
     return Passage(stem, (branch_of(bases[context_bp:], reader.vocabulary),))
 
 
-def _on_contig(window: _Window, steps: Float32s) -> Float32s:
+def _on_contig(window: Window, steps: Float32s) -> Float32s:
     """Turn the chain of a window's tokens, (tokens, 6, 4), to scored bases of the contig."""
     scored = slice(window.scored_from - window.first_token, window.scored_to - window.first_token)
     values = steps.reshape(-1, 4)[scored, _COLUMNS[window.strand]]

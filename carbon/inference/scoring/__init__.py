@@ -1,6 +1,6 @@
 """Likelihoods of sequences."""
 
-from carbon.inference.scoring.files import PER_BASE, PER_SEQUENCE, ScoreTable
+from carbon.inference.scoring.files import PER_BASE, PER_SEQUENCE, ScoreTable, packing_of
 from carbon.inference.scoring.sequences import (
     MEASURES,
     SequenceScore,
@@ -20,6 +20,7 @@ __all__ = [
     "base_log_likelihoods",
     "blocks",
     "overlapping_windows",
+    "packing_of",
     "score_sequences",
     "window_room_bp",
 ]

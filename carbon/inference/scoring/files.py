@@ -1,7 +1,10 @@
-"""Scored sequences as rows of a table: one a sequence, or one a base."""
+"""Scored sequences as rows of a table: one a sequence, or one a base; and as JSON holds them."""
 
+import base64
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from carbon.inference.scoring.sequences import SequenceScore
 from carbon.tables import Columns
@@ -47,3 +50,24 @@ PER_SEQUENCE = ScoreTable(
 PER_BASE = ScoreTable(
     {"name": str, "position": int, "base": str, "log_likelihood": float}, _base_rows
 )
+
+
+def packing_of(
+    *, per_base: bool
+) -> tuple[Callable[[SequenceScore], Any], Callable[[str, Any], SequenceScore]]:
+    """Return what makes JSON of a score, and a score of bases and JSON, with all its digits.
+
+    Args:
+        per_base: keep what every base has; without, a score has none of that behind its packing.
+    """
+
+    def packed(score: SequenceScore) -> list[Any]:
+        values = score.bases.tobytes() if per_base else b""
+        return [score.num_known_bases, score.log_likelihood, base64.b64encode(values).decode()]
+
+    def unpacked(bases: str, kept: list[Any]) -> SequenceScore:
+        num_known_bases, log_likelihood, text = kept
+        values = np.frombuffer(base64.b64decode(text), dtype=np.float32)
+        return SequenceScore(len(bases), num_known_bases, log_likelihood, values)
+
+    return packed, unpacked

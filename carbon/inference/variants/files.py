@@ -10,12 +10,14 @@ from typing import Any
 
 import pysam
 
-from carbon.console import progress, say
+from carbon.blocks.crew import Crew
+from carbon.blocks.work import Work, run_work
+from carbon.console import say
 from carbon.errors import GenomeError
 from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file
 from carbon.genome import Reference, VcfReader, VcfRow, contig_names
 from carbon.genome.contig_names import names_table
-from carbon.inference.journal import Journal
+from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
 from carbon.inference.variants.consequences import ANNOTATION, Score, annotator
@@ -24,9 +26,10 @@ from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
 
-_RECORDS_AT_ONCE = 128  # scored together, and kept together by the journal
+_RECORDS_AT_ONCE = 128  # scored together, and kept together
 _TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
 _CSI_MOST_BP = 2**31  # as htslib writes it
+Results = Iterator[tuple[list[VcfRow], Any]]
 _REACH = re.compile(r"(?:^|;)(END|SVLEN)=([^;]*)")
 
 
@@ -64,8 +67,18 @@ class VariantJob:
     own_background: Path | None = None
 
 
-def run_variant_job(reader: Reader, job: VariantJob) -> dict[str, Any]:
-    """Score a VCF into a file, which appears when it is whole; return what was done.
+def run_variant_job(
+    reader: Reader, job: VariantJob, crew: Crew | None = None
+) -> dict[str, Any] | None:
+    """Score a VCF into a file, which appears when it is whole.
+
+    Args:
+        reader: of the model.
+        job: what to score.
+        crew: the processes that share it; None for this one alone.
+
+    Returns:
+        What was done; None where another process of the crew writes the file.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.
@@ -86,33 +99,41 @@ def run_variant_job(reader: Reader, job: VariantJob) -> dict[str, Any]:
         scored_header(vcf, settings)
         annotated = annotator(job.annotation, reference, names)
         ranked = ranker(background, reference)
-        # Read all of it once first: a bad last record costs seconds then, and not hours.
-        num_records = _checked(vcf, reference, job)
-        journal = Journal(job.output, settings | _fingerprints(reader, job), resume=job.resume)
-        done = min(journal.num_blocks * _RECORDS_AT_ONCE, num_records)
-        counts = _Counts()
-        try:
-            with (
-                atomic_file(job.output) as temporary,
-                progress("scoring variants", num_records, done) as advance,
-            ):
-                with writer(temporary, vcf, settings) as write:
-                    for row, scores in _scored(reader, reference, vcf, method, journal):
-                        write((row, ranked(row, annotated(row, scores))))
+
+        def write(results: Results) -> dict[str, Any]:
+            counts = _Counts()
+            with atomic_file(job.output) as temporary:
+                with writer(temporary, vcf, settings) as write_row:
+                    for row, scores in _rows(results):
+                        write_row((row, ranked(row, annotated(row, scores))))
                         counts.add(scores)
-                        advance(counts.records > done)
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
                 write_index(job.output, max(reference.contig_lengths_bp.values()))
-        except BaseException:
-            journal.say_what_is_kept()
-            raise
-        journal.remove()
+            return counts.shown()
+
+        work = Work(
+            what="scoring variants",
+            output=job.output,
+            job=settings | _fingerprints(reader, job),
+            # Read all of it once first: a bad last record costs seconds then, and not hours.
+            check=lambda: _checked(vcf, reference, job),
+            blocks=lambda: _blocks(vcf),
+            block_records=_RECORDS_AT_ONCE,
+            even=True,
+            compute=lambda block: _score_block(reader, reference, block, method),
+            resume=job.resume,
+        )
+        counts = run_work(work, crew, write)
+    return None if counts is None else _told(job, vcf, counts) | settings
+
+
+def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
     for line in vcf.findings.told():
         say(line)
     warnings = {rule: found.times for rule, found in vcf.findings.by_rule.items()}
-    return {"output": str(job.output), **counts.shown(), "warnings": warnings, **settings}
+    return {"output": str(job.output), **counts, "warnings": warnings}
 
 
 @dataclass(slots=True)
@@ -189,18 +210,12 @@ def _settings(reader: Reader, job: VariantJob, method: Method) -> dict[str, Any]
 
 def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
     """Tell the inputs from others of the same name, and how they are computed with."""
-
-    def stamp(path: Path) -> list[int]:
-        return [path.stat().st_size, path.stat().st_mtime_ns]
-
     table = names_table(job.contigs)
-    weights = sorted(Path(job.model).glob("*.safetensors"))
+    reference = job.reference.stat()
     return {
         "VCF": sha256_of_file(job.vcf),
-        "reference": stamp(job.reference),
-        "weights": [stamp(path) for path in weights],
-        "config": reader.network.config.to_dict(),
-        "device": reader.device.type,
+        "reference": [reference.st_size, reference.st_mtime_ns],
+        **identity_of(reader, job.model),
         "skip_mismatches": job.skip_mismatches,
         "contigs": sha256_of_file(table) if table else job.contigs,
     } | ({"annotation file": sha256_of_file(job.annotation)} if job.annotation else {})
@@ -240,18 +255,16 @@ def _reaches_too_far(row: VcfRow) -> bool:
     return False
 
 
-def _scored(
-    reader: Reader, reference: Reference, vcf: VcfReader, method: Method, journal: Journal
-) -> Iterator[tuple[VcfRow, list[Score]]]:
-    """Score records in blocks, so that alleles share batches, and hand them back in order."""
+def _blocks(vcf: VcfReader) -> Iterator[list[VcfRow]]:
+    """Cut the records into blocks, so that alleles share batches."""
     rows = iter(vcf)
-    earlier = journal.kept()
     while block := list(islice(rows, _RECORDS_AT_ONCE)):
-        kept = next(earlier, None)
-        if kept is None:
-            kept = _score_block(reader, reference, block, method)
-            journal.add(kept)
-        for row, scores in zip(block, kept, strict=True):
+        yield block
+
+
+def _rows(results: Results) -> Iterator[tuple[VcfRow, list[Score]]]:
+    for block, found in results:
+        for row, scores in zip(block, found, strict=True):
             yield row, [Score(*score) for score in scores]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference import Carbon, ScanChunk, join_chunks
-from carbon.inference.scan import scan_method_for
+from carbon.inference.scan import regions, scan_method_for
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import write_fasta
@@ -186,19 +186,20 @@ class TestWindows:
             expected = full.log_probabilities[start:end]
             np.testing.assert_allclose(part.log_probabilities, expected, atol=1e-5)
 
-    def test_chunks_follow_one_another_whatever_the_batches(self, network, reference):
-        """Batches of one window give what batches of many give."""
+    def test_chunks_follow_one_another_whatever_the_batches(self, network, reference, monkeypatch):
+        """Batches and blocks of one window give what those of many give."""
         how = {"frames": range(6), "strands": "both", "window_bp": 66, "least_context_bp": 30}
         results = []
-        for batch_tokens in (1, 100, None):
+        for batch_tokens, block_tokens in ((1, 1), (100, 100), (None, 100), (100, 2**16)):
             model = Carbon(LoadedModel(network, NATIVE))
             if batch_tokens:
                 model.reader.batch_tokens = batch_tokens
+            monkeypatch.setattr(regions, "_BLOCK_TOKENS", block_tokens)
             chunks = list(model.scan(reference, whole(reference, "c"), **how))
             assert [c.interval.start for c in chunks[1:]] == [c.interval.end for c in chunks[:-1]]
             assert all(len(c.log_probabilities) == c.interval.length_bp > 0 for c in chunks)
             results.append(join_chunks(chunks))
-            assert (len(chunks) > 50) == (batch_tokens == 1)
+            assert (len(chunks) > 50) == (block_tokens == 1)
         for found in results:
             assert found.interval == whole(reference, "c") and found.bases == BASES
             assert found.tokens_read == results[0].tokens_read
@@ -244,8 +245,8 @@ class TestWindows:
         found = scanned(model, reference, Interval("c", 0, 74), frames=[2], **how)
         assert found.tokens_read == 1 + 12
 
-    def test_long_regions_are_read_as_they_are_taken(self, model, reference):
-        """Before the first chunk is there, no more than a batch of windows has been read."""
+    def test_long_regions_are_read_as_they_are_taken(self, model, reference, monkeypatch):
+        """Before the first chunk is there, no more than a block of windows has been read."""
         read = []
 
         class Counting:
@@ -256,7 +257,7 @@ class TestWindows:
                 return reference.fetch(interval)
 
         model = Carbon(model.model)
-        model.reader.batch_tokens = 64
+        monkeypatch.setattr(regions, "_BLOCK_TOKENS", 64)
         chunks = model.scan(Counting(), whole(reference, "c"), window_bp=60)
         next(chunks)
         assert max(interval.end for interval in read[1:]) < 200

@@ -1,0 +1,115 @@
+"""The same command, started often by torchrun, Slurm (its commands stood in for) and Ray."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carbon.cli import main
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta
+
+ROOT = Path(__file__).parents[2]
+LAUNCH = ROOT / "scripts" / "launch"
+SRUN = """#!/bin/bash
+# Two tasks on each of two nodes, or one task of an array.
+shift  # --kill-on-bad-exit
+export SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE='2(x2)'
+[[ -n "${SLURM_ARRAY_JOB_ID:-}" ]] && exec env SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 "$@"
+for task in 0 1 2 3; do
+  SLURM_PROCID=$task SLURM_LOCALID=$((task % 2)) "$@" &
+  tasks+=($!)
+done
+status=0
+for task in "${tasks[@]}"; do wait "$task" || status=$?; done
+exit $status
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("launched")
+    save_model(network, folder / "model")
+    write_fasta(folder / "s.fa", {f"s{n}": random_bases(60, n) for n in range(640)})
+    assert main(words(folder, folder / "alone.parquet")) == 0
+    return folder
+
+
+def words(folder, output):
+    return ["embed", "--model", f"{folder}/model", f"{folder}/s.fa", "--output", str(output)]
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def begun(command, **environment):
+        names = {"OMP_NUM_THREADS": "1", "PYTHON": sys.executable}
+        process = subprocess.Popen(
+            list(map(str, command)),
+            cwd=ROOT,
+            env={**os.environ, **names, "CARBON": f"{sys.executable} -m carbon", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begun
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def check(started, folder, output):
+    """All end well, one of them tells what was done, and the bytes are those of one process."""
+    told = [process.communicate(timeout=500) for process in started]
+    assert [process.returncode for process in started] == [0] * len(started), told
+    assert sum(out.count('"sequences": 640') for out, _ in told) == 1, told
+    assert output.read_bytes() == (folder / "alone.parquet").read_bytes()
+    left = sorted(path.name for path in output.parent.glob(f".{output.name}.blocks/*"))
+    assert left == ["job.json"]
+
+
+def test_two_agents_of_torchrun(start, folder, tmp_path):
+    output = tmp_path / "o.parquet"
+    command = [LAUNCH / "share_torchrun.sh", *words(folder, output)]
+    nodes = {"NODES": "2", "HEAD": "localhost:29731"}
+    check([start(command, **nodes) for _ in range(2)], folder, output)
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    path = tmp_path / "bin" / "srun"
+    path.parent.mkdir()
+    path.write_text(SRUN)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"PATH": f"{path.parent}:{os.environ['PATH']}", "SLURM_JOB_ID": "7"}
+
+
+def test_tasks_of_a_step_of_slurm(start, folder, tmp_path, slurm):
+    output = tmp_path / "o.parquet"
+    check([start([LAUNCH / "share_slurm.sh", *words(folder, output)], **slurm)], folder, output)
+
+
+def test_tasks_of_an_array_of_slurm_the_last_of_which_comes_late(start, folder, tmp_path, slurm):
+    output = tmp_path / "o.parquet"
+    command = [LAUNCH / "share_slurm.sh", *words(folder, output)]
+    array = slurm | {"SLURM_ARRAY_JOB_ID": "7"}
+    first = [start(command, **array, SLURM_ARRAY_TASK_ID=str(n)) for n in range(2)]
+    check(first, folder, output)
+    late = start(command, **array, SLURM_ARRAY_TASK_ID="2")
+    out, said = late.communicate(timeout=500)
+    assert (late.returncode, out) == (0, "") and "is whole already" in said
+
+
+def test_tasks_of_ray(start, folder, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    output = tmp_path / "o.parquet"
+    command = [sys.executable, LAUNCH / "share_ray.py", "--tasks", "2", *words(folder, output)]
+    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
+    check([start(command, **quiet)], folder, output)

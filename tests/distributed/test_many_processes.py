@@ -1,0 +1,119 @@
+"""Verbs by several processes, started for real, and killed: the bytes are those of one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from carbon.cli import main
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+ROOT = Path(__file__).parents[2]
+BASES = random_bases(3000, 4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("many")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c": BASES})
+    records = [
+        f"c\t{n}\t.\t{BASES[n - 1]}\t{'ACGT'['ACGT'.index(BASES[n - 1]) - 1]}\t.\t.\t."
+        for n in range(1, 2600)
+    ]
+    write_vcf(folder / "in.vcf", records)
+    return folder
+
+
+def words(folder, output, *more):
+    return [
+        "variants", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa",
+        "--vcf", f"{folder}/in.vcf", "--window", "60", "--output", str(output), *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    assert main(words(folder, folder / "whole.vcf.gz")) == 0
+    return (folder / "whole.vcf.gz").read_bytes()
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def begun(words):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "carbon", *words],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begun
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def children_of(process) -> list[int]:
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(number) for number in text.split()]
+
+
+def waits_for(condition, seconds=500):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_two_processes_one_of_which_is_killed(start, folder, whole, tmp_path):
+    """The child dies while it is at a block; its parent does that one, and writes."""
+    output = tmp_path / "o.vcf.gz"
+    blocks = tmp_path / ".o.vcf.gz.blocks"
+    parent = start(words(folder, output, "--processes", "2"))
+
+    waits_for(lambda: children_of(parent))
+    (child,) = children_of(parent)
+    waits_for(lambda: blocks.exists() and _is_at_a_block(blocks, child))
+    os.kill(child, signal.SIGKILL)
+    told = parent.communicate(timeout=500)
+    assert parent.returncode == 0, told[1]
+    assert "a process has ended (SIGKILL); the others do its part" in told[1]
+    assert json.loads(told[0])["records"] == 2599
+    assert output.read_bytes() == whole
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi"]
+
+
+def _is_at_a_block(blocks, child):
+    try:
+        return any(claim.read_text().endswith(f" {child}") for claim in blocks.glob("0*.claim"))
+    except FileNotFoundError:  # it was given back
+        return False
+
+
+def test_children_end_with_their_parent_and_one_process_goes_on(start, folder, whole, tmp_path):
+    output = tmp_path / "o.vcf.gz"
+    blocks = tmp_path / ".o.vcf.gz.blocks"
+    parent = start(words(folder, output, "--processes", "2"))
+    waits_for(lambda: len(list(blocks.glob("*.block"))) > 1)
+    (child,) = children_of(parent)
+    parent.kill()
+    parent.communicate()
+    waits_for(lambda: not Path(f"/proc/{child}").exists())
+    assert not output.exists()
+    assert main(words(folder, output)) == 2
+    assert main(words(folder, output, "--resume")) == 0
+    assert output.read_bytes() == whole
+    assert not blocks.exists()
