@@ -10,14 +10,14 @@ import subprocess
 import sys
 from uuid import uuid4
 
-from carbon.console import Parser, run_command, say
+from carbon.console import run_command, say
 
 _RETRIES = 3
 
 
 def main(argv: list[str] | None = None) -> int:
     """Start the tasks and wait for them; return the exit code of the command."""
-    parser = Parser(prog="share_ray.py", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tasks", type=int, required=True, metavar="N")
     parser.add_argument("--gpus", type=float, default=0, metavar="N", help="of a task; default: 0")
     parser.add_argument("--cpus", type=float, default=1, metavar="N", help="of a task; default: 1")
