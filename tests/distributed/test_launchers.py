@@ -1,4 +1,4 @@
-"""The same command, started often by torchrun, Slurm (its commands stood in for) and Ray."""
+"""The same command, started often by torchrun and Slurm (its commands stood in for)."""
 
 import os
 import stat
@@ -105,11 +105,3 @@ def test_tasks_of_an_array_of_slurm_the_last_of_which_comes_late(start, folder, 
     late = start(command, **array, SLURM_ARRAY_TASK_ID="2")
     out, said = late.communicate(timeout=500)
     assert (late.returncode, out) == (0, "") and "is whole already" in said
-
-
-def test_tasks_of_ray(start, folder, tmp_path):
-    pytest.importorskip("ray", reason="Ray is not installed")
-    output = tmp_path / "o.parquet"
-    command = [sys.executable, LAUNCH / "share_ray.py", "--tasks", "2", *words(folder, output)]
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
-    check([start(command, **quiet)], folder, output)
