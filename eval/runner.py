@@ -13,9 +13,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from carbon.blocks.journal import Journal
 from carbon.console import progress, say
 from carbon.errors import UserError
-from carbon.inference.journal import Journal
 from carbon.inference.reading import check_finite
 from eval import cost
 from eval.contract import Example, Model, Options, Result, Task

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from carbon.blocks.crew import Crew
 from carbon.blocks.folder import BlockFolder, Plan
+from carbon.blocks.journal import Journal, refuse_journal
 from carbon.console import progress, say
-from carbon.inference.journal import Journal, refuse_journal
 
 B = TypeVar("B", bound=Sequence[Any])
 T = TypeVar("T")

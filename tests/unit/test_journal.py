@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from carbon.blocks.journal import Journal
 from carbon.errors import UserError
-from carbon.inference.journal import Journal
 
 JOB = {"model": "m", "frames": [0, 3]}
 BLOCKS = [[[0.5, None, number, "telomere"]] * 3 for number in range(6)]

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pysam
 import pytest
 
+from carbon.blocks.journal import Journal
 from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.files import MACHINE
 from carbon.genome import Reference, VcfReader
-from carbon.inference.journal import Journal
 from carbon.inference.variants import files as variant_files
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from carbon.blocks.journal import Journal
 from carbon.console import progress
 from carbon.files import check_no_input, output_path, sha256_of_file
 from carbon.genome import Annotation, Consequences, Reference, contig_names, read_gene_file
@@ -12,7 +13,6 @@ from carbon.genome.contig_names import names_table
 from carbon.inference.background.draw import Drawing, Drawn, draw_variants
 from carbon.inference.background.identity import settings_of
 from carbon.inference.background.quantiles import LEAST_VARIANTS, Background, background_of
-from carbon.inference.journal import Journal
 from carbon.inference.reading import Reader
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import score_variants

@@ -15,11 +15,11 @@ from carbon.blocks import folder as block_folder
 from carbon.blocks.claims import claimed, is_held
 from carbon.blocks.crew import Crew
 from carbon.blocks.folder import BlockFolder, Plan
+from carbon.blocks.journal import Journal
 from carbon.blocks.launches import Launch
 from carbon.blocks.work import Work, run_work
 from carbon.errors import UserError
 from carbon.files import MACHINE
-from carbon.inference.journal import Journal
 from tests.helpers.files import room_for
 
 NUMBERS = list(range(103))
