@@ -114,7 +114,7 @@ def test_the_page_of_it_runs_as_it_stands(yeast, tmp_path):
         if words[1] == "-c":
             assert done.stdout.startswith("VIII:451496 ")
             assert float(done.stdout.split()[-1]) < 0, "a new stop codon is no gain"
-    assert (tmp_path / "eno2.tsv").read_text().count("\n") > 600
+    assert (tmp_path / "eno2.tsv").read_text().count("\n") == 7  # settings, names, five variants
 
 
 def test_the_gzip_headers_tell_no_time(yeast):

@@ -139,13 +139,13 @@ def test_without_it_the_error_says_what_to_give(folder, tmp_path, capsys):
 
 def stopped(folder, *words):
     """Score, and stop when all is done but for the end."""
-    from carbon.inference.variants import files
+    from carbon.blocks.journal import Journal
 
     def stop(*_):
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files.Journal, "remove", stop)
+        patch.setattr(Journal, "remove", stop)
         assert run("variants", folder, *words) == 130
 
 
