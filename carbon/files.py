@@ -61,6 +61,12 @@ def why_no_file(path: str | Path) -> str:
     return "is a device or a pipe, and is read more than once: save it as a file first"
 
 
+def stamp_of(path: Path) -> list[int]:
+    """Return size in bytes and time of change in ns: what a file has become, without reading it."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
 def behind_links(path: str | Path) -> Path:
     """Return the absolute path that a path leads to, whether or not something is there.
 

@@ -22,7 +22,14 @@ from carbon.blocks.crew import Crew
 from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file, why_no_file
+from carbon.files import (
+    atomic_file,
+    check_no_input,
+    output_path,
+    sha256_of_file,
+    stamp_of,
+    why_no_file,
+)
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
 from carbon.options import Strands
@@ -137,10 +144,9 @@ def _write(
 def _fingerprints(job: PredictJob) -> dict[str, Any]:
     """Tell the inputs from others of the same name."""
     apart = [job.source, job.model / MANIFEST, job.model / HEAD]
-    stamp = job.reference.stat() if job.reference else None
     return {
         "files": [sha256_of_file(path) for path in apart],
-        "reference": [stamp.st_size, stamp.st_mtime_ns] if stamp else None,
+        "reference": stamp_of(job.reference) if job.reference else None,
         "contigs": job.contigs,
     }
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.blocks.claims import claimed, is_held
+from carbon.blocks.journal import check_same_job
 from carbon.errors import UserError
-from carbon.files import MACHINE, told_of
+from carbon.files import MACHINE, stamp_of, told_of
 
 MOST_FILES = 2**14
 """Of a job: with more blocks than that, a file has several, which one process takes together."""
@@ -186,13 +187,7 @@ class BlockFolder:
                 f"{self.path}: an earlier run was stopped, or is still going on; go on with "
                 "--resume, or remove the folder"
             )
-        job = there["job"]
-        names = sorted(set(job) | set(self._job))
-        if other := [name for name in names if job.get(name) != self._job.get(name)]:
-            raise UserError(
-                f"{self.path}: the earlier run differs in: {', '.join(other)}; give the same, or "
-                "remove the folder"
-            )
+        check_same_job(self.path, there["job"], self._job)
         return Plan(*there["plan"])
 
     def _read_job(self) -> dict[str, Any] | None:
@@ -225,11 +220,9 @@ class BlockFolder:
             path.unlink(missing_ok=True)
 
     def _stamp(self) -> list[int] | None:
-        try:
-            status = self._output.stat()
-        except FileNotFoundError:
-            return None
-        return [status.st_size, status.st_mtime_ns]
+        with suppress(FileNotFoundError):
+            return stamp_of(self._output)
+        return None
 
     def _sum_of(self, number: int, content: bytes) -> int:
         return zlib.crc32(content, zlib.crc32(b"%d" % number, self._sum))

@@ -33,6 +33,16 @@ def refuse_journal(output: Path) -> None:
         )
 
 
+def check_same_job(path: Path, earlier: dict[str, Any], job: dict[str, Any]) -> None:
+    """Raise UserError, naming what differs, if an earlier run has left another job at a path."""
+    names = sorted(set(earlier) | set(job))
+    if other := [name for name in names if earlier.get(name) != job.get(name)]:
+        raise UserError(
+            f"{path}: the earlier run differs in: {', '.join(other)}; give the same, or remove "
+            f"the {'folder' if path.is_dir() else 'file'}"
+        )
+
+
 def _path_of(output: Path) -> Path:
     return output.with_name(f".{output.name}.progress")
 
@@ -132,12 +142,7 @@ class Journal:
             raise UserError(
                 f"{self.path}: an earlier run was stopped; go on with --resume, or remove the file"
             )
-        names = sorted(set(there) | set(self._job))
-        if other := [name for name in names if there.get(name) != self._job.get(name)]:
-            raise UserError(
-                f"{self.path}: the earlier run differs in: {', '.join(other)}; give the same, or "
-                "remove the file"
-            )
+        check_same_job(self.path, there, self._job)
 
     def _append(self, content: Any) -> None:
         line = json.dumps(content).encode()

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from carbon.console import progress
 from carbon.corpus.files import mapped, opened, parquet
 from carbon.errors import CorpusError
-from carbon.files import atomic_file, atomic_folder, sha256_of_file
+from carbon.files import atomic_file, atomic_folder, sha256_of_file, stamp_of
 from carbon.tokenizer import TAGS, Tag, tags_of
 
 _FORMAT = 1
@@ -193,10 +193,9 @@ def _key_of(files: Mapping[str, str | None], cache: Path) -> str:
 
 def _remembered_sum(path: Path, cache: Path) -> str:
     """Return the sha256 of a file, taken again only when its size or its time has changed."""
-    status = path.stat()
     name = hashlib.sha256(f"{path.resolve()}".encode()).hexdigest()[:16]
     note = cache / f"sum-{name}.json"
-    stamp = [str(path.resolve()), status.st_size, status.st_mtime_ns]
+    stamp = [str(path.resolve()), *stamp_of(path)]
     with contextlib.suppress(OSError, ValueError, KeyError):
         remembered = json.loads(note.read_text(encoding="utf-8"))
         if remembered["of"] == stamp:

@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -40,29 +38,6 @@ def folder(tmp_path_factory, network):
 
 def words(folder, output):
     return ["embed", "--model", f"{folder}/model", f"{folder}/s.fa", "--output", str(output)]
-
-
-@pytest.fixture
-def start():
-    started = []
-
-    def begun(command, **environment):
-        names = {"OMP_NUM_THREADS": "1", "PYTHON": sys.executable}
-        process = subprocess.Popen(
-            list(map(str, command)),
-            cwd=ROOT,
-            env={**os.environ, **names, "CARBON": f"{sys.executable} -m carbon", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield begun
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def check(started, folder, output):

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -44,28 +43,6 @@ def whole(folder):
     return (folder / "whole.vcf.gz").read_bytes()
 
 
-@pytest.fixture
-def start():
-    started = []
-
-    def begun(words):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "carbon", *words],
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield begun
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
 def children_of(process) -> list[int]:
     text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     return [int(number) for number in text.split()]
@@ -82,7 +59,7 @@ def test_two_processes_one_of_which_is_killed(start, folder, whole, tmp_path):
     """The child dies while it is at a block; its parent does that one, and writes."""
     output = tmp_path / "o.vcf.gz"
     blocks = tmp_path / ".o.vcf.gz.blocks"
-    parent = start(words(folder, output, "--processes", "2"))
+    parent = start([sys.executable, "-m", "carbon", *words(folder, output, "--processes", "2")])
 
     waits_for(lambda: children_of(parent))
     (child,) = children_of(parent)
@@ -106,7 +83,7 @@ def _is_at_a_block(blocks, child):
 def test_children_end_with_their_parent_and_one_process_goes_on(start, folder, whole, tmp_path):
     output = tmp_path / "o.vcf.gz"
     blocks = tmp_path / ".o.vcf.gz.blocks"
-    parent = start(words(folder, output, "--processes", "2"))
+    parent = start([sys.executable, "-m", "carbon", *words(folder, output, "--processes", "2")])
     waits_for(lambda: len(list(blocks.glob("*.block"))) > 1)
     (child,) = children_of(parent)
     parent.kill()

@@ -14,6 +14,7 @@ from carbon.files import MACHINE
 from carbon.genome import Reference, VcfReader
 from carbon.inference.variants import files as variant_files
 from carbon.model import save_model
+from tests.helpers.blocks import Stopped
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 BASES = random_bases(500, 4)
@@ -174,10 +175,6 @@ def test_scoring_twice_is_refused(folder, tmp_path, capsys):
 def many(path, number=400):
     """More records than two blocks hold."""
     return write_vcf(path, [snv(1 + i % 499) for i in sorted(range(number), key=lambda i: i % 499)])
-
-
-class Stopped(BaseException):
-    """Stands for a kill."""
 
 
 @pytest.mark.parametrize("ending", ["vcf.gz", "vcf", "tsv", "json", "parquet"])

@@ -10,7 +10,7 @@ from carbon.blocks.crew import Crew
 from carbon.blocks.work import is_shared, run_work
 from carbon.console import progress
 from carbon.errors import UserError
-from carbon.files import atomic_file, behind_links, told_of
+from carbon.files import atomic_file, behind_links, stamp_of, told_of
 from carbon.genome import (
     Annotation,
     Interval,
@@ -139,9 +139,7 @@ def run_scan_job(
 
 def _identity(reader: Reader, job: ScanJob) -> dict[str, Any]:
     """Tell model and reference from others of the same name."""
-    status = job.reference.stat()
-    stamp = [status.st_size, status.st_mtime_ns]
-    return {"reference": stamp, **identity_of(reader, job.model)}
+    return {"reference": stamp_of(job.reference), **identity_of(reader, job.model)}
 
 
 def _temporaries(files: ExitStack, job: ScanJob) -> dict[Path, Path]:

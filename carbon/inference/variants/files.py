@@ -14,7 +14,7 @@ from carbon.blocks.crew import Crew
 from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import GenomeError
-from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file
+from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file, stamp_of
 from carbon.genome import Reference, VcfReader, VcfRow, contig_names
 from carbon.genome.contig_names import names_table
 from carbon.inference.identity import identity_of
@@ -211,10 +211,9 @@ def _settings(reader: Reader, job: VariantJob, method: Method) -> dict[str, Any]
 def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
     """Tell the inputs from others of the same name, and how they are computed with."""
     table = names_table(job.contigs)
-    reference = job.reference.stat()
     return {
         "VCF": sha256_of_file(job.vcf),
-        "reference": [reference.st_size, reference.st_mtime_ns],
+        "reference": stamp_of(job.reference),
         **identity_of(reader, job.model),
         "skip_mismatches": job.skip_mismatches,
         "contigs": sha256_of_file(table) if table else job.contigs,

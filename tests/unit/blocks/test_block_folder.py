@@ -20,6 +20,7 @@ from carbon.blocks.launches import Launch
 from carbon.blocks.work import Work, run_work
 from carbon.errors import UserError
 from carbon.files import MACHINE
+from tests.helpers.blocks import Stopped
 from tests.helpers.files import room_for
 
 NUMBERS = list(range(103))
@@ -109,10 +110,6 @@ def test_an_output_that_was_changed_is_written_anew(tmp_path, expected):
     assert run(job_of(output, power=3), of_launch()) == 103
     assert run(job_of(output)) == 103
     assert not (tmp_path / ".o.blocks").exists()
-
-
-class Stopped(BaseException):
-    """Stands for a kill."""
 
 
 def stopped(output, after, crew=None):

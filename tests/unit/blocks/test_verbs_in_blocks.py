@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from carbon.blocks.folder import BlockFolder
 from carbon.cli import main
 from carbon.model import save_model
+from tests.helpers.blocks import Stopped, stop_once_behind
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 BASES = random_bases(900, 4)
@@ -51,10 +51,6 @@ VERBS = [
 ]  # fmt: skip
 
 
-class Stopped(BaseException):
-    """Stands for a kill."""
-
-
 @pytest.mark.parametrize(("verb", "ending"), VERBS)
 def test_from_blocks_come_the_bytes_of_one_process(
     folder, tmp_path, capsys, monkeypatch, verb, ending
@@ -64,21 +60,10 @@ def test_from_blocks_come_the_bytes_of_one_process(
     assert main(words_of(verb, folder, alone)) == 0
     told = capsys.readouterr().out
     monkeypatch.setenv("CARBON_LAUNCH", "l")
-    write, written = BlockFolder.write, []
-
-    def write_two(self, number, results):
-        if len(written) == 2:
-            raise Stopped
-        written.append(number)
-        write(self, number, results)
-
-    monkeypatch.setattr(BlockFolder, "write", write_two)
+    written = stop_once_behind(monkeypatch, 2)
     with pytest.raises(Stopped):
         main(words_of(verb, folder, shared))
     assert not shared.exists() and "go on with --resume" in capsys.readouterr().err
-    monkeypatch.setattr(
-        BlockFolder, "write", lambda *given: (written.append(given[1]), write(*given))
-    )
     monkeypatch.setenv("CARBON_LAUNCH", "another")
     assert main(words_of(verb, folder, shared)) == 2
     assert "an earlier run was stopped" in capsys.readouterr().err

@@ -2,13 +2,9 @@
 
 import pytest
 
-from carbon.blocks.folder import BlockFolder
 from carbon.inference.scan import regions
+from tests.helpers.blocks import Stopped, stop_once_behind
 from tests.helpers.scan import run_scan
-
-
-class Stopped(BaseException):
-    """Stands for a kill."""
 
 
 def test_from_blocks_come_the_bytes_of_one_process(folder, tmp_path, capsys, monkeypatch):
@@ -26,21 +22,10 @@ def test_from_blocks_come_the_bytes_of_one_process(folder, tmp_path, capsys, mon
     assert scan(alone) == 0
     told = capsys.readouterr().out
     monkeypatch.setenv("CARBON_LAUNCH", "l")
-    write, written = BlockFolder.write, []
-
-    def write_some(self, number, results):
-        if len(written) == 3:
-            raise Stopped
-        written.append(number)
-        write(self, number, results)
-
-    monkeypatch.setattr(BlockFolder, "write", write_some)
+    written = stop_once_behind(monkeypatch, 3)
     with pytest.raises(Stopped):
         scan(shared)
     assert not any(path.exists() for path in shared)
-    monkeypatch.setattr(
-        BlockFolder, "write", lambda *given: (written.append(given[1]), write(*given))
-    )
     assert scan(shared, "--flank", "3") == 2
     assert "differs in: region; give the same" in capsys.readouterr().err
     assert scan(shared) == 0

@@ -1,0 +1,34 @@
+"""Processes that the tests of this folder start."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def start():
+    """Start a command beside the test; what still runs at its end is killed."""
+    started = []
+
+    def begun(command, **environment):
+        names = {"OMP_NUM_THREADS": "1", "PYTHON": sys.executable}
+        process = subprocess.Popen(
+            list(map(str, command)),
+            cwd=ROOT,
+            env={**os.environ, **names, "CARBON": f"{sys.executable} -m carbon", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield begun
+    for process in started:
+        process.kill()
+        process.communicate()
