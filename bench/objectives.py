@@ -1,21 +1,26 @@
 """Which objective, and when? CE, FNS, and the ways from one to the other, at equal tokens.
 
     python bench/objectives.py OUTPUT --simulated 0 1 2
-    python bench/objectives.py OUTPUT --genome FA --annotation GTF --holdout VIII
+    python bench/objectives.py OUTPUT --genome FA --annotation GTF --holdout VIII --seeds 0 1 2
+        [--finetune CORPUS]
     python bench/objectives.py OUTPUT --table --figure objectives.png
 
 All arms see the same rows under the same learning rate (warm-up, three quarters constant, the last
-quarter down to a tenth in a line); only the objective differs. Arms that begin alike share their
-beginning. OUTPUT/NAME.json holds the results of a genome; arms that are in it are not run again.
+quarter down to a tenth in a line); only the objective differs, but for one arm that switches to a
+sixth of the rate. Arms that begin alike share their beginning. With --finetune, the arms of
+STARTS are what fine-tuning on another genome begins from, by CE and by FNS.
+OUTPUT/NAME_SEED.json holds the results of a genome; arms that are in it are not run again.
 """
 
 import argparse
 import copy
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections import deque
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +36,18 @@ from carbon.inference import Carbon
 from carbon.inference.held_out import TARGET_BP, choose_sites
 from carbon.losses import log_likelihoods
 from carbon.model import kmer_logits
+from carbon.options import Dtype
 from carbon.tokenizer import K, encode
 from train.config import ParallelConfig, TrainConfig
 from train.loop.trainer import Trainer
 from train.network.ranks import Ranks, joined_ranks
 from train.run_folder.state import RunState
 
+PEAK, WARMUP_STEPS = 2e-3, 30
 CE: dict[str, Any] = {"objective": "ce"}
 FNS: dict[str, Any] = {"objective": "fns"}
+# As published: 3e-4 under CE and 5e-5 under FNS (technical report, section 5.3).
+AT_A_SIXTH = {"learning_rate": PEAK / 6, "final_learning_rate": PEAK / 60}
 
 
 def _blend(first: float, last: float) -> dict[str, Any]:
@@ -54,15 +63,21 @@ ARMS = {
     "FNS": [FNS, FNS, FNS, FNS],
     "ramp from 25 to 75 %": [CE, _blend(0.0, 0.5), _blend(0.5, 1.0), FNS],
     "CE, then 0.9 FNS + 0.1 CE at 50 %": [CE, CE, _blend(0.9, 0.9), _blend(0.9, 0.9)],
+    "CE, then FNS at 75 % and a sixth of the rate": [CE, CE, CE, FNS | AT_A_SIXTH],
 }
+# What fine-tuning begins from, and what it trains.
+STARTS = ("CE", "CE, then FNS at 75 %")
+FINETUNING = {"CE": CE, "FNS": FNS}
 COLUMNS = {
     "chain": "nats per base, chain",
     "marginal": "nats per base, marginals",
     "token": "recovery, token mode",
     "base": "recovery, base mode",
 }
-PEAK, WARMUP_STEPS = 2e-3, 30
-HELDOUT_BP, NUM_SITES = 240_000, 400
+FULL: Dtype = "float32"
+HALF: Dtype = "bfloat16"
+DTYPES = (FULL, HALF)
+HELDOUT_BP, NUM_SITES, RESAMPLES = 240_000, 400, 2_000
 WINDOW_TOKENS = 255
 
 
@@ -76,8 +91,11 @@ def main() -> int:
     parser.add_argument("--genome")
     parser.add_argument("--annotation")
     parser.add_argument("--holdout", default="auto")
-    parser.add_argument("--seed", type=natural, default=0, help="of the run on --genome")
+    parser.add_argument(
+        "--seeds", type=natural, nargs="*", default=[0], help="of the runs on --genome"
+    )
     parser.add_argument("--tokens", type=natural, default=1_600_000, help="of every run")
+    parser.add_argument("--finetune", type=Path, metavar="CORPUS", help="on the runs of --genome")
     parser.add_argument("--table", action="store_true", help="print what is there as Markdown")
     parser.add_argument("--figure", type=Path, help="draw what is there")
     return run_command(lambda: _run(parser.parse_args()))
@@ -96,11 +114,15 @@ def _run(arguments: argparse.Namespace) -> None:
             corpus = _corpus(output / name, genome / "genome.fa", genome / "genes.gff3", "auto")
             _run_arms(output, name, corpus, seed, arguments.tokens, ranks)
         if arguments.genome:
-            name = Path(arguments.genome).name.split(".")[0]
+            genome_name = Path(arguments.genome).name.split(".")[0]
             corpus = _corpus(
-                output / name, arguments.genome, arguments.annotation, arguments.holdout
+                output / genome_name, arguments.genome, arguments.annotation, arguments.holdout
             )
-            _run_arms(output, name, corpus, arguments.seed, arguments.tokens, ranks)
+            for seed in arguments.seeds:
+                name = f"{genome_name}_{seed}"
+                _run_arms(output, name, corpus, seed, arguments.tokens, ranks)
+                if arguments.finetune:
+                    _finetune(output, name, arguments.finetune, seed, arguments.tokens // 8, ranks)
     if arguments.table:
         print(_table(_all_results(output)))
     if arguments.figure:
@@ -114,35 +136,46 @@ def _pipeline(*arguments: str) -> None:
 def _corpus(folder: Path, genome: str | Path, annotation: str | Path, holdout: str) -> Path:
     corpus = folder / "corpus"
     if not corpus.exists():
-        settings = {
+        assembly = {
             "genome": str(genome),
             "annotation": str(annotation),
-            "output": str(corpus),
             "holdout": [holdout],
+            "sources": ["eukaryote", "mrna"],
         }
-        pairs = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-        _pipeline("build", *(text for pair in pairs for text in ("--set", pair)))
+        pairs = [f"{key}={json.dumps(value)}" for key, value in assembly.items()]
+        settings = f"assemblies=[{{{', '.join(pairs)}}}]", f"output={json.dumps(str(corpus))}"
+        _pipeline("build", *(text for setting in settings for text in ("--set", setting)))
     return corpus
 
 
 def _config(
     quarters: list[dict[str, Any]], corpus: Path, seed: int, tokens: int, output: Path
 ) -> TrainConfig:
-    common = {
-        "tokens": tokens // 4,
+    stages = [_stage(tokens // 4, f"quarter {i + 1}") | quarters[i] for i in range(4)]
+    stages[0]["warmup_steps"] = WARMUP_STEPS
+    stages[3] = {"final_learning_rate": PEAK / 10} | stages[3] | {"schedule": "linear"}
+    return _recipe({"preset": "tiny"}, stages, corpus, seed, output)
+
+
+def _stage(tokens: int, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "tokens": tokens,
         "mixture": {"eukaryote": 0.75, "mrna": 0.25},
         "context_tokens": WINDOW_TOKENS + 1,
         "batch_rows": 16,
         "learning_rate": PEAK,
         "schedule": "constant",
     }
-    stages = [{"name": f"quarter {i + 1}"} | common | quarters[i] for i in range(4)]
-    stages[0]["warmup_steps"] = WARMUP_STEPS
-    stages[3] |= {"schedule": "linear", "final_learning_rate": PEAK / 10}
+
+
+def _recipe(
+    model: dict[str, Any], stages: list[dict[str, Any]], corpus: Path, seed: int, output: Path
+) -> TrainConfig:
     table = {
         "output": str(output),
         "seed": seed,
-        "model": {"preset": "tiny"},
+        "model": model,
         "data": {
             "corpus": str(corpus),
             "microbatch_tokens": 4 * (WINDOW_TOKENS + 1),
@@ -155,20 +188,59 @@ def _config(
 def _run_arms(output: Path, name: str, corpus: Path, seed: int, tokens: int, ranks: Ranks) -> None:
     """Train and measure the arms that are not measured yet."""
     path = output / f"{name}.json"
-    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    results = _results(path)
     trunks: dict[str, tuple[Any, Any]] = {}  # the state after a beginning that arms share
     for arm, quarters in ARMS.items():
         if arm in results:
             continue
-        folder = output / name / arm.replace(" ", "_").replace("%", "percent")
+        folder = _folder(output, name, arm)
         _train(_config(quarters, corpus, seed, tokens, folder), quarters, trunks, ranks, folder)
-        results[arm] = {
-            dtype: _measure(carbon.load(folder, dtype=dtype), corpus, seed)
-            for dtype in ("float32", "bfloat16")
-        }
-        say(f"{name} | {arm}: {json.dumps(results[arm])}")
-        with atomic_file(path) as temporary:
-            temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        results[arm] = _measured(folder, corpus, seed)
+        _tell(name, arm, results)
+        _write(path, results)
+
+
+def _finetune(output: Path, name: str, corpus: Path, seed: int, tokens: int, ranks: Ranks) -> None:
+    """Go on with the arms of STARTS on another genome, by each objective."""
+    path = output / f"{name}_finetuned.json"
+    results = _results(path)
+    for start, objective in itertools.product(STARTS, FINETUNING):
+        arm = f"{start}; fine-tuned by {objective}"
+        if arm in results:
+            continue
+        stage = _stage(tokens, f"finetune {objective}") | FINETUNING[objective]
+        stage |= {"learning_rate": PEAK / 6, "schedule": "linear"}
+        model = {"start": str(_folder(output, name, start))}
+        folder = _folder(output, name, arm)
+        trainer = Trainer(_recipe(model, [stage], corpus, seed, folder), ranks)
+        deque(trainer.steps(), maxlen=0)
+        trainer.export(folder)
+        results[arm] = _measured(folder, corpus, seed)
+        _tell(name, arm, results)
+        _write(path, results)
+
+
+def _measured(folder: Path, corpus: Path, seed: int) -> dict[str, dict[str, list[float]]]:
+    return {dtype: _measure(carbon.load(folder, dtype=dtype), corpus, seed) for dtype in DTYPES}
+
+
+def _tell(name: str, arm: str, results: dict[str, Any]) -> None:
+    means = {column: float(np.mean(values)) for column, values in results[arm][FULL].items()}
+    say(f"{name} | {arm}: {json.dumps(means)}")
+
+
+def _folder(output: Path, name: str, arm: str) -> Path:
+    return output / name / arm.replace(" ", "_").replace("%", "percent")
+
+
+def _results(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
+def _write(path: Path, results: dict[str, Any]) -> None:
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def _train(
@@ -196,42 +268,41 @@ def _train(
 
 
 @torch.inference_mode()
-def _measure(model: Carbon, corpus: Path, seed: int) -> dict[str, float]:
-    """Return held-out nats per base both ways, on whole 6-mers, and recovery both ways."""
+def _measure(model: Carbon, corpus: Path, seed: int) -> dict[str, list[float]]:
+    """Return held-out nats per base both ways by window, and recovery both ways by site."""
     records: list[str] = read_source(corpus, "eukaryote", "test", ["sequence"])[
         "sequence"
     ].to_pylist()
     windows = [
-        encode(record[at : at + WINDOW_TOKENS * K])
+        encode(window)
         for record in records
         for at in range(0, len(record) - WINDOW_TOKENS * K + 1, WINDOW_TOKENS * K)
+        if not set(window := record[at : at + WINDOW_TOKENS * K]) - set("ACGT")
     ]
     chosen = np.random.default_rng(seed).permutation(len(windows))[
         : HELDOUT_BP // WINDOW_TOKENS // K
     ]
     network, vocabulary = model.model
-    sums = np.zeros(3)
+    found: dict[str, list[float]] = {column: [] for column in COLUMNS}
     for part in np.array_split(chosen, max(1, len(chosen) // 8)):
         batch = [windows[i] for i in part]
         ids = torch.from_numpy(np.stack([e.ids for e in batch]))
         hidden = network.model(input_ids=ids, use_cache=False)[0][:, :-1]
         logits = kmer_logits(network, hidden, vocabulary).flatten(0, 1)
         kmers = torch.from_numpy(np.concatenate([e.kmers[1:] for e in batch]))
-        whole = torch.from_numpy(np.concatenate([e.known[1:] for e in batch])) == 63
-        found = log_likelihoods(logits, kmers).of(whole)
-        sums += [-found.token.double().sum(), -found.bases.double().sum(), K * whole.sum()]
+        likelihoods = log_likelihoods(logits, kmers)
+        by_token = {"chain": likelihoods.token / K, "marginal": likelihoods.bases.mean(dim=-1)}
+        for column, values in by_token.items():
+            found[column] += (-values.double().view(len(batch), -1).mean(dim=1)).tolist()
     sites = choose_sites(records, NUM_SITES, model.context_bp - TARGET_BP, seed)
     sites.sort(key=lambda site: len(site[0]))
-    measures = {"chain": sums[0] / sums[2], "marginal": sums[1] / sums[2]}
     for mode in ("token", "base"):
-        hits = 0
         for at in range(0, len(sites), 64):
             prompts, targets = zip(*sites[at : at + 64], strict=True)
             texts = model.generate(prompts, TARGET_BP, temperature=0, mode=mode)
-            pairs = zip("".join(texts), "".join(targets), strict=True)
-            hits += sum(a == b for a, b in pairs)
-        measures[mode] = hits / (TARGET_BP * len(sites))
-    return measures
+            for text, target in zip(texts, targets, strict=True):
+                found[mode].append(sum(map(eq, text, target)) / TARGET_BP)
+    return {column: [round(value, 6) for value in values] for column, values in found.items()}
 
 
 def _all_results(output: Path) -> dict[str, Any]:
@@ -242,30 +313,51 @@ def _all_results(output: Path) -> dict[str, Any]:
 
 
 def _groups(results: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Gather the genomes of the simulation under one name."""
+    """Gather the seeds of a genome under one name."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for name, arms in results.items():
-        groups.setdefault(name.split("_")[0] if "simulated" in name else name, []).append(arms)
+        groups.setdefault(re.sub(r"_\d+", "", name), []).append(arms)
     return groups
 
 
-def _values(runs: list[dict[str, Any]], arm: str, dtype: str, column: str) -> list[float]:
-    return [run[arm][dtype][column] for run in runs if arm in run]
+def _arms(runs: list[dict[str, Any]]) -> list[str]:
+    """Return the arms that every run has."""
+    return [arm for arm in runs[0] if all(arm in run for run in runs)]
+
+
+def _values(runs: list[dict[str, Any]], arm: str, column: str, dtype: Dtype = FULL) -> list[float]:
+    return [float(np.mean(run[arm][dtype][column])) for run in runs]
+
+
+def _interval(runs: list[dict[str, Any]], arm: str, column: str) -> list[float]:
+    """Return the 95 % interval of an arm less the first, by bootstrap over seeds and units."""
+    first = _arms(runs)[0]
+    differences = [np.subtract(run[arm][column], run[first][column]) for run in runs]
+    random = np.random.default_rng(0)
+    means = [
+        np.mean([random.choice(differences[run], len(differences[run])).mean() for run in drawn])
+        for drawn in random.integers(len(runs), size=(RESAMPLES, len(runs)))
+    ]
+    return [float(edge) for edge in np.percentile(means, (2.5, 97.5))]
 
 
 def _table(results: dict[str, Any]) -> str:
     lines = []
     for group, runs in _groups(results).items():
-        lines += ["", f"**{group}**: mean (least to greatest) of {len(runs)}", ""]
+        arms = _arms(runs)
+        lines += ["", f"**{group}**: mean of {len(runs)} [less `{arms[0]}`, 95 % interval]", ""]
         lines += [f"| | {' | '.join(COLUMNS.values())} | bf16 - fp32 of the four |"]
         lines += ["|---" * (len(COLUMNS) + 2) + "|"]
-        for arm in ARMS:
-            cells, gaps = [], []
-            for column in COLUMNS:
-                full, half = (_values(runs, arm, d, column) for d in ("float32", "bfloat16"))
-                spread = f" ({min(full):.3f} to {max(full):.3f})" if len(full) > 1 else ""
-                cells.append(f"{np.mean(full):.4f}{spread}")
-                gaps.append(f"{np.mean(np.subtract(half, full)):+.4f}")
+        for arm in arms:
+            cells = [f"{np.mean(_values(runs, arm, column)):.4f}" for column in COLUMNS]
+            if arm != arms[0]:
+                for number, column in enumerate(COLUMNS):
+                    low, high = _interval(runs, arm, column)
+                    cells[number] += f" [{low:+.4f}, {high:+.4f}]"
+            gaps = [
+                f"{np.mean(_values(runs, arm, c, HALF)) - np.mean(_values(runs, arm, c)):+.4f}"
+                for c in COLUMNS
+            ]
             lines.append(f"| {arm} | {' | '.join(cells)} | {', '.join(gaps)} |")
     return "\n".join(lines)
 
@@ -279,11 +371,11 @@ def _figure(results: dict[str, Any], path: Path) -> None:
     axes = figure.subplots(len(groups), len(COLUMNS), sharey=True, squeeze=False)
     for row, (group, runs) in zip(axes, groups.items(), strict=True):
         for axis, (column, title) in zip(row, COLUMNS.items(), strict=True):
-            for number, arm in enumerate(ARMS):
-                values = _values(runs, arm, "float32", column)
+            for number, arm in enumerate(_arms(runs)):
+                values = _values(runs, arm, column)
                 axis.plot(values, [number] * len(values), "o", color="#0072B2", markersize=5)
             axis.set_title(f"{group}: {title}", fontsize=9)
-            axis.set_yticks(range(len(ARMS)), list(ARMS), fontsize=8)
+            axis.set_yticks(range(len(_arms(runs))), _arms(runs), fontsize=8)
             axis.invert_yaxis()
             axis.grid(axis="x", alpha=0.3)
             axis.spines[["top", "right"]].set_visible(False)
