@@ -3,6 +3,12 @@
 import html
 from collections.abc import Sequence
 
+_NO_LICENCE = """\
+# Not chosen yet: put the identifier of a licence here, such as apache-2.0, and drop its name.
+license: other
+license_name: unknown
+"""
+
 
 def plain(text: str) -> str:
     r"""Escape what Markdown or HTML would take for more than text.
@@ -22,3 +28,13 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
         return "| " + " | ".join(plain(cell) for cell in cells) + " |\n"
 
     return line(header) + "|---" * len(header) + "|\n" + "".join(map(line, rows))
+
+
+def card_front(library: str, pipeline: str, licence: str | None = None) -> str:
+    """Return what a model card of the Hub begins with; no licence says that none is chosen.
+
+    Source: huggingface.co/docs/hub/model-cards, "Model card metadata".
+    """
+    chosen = f"license: {licence}\n" if licence else _NO_LICENCE
+    tags = "".join(f"- {tag}\n" for tag in ("dna", "genomics", "biology", "carbon"))
+    return f"---\nlibrary_name: {library}\npipeline_tag: {pipeline}\n{chosen}tags:\n{tags}---\n"

@@ -5,20 +5,10 @@ from typing import Any
 
 from carbon.box import Entry
 from carbon.console import Cell
+from carbon.markdown import card_front
 from carbon.tokenizer import K
 from train.config import TrainConfig
 
-_FRONT = """---
-library_name: transformers
-pipeline_tag: text-generation
-license: apache-2.0
-tags:
-- dna
-- genomics
-- biology
-- carbon
----
-"""
 _OF_THE_RUN = ("Training", "Data", "Results")
 
 
@@ -41,7 +31,7 @@ def card(
     sections = dict(_sections(run_card))
     return "\n".join(
         (
-            _FRONT,
+            card_front("transformers", "text-generation", "apache-2.0"),
             _what(entry, config, parameters),
             _use(entry),
             _measured(entry, results),

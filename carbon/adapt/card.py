@@ -8,7 +8,7 @@ from carbon.adapt.examples import PARTS
 from carbon.adapt.findings import Findings, estimate_text, read_findings, spoken
 from carbon.adapt.report import REPORT, label_rows, setting_rows
 from carbon.files import atomic_file
-from carbon.markdown import plain, table
+from carbon.markdown import card_front, plain, table
 
 CARD = "README.md"
 _MOST_NAMES, _MOST_SCORES = 20, 20
@@ -44,7 +44,7 @@ def write_card(folder: Path, name: str | None = None) -> Path:
     """
     findings = read_findings(folder, name)
     sections = (
-        _front(findings),
+        card_front("carbon-dna", _PIPELINES[findings.results["kind"]]),
         _what(findings),
         _use(findings),
         _data(findings),
@@ -55,22 +55,6 @@ def write_card(folder: Path, name: str | None = None) -> Path:
     with atomic_file(folder / CARD) as temporary:
         temporary.write_text("".join(sections), encoding="utf-8")
     return folder / CARD
-
-
-def _front(findings: Findings) -> str:
-    return f"""---
-library_name: carbon-dna
-pipeline_tag: {_PIPELINES[findings.results["kind"]]}
-# Not chosen yet: put the identifier of a licence here, such as apache-2.0, and drop its name.
-license: other
-license_name: unknown
-tags:
-- dna
-- genomics
-- biology
-- carbon
----
-"""
 
 
 def _what(findings: Findings) -> str:

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from carbon import __version__
 from carbon.console import shown
 from carbon.files import atomic_file
-from carbon.markdown import plain, table
+from carbon.markdown import card_front, plain, table
 from carbon.model.folder import read_config
 from carbon.objectives import OBJECTIVES
 from carbon.tokenizer import NATIVE, K
@@ -27,19 +27,6 @@ from train.run_folder.record import (
 from train.run_folder.summary import loss_figure
 
 _MOST_LISTED = 20
-_FRONT = """---
-library_name: transformers
-pipeline_tag: text-generation
-# Not chosen yet: put the identifier of a licence here, such as apache-2.0, and drop its name.
-license: other
-license_name: unknown
-tags:
-- dna
-- genomics
-- biology
-- carbon
----
-"""
 _USE_STOCK = f"""
 With stock `transformers`, and no code but theirs; `.` is the folder of this file:
 
@@ -99,7 +86,7 @@ def write_card(
         with atomic_file(export / "curves.png") as temporary:
             figure.savefig(temporary, dpi=150, metadata={"Software": None})
     sections = (
-        _FRONT,
+        card_front("transformers", "text-generation"),
         _what(record, parameters),
         _use(export),
         _recipe(record),
