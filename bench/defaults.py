@@ -14,7 +14,8 @@ strands, and every smaller choice of frames and strands is taken out of that. Th
 - `halved by N bp`: aligned, the weight of a base falls to a half with every N bases.
 
 AUROC is that of a lower delta for the first kind of a pair. Tokens are those that the network reads
-for a variant, padding included; seconds are of one thread if OMP_NUM_THREADS is 1.
+for a variant, padding included; seconds are of one thread if OMP_NUM_THREADS is 1. Unsure is the
+share of variants whose two strands disagree about the sign, in the default reading.
 """
 
 import argparse
@@ -145,6 +146,11 @@ class Read(NamedTuple):
         chosen = self.by_reading[reading][:, :num_strands][:, :, list(frames)]
         return np.asarray(chosen.mean(axis=(1, 2)))
 
+    def unsure(self) -> float:
+        """Return the share that `CARBON_UNSURE` marks by default: a delta inside its spread."""
+        by_strand = self.by_reading["aligned"][:, :, 0]
+        return float((np.abs(by_strand.mean(axis=1)) < by_strand.std(axis=1)).mean())
+
 
 def read(
     model: Carbon, reference: Reference, variants: list[Variant], options: dict[str, Any]
@@ -274,9 +280,15 @@ def run(arguments: argparse.Namespace) -> None:
                 }
                 rows = table_of(found)
                 cost = costs(model, reference, tried, options)
-                results["runs"].append({**options, "rows": rows, "costs": cost})
+                unsure = {
+                    f"{group} {kind}": each.unsure()
+                    for group, kinds in found.items()
+                    for kind, each in kinds.items()
+                }
+                results["runs"].append({**options, "rows": rows, "costs": cost, "unsure": unsure})
                 print(f"\nwindow {window}, {by} ({time.perf_counter() - started:.0f} s)")
                 _show(rows, cost)
+                print("unsure:", ", ".join(f"{kind} {share:.2f}" for kind, share in unsure.items()))
                 with atomic_file(arguments.output) as temporary:
                     temporary.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
