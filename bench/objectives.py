@@ -332,7 +332,7 @@ def _values(runs: list[dict[str, Any]], arm: str, column: str, dtype: Dtype = FU
 def _interval(runs: list[dict[str, Any]], arm: str, column: str) -> list[float]:
     """Return the 95 % interval of an arm less the first, by bootstrap over seeds and units."""
     first = _arms(runs)[0]
-    differences = [np.subtract(run[arm][column], run[first][column]) for run in runs]
+    differences = [np.subtract(run[arm][FULL][column], run[first][FULL][column]) for run in runs]
     random = np.random.default_rng(0)
     means = [
         np.mean([random.choice(differences[run], len(differences[run])).mean() for run in drawn])
