@@ -18,8 +18,9 @@ RECIPES = Path(__file__).parents[1] / "train" / "recipes"
 PEAK_FLOPS = 989e12  # dense bf16 of an H100 SXM, NVIDIA's data sheet
 MFU = 0.4
 HEAD = (
-    "recipe | GPUs | pipeline x replicate x shard | schedule | GPUs a row | context | batch rows | computed anew"
-    " | microbatches of rows | weights, moments GB | activations GB | most GB | idle % | days"
+    "recipe | GPUs | pipeline x replicate x shard | schedule | GPUs a row | context | batch rows"
+    " | computed anew | microbatches of rows | weights, moments GB | activations GB | most GB"
+    " | idle % | days"
 )
 
 

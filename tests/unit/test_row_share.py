@@ -39,7 +39,7 @@ def attended(llama, given, share, query, key, value):
     module = torch.nn.Module()
     module.num_key_value_groups = 2
     module.is_causal = True
-    return attend(module, query, key, value, mask, **more)[0]
+    return attend(module, query, key, value, mask, scaling=0.5, **more)[0]
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
