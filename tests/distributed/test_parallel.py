@@ -180,9 +180,15 @@ def test_shared_rows_equal_the_plain_loop(world_size, kind, corpus, plain, tmp_p
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="compiling needs a C++ compiler")
 def test_compiled_layers_equal_the_plain_loop(corpus, plain, tmp_path):
-    layout = "compiled", ParallelConfig(), ComputeConfig(compile=True)
+    layouts = [
+        (name, parallel, ComputeConfig(compile=True))
+        for name, parallel in {
+            "alone": ParallelConfig(),
+            "shared": ParallelConfig(context=2),
+        }.items()
+    ]
     config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
-    compare_all(run_ranks(2, train_all, config, [layout]), plain)
+    compare_all(run_ranks(2, train_all, config, layouts), plain)
 
 
 def compare_all(results, expected):
