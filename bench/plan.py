@@ -18,8 +18,9 @@ RECIPES = Path(__file__).parents[1] / "train" / "recipes"
 PEAK_FLOPS = 989e12  # dense bf16 of an H100 SXM, NVIDIA's data sheet
 MFU = 0.4
 HEAD = (
-    "recipe | GPUs | pipeline x replicate x shard | schedule | context | batch rows | computed anew"
-    " | microbatches of rows | weights, moments GB | activations GB | most GB | idle % | days"
+    "recipe | GPUs | pipeline x replicate x shard | schedule | GPUs a row | context | batch rows"
+    " | computed anew | microbatches of rows | weights, moments GB | activations GB | most GB"
+    " | idle % | days"
 )
 
 
@@ -52,6 +53,7 @@ def cells(recipe: str, config: TrainConfig, plan: Plan, spans: list[SpanPlan]) -
     yield f"{plan.world_size}"
     yield f"{layout.pipeline} x {layout.replicate} x {layout.shard}"
     yield config.parallel.schedule if layout.pipeline > 1 else "-"
+    yield f"{layout.context}"
     yield f"{span.context_tokens:,}"
     yield f"{span.batch_rows:,}"
     yield config.compute.activation_checkpointing

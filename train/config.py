@@ -243,6 +243,8 @@ class ParallelConfig:
     replicate: int = 1
     """Copies of the sharded network; of the processes beside pipeline and replicate, each holds a
     shard."""
+    context: int = 1
+    """Processes that share each row, of those that share the weights."""
     schedule: Annotated[str, OneOf(PIPELINE_SCHEDULES)] = "1f1b"
     """The order of forward and backward in a pipeline."""
     stages_a_rank: int = 2
@@ -255,7 +257,7 @@ class ParallelConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        for name in ("pipeline", "replicate"):
+        for name in ("pipeline", "replicate", "context"):
             value = getattr(self, name)
             check(value >= 1, f"{name} = {value}: give 1 or more")
         check(
@@ -263,6 +265,14 @@ class ParallelConfig:
             f"timeout_seconds = {self.timeout_seconds}: give 1 to {_MOST_TIMEOUT_SECONDS}",
         )
         check(self.stages_a_rank >= 2, f"stages_a_rank = {self.stages_a_rank}: give 2 or more")
+
+    def check_context(self, shard: int) -> None:
+        """Refuse rows that are shared by others than so many processes that share weights."""
+        check(
+            shard % self.context == 0,
+            f"parallel.context = {self.context}: {shard} processes share the weights (those beside "
+            "pipeline x replicate), which are no multiple of it; change one of them",
+        )
 
     @property
     def pipeline_schedule(self) -> PipelineSchedule:

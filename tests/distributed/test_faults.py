@@ -78,7 +78,10 @@ def to_the_end(trainer):
     return losses, network and {n: p.detach().numpy() for n, p in network.named_parameters()}
 
 
-SAVED_AT = ("2x1x2 interleaved", ParallelConfig(pipeline=2, schedule="interleaved_1f1b"))
+SAVED_AT = (
+    "2x1x2 interleaved, shared rows",
+    ParallelConfig(pipeline=2, context=2, schedule="interleaved_1f1b"),
+)
 RESUMED_AT = {
     4: [
         ("4x1x1 gpipe", ParallelConfig(pipeline=4, schedule="gpipe")),
@@ -91,7 +94,7 @@ RESUMED_AT = {
 
 
 def test_a_checkpoint_goes_on_at_any_layout(corpus, tmp_path):
-    """Saved by a pipeline of two, each sharded over two, and resumed by five other layouts."""
+    """Saved by a pipeline of two, each sharded over two that share rows; resumed by five others."""
     config = make_config(corpus, tmp_path, "data.microbatch_tokens=64")
     found = []
     for world_size, layouts in RESUMED_AT.items():

@@ -21,6 +21,7 @@ from train.config import ParallelConfig
 from train.loop.data import batches, open_rows
 from train.loop.rates import learning_rate
 from train.network.parts import initial_weight
+from train.network.row_share import RowShare
 from train.planning.course import Course
 from train.planning.sizes import llama_config
 
@@ -35,7 +36,7 @@ def plain_loop(config, num_steps):
     from transformers import LlamaForCausalLM
 
     class OneReader:
-        reader, num_readers, device = 0, 1, torch.device("cpu")
+        reader, num_readers, device, share = 0, 1, torch.device("cpu"), RowShare()
 
     course = Course(config)
     rows = open_rows(config, course)
@@ -151,11 +152,43 @@ def test_every_layout_equals_the_plain_loop(world_size, corpus, plain, tmp_path)
     compare_all(results, plain)
 
 
+SHARED_ROWS = {
+    2: [(1, 1, 2, "1f1b")],
+    4: [(1, 1, 2, "1f1b"), (1, 1, 4, "1f1b"), (1, 2, 2, "1f1b"), (2, 1, 2, "1f1b"),
+        (2, 1, 2, "interleaved_zero_bubble")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("world_size", SHARED_ROWS)
+@pytest.mark.parametrize("kind", ["none", "full"])
+def test_shared_rows_equal_the_plain_loop(world_size, kind, corpus, plain, tmp_path):
+    """Alone, over shards, copies and a pipeline; pieces cross the slices, of 4 tokens and more."""
+    layouts = [
+        (
+            f"{pipeline} x {replicate} x context {context} {schedule}",
+            ParallelConfig(
+                pipeline=pipeline, replicate=replicate, context=context, schedule=schedule
+            ),
+            ComputeConfig(activation_checkpointing=kind),
+        )
+        for pipeline, replicate, context, schedule in SHARED_ROWS[world_size]
+        if kind == "none" or "zero_bubble" not in schedule
+    ]
+    config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
+    compare_all(run_ranks(world_size, train_all, config, layouts), plain)
+
+
 @pytest.mark.skipif(not shutil.which("g++"), reason="compiling needs a C++ compiler")
 def test_compiled_layers_equal_the_plain_loop(corpus, plain, tmp_path):
-    layout = "compiled", ParallelConfig(), ComputeConfig(compile=True)
+    layouts = [
+        (name, parallel, ComputeConfig(compile=True))
+        for name, parallel in {
+            "alone": ParallelConfig(),
+            "shared": ParallelConfig(context=2),
+        }.items()
+    ]
     config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
-    compare_all(run_ranks(2, train_all, config, [layout]), plain)
+    compare_all(run_ranks(2, train_all, config, layouts), plain)
 
 
 def compare_all(results, expected):

@@ -38,10 +38,8 @@ def part(name: str, layers: range = range(2), checkpointing: str = "none") -> Ll
 
 
 def loss_and_gradients(network: LlamaPart, given: Batch) -> list[torch.Tensor]:
-    ids, positions, targets, known, bounds, longest = given
-    loss = network(
-        ids, position_ids=positions, targets=targets, known=known, bounds=bounds, longest=longest
-    )
+    told = given._asdict()
+    loss = network(told.pop("input_ids"), **told)
     loss.backward()
     found = [loss.detach(), *(p.grad for p in network.parameters())]
     network.zero_grad()

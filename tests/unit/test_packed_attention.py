@@ -23,6 +23,7 @@ from train.compute_config import ComputeConfig
 from train.network import attention
 from train.network.attention import attention_arguments, chosen_attention
 from train.network.batch import stacked
+from train.network.row_share import RowShare
 
 pieces_of_rows = st.lists(
     st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=3
@@ -95,7 +96,8 @@ def test_a_layer_is_one_graph_whatever_is_packed(name):
 def test_bounds_of_queries_and_keys_are_two_tensors():
     """flash-attn takes both, and Dynamo breaks the graph at one tensor that is given twice."""
     given, llama = batch([[3, 5]]), part("varlen").config
-    found = attention_arguments(given.position_ids, given.bounds, given.longest, llama)
+    _, positions, _, _, *told = given
+    found = attention_arguments(positions, *told, llama, RowShare())
     assert found["bounds_q"] is not found["bounds_k"]
     assert found["bounds_q"].tolist() == found["bounds_k"].tolist() == [0, 3, 8]
 
@@ -103,14 +105,14 @@ def test_bounds_of_queries_and_keys_are_two_tensors():
 def test_no_pass_waits_for_the_device():
     """Of tensors that are fakes nobody knows a value; whoever asks for one raises."""
     given = batch([[3, 5], [8]])
+    tensors = {name: x for name, x in given._asdict().items() if name != "longest"}
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         network = part("varlen", range(1))
-        ids, positions, targets, known, bounds = (mode.from_tensor(x) for x in given[:5])
-        more = {"position_ids": positions, "targets": targets, "known": known, "bounds": bounds}
-        hidden = network(ids, longest=given.longest, **more)
+        told = given._replace(**{n: mode.from_tensor(x) for n, x in tensors.items()})._asdict()
+        hidden = network(told.pop("input_ids"), **told)
         hidden.float().sum().backward()
         with pytest.raises(DataDependentOutputException):
-            int(bounds.diff().max())
+            int(told["bounds"].diff().max())
     assert hidden.shape == (2, 8, 32)
 
 

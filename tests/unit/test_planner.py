@@ -297,6 +297,21 @@ def test_memory_by_hand():
     assert memory.peak == 3 * parameters + computing
 
 
+def test_memory_of_shared_rows_by_hand():
+    """Two share 8 rows of 256, and keep keys and values of the whole rows."""
+    (memory,) = plan("parallel.context=2", processes=4).spans[0].memory
+    tokens = 8 * 256 // 2
+    of_layer = 4 * (2 * 3 * 128 + (2 + 2 * 2) * 128 + 4 * 352 + 256 + 4)
+    of_ends = 4 * (3 * 128 + 2 * 32) + 256
+    assert memory.activations == tokens * (4 * of_layer + of_ends)
+    (without_mask, alone) = (
+        memory_of(make_process(has_mask=False, parallel=ParallelConfig(context=c)), 256, 4, 1)
+        for c in (4, 1)
+    )
+    keys = 4 * 2 * 64 * 4  # bytes of a token's keys and values, of all layers
+    assert without_mask.activations == (alone.activations + 1024 * keys * 3.5) / 4
+
+
 def test_what_makes_memory_larger_or_smaller():
     def peak(*settings: str, processes: int = 8, **more) -> Memory:
         wide = ["model.preset=mini", "stages.0.batch_rows=64", "data.microbatch_tokens=512"]
@@ -355,6 +370,12 @@ def test_batches():
     small = "data.microbatch_tokens=256"
     laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout
     assert (laid.pipeline, laid.replicate, laid.shard, laid.readers) == (2, 2, 2, 4)
+    found = plan(
+        "parallel.context=2", "parallel.replicate=2", "stages.0.batch_rows=32", processes=8
+    )
+    span = found.spans[0]  # four readers of two processes, which have room for eight rows
+    assert (found.layout.shard, found.layout.readers, span.idle_share) == (4, 4, 0)
+    assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (8, 8, 1)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +385,8 @@ def test_batches():
         (6, ("parallel.pipeline=4",), "6 processes are no multiple of .* = 4 x 1"),
         (1, ("parallel.replicate=2",), "1 processes are no multiple of .* = 1 x 2"),
         (0, (), "0 processes are no multiple"),
+        (4, ("parallel.context=3",), "context = 3: 4 processes share the weights"),
+        (3, ("parallel.context=3",), "rows of 256 tokens are not divided into the 6 slices"),
         (8, ("parallel.pipeline=8",), "8 pieces of 4 layers"),
         (4, ("parallel.pipeline=4", "parallel.schedule=zbv"), "8 pieces of 4 layers"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),

@@ -17,6 +17,7 @@ from tests.helpers.files import random_bases
 from train.__main__ import main
 from train.config import TrainConfig
 from train.loop.data import batches, open_rows
+from train.network.row_share import RowShare
 from train.planning.course import Course
 from train.planning.preview import mixture_of
 
@@ -163,7 +164,9 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
     for first in (0, 1, 39, 41, 44, 45, 58) if not workers else (43,):
         of_readers = []
         for reader in range(readers):
-            one = SimpleNamespace(reader=reader, num_readers=readers, device=torch.device("cpu"))
+            one = SimpleNamespace(
+                reader=reader, num_readers=readers, device=torch.device("cpu"), share=RowShare()
+            )
             read = batches(rows, config, course, one, first)
             taken = itertools.islice(read, 4)
             of_readers.append([torch.cat([b.input_ids for b in step]).tolist() for step in taken])

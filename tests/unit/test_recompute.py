@@ -47,10 +47,8 @@ def products(found: Counter[str]) -> int:
 def backward_of(name: str, checkpointing: str) -> Counter[str]:
     """Return what backward computes of two layers, each by itself, and the head."""
     network = part(name, checkpointing=checkpointing)
-    ids, positions, targets, known, bounds, longest = GIVEN
-    loss = network(
-        ids, position_ids=positions, targets=targets, known=known, bounds=bounds, longest=longest
-    )
+    told = GIVEN._asdict()
+    loss = network(told.pop("input_ids"), **told)
     with Count() as count:
         loss.backward()
     return count.found

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,12 @@ from train.config import TrainConfig
 from train.loop.signals import signals_held
 from train.network.batch import Batch, packed_batch
 from train.network.ranks import Ranks
+from train.network.row_share import RowShare
 from train.planning.batches import microbatch_rows
 from train.planning.course import Course
 from train.start.model import Start
+
+_WHOLE = RowShare()
 
 
 def open_rows(config: TrainConfig, course: Course, start: Start | None = None) -> TokenRows:
@@ -95,7 +99,7 @@ def batches(
     loader: DataLoader[Batch] = DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
         batch_sampler=_Flat(portions(config, course, ranks, first_step)),
-        collate_fn=collate,
+        collate_fn=partial(collate, share=ranks.share),
         num_workers=config.data.workers,
         multiprocessing_context="spawn" if config.data.workers else None,
         pin_memory=ranks.device.type == "cuda",
@@ -123,6 +127,7 @@ class _Flat:
         return (list(portion) for of_step in self._of_steps for portion in of_step)
 
 
-def collate(rows: list[Row]) -> Batch:
-    """Stack rows of one length, and count their pieces."""
-    return packed_batch(*(torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True)))
+def collate(rows: list[Row], share: RowShare = _WHOLE) -> Batch:
+    """Stack rows of one length, count their pieces, and return the share of a process."""
+    columns = (torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True))
+    return share.shared(packed_batch(*columns))

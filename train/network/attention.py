@@ -12,19 +12,23 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from transformers import AttentionInterface, LlamaConfig
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from carbon.errors import UserError
 from train.choices.attentions import ATTENTIONS, attention_of
 from train.compute_config import ComputeConfig
+from train.network.row_share import RowShare, attend_to_row
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int, float | None], Tensor]
 """From queries, keys, values (tokens, heads, width), bounds of queries and of keys (pieces + 1,),
 the longest piece and the scale to results like queries."""
 
 _PREFIX = "carbon_"
+_SHARED_SDPA = "sdpa_of_shared_rows"
 _OF_VARLEN = inspect.signature(varlen_attn).parameters
 _GQA: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in _OF_VARLEN else {}
 _LEAST_CAPABILITY = (8, 0)
@@ -58,37 +62,61 @@ def _why_not(name: str, device: torch.device) -> str:
     return ""
 
 
-def use_attention(llama: LlamaConfig, name: str) -> None:
-    """Let the layers of a stock Llama attend in one of the ways of `ATTENTIONS`."""
+def use_attention(
+    llama: LlamaConfig, name: str, context_group: dist.ProcessGroup | None = None
+) -> None:
+    """Let the layers of a stock Llama attend in one of the ways of `ATTENTIONS`.
+
+    Args:
+        llama: of the layers.
+        name: of the attention.
+        context_group: processes that share rows, if any do.
+    """
+    attend: Any = sdpa_attention_forward
     if not ATTENTIONS[name].has_mask:
         module = ATTENTIONS[name].module
         kernel = (
             partial(_flash, import_module(module).flash_attn_varlen_func) if module else _varlen
         )
-        AttentionInterface.register(_PREFIX + name, partial(_attend, kernel))
-        name = _PREFIX + name
+        attend, name = partial(_attend, kernel), _PREFIX + name
+    if context_group:
+        attend = partial(attend_to_row, attend, context_group)
+        name = _SHARED_SDPA if name in ATTENTIONS else name
+    if name not in ATTENTIONS:
+        AttentionInterface.register(name, attend)
     llama._attn_implementation = name
 
 
 def attention_arguments(
-    position_ids: Tensor, bounds: Tensor, longest: int, llama: LlamaConfig
+    position_ids: Tensor,
+    bounds: Tensor,
+    key_bounds: Tensor,
+    longest: int,
+    llama: LlamaConfig,
+    share: RowShare,
 ) -> dict[str, Any]:
     """Return what tells a stock layer that attention stays inside the pieces of packed rows.
 
-    A mask (B, 1, T, T), or where pieces begin and end.
+    A mask (B, 1, T, T of whole rows), or where pieces begin and end.
 
     Args:
         position_ids: (B, T), from 0 in every piece.
         bounds: (1, pieces + 1) int32, in the tokens of all rows one behind the other.
+        key_bounds: (1, pieces + 1) int32, in the keys that are asked.
         longest: tokens of the longest piece, or more.
         llama: which attention there is.
+        share: which tokens of rows these are.
     """
+    rows, row_tokens = position_ids.shape[0], position_ids.shape[1] * share.size
     if str(llama._attn_implementation).startswith(_PREFIX):
-        # Two tensors: one that is both has Dynamo break the graph at flash-attention.
-        return {"bounds_q": bounds[0], "bounds_k": bounds[0].clone(), "longest": longest}
-    piece = (position_ids == 0).cumsum(dim=1)
-    same = piece[:, :, None] == piece[:, None, :]
-    return {"attention_mask": same.tril()[:, None]}
+        told = {"bounds_q": bounds[0], "bounds_k": key_bounds[0], "longest": longest}
+        if share.size > 1:
+            told["asked_keys"] = share.asked_keys(rows, row_tokens, position_ids.device)
+        return told
+    place = share.places(row_tokens, position_ids.device)[:, None]
+    of_key = share.gathered_places(row_tokens, position_ids.device)
+    first = place - position_ids[:, :, None]
+    return {"attention_mask": ((first <= of_key) & (of_key <= place))[:, None]}
 
 
 def _attend(
@@ -102,12 +130,15 @@ def _attend(
     bounds_q: Tensor,
     bounds_k: Tensor,
     longest: int,
+    asked_keys: Tensor | None = None,
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attend inside pieces: query (B, heads, T, width) to (B, T, heads, width)."""
     del module, attention_mask, kwargs
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
+    if asked_keys is not None:
+        k, v = k[asked_keys], v[asked_keys]
     found = kernel(q, k, v, bounds_q, bounds_k, longest, scaling)
     return found.reshape(query.shape[0], query.shape[2], *found.shape[1:]), None
 

@@ -14,6 +14,7 @@ class Batch(NamedTuple):
     Attributes:
         bounds: (1, pieces + 1) int32: where pieces begin and end in the tokens of all rows, one
             behind the other; padding is a piece.
+        key_bounds: the same in the keys that attention asks.
         longest: tokens of the longest piece.
     """
 
@@ -22,6 +23,7 @@ class Batch(NamedTuple):
     targets: Tensor
     known: Tensor
     bounds: Tensor
+    key_bounds: Tensor
     longest: int
 
     def to(self, device: torch.device) -> "Batch":
@@ -34,8 +36,10 @@ class Batch(NamedTuple):
 def packed_batch(input_ids: Tensor, position_ids: Tensor, targets: Tensor, known: Tensor) -> Batch:
     """Return rows with the bounds of their pieces, counted on the CPU that they are on."""
     starts = (position_ids.flatten() == 0).nonzero()[:, 0]
-    bounds = pad(starts, (0, 1), value=position_ids.numel()).int()
-    return Batch(input_ids, position_ids, targets, known, bounds[None], int(bounds.diff().max()))
+    bounds = pad(starts, (0, 1), value=position_ids.numel()).int()[None]
+    longest = int(bounds.diff().max())
+    # Two tensors: one that is both has Dynamo break the graph at flash-attention.
+    return Batch(input_ids, position_ids, targets, known, bounds, bounds.clone(), longest)
 
 
 def stacked(batch: Sequence[Batch]) -> dict[str, Any]:
@@ -45,10 +49,12 @@ def stacked(batch: Sequence[Batch]) -> dict[str, Any]:
     """
     names = ("position_ids", "targets", "known")
     tensors = {name: torch.cat([getattr(one, name) for one in batch]) for name in names}
-    width = max(one.bounds.shape[1] for one in batch)
-    bounds = [
-        pad(b, (0, width - b.shape[1]), value=int(one.position_ids.numel()))
-        for one in batch
-        for b in [one.bounds]
-    ]
-    return tensors | {"bounds": torch.cat(bounds), "longest": max(one.longest for one in batch)}
+    for name in ("bounds", "key_bounds"):
+        tensors[name] = _of_one_length([getattr(one, name) for one in batch])
+    return tensors | {"longest": max(one.longest for one in batch)}
+
+
+def _of_one_length(bounds: Sequence[Tensor]) -> Tensor:
+    width = max(one.shape[1] for one in bounds)
+    filled = [torch.cat([b, b[:, -1:].expand(1, width - b.shape[1])], dim=1) for b in bounds]
+    return torch.cat(filled)

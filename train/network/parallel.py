@@ -38,12 +38,14 @@ def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -
     with torch.device("meta"):
         llama = LlamaForCausalLM(llama_config(config))
     dtype = str(compute_dtype(config, ranks.device)).removeprefix("torch.")
-    use_attention(llama.config, chosen_attention(compute, dtype, ranks.device))
+    attention = chosen_attention(compute, dtype, ranks.device)
+    use_attention(llama.config, attention, ranks.context_group)
     num_pieces = ranks.pipeline_size * config.parallel.pieces_a_rank
     pieces = pieces_of(llama.config, config.longest_context_tokens, num_pieces)
     mine = pieces_of_rank(config.parallel, ranks.pipeline_rank)
     parts = [LlamaPart(llama, pieces[i], compute.activation_checkpointing) for i in mine]
     for part in parts:
+        part.share = ranks.share
         choose_trained(part, config.model, in_pipeline=ranks.pipeline_size > 1)
         if compute.compile:
             for layer in part.layers():

@@ -15,6 +15,7 @@ from carbon.tokenizer import NATIVE
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.network.attention import attention_arguments
 from train.network.recompute import recompute
+from train.network.row_share import RowShare
 from train.start.adapter import initial_adapter_weight, is_adapter, is_b
 
 
@@ -28,6 +29,7 @@ class LlamaPart(nn.Module):
         sums: (6,) fp64, `LossSums` of the microbatches since they were last set to zero; of the
             last part only.
         objective: what is minimised.
+        share: which tokens of rows are read here.
         carries_gradients: whether gradients go through frozen layers, for a pipeline whose first
             part is to send and be sent them.
     """
@@ -44,6 +46,7 @@ class LlamaPart(nn.Module):
         self.is_first = layers.start == 0
         self.is_last = layers.stop == llama.config.num_hidden_layers
         self.objective = CE
+        self.share = RowShare()
         self.carries_gradients = False
         self.model: Any = nn.Module()
         if self.is_first:
@@ -74,6 +77,7 @@ class LlamaPart(nn.Module):
         targets: Tensor,
         known: Tensor,
         bounds: Tensor,
+        key_bounds: Tensor,
         longest: int,
     ) -> Tensor:
         """Return hidden states for the next part (B, T, D), of the last part the summed loss.
@@ -85,12 +89,15 @@ class LlamaPart(nn.Module):
             targets: (B, T) the 6-mers that follow.
             known: (B, T) uint8, their known bases.
             bounds: (1, pieces + 1) int32, where pieces begin and end in the tokens of all rows.
+            key_bounds: (1, pieces + 1) int32, the same in the keys that attention asks.
             longest: tokens of the longest piece, or more.
         """
         hidden = self.model.embed_tokens(x) if self.is_first else x
         if self.carries_gradients and torch.is_grad_enabled() and not hidden.requires_grad:
             hidden.requires_grad_()
-        shared = attention_arguments(position_ids, bounds, longest, self.config)
+        shared = attention_arguments(
+            position_ids, bounds, key_bounds, longest, self.config, self.share
+        )
         shared["position_embeddings"] = self.rotary_emb(hidden, position_ids)
         for layer in self.layers():
             hidden = layer(hidden, **shared)

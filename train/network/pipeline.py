@@ -40,8 +40,8 @@ class Pipeline:
     def forward_backward(self, batch: list[Batch], objective: Objective) -> LossSums:
         """Run this reader's microbatches; return sums over all readers, and leave gradients.
 
-        The gradients are those of the summed loss of all readers, divided by their number: FSDP
-        does that.
+        The gradients are those of the summed loss of all readers, divided by the number of
+        processes that share weights: FSDP does that.
         """
         with self._measured(objective) as sums:
             if self._ranks.pipeline_size > 1:
@@ -131,6 +131,7 @@ def _call(part: LlamaPart, batch: Batch) -> Tensor:
         targets=batch.targets,
         known=batch.known,
         bounds=batch.bounds,
+        key_bounds=batch.key_bounds,
         longest=batch.longest,
     )
     return loss
@@ -180,8 +181,9 @@ def local(tensor: Tensor | None) -> Tensor:
 def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_norm: float) -> float:
     """Divide gradients by the tokens of the global batch, clip them, return their norm before.
 
-    This is the one place that divides. FSDP has divided by the number of readers already, which is
-    undone here. The norm is that of the whole network: over all parts and shards, each weight once.
+    This is the one place that divides. FSDP has divided by the number of processes that share
+    weights already, which is undone here. The norm is that of the whole network: over all parts and
+    shards, each weight once.
     """
     weights = named_parameters(parts)
     gradients = {name: local(p.grad) for name, p in weights.items() if p.grad is not None}
@@ -190,7 +192,7 @@ def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_no
     square = torch.nn.utils.get_total_norm(counted).to(ranks.device).double().square()
     for dimension in ("pipeline", "shard"):
         dist.all_reduce(square, group=ranks.mesh.get_group(dimension))
-    scale = ranks.num_readers / max(count, 1)
+    scale = ranks.data_mesh.size() / max(count, 1)
     norm = scale * float(square.sqrt())
     factor = scale * min(1.0, clip_norm / (norm + 1e-6))
     for gradient in gradients.values():

@@ -16,15 +16,20 @@ from carbon.devices import uses_gpu
 from carbon.errors import ConfigError
 from train.config import ParallelConfig
 from train.network.failures import SharedFate
+from train.network.row_share import RowShare
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """This process, its device, and the mesh of all: pipeline, replicate, shard.
 
+    Processes that share rows are neighbours among those that share weights.
+
     Attributes:
         quiet_group: for what goes on beside the training, on the CPU; its operations never wait
             for those of the training.
+        share: what this process has of its rows.
+        context_group: processes that share them; None: it has them alone.
     """
 
     rank: int
@@ -33,6 +38,8 @@ class Ranks:
     mesh: DeviceMesh
     cpu_mesh: DeviceMesh
     quiet_group: dist.ProcessGroup
+    share: RowShare
+    context_group: dist.ProcessGroup | None
 
     @property
     def is_first(self) -> bool:
@@ -51,13 +58,13 @@ class Ranks:
 
     @property
     def num_readers(self) -> int:
-        """Processes that read rows of their own; those of one pipeline read the same."""
-        return self.world_size // self.pipeline_size
+        """Groups that read rows of their own; a pipeline's, and those that share rows, are one."""
+        return self.world_size // self.pipeline_size // self.share.size
 
     @property
     def reader(self) -> int:
         """This process's place among them."""
-        return self.rank % self.num_readers
+        return self.rank // self.share.size % self.num_readers
 
     @property
     def data_mesh(self) -> DeviceMesh:
@@ -120,17 +127,23 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:
             f"parallel: {world_size} processes are no multiple of pipeline x replicate = {fixed}; "
             "change one of them"
         )
+    parallel.check_context(world_size // fixed)
     shape = (parallel.pipeline, parallel.replicate, world_size // fixed)
     names = ("pipeline", "replicate", "shard")
     mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
     on_gpu = device.type != "cpu"
     cpu_mesh = init_device_mesh("cpu", shape, mesh_dim_names=names) if on_gpu else mesh
+    share, context_group = RowShare(dist.get_rank() % parallel.context, parallel.context), None
+    if parallel.context > 1:
+        context_group, _ = dist.new_subgroups(parallel.context)  # type: ignore[no-untyped-call]
     timeout = timedelta(seconds=parallel.timeout_seconds)
     quiet_group = dist.new_group(backend="gloo", timeout=timeout)
     # The groups of a mesh have torch's own timeout, half an hour, whatever the first group has.
-    for group in (*mesh.get_all_groups(), *cpu_mesh.get_all_groups(), None):
+    for group in (*mesh.get_all_groups(), *cpu_mesh.get_all_groups(), context_group, None):
         _set_pg_timeout(timeout, group)
-    return Ranks(dist.get_rank(), world_size, device, mesh, cpu_mesh, quiet_group)
+    return Ranks(
+        dist.get_rank(), world_size, device, mesh, cpu_mesh, quiet_group, share, context_group
+    )
 
 
 def _of_data(mesh: DeviceMesh) -> DeviceMesh:

@@ -5,9 +5,15 @@ from train.config import ParallelConfig, TrainConfig
 from train.planning.course import Course, Span
 
 
-def check_batches(course: Course, num_readers: int) -> None:
-    """Raise ConfigError unless so many processes, each with rows of its own, share every batch."""
+def check_batches(course: Course, num_readers: int, context: int) -> None:
+    """Raise ConfigError unless so many readers share a batch, and so many processes a row."""
     for span in course.spans:
+        if context > 1 and span.context_tokens % (2 * context):
+            raise ConfigError(
+                f"stages.{span.number} ('{span.stage.name}'): rows of {span.context_tokens} tokens "
+                f"are not divided into the {2 * context} slices of parallel.context = {context}; "
+                "change one of them"
+            )
         if span.batch_rows % num_readers:
             raise ConfigError(
                 f"stages.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
@@ -17,8 +23,8 @@ def check_batches(course: Course, num_readers: int) -> None:
 
 
 def microbatch_rows(config: TrainConfig, context_tokens: int) -> int:
-    """Return how many rows of a length one process reads at once."""
-    return max(1, config.data.microbatch_tokens // context_tokens)
+    """Return how many rows of a length one reader reads at once, which may be many processes."""
+    return max(1, config.data.microbatch_tokens * config.parallel.context // context_tokens)
 
 
 def num_microbatches(parallel: ParallelConfig, span: Span, num_readers: int, at_once: int) -> int:

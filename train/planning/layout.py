@@ -23,6 +23,7 @@ class Layout:
         pipeline: processes that the layers are divided over.
         replicate: copies of the sharded network.
         shard: processes that a weight is divided over.
+        context: of them, that share each row.
         pieces: the layers of each piece of the network.
         of_rank: the pieces of each rank of a pipeline.
     """
@@ -30,13 +31,14 @@ class Layout:
     pipeline: int
     replicate: int
     shard: int
+    context: int
     pieces: tuple[range, ...]
     of_rank: tuple[tuple[int, ...], ...]
 
     @property
     def readers(self) -> int:
-        """Groups of processes, a pipeline each, that read rows of their own."""
-        return self.replicate * self.shard
+        """Groups of processes, pipelines that share rows, that read rows of their own."""
+        return self.replicate * self.shard // self.context
 
 
 def layout_of(config: TrainConfig, llama: "LlamaConfig", world_size: int) -> Layout:
@@ -52,10 +54,12 @@ def layout_of(config: TrainConfig, llama: "LlamaConfig", world_size: int) -> Lay
             f"parallel: {world_size} processes are no multiple of pipeline x replicate = "
             f"{parallel.pipeline} x {parallel.replicate}; change one of them"
         )
+    parallel.check_context(shard)
     num_pieces = parallel.pipeline * parallel.pieces_a_rank
     pieces = pieces_of(llama, config.longest_context_tokens, num_pieces)
     of_rank = tuple(tuple(pieces_of_rank(parallel, rank)) for rank in range(parallel.pipeline))
-    return Layout(parallel.pipeline, parallel.replicate, shard, tuple(pieces), of_rank)
+    shape = (parallel.pipeline, parallel.replicate, shard, parallel.context)
+    return Layout(*shape, tuple(pieces), of_rank)
 
 
 def pieces_of(llama: "LlamaConfig", context_tokens: int, num_pieces: int) -> list[range]:

@@ -114,7 +114,7 @@ def memory_of(
     process: Process, context_tokens: int, microbatch_rows: int, num_microbatches: int
 ) -> Memory:
     """Return what a process holds while it reads rows of a length."""
-    sizes, tokens = process.sizes, microbatch_rows * context_tokens
+    sizes, tokens = process.sizes, microbatch_rows * context_tokens // process.parallel.context
     layer, kept = _layer_bytes_a_token(process, context_tokens)
     shard = _FP32_BYTES * -(-process.num_parameters // process.shard)
     backward = process.dtype_bytes * (sizes.hidden + sizes.mlp)  # gradients beside activations
@@ -165,9 +165,11 @@ def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, in
     norms = 2 * sizes.hidden * (_FP32_BYTES + 2 * width)
     # With a mask, keys and values are repeated for each head of queries, and each layer makes the
     # mask into numbers to add.
-    keys = sizes.query if process.has_mask else sizes.key
+    keys = (sizes.query if process.has_mask else sizes.key) * _keys_a_token(process)
     row_sums = _FP32_BYTES * sizes.num_heads
-    attention = width * (2 * sizes.query + 2 * keys + process.has_mask * context_tokens) + row_sums
+    attention = (
+        width * int(2 * sizes.query + 2 * keys + process.has_mask * context_tokens) + row_sums
+    )
     layer = norms + attention + width * 4 * sizes.mlp
     products = 2 * sizes.query + 2 * sizes.key + 2 * sizes.hidden + 2 * sizes.mlp
     checkpointing = ACTIVATION_CHECKPOINTINGS[process.checkpointing]
@@ -176,6 +178,15 @@ def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, in
     return layer, width * sizes.hidden + checkpointing.keeps_products * (
         width * products + row_sums
     )
+
+
+def _keys_a_token(process: Process) -> float:
+    """Return how many keys are gathered for a token of this process: of whole rows.
+
+    Without a mask its second slice asks those of the first once more.
+    """
+    context = process.parallel.context
+    return context + (context > 1 and not process.has_mask) / 2
 
 
 def _activation_bytes(

@@ -101,7 +101,7 @@ def plan_of(
     check(0 < mfu <= 1, f"mfu = {mfu}: give more than 0, and 1 at most")
     llama = llama_config(config)
     layout = layout_of(config, llama, world_size)
-    check_batches(course, layout.readers)
+    check_batches(course, layout.readers, layout.context)
     on_gpu = peak_flops is not None if on_gpu is None else on_gpu
     dtype = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu)
     processes = _processes(config, llama, layout, dtype, on_gpu)
@@ -149,10 +149,11 @@ def _plan_of_span(
     processes: list[Process],
     flops_a_second: float | None,
 ) -> SpanPlan:
-    readers = processes[0].shard * config.parallel.replicate
+    parallel = config.parallel
+    readers = processes[0].shard * parallel.replicate // parallel.context
     at_once = min(microbatch_rows(config, span.context_tokens), span.batch_rows // readers)
-    count = num_microbatches(config.parallel, span, readers, at_once)
-    idle = idle_share(config.parallel, count)
+    count = num_microbatches(parallel, span, readers, at_once)
+    idle = idle_share(parallel, count)
     num_tokens = span.num_steps * span.stage.batch_tokens
     forward = flops_a_token(llama, span.context_tokens) // 3
     checkpointing = ACTIVATION_CHECKPOINTINGS[config.compute.activation_checkpointing]

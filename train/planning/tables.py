@@ -14,7 +14,7 @@ def print_plan(plan: Plan, num_devices: int) -> None:
     mib = plan.peak_bytes < 2**30
     lines = [
         f"{plan.world_size} processes: pipeline {layout.pipeline} x replicate {layout.replicate} x "
-        f"shard {layout.shard}; {plan.dtype}",
+        f"shard {layout.shard}{_context(layout.context)}; {plan.dtype}",
         f"{plan.num_parameters:,} parameters{_trained(plan)}",
         "",
         *_rank_table(plan),
@@ -26,6 +26,10 @@ def print_plan(plan: Plan, num_devices: int) -> None:
         *_memory_table(plan, 2**20 if mib else 2**30),
     ]
     sys.stdout.write("".join(f"# {line}".rstrip() + "\n" for line in lines))
+
+
+def _context(processes: int) -> str:
+    return f" (of which {processes} share a row)" if processes > 1 else ""
 
 
 def _trained(plan: Plan) -> str:
