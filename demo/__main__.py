@@ -33,7 +33,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--annotation", help="its genes: GFF3, GTF or BED")
     parser.add_argument("--contigs", metavar="TABLE|chr", help="where these name contigs otherwise")
-    parser.add_argument("--runs", type=Path, help="folder of training runs to look at")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        help="folder of training runs, and of what `carbon adapt` wrote, to look at",
+    )
     parser.add_argument(
         "--home", type=Path, default=Path("quickstart"),
         help="folder of the quickstart (default: quickstart)",

@@ -128,8 +128,7 @@ class Page:
 
     def _open(self, request: gr.Request) -> Iterator[list[Any]]:
         """Restore the state that the address names, and answer it."""
-        if self.panel.refresh_seconds:
-            self.panel.fields = self.panel.make_fields()  # what can be chosen changes with time
+        self.panel.fields = self.panel.make_fields()  # what can be chosen changes with time
         fields = self.panel.fields
         values: Values = {field.name: field.default for field in fields}
         try:

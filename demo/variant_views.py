@@ -1,4 +1,4 @@
-"""What the panel `variant` shows of its answer."""
+"""What panels show of variants."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -118,13 +118,22 @@ def downloads(window: Interval, result: Result) -> str:
         for name, part in result["strands"].items()
         for position, delta in zip(_behind(name, variant), part["downstream_deltas"], strict=False)
     )
-    saved = download("window.tsv", _tsv(("contig", "position", "ref", "alt", "delta"), snvs))
-    saved += download("behind.tsv", _tsv(("strand", "position", "delta"), behind))
+    saved = download("window.tsv", tsv(("contig", "position", "ref", "alt", "delta"), snvs))
+    saved += download("behind.tsv", tsv(("strand", "position", "delta"), behind))
     if "vcf" in result:
         names = ("variant", *_NUMBERS, "unsure", "reason")
         rows = ([row[name] for name in names] for row in result["vcf"])
-        saved += download("variants.tsv", _tsv(names, rows))
+        saved += download("variants.tsv", tsv(names, rows))
     return saved
+
+
+def vcf_of(variant: Variant) -> str:
+    """Return a VCF of one variant, as `printf '%b'` takes it."""
+    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
+    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
+    header = "#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"
+    lines = ("\\t".join(map(str, columns)) for columns in (header, record))
+    return "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
 
 
 def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, Any]]:
@@ -185,6 +194,7 @@ def _cell(value: float | None) -> float | str:
     return "" if value is None else value
 
 
-def _tsv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def tsv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table with a header; `.` where there is no value."""
     lines = ("\t".join("." if v is None else str(v) for v in row) for row in rows)
     return "\n".join(["\t".join(names), *lines, ""])

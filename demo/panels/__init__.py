@@ -3,6 +3,7 @@
 from demo.panel import Panel
 from demo.panels.embeddings import Embeddings
 from demo.panels.generate import Generate
+from demo.panels.predict import Predict
 from demo.panels.primer import Primer
 from demo.panels.read import Read
 from demo.panels.token import Token
@@ -19,6 +20,7 @@ PANELS: tuple[type[Panel], ...] = (
     Tokenizer,
     Training,
     Embeddings,
+    Predict,
 )
 # The primer leads to all others, which it cannot import from beside them.
 Primer.others = PANELS[1:]

@@ -1,7 +1,6 @@
 """Training: the curves of a run, while it trains or after."""
 
 import math
-import os
 import shlex
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,15 +28,13 @@ from carbon.run_folder import (
     Values as Floats,
 )
 from demo.fields import Field, Values
+from demo.folders import find_folders, written
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
 from demo.panel import Example, Panel, Progress, Result, View
 from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
 
 _NEWEST = "newest"
-_MOST_DEPTH = 3  # folders between that of all runs and a run
-_MOST_FOLDERS = 2000
-_MOST_RUNS = 60
 _MOST_LINES = 20_000  # of a file; a longer one is thinned as it is read
 _MOST_POINTS = 400  # of a curve
 _MOST_EVENTS = 100
@@ -170,7 +167,7 @@ class Training(Panel):
 
     def _lines(self, folder: Path) -> RunLines:
         """Read a run's lines, or return those that were read if nothing was written since."""
-        key = (folder, *(_written(folder / name) for name in (METRICS, PROBES, EVENTS)))
+        key = (folder, *(written(folder / name) for name in (METRICS, PROBES, EVENTS)))
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = read_lines(folder, _MOST_LINES)
@@ -181,36 +178,8 @@ class Training(Panel):
 
 
 def find_runs(root: Path) -> dict[str, Path]:
-    """Return the run folders a few levels below a folder, the last written first.
-
-    Returns:
-        The path from `root`, or its own name for itself, to the folder.
-    """
-    found: list[tuple[int, str, Path]] = []
-    for seen, (place, below, files) in enumerate(os.walk(root), start=1):
-        folder = Path(place)
-        inside = folder.relative_to(root)
-        # A name that is no text cannot be in a link.
-        is_run = RECIPE in files and METRICS in files and str(inside).isprintable()
-        if is_run:
-            name = str(inside) if inside.parts else folder.resolve().name
-            found.append((_written(folder / METRICS)[0], name, folder))
-        if is_run or len(inside.parts) >= _MOST_DEPTH:
-            below.clear()
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        if seen >= _MOST_FOLDERS:
-            break
-    newest = sorted(found, reverse=True)[:_MOST_RUNS]
-    return {name: folder for _, name, folder in newest}
-
-
-def _written(path: Path) -> tuple[int, int]:
-    """Return when a file was written to, and its bytes; zeros where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
+    """Return the run folders a few levels below a folder, the last written first."""
+    return find_folders(root, (RECIPE, METRICS))
 
 
 def _last_steps(lines: RunLines, number: int) -> RunLines:

@@ -14,7 +14,7 @@ from carbon.options import PROTOCOLS, STRANDS_READ
 from demo.fields import Field, Values
 from demo.lab import GENOME_ENDINGS, Genome, Lab, without_folders
 from demo.panel import Example, Panel, Pick, Progress, Result, View
-from demo.variant_views import downloads, effect_map, facts_of, named, vcf_table
+from demo.variant_views import downloads, effect_map, facts_of, named, vcf_of, vcf_table
 
 _STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _MOST_WINDOW_BP = 240
@@ -199,7 +199,7 @@ class VariantEffect(Panel):
         scan = ["carbon", "scan", *read, "--region", window.to_region(),
                 "--window", str(method.window_bp)]  # fmt: skip
         lines = [
-            f"printf '%b' {shlex.quote(_vcf_of(variant))} > variant.vcf",
+            f"printf '%b' {shlex.quote(vcf_of(variant))} > variant.vcf",
             shlex.join([*score, "--vcf", "variant.vcf", "--output", "variant.tsv"]),
             shlex.join([*scan, "--output", "window.tsv"]),
         ]
@@ -276,15 +276,6 @@ def _effects(genome: Genome, variant: Variant) -> list[Result]:
             if effect := snv_effect(genome.reference, transcript, variant):
                 found.append({"gene": gene.name, **effect._asdict()})
     return found
-
-
-def _vcf_of(variant: Variant) -> str:
-    """Return a VCF of one variant, as `printf '%b'` takes it."""
-    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
-    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
-    header = "#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"
-    lines = ("\\t".join(map(str, columns)) for columns in (header, record))
-    return "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
 
 
 def _example_variants(lab: Lab) -> dict[str, str]:

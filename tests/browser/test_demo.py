@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from carbon.adapt.config import WayConfig
+from carbon.adapt.loading import write_adapted
 from carbon.tokenizer import K
 from demo.app import make_panels
+from tests.helpers.adapt import NUMBERS, adapted_of
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 PAGES = {
@@ -245,6 +248,26 @@ def test_a_run_is_drawn_while_it_trains(visitor, lab):
             sink.write(json.dumps(line | objective | {"step": n}) + "\n")
     visitor.page.locator("#view-facts").get_by_text("11", exact=True).wait_for()
     visitor.keep("training-1400")
+
+
+def test_predictions_of_a_folder(visitor, lab):
+    way = WayConfig(name="full", dropout=0.0)
+    adapted, opened = adapted_of(lab.runs / "model", NUMBERS, way)
+    folder = lab.runs / "activity"
+    folder.mkdir()
+    write_adapted(folder, adapted.network, opened, adapted.manifest)
+    visitor.open("/predict")
+    visitor.drawn()
+    assert visitor.page.locator("#view-tables tbody tr").count() == 3
+    visitor.field("Sequences").fill(">mine\nACGTTGCATTAGCATGACGT")
+    visitor.press("Predict")
+    (row,) = visitor.page.locator("#view-tables tbody tr").all()
+    assert row.inner_text().startswith("mine")
+    visitor.page.get_by_role("link", name="A variant").click()
+    visitor.answered()
+    assert visitor.page.locator("#view-facts tbody tr").count() == 2
+    visitor.drawn()
+    visitor.keep("predict-1400")
 
 
 def test_the_page_for_programs(visitor):

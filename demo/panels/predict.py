@@ -1,0 +1,298 @@
+"""Predict: what a model that learned labels says of pasted sequences, and of a variant."""
+
+import shlex
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.adapt.data.windows import alleles_of
+from carbon.adapt.folder import HEAD, MANIFEST, read_manifest
+from carbon.adapt.loading import load_adapted
+from carbon.adapt.predictor import Adapted
+from carbon.errors import UserError
+from carbon.files import scratch_folder
+from carbon.genome import Interval, Variant, read_sequences
+from demo.fields import Field, Values
+from demo.folders import find_folders, written
+from demo.lab import Lab, without_folders
+from demo.panel import Example, Panel, Progress, Result, View
+from demo.prediction_views import fasta_of, prediction_facts, prediction_figure, prediction_tables
+from demo.variant_views import vcf_of
+
+_NEWEST = "newest"
+_PASTED, _VCF = "sequences.fa", "variant.vcf"
+_MOST_LETTERS = 12_000
+_MOST_SEQUENCES = 50
+_MOST_WINDOW_BP = 6000
+_EXAMPLE_BP, _NUM_EXAMPLES, _EXAMPLE_WINDOW_BP = 240, 3, 200
+_KEPT_MODELS = 2
+_TRANSITIONS = str.maketrans("ACGT", "GTAC")
+
+
+class Predict(Panel):
+    """Opens a folder that `carbon adapt` wrote, and predicts."""
+
+    name = "predict"
+    title = "Predict"
+    invitation = "Ask a model that learned labels"
+    sentence = (
+        "What a model that learned labels with `carbon adapt` says of your sequences, and what a "
+        "variant of the genome that is open changes about it."
+    )
+    run_label = "Predict"
+    views: ClassVar[tuple[View, ...]] = (
+        View("facts", "html", "The model, and the variant in numbers"),
+        View("figure", "figure", "Predictions of each sequence"),
+        View("tables", "html", "Predictions"),
+    )
+
+    def __init__(self, lab: Lab) -> None:
+        """Keep the last models that were opened."""
+        self._pieces = _pieces(lab)
+        super().__init__(lab)
+        self._kept: OrderedDict[tuple[Any, ...], Adapted] = OrderedDict()
+        self._lock = Lock()
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        return (
+            Field("model", "Model", _NEWEST, "choice", (_NEWEST, *self._found()),
+                  info="the folders of `carbon adapt` on this machine"),
+            Field("sequences", "Sequences", self._pieces, "lines", most=_MOST_LETTERS,
+                  info=f"FASTA, or one on each line; {_MOST_SEQUENCES} at most"),
+            Field("variant", "Variant", "",
+                  info="contig:position REF>ALT, from 1, of the genome that is open; may be empty"),
+            Field("window_bp", "Bases around the variant", 0, "integer", most=_MOST_WINDOW_BP,
+                  info="0 for as learned"),
+            Field("strands", "Strands that are read", "as learned", "choice",
+                  ("as learned", "both", "forward", "reverse"), more=True),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return models, and a variant."""
+        names = self.fields[0].choices[1:3]
+        variant = {"variant": _example_variant(self.lab), "window_bp": _EXAMPLE_WINDOW_BP}
+        return (
+            *(Example(f"Model {name}", {"model": name}) for name in names),
+            *([Example("A variant", variant)] if names else []),
+        )
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield the predictions of all sequences, and of the variant with REF and ALT."""
+        name, folder = self._folder(values["model"])
+        try:
+            yield from self._answered(values, name, self._adapted(folder))
+        except UserError as error:
+            told = str(error).replace(str(folder), name)
+            raise UserError(without_folders(told, [_base_of(folder)])) from None
+
+    def _answered(self, values: Values, name: str, adapted: Adapted) -> Iterator[Progress | Result]:
+        named = _read_pasted(values["sequences"])
+        variant = self._variant(values, adapted)
+        alleles = (
+            [(f"allele {n}", bases) for n, bases in enumerate(variant[1], 1)] if variant else []
+        )
+        if not named + alleles:
+            raise UserError("no sequence is given; paste one, or give a variant")
+        strands = _strands(values) or adapted.manifest.strands
+        found: list[NDArray[np.float32]] = []
+        for title, bases in named + alleles:
+            found += adapted.predict_block([bases], [title], strands, adapted.manifest.too_long)
+            yield Progress(len(found), len(named + alleles), "sequences")
+        yield {
+            "model": name,
+            "way": adapted.manifest.way,
+            "question": adapted.question.kind,
+            "strands": strands,
+            "outputs": list(adapted.output_names),
+            "names": [title for title, _ in named],
+            "sequences": [bases for _, bases in named],
+            "predictions": [_plain(each) for each in found[: len(named)]],
+            "variant": variant[0] | _compared(*found[-2:]) if variant else None,
+        }
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return facts, figure, tables and downloads."""
+        return {
+            "facts": prediction_facts(result),
+            "figure": prediction_figure(result),
+            "tables": prediction_tables(result, _PASTED),
+        }
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        _, folder = self._folder(values["model"])
+        strands = _strands(values)
+        option = f", strands={strands!r}" if strands else ""
+        program = f"import carbon\n\nmodel = carbon.load_adapted({str(folder)!r})\n"
+        if values["sequences"]:
+            program += (
+                "from carbon.genome import read_sequences\n\n"
+                f"# {_PASTED}: download it on this page\n"
+                f"names, sequences = zip(*read_sequences({_PASTED!r}))\n"
+                f"for name, prediction in zip(names, model.predict(sequences{option})):\n"
+                "    print(name, *prediction.ravel())\n"
+            )
+        if values["variant"]:
+            variant = Variant.from_text(values["variant"])
+            window_bp = values["window_bp"] or read_manifest(folder).window_bp
+            program += (
+                "from carbon.adapt.data.windows import alleles_of\n\n"
+                f"variant = carbon.Variant.from_text({variant.to_text()!r})\n"
+                f"with carbon.Reference({self.lab.genome.shown_files[0]!r}) as genome:\n"
+                f"    alleles = alleles_of(genome, variant, {window_bp})\n"
+                f"ref, alt = model.predict(alleles{option})\n"
+                "print(variant.to_text(), *alt, *ref, *(alt - ref))\n"
+            )
+        return program
+
+    def command(self, values: Values) -> str:
+        """Return the command lines."""
+        _, folder = self._folder(values["model"])
+        words = ["carbon", "predict", "--model", str(folder)]
+        strands = _strands(values)
+        more = ["--strands", strands] if strands else []
+        lines = []
+        if values["sequences"]:
+            lines.append(f"# {_PASTED}: download it on this page")
+            lines.append(shlex.join([*words, _PASTED, *more, "--output", "predictions.tsv"]))
+        if values["variant"]:
+            variant = Variant.from_text(values["variant"])
+            window = ["--window", str(values["window_bp"])] if values["window_bp"] else []
+            reference = ["--reference", self.lab.genome.shown_files[0]]
+            written_to = ["--output", "variant.tsv"]
+            lines.append(f"printf '%b' {shlex.quote(vcf_of(variant))} > {_VCF}")
+            lines.append(shlex.join([*words, _VCF, *reference, *window, *more, *written_to]))
+        return "\n".join(lines)
+
+    def _found(self) -> dict[str, Path]:
+        return find_folders(self.lab.runs, (HEAD, MANIFEST))
+
+    def _folder(self, name: str) -> tuple[str, Path]:
+        """Return a folder that is there now, by its name among those that were found."""
+        found = self._found()
+        if not found:
+            raise UserError(
+                "there is no model with labels under the demo's --runs yet; make one with `carbon "
+                "adapt --config FILE --set output=RUNS/mine`, where RUNS is that folder"
+            )
+        chosen = next(iter(found)) if name == _NEWEST else name
+        if chosen not in found:
+            raise UserError(f"the model '{chosen}' is no longer there; choose another")
+        return chosen, found[chosen]
+
+    def _adapted(self, folder: Path) -> Adapted:
+        """Load a model, or return it if nothing was written to its folder since."""
+        key = (folder, written(folder / MANIFEST), written(folder / HEAD))
+        with self._lock:
+            if key not in self._kept:
+                device = self.lab.model.model.network.device.type
+                self._kept[key] = load_adapted(folder, device=device)
+            self._kept.move_to_end(key)
+            while len(self._kept) > _KEPT_MODELS:
+                self._kept.popitem(last=False)
+            return self._kept[key]
+
+    def _variant(
+        self, values: Values, adapted: Adapted
+    ) -> tuple[dict[str, Any], tuple[str, str]] | None:
+        """Return a variant with its window, and the bases with REF and with ALT; None if none.
+
+        Raises:
+            UserError: it cannot be predicted, and why.
+        """
+        if not values["variant"]:
+            return None
+        variant, reference = Variant.from_text(values["variant"]), self.lab.genome.reference
+        if adapted.question.per_base:
+            raise UserError("this model labels every base, of which a variant has no one number")
+        window_bp = values["window_bp"] or adapted.manifest.window_bp
+        if not 2 <= window_bp <= adapted.room_bp:
+            raise UserError(
+                f"Bases around the variant: {window_bp:,}; give 2 to {adapted.room_bp:,}"
+            )
+        found = reference.disagreement(variant.contig, variant.position, variant.ref)
+        reason = found.reason if found else variant.why_unscorable()
+        if reason:
+            told = reason.replace("_", " ")
+            raise UserError(f"variant {variant.to_text()} cannot be predicted: {told}")
+        if max(len(variant.ref), len(variant.alt)) > window_bp // 2:
+            raise UserError(f"an allele is longer than half of the window of {window_bp} bases")
+        asked = {"variant": variant.to_text(), "window_bp": window_bp}
+        return asked, alleles_of(reference, variant, window_bp)
+
+
+def _strands(values: Values) -> Any:
+    return None if values["strands"] == "as learned" else values["strands"]
+
+
+def _compared(ref: NDArray[np.float32], alt: NDArray[np.float32]) -> dict[str, list[Any]]:
+    return {"ref": _plain(ref), "alt": _plain(alt), "delta": _plain(alt - ref)}
+
+
+def _base_of(folder: Path) -> str:
+    try:
+        return read_manifest(folder).base
+    except UserError:
+        return str(folder)
+
+
+def _read_pasted(text: str) -> list[tuple[str, str]]:
+    """Return names and bases of FASTA, or of a sequence on each line, as files are read.
+
+    Raises:
+        UserError: there are too many.
+        GenomeError: something is no DNA.
+    """
+    if not text:
+        return []
+    if not text.startswith(">"):
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        pairs = ((f"sequence_{n}", line) for n, line in enumerate(lines, start=1))
+        text = fasta_of(pairs)
+    with scratch_folder("pasted") as folder:
+        path = folder / _PASTED
+        path.write_text(text + "\n", encoding="utf-8")
+        try:
+            found = list(read_sequences(path))
+        except UserError as error:
+            raise UserError(without_folders(str(error), [str(path)])) from None
+    if len(found) > _MOST_SEQUENCES:
+        raise UserError(f"{len(found)} sequences; give {_MOST_SEQUENCES} at most")
+    return found
+
+
+def _plain(values: NDArray[np.float32]) -> list[Any]:
+    """Return nested lists; None for NaN."""
+    found: list[Any] = np.where(np.isnan(values), None, values.astype(object)).tolist()
+    return found
+
+
+def _pieces(lab: Lab) -> str:
+    """Return a few pieces of the example gene as FASTA."""
+    genome = lab.genome
+    length_bp = max(genome.reference.contig_lengths_bp.values())
+    place = genome.place(lab.example_gene, 0, length_bp)
+    piece_bp = min(_EXAMPLE_BP, place.length_bp)
+    last = place.end - piece_bp
+    starts = np.linspace(place.start, last, _NUM_EXAMPLES).astype(int).tolist()
+    pieces = [Interval(place.contig, start, start + piece_bp) for start in dict.fromkeys(starts)]
+    pairs = ((piece.to_region(), genome.reference.fetch(piece)) for piece in pieces)
+    return fasta_of(pairs).strip()
+
+
+def _example_variant(lab: Lab) -> str:
+    """Return a transition in the middle of the example gene."""
+    genome = lab.genome
+    length_bp = max(genome.reference.contig_lengths_bp.values())
+    place = genome.place(lab.example_gene, 0, length_bp)
+    bases = genome.reference.fetch(place).upper()
+    known = [at for at, base in enumerate(bases) if base in "ACGT"] or [0]
+    at = known[len(known) // 2]
+    alt = bases[at].translate(_TRANSITIONS)
+    return Variant(place.contig, place.start + at, bases[at], alt).to_text()

@@ -1,0 +1,132 @@
+"""What the panel `predict` shows of its answer."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
+from demo.markup import download, facts, paragraph, table
+from demo.panel import Result
+from demo.variant_views import named, tsv
+
+_COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
+_MOST_DRAWN = 8  # outputs
+_MOST_ROWS = 300  # of the table on the page; the download has all
+_ROW_HEIGHT, _LEAST_HEIGHT, _GAP = 130, 320, 0.06
+_SHOWN = 40  # letters of a name
+
+
+def fasta_of(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return names and bases as FASTA."""
+    return "".join(f">{name}\n{bases}\n" for name, bases in pairs)
+
+
+def prediction_facts(result: Result) -> str:
+    """Return what the model is, and what the variant changes."""
+    pairs = [
+        ("model", result["model"]),
+        ("learned by", result["way"]),
+        ("question", result["question"]),
+        ("strands", result["strands"]),
+        ("sequences", f"{len(result['names']):,}"),
+    ]
+    told = facts(pairs)
+    if variant := result["variant"]:
+        header = ("output", "with ALT", "with REF", "ALT - REF")
+        columns = (result["outputs"], variant["alt"], variant["ref"], variant["delta"])
+        caption = f"{named(variant['variant'])}, in {variant['window_bp']:,} bases"
+        told += table(header, _filled(zip(*columns, strict=True)), caption)
+    if len(result["outputs"]) > _MOST_DRAWN:
+        told += paragraph(f"The figure has the first {_MOST_DRAWN} outputs, the download all.")
+    return told
+
+
+def prediction_figure(result: Result) -> Figure:
+    """Return a row for each output: bars of sequences, or lines along the bases of the first."""
+    outputs = result["outputs"][:_MOST_DRAWN]
+    per_base = result["question"] == "bases"
+    tracks = list((_lines if per_base else _bars)(result, len(outputs)))
+    height = 1 / len(outputs)
+    axes = {
+        f"yaxis{n or ''}": {
+            "domain": [1 - (n + 1) * height + _GAP * height, 1 - n * height - _GAP * height],
+            "title": {"text": plain(_short(output))},
+            **({} if result["question"] == "numbers" else {"range": [0, 1]}),
+        }
+        for n, output in zip(_axis_numbers(len(outputs)), outputs, strict=True)
+    }
+    along = f"base of {_short(result['names'][0])}" if per_base else ""
+    last = f"y{_axis_numbers(len(outputs))[-1] or ''}"
+    kind = {} if per_base else {"type": "category"}
+    return figure(
+        tracks,
+        height=max(_LEAST_HEIGHT, _ROW_HEIGHT * len(outputs)),
+        showlegend=False,
+        xaxis={"anchor": last, "title": {"text": plain(along)}, **kind},
+        **axes,
+    )
+
+
+def prediction_tables(result: Result, fasta_name: str) -> str:
+    """Return the rows of a table, and links that save all of them and the sequences."""
+    if not result["names"]:
+        return ""
+    place = ("name", "position", "base") if result["question"] == "bases" else ("name", "bases")
+    header = (*place, *(f"predicted_{name}" for name in result["outputs"]))
+    rows = list(_rows(result))
+    caption = f"The first {_MOST_ROWS} of {len(rows):,} rows" if len(rows) > _MOST_ROWS else ""
+    pairs = zip(result["names"], result["sequences"], strict=True)
+    shown = table(header, _filled(rows[:_MOST_ROWS]), caption)
+    saved = download("predictions.tsv", tsv(header, rows)) + download(fasta_name, fasta_of(pairs))
+    return f'{saved}<div class="tall">{shown}</div>'
+
+
+def _rows(result: Result) -> Iterator[Sequence[Any]]:
+    """Yield the rows as `carbon predict` writes them."""
+    columns = (result["names"], result["sequences"], result["predictions"])
+    for name, bases, found in zip(*columns, strict=True):
+        if result["question"] != "bases":
+            yield (name, len(bases), *found)
+            continue
+        for position, (base, values) in enumerate(zip(bases, found, strict=True), start=1):
+            yield (name, position, base, *values)
+
+
+def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    return (["" if value is None else value for value in row] for row in rows)
+
+
+def _bars(result: Result, number: int) -> Iterator[dict[str, Any]]:
+    names = [plain(_short(name)) for name in result["names"]]
+    values, colors = list(result["predictions"]), [BLUE] * len(names)
+    if variant := result["variant"]:
+        names += ["REF", "ALT"]
+        values += [variant["ref"], variant["alt"]]
+        colors += [GREY, ORANGE]
+    # Two sequences of one name are two bars.
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names, 1)
+    ]
+    for at, axis in enumerate(_axis_numbers(number)):
+        yield {
+            "type": "bar", "x": labels, "y": [each[at] for each in values],
+            "yaxis": f"y{axis or ''}", "marker": {"color": colors},
+        }  # fmt: skip
+
+
+def _lines(result: Result, number: int) -> Iterator[dict[str, Any]]:
+    first = result["predictions"][0]
+    for at, axis in enumerate(_axis_numbers(number)):
+        yield {
+            "type": "scatter", "mode": "lines", "x": list(range(1, len(first) + 1)),
+            "y": [each[at] for each in first], "yaxis": f"y{axis or ''}",
+            "line": {"color": _COLORS[at % len(_COLORS)], "width": 1.5},
+        }  # fmt: skip
+
+
+def _axis_numbers(number: int) -> list[int]:
+    """Return how Plotly counts axes: the first has no number, the second is 2."""
+    return [n + 1 if n else 0 for n in range(number)]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
