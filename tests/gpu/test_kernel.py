@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from carbon.losses import fused
+from carbon.objectives import Objective
 from tests.helpers.objectives import ALL_THREE, blend
 
 
 @pytest.mark.parametrize("objective", [blend(0.4), ALL_THREE])
-def test_the_kernel_equals_the_plain_form(objective):
+def test_the_kernel_equals_the_plain_form(objective: Objective) -> None:
     from carbon.losses import kernel
 
     generator = torch.Generator().manual_seed(0)
@@ -19,4 +20,5 @@ def test_the_kernel_equals_the_plain_form(objective):
     on_gpu = (part.cuda() for part in (logits, kmers, known))
     found, grad = kernel.chunk_loss(*on_gpu, objective, True)
     torch.testing.assert_close([x.cpu() for x in found], list(expected), rtol=1e-5, atol=1e-5)
+    assert grad is not None
     torch.testing.assert_close(grad.cpu(), plain, rtol=1e-4, atol=1e-6)
