@@ -5,7 +5,7 @@ from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices
 from train.choices.attentions import ATTENTION_CHOICES
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DEVICES
+from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DEVICES, FLOAT8_SIDE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,13 +24,35 @@ class ComputeConfig:
     attention, or all of a layer."""
     compile: bool = False
     """`torch.compile` of each layer."""
+    float8: bool = False
+    """Products of the layers in float8, scaled by rows (torchao); embedding and head are not."""
     profile_steps: tuple[int, ...] = ()
     """First and last step that the profiler traces, into `profile/` of the run folder."""
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check(
+            not self.float8 or self.dtype != "float32",
+            "float8 = true with dtype = 'float32': all else is in bf16 then; leave dtype out",
+        )
         steps = self.profile_steps
         check(
             not steps or (len(steps) == 2 and 1 <= steps[0] <= steps[1]),
             f"profile_steps = {list(steps)}: give the first step and the last",
+        )
+
+    def check_float8(self, tune: str, rows_tokens: list[int]) -> None:
+        """Hold `float8` against the rest of a run.
+
+        Raises:
+            ConfigError: weights are frozen, or rows have lengths that its kernel does not take.
+        """
+        check(
+            not self.float8 or tune == "whole",
+            f"compute.float8 does not go with model.tune = {tune!r}; leave one out",
+        )
+        odd = [tokens for tokens in rows_tokens if tokens % FLOAT8_SIDE]
+        check(
+            not self.float8 or not odd,
+            f"compute.float8: context_tokens = {odd}: give multiples of {FLOAT8_SIDE}",
         )

@@ -365,6 +365,7 @@ class TrainConfig:
         names = [stage.name for stage in self.stages]
         check(len(set(names)) == len(names), f"stages: two have one name, of {', '.join(names)}")
         self._check_backward()
+        self.compute.check_float8(self.model.tune, self._rows_tokens)
         for stage in self.stages:
             check(
                 not STAGE_ENDS[stage.until].needs_probes or self.probe.every_steps > 0,
@@ -380,11 +381,16 @@ class TrainConfig:
         # checkpointing each layer would be computed anew ten times.
         checkpointing = ACTIVATION_CHECKPOINTINGS[self.compute.activation_checkpointing]
         check(
-            not self.compute.compile and not checkpointing.computes_anew,
-            f"parallel.schedule = {parallel.schedule!r} takes backward apart, which goes "
-            "neither with compute.compile nor with activation checkpointing; use "
-            "'interleaved_1f1b', or neither of the two",
+            not (self.compute.compile or self.compute.float8 or checkpointing.computes_anew),
+            f"parallel.schedule = {parallel.schedule!r} takes backward apart, which goes neither "
+            "with compute.compile or compute.float8 nor with activation checkpointing; use "
+            "'interleaved_1f1b', or none of them",
         )
+
+    @property
+    def _rows_tokens(self) -> list[int]:
+        warmups = [part.context_tokens for stage in self.stages for part in stage.length_warmup]
+        return [*(stage.context_tokens for stage in self.stages), *warmups]
 
     @property
     def longest_context_tokens(self) -> int:

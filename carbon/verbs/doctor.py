@@ -22,6 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     import torch
 
+    from carbon.accelerators import gpu_facts
     from carbon.devices import why_no_cuda
 
     def installed(package: str) -> str | None:
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     packages = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pysam")
     optional = ("matplotlib", "scikit-learn", "pyBigWig", "datasets", "datatrove", "gradio",
-                "flash-attn")  # fmt: skip
+                "flash-attn", "torchao", "triton")  # fmt: skip
     say("looking at what is installed, and scoring with a small random model: some seconds")
     facts = {
         "carbon": __version__,
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         "cores": os.cpu_count(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "why_no_gpu": why_no_cuda(),
+        "gpu": gpu_facts(),
         "packages": {package: installed(package) for package in packages},
         "optional": {package: installed(package) for package in optional},
         "self_test": _self_test(),

@@ -1,14 +1,16 @@
 """A GPU that is there and cannot be used is told of, and never silently done without."""
 
+import json
 import warnings
 
 import pytest
 import torch
 
-from carbon import devices
+from carbon import accelerators, devices
 from carbon.cli import main
 from carbon.errors import UserError
 from train.config import ParallelConfig
+from train.network import attention, float8
 from train.network.ranks import joined_ranks
 
 OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040)"
@@ -90,3 +92,60 @@ def test_doctor_tells(node, capsys):
     node(has_gpu=True, says=OLD_DRIVER)
     assert main(["doctor"]) == 0
     assert "too old" in capsys.readouterr().out
+
+
+def used(capability, installed, monkeypatch) -> dict[str, tuple[str, str]]:
+    monkeypatch.setattr(accelerators, "find_spec", lambda name: name in installed or None)
+    parts = accelerators.PARTS.items()
+    return {name: tuple(accelerators.chosen(part, capability).values()) for name, part in parts}
+
+
+def test_doctor_tells_what_a_gpu_uses_and_why(monkeypatch):
+    everything = ("flash_attn", "triton", "torchao")
+    found = used((9, 0), everything, monkeypatch)
+    assert found["attention in training"] == ("torch.nn.attention.varlen", "by itself")
+    assert found["float8"] == ("torchao, scaled by rows", "with compute.float8 of a recipe")
+    older = used((7, 5), everything, monkeypatch)
+    needs = "the GPU has compute capability 7.5, and it needs"
+    assert older["attention in inference"] == ("SDPA", f"{needs} 8.0")
+    assert older["float8"] == ("bfloat16", f"{needs} 9.0")
+    assert older["loss behind the head"][0] == "a Triton kernel, in place"
+    bare = used((9, 0), (), monkeypatch)
+    lacks = "not installed; pip install 'carbon-dna[gpu]'"
+    assert bare["attention in inference"] == ("SDPA", f"flash_attn: {lacks}")
+    assert bare["loss behind the head"] == ("plain PyTorch", f"triton: {lacks}")
+    assert bare["attention in training"][0] == "torch.nn.attention.varlen"
+    without = used(None, everything, monkeypatch)
+    assert {why for _, why in without.values()} == {"no GPU that can be used"}
+
+
+def test_doctor_and_the_trainer_ask_the_same_of_a_gpu():
+    least = {name: part.least_capability for name, part in accelerators.PARTS.items()}
+    assert least["attention in training"] == attention._LEAST_CAPABILITY
+    assert least["float8"] == float8._LEAST_CAPABILITY
+
+
+def test_doctor_tells_versions_and_gpus(node, monkeypatch, tmp_path, capsys):
+    driver = tmp_path / "version"
+    driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 1\n")
+    monkeypatch.setattr(accelerators, "_DRIVER", driver)
+    node(has_gpu=True, usable=True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "a card")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda i: (9, 0))
+    memory = type("Properties", (), {"total_memory": 80e9})
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: memory)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 27, 3))
+    found = accelerators.gpu_facts()
+    assert (found["driver"], found["cuda"], found["nccl"]) == ("570.86.15", "12.8", "2.27.3")
+    assert found["devices"] == [{"name": "a card", "capability": "9.0", "gb": 80.0}]
+    assert found["parts"]["dtype"]["used"] == "bfloat16"
+
+
+def test_doctor_without_a_gpu(node, capsys):
+    node(has_gpu=False)
+    assert main(["doctor"]) == 0
+    found = json.loads(capsys.readouterr().out)["gpu"]
+    assert (found["nccl"], found["devices"]) == (None, [])
+    assert found["parts"]["dtype"] == {"used": "float32", "why": "no GPU that can be used"}

@@ -9,6 +9,7 @@ from transformers import LlamaForCausalLM
 from train.choices.computing import COMPUTE_DTYPES
 from train.config import TrainConfig
 from train.network.attention import chosen_attention, use_attention
+from train.network.float8 import use_float8
 from train.network.parts import LlamaPart, initial_weight, stock_name
 from train.network.ranks import Ranks
 from train.network.tuning import choose_trained
@@ -33,6 +34,7 @@ def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -
 
     Raises:
         ConfigError: there are fewer layers than pieces.
+        UserError: attention or float8, as asked for, cannot be used here.
     """
     compute = config.compute
     with torch.device("meta"):
@@ -47,6 +49,8 @@ def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -
     for part in parts:
         part.share = ranks.share
         choose_trained(part, config.model, in_pipeline=ranks.pipeline_size > 1)
+        if compute.float8:
+            use_float8(part.layers(), ranks.device)
         if compute.compile:
             for layer in part.layers():
                 layer.compile()  # in place, so that its parameters keep their names

@@ -21,7 +21,7 @@ from train.choices.computing import ActivationCheckpointing
 # Products and attention cost the most to compute anew. By name: some are of packages that may not
 # be there.
 _KEPT = {
-    *("aten::mm", "aten::addmm", "aten::bmm"),
+    *("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm"),
     *("aten::_scaled_dot_product_flash_attention_for_cpu",),
     *("aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention"),
     *("aten::_scaled_dot_product_efficient_attention", "torch_attn::_varlen_attn"),

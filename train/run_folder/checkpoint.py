@@ -58,7 +58,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
         data=dataclasses.replace(config.data, cache="", workers=0, microbatch_tokens=1),
         checkpoint=CheckpointConfig(),
         parallel=ParallelConfig(),
-        compute=ComputeConfig(dtype=config.compute.dtype),
+        compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
     )
     if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
         fixed = dataclasses.replace(fixed, probe=ProbeConfig())
