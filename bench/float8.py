@@ -29,9 +29,9 @@ def results(layer: nn.Module, given: Tensor, grad: Tensor) -> list[Tensor]:
 
 def errors(inputs: int, outputs: int, tokens: int) -> list[list[float]]:
     """Return the errors of bf16 and of float8: of the result, of states, of weights."""
-    exact = nn.Sequential(nn.Linear(inputs, outputs, bias=False))
-    nn.init.normal_(exact[0].weight, std=0.02)
-    exact.bfloat16()
+    matrix = nn.Linear(inputs, outputs, bias=False)
+    nn.init.normal_(matrix.weight, std=0.02)
+    exact = nn.Sequential(matrix).bfloat16()
     states, grad = (torch.randn(tokens, n).bfloat16() for n in (inputs, outputs))
     rounded, in_float8 = copy.deepcopy(exact), copy.deepcopy(exact)
     use_float8([in_float8], torch.device("cpu"))

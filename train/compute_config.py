@@ -54,5 +54,6 @@ class ComputeConfig:
         odd = [tokens for tokens in rows_tokens if tokens % FLOAT8_SIDE]
         check(
             not self.float8 or not odd,
-            f"compute.float8: context_tokens = {odd}: give multiples of {FLOAT8_SIDE}",
+            f"compute.float8: processes read {odd} tokens of a row (context_tokens over "
+            f"parallel.context): give multiples of {FLOAT8_SIDE}",
         )

@@ -389,8 +389,10 @@ class TrainConfig:
 
     @property
     def _rows_tokens(self) -> list[int]:
+        """Tokens of a row that a process reads, of every stage and warm-up."""
         warmups = [part.context_tokens for stage in self.stages for part in stage.length_warmup]
-        return [*(stage.context_tokens for stage in self.stages), *warmups]
+        whole = [*(stage.context_tokens for stage in self.stages), *warmups]
+        return [tokens // self.parallel.context for tokens in whole]
 
     @property
     def longest_context_tokens(self) -> int:

@@ -269,7 +269,9 @@ def _read_pasted(text: str) -> list[tuple[str, str]]:
 
 def _plain(values: NDArray[np.float32]) -> list[Any]:
     """Return nested lists; None for NaN."""
-    found: list[Any] = np.where(np.isnan(values), None, values.astype(object)).tolist()
+    plain: NDArray[np.object_] = values.astype(object)
+    plain[np.isnan(values)] = None
+    found: list[Any] = plain.tolist()
     return found
 
 

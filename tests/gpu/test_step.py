@@ -1,6 +1,6 @@
 """One step of training in every way of computing, against eager fp32 with a mask on the CPU."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from train.network.parallel import build_optimizer, build_parts, named_parameter
 from train.network.pipeline import Pipeline, finish_gradients, local
 from train.network.ranks import joined_ranks
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "eager": {"attention": "sdpa"},
     "as_shipped": {},
     "compiled": {"compile": True},
@@ -43,7 +43,7 @@ class Step(NamedTuple):
     largest_change: float
 
 
-def step_of(device: str, **compute: object) -> Step:
+def step_of(device: str, **compute: Any) -> Step:
     """Take two microbatches through `tiny`, whose weights depend on the seed alone."""
     table = read_table(RECIPE)
     table["compute"] = {"device": device, **compute}

@@ -13,6 +13,7 @@ from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
 from train.network import float8
 from train.network.float8 import use_float8
+from train.network.row_share import RowShare
 
 CPU = torch.device("cpu")
 LENGTHS = [[20, 12], [7, 25]]
@@ -63,7 +64,9 @@ def test_without_the_switch_every_matrix_is_a_stock_one():
     from train.network.parallel import build_parts
 
     config = recipe()
-    mesh = SimpleNamespace(pipeline_size=1, pipeline_rank=0, device=CPU)
+    mesh = SimpleNamespace(
+        pipeline_size=1, pipeline_rank=0, device=CPU, context_group=None, share=RowShare()
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("train.network.parallel._shard", lambda *given: None)
         (found,) = build_parts(config, mesh)
@@ -93,7 +96,7 @@ def recipe(tune: str = "whole", stage: dict | None = None, **compute) -> TrainCo
     [
         ({"dtype": "float32"}, "all else is in bf16 then; leave dtype out"),
         ({"tune": "lora"}, "does not go with model.tune = 'lora'"),
-        ({"stage": {"context_tokens": 24}}, r"context_tokens = \[24\]: give multiples of 16"),
+        ({"stage": {"context_tokens": 24}}, r"read \[24\] tokens of a row .* give multiples of 16"),
     ],
 )
 def test_what_does_not_go_with_it(changes, message):
