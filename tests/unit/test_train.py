@@ -77,10 +77,10 @@ def course_of(*stages) -> Course:
 
 def test_processes_share_a_batch_evenly():
     fine, odd = stage(batch_rows=6), stage(name="odd", batch_rows=9)
-    check_batches(course_of(fine, odd), 3)
+    check_batches(course_of(fine, odd), 3, 1)
     message = r"stages\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
     with pytest.raises(ConfigError, match=message):
-        check_batches(course_of(fine, odd), 2)
+        check_batches(course_of(fine, odd), 2, 1)
 
 
 def test_a_course_has_no_gap_and_no_overlap():
