@@ -39,10 +39,15 @@ def output_path(path: str | Path) -> Path:
     if Path(path).exists() and not Path(path).is_file():
         kind = "folder" if Path(path).is_dir() else "device or a pipe"
         raise UserError(f"{path}: is a {kind}; name a file")
+    check_parent(path)
+    return behind_links(path)
+
+
+def check_parent(path: str | Path) -> None:
+    """Raise UserError if the folder that a path is in is not there."""
     folder = Path(path).parent
     if not folder.is_dir():
         raise UserError(f"{path}: the folder {folder} does not exist; create it first")
-    return behind_links(path)
 
 
 def why_no_file(path: str | Path) -> str:
@@ -123,6 +128,18 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def free_folder(path: str | Path) -> Path:
+    """Return where a folder of this name is to be written: behind links, if it is one.
+
+    Raises:
+        UserError: there is something; nothing of the user's is ever overwritten.
+    """
+    path = behind_links(path)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path}: exists already; remove it or name another output")
+    return path
+
+
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` if the body succeeds and is removed otherwise.
@@ -130,9 +147,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     Raises:
         UserError: `path` exists and holds something; nothing of the user's is ever overwritten.
     """
-    path = behind_links(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path}: exists already; remove it or name another output")
+    path = free_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_left(_temporaries_of(path))
     temporary = _temporary_of(path)

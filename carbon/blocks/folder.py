@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from carbon.blocks.claims import claimed, is_held
 from carbon.blocks.journal import check_same_job
 from carbon.errors import UserError
-from carbon.files import MACHINE, stamp_of, told_of
+from carbon.files import MACHINE, check_parent, stamp_of, told_of
 
 MOST_FILES = 2**14
 """Of a job: with more blocks than that, a file has several, which one process takes together."""
@@ -88,10 +88,12 @@ class BlockFolder:
             resume: go on with what another launch has left.
 
         Raises:
-            UserError: there is a job of another launch and no wish to resume, or it is another job.
+            UserError: there is a job of another launch and no wish to resume, or it is another job,
+                or the output has no folder to lie in.
         """
         if self.is_begun():
             return self._joined(launch, resume)
+        check_parent(self._output)
         self.path.mkdir(exist_ok=True)
         try:
             with claimed(self.path / f"job{_CLAIM}") as is_ours:

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from carbon.blocks.crew import add_crew, add_resume, crew_of, tell
 from carbon.console import natural
@@ -16,6 +17,9 @@ from carbon.verbs.common import (
     load,
     options_of,
 )
+
+if TYPE_CHECKING:
+    from carbon.inference.scan import ScanJob
 
 _OF_GENE = "gene"  # of --strands
 
@@ -34,6 +38,7 @@ def add_parser(verbs: Verbs) -> None:
     place = verb.add_mutually_exclusive_group(required=True)
     place.add_argument("--region", metavar="CHR:FIRST-LAST", help="1-based, both ends included")
     place.add_argument("--contig", metavar="NAME", help="the whole of a contig")
+    place.add_argument("--genome", action="store_true", help="all contigs of the reference")
     place.add_argument("--gene", metavar="NAME", help="name or identifier, with --annotation")
     verb.add_argument(
         "--annotation", metavar="FILE", help="GFF3, GTF, BED or GenBank, plain or gzip"
@@ -46,11 +51,15 @@ def add_parser(verbs: Verbs) -> None:
         required=True,
         metavar="OUT",
         help="one or more of .parquet, .tsv and .bw, whose track is the mean delta, or what the "
-        "name says: .mean_delta.bw, .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw",
+        "name says: .mean_delta.bw, .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw; with "
+        "--genome, a .parquet is a folder with a file a contig",
     )
     verb.add_argument("--plot", metavar="OUT.png", help="a heat map, .png, .svg or .pdf")
     _add_method(verb)
     add_crew(verb)
+    verb.add_argument(
+        "--dry-run", action="store_true", help="tell tokens, hours and bytes, and write nothing"
+    )
     add_resume(verb)
     verb.set_defaults(run=run)
 
@@ -89,25 +98,36 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     check_inputs(arguments, arguments.reference, arguments.annotation)
 
-    with crew_of(arguments) as crew:
-        from carbon.inference.scan import ScanJob, ScanOptions, run_scan_job
+    if arguments.dry_run:
+        from carbon.inference.scan import plan_scan_job
 
-        along_gene = getattr(arguments, "strands", None) == _OF_GENE
-        if along_gene:
-            del arguments.strands
-        job = ScanJob(
-            model=arguments.model,
-            reference=Path(arguments.reference),
-            outputs=tuple(map(Path, arguments.output)),
-            region=arguments.region,
-            contig=arguments.contig,
-            gene=arguments.gene,
-            annotation=Path(arguments.annotation) if arguments.annotation else None,
-            flank_bp=arguments.flank,
-            plot=Path(arguments.plot) if arguments.plot else None,
-            along_gene=along_gene,
-            contigs=arguments.contigs,
-            options=options_of(arguments, ScanOptions),
-            resume=arguments.resume,
-        )
-        tell(run_scan_job(lambda: load(arguments).reader, job, crew))
+        return tell(plan_scan_job(lambda: load(arguments).reader, _job(arguments)))
+    with crew_of(arguments) as crew:
+        from carbon.inference.scan import run_scan_job
+
+        tell(run_scan_job(lambda: load(arguments).reader, _job(arguments), crew))
+
+
+def _job(arguments: argparse.Namespace) -> "ScanJob":
+    """Return what the command line asks for."""
+    from carbon.inference.scan import ScanJob, ScanOptions
+
+    along_gene = getattr(arguments, "strands", None) == _OF_GENE
+    if along_gene:
+        del arguments.strands
+    return ScanJob(
+        model=arguments.model,
+        reference=Path(arguments.reference),
+        outputs=tuple(map(Path, arguments.output)),
+        region=arguments.region,
+        contig=arguments.contig,
+        gene=arguments.gene,
+        genome=arguments.genome,
+        annotation=Path(arguments.annotation) if arguments.annotation else None,
+        flank_bp=arguments.flank,
+        plot=Path(arguments.plot) if arguments.plot else None,
+        along_gene=along_gene,
+        contigs=arguments.contigs,
+        options=options_of(arguments, ScanOptions),
+        resume=arguments.resume,
+    )

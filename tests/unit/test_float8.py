@@ -27,7 +27,7 @@ def rounded(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def test_each_product_is_of_rounded_rows():
-    pytest.importorskip("torchao")
+    pytest.importorskip("torchao", reason="scripts/test_float8 has torchao")
     torch.manual_seed(0)
     layer = nn.Sequential(nn.Linear(48, 32, bias=False))
     weight = layer[0].weight.detach().clone()
@@ -43,7 +43,7 @@ def test_each_product_is_of_rounded_rows():
 
 
 def test_a_network_learns_nearly_the_same_and_its_ends_are_not_touched():
-    pytest.importorskip("torchao")
+    pytest.importorskip("torchao", reason="scripts/test_float8 has torchao")
     exact, network = part("sdpa"), part("sdpa")
     names = [name for name, _ in network.named_parameters()]
     use_float8(network.layers(), CPU)
@@ -123,6 +123,6 @@ def test_what_is_missing_is_one_line(monkeypatch):
 
 
 def test_a_matrix_that_does_not_fit_is_named(monkeypatch):
-    pytest.importorskip("torchao")
+    pytest.importorskip("torchao", reason="scripts/test_float8 has torchao")
     with pytest.raises(ConfigError, match=r"compute\.float8: 0 is \(20, 32\)"):
         use_float8([nn.Sequential(nn.Linear(32, 20, bias=False))], CPU)

@@ -1,8 +1,10 @@
 """Every base and every SNV of a region: values, files, pictures."""
 
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
-from carbon.inference.scan.files import ScanJob, run_scan_job
+from carbon.inference.scan.files import run_scan_job
+from carbon.inference.scan.job import ScanJob
 from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
+from carbon.inference.scan.plan import plan_scan_job
 from carbon.inference.scan.regions import scan_region
 from carbon.inference.scan.writers import SCAN_WRITERS
 
@@ -13,6 +15,7 @@ __all__ = [
     "ScanMethod",
     "ScanOptions",
     "join_chunks",
+    "plan_scan_job",
     "run_scan_job",
     "scan_method_for",
     "scan_region",

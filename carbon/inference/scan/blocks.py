@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from carbon.blocks.work import Work
 from carbon.genome import Interval, Reference
 from carbon.inference.reading import Reader
 from carbon.inference.scan.chunks import ScanChunk
+from carbon.inference.scan.job import ScanJob
 from carbon.inference.scan.method import ScanMethod
 from carbon.inference.scan.regions import (
     Window,
@@ -23,48 +23,52 @@ from carbon.inference.scan.regions import (
 
 
 class Scanned(NamedTuple):
-    """A region that is scanned.
+    """Regions that are scanned.
 
     Attributes:
         reader: of the model.
         reference: the sequence.
-        region: of it.
+        regions: of it, of a contig each.
         method: how it is scanned.
     """
 
     reader: Reader
     reference: Reference
-    region: Interval
+    regions: tuple[Interval, ...]
     method: ScanMethod
 
-    def work(self, output: Path, job: dict[str, Any], resume: bool) -> Work[list[Window]]:
+    def work(self, job: ScanJob, about: dict[str, Any]) -> Work[list[Window]]:
         """Return the scan as blocks of windows.
 
         Args:
-            output: the first of what is written.
-            job: everything that follows from the command.
-            resume: go on with what several processes have left.
+            job: what is asked for.
+            about: everything that the blocks follow from.
         """
+
+        def check() -> int:
+            job.check_outputs()
+            return sum(map(len, self.blocks()))
+
         return Work(
             what="scanning windows",
-            output=output,
-            job=job,
-            check=lambda: sum(map(len, self.blocks())),
+            output=job.outputs[0],
+            job=about,
+            check=check,
             blocks=self.blocks,
             block_records=windows_at_once(self.reader, self.method),
             even=True,
             compute=self._read,
-            resume=resume,
+            resume=job.resume,
         )
 
     def blocks(self) -> Iterator[list[Window]]:
         """Yield the windows in blocks."""
-        return window_blocks(self.reader, self.reference, self.region, self.method)
+        return window_blocks(self.reader, self.reference, self.regions, self.method)
 
     def chunks(self, results: Iterator[tuple[list[Window], Any]]) -> Iterator[ScanChunk]:
-        """Yield the chunks of the region, from what came of every block."""
+        """Yield the chunks of the regions, from what came of every block."""
         read = ((block, _unpacked(found)) for block, found in results)
-        return chunks_of(read, self.reference, self.region, self.method)
+        return chunks_of(read, self.reference, self.regions, self.method)
 
     def _read(self, block: list[Window]) -> dict[str, Any]:
         found = read_windows(self.reader, self.reference, block, self.method)

@@ -8,7 +8,7 @@ the chain one pass gives all six bases of a token; `right_end` reads its window 
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -83,22 +83,16 @@ def scan_region(
         GenomeError: the contig is not in the reference, or the region ends past it.
     """
     reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
-    blocks = window_blocks(reader, reference, region, method)
+    blocks = window_blocks(reader, reference, [region], method)
     read = ((block, read_windows(reader, reference, block, method)) for block in blocks)
-    return chunks_of(read, reference, region, method)
+    return chunks_of(read, reference, [region], method)
 
 
 def window_blocks(
-    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
+    reader: Reader, reference: Reference, regions: Iterable[Interval], method: ScanMethod
 ) -> Iterator[list[Window]]:
-    """Yield the windows of a region, in the order in which they finish it, in blocks."""
-    length_bp = reference.contig_lengths_bp[region.contig]
-    windows = heapq.merge(
-        *(
-            _windows(number, strand, frame, region, length_bp, method)
-            for number, (strand, frame) in enumerate(_passes(method))
-        )
-    )
+    """Yield the windows of regions, in the order in which they finish each, in blocks."""
+    windows = chain.from_iterable(_in_order(reference, region, method) for region in regions)
     while block := list(islice(windows, windows_at_once(reader, method))):
         yield block
 
@@ -122,34 +116,89 @@ def read_windows(
 def chunks_of(
     blocks: Iterable[tuple[Sequence[Window], WindowValues]],
     reference: Reference,
-    region: Interval,
+    regions: Sequence[Interval],
     method: ScanMethod,
 ) -> Iterator[ScanChunk]:
-    """Yield the chunks of a region, each as soon as all frames and strands have it.
+    """Yield the chunks of regions in order, each as soon as all frames and strands have it.
+
+    Args:
+        blocks: of `window_blocks`, with what reading them gave.
+        reference: the sequence.
+        regions: no two beside one another are of one contig, and none is empty unless it is alone.
+        method: how they are scanned.
 
     Raises:
         ModelError: the model says nothing finite of a base.
     """
-    length_bp = reference.contig_lengths_bp[region.contig]
-    # What each pass has given from `start` on.
-    waiting = [np.empty((0, 4), dtype=np.float32) for _ in _passes(method)]
-    start, tokens_read = region.start, 0
+    places, tokens_read = iter(regions), 0
+    arriving: _Arriving | None = None
     for block, found in blocks:
         tokens_read += found.tokens_read
-        for window, values in zip(block, found.values, strict=True):
-            waiting[window.number] = np.concatenate([waiting[window.number], values])
-        if ready_bp := min(map(len, waiting)):
-            interval = Interval(region.contig, start, start + ready_bp)
-            combined = _combined([w[:ready_bp] for w in waiting], start, length_bp, method)
-            check_finite(combined, f"region {interval.to_region()}")
-            yield ScanChunk(interval, reference.fetch(interval).upper(), combined, tokens_read)
-            waiting = [w[ready_bp:] for w in waiting]
-            start, tokens_read = interval.end, 0
+        read = zip(block, found.values, strict=True)
+        for contig, windows in groupby(read, key=lambda pair: pair[0].contig):
+            if arriving is None or arriving.region.contig != contig:
+                arriving = _Arriving(next(places), method)
+            for window, values in windows:
+                arriving.add(window, values)
+            if chunk := arriving.ready(reference, tokens_read):
+                yield chunk
+                tokens_read = 0
+
+
+class _Arriving:
+    """A region of which windows come, and what has come of it that is not handed on yet."""
+
+    def __init__(self, region: Interval, method: ScanMethod) -> None:
+        self.region = region
+        self._method = method
+        self._start = region.start
+        # What each pass has given from the start on.
+        self._passes = [np.empty((0, 4), dtype=np.float32) for _ in _passes(method)]
+
+    def add(self, window: Window, values: Float32s) -> None:
+        """Take what reading a window gave."""
+        self._passes[window.number] = np.concatenate([self._passes[window.number], values])
+
+    def ready(self, reference: Reference, tokens_read: int) -> ScanChunk | None:
+        """Return what all passes have, if anything, and begin behind it."""
+        ready_bp = min(map(len, self._passes))
+        if not ready_bp:
+            return None
+        interval = Interval(self.region.contig, self._start, self._start + ready_bp)
+        length_bp = reference.contig_lengths_bp[interval.contig]
+        passes = [values[:ready_bp] for values in self._passes]
+        combined = _combined(passes, self._start, length_bp, self._method)
+        check_finite(combined, f"region {interval.to_region()}")
+        self._passes = [values[ready_bp:] for values in self._passes]
+        self._start = interval.end
+        return ScanChunk(interval, reference.fetch(interval).upper(), combined, tokens_read)
+
+
+def num_passes(method: ScanMethod) -> int:
+    """Return how often a region is read."""
+    return len(_passes(method))
+
+
+def tokens_of(window: Window, reader: Reader, method: ScanMethod) -> int:
+    """Return how many tokens the network reads of a window; its last one is predicted only."""
+    num_kmers = -(-(window.stop - window.start) // K)
+    return len(reader.vocabulary.prefix(method.tags)) + num_kmers - 1
 
 
 def _passes(method: ScanMethod) -> list[tuple[str, int]]:
     """Return the strands and frames in which a region is read."""
     return [(strand, f) for strand in STRANDS_READ[method.strands] for f in method.frames]
+
+
+def _in_order(reference: Reference, region: Interval, method: ScanMethod) -> Iterator[Window]:
+    """Return the windows of a region, in the order in which they finish it."""
+    length_bp = reference.contig_lengths_bp[region.contig]
+    return heapq.merge(
+        *(
+            _windows(number, strand, frame, region, length_bp, method)
+            for number, (strand, frame) in enumerate(_passes(method))
+        )
+    )
 
 
 def _windows(

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -57,29 +58,79 @@ def _tsv(
 def _parquet(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
+    with _row_groups(path, settings, _columns_of, COLUMNS) as write:
+        yield write
+
+
+@contextmanager
+def write_dataset(
+    path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
+) -> Iterator[Write]:
+    """Write a folder with a file a contig, whose name is that of its folder, as of Hive.
+
+    https://arrow.apache.org/docs/python/dataset.html#reading-partitioned-data.
+    """
+    columns = {name: kind for name, kind in COLUMNS.items() if name != "contig"}
+    with ExitStack() as sink:
+        opened: dict[str, Write] = {}
+
+        def write(chunk: ScanChunk) -> None:
+            contig = chunk.interval.contig
+            if contig not in opened:
+                sink.close()
+                opened.clear()
+                folder = path / f"contig={quote(contig, safe='')}"
+                folder.mkdir()
+                part = folder / "part-0.parquet"
+                opened[contig] = sink.enter_context(
+                    _row_groups(part, settings, _behind_contig, columns)
+                )
+            opened[contig](chunk)
+
+        yield write
+
+
+@contextmanager
+def _row_groups(
+    path: Path,
+    settings: dict[str, Any],
+    columns_of: Callable[[ScanChunk], list[Any]],
+    columns: Columns,
+) -> Iterator[Write]:
     """Write row groups of whole columns: a chromosome has too many rows to take one by one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     kinds = {str: pa.string(), int: pa.int64(), float: pa.float32()}
     schema = pa.schema(
-        [(name, kinds[kind]) for name, kind in COLUMNS.items()],
+        [(name, kinds[kind]) for name, kind in columns.items()],
         metadata={"carbon": json.dumps(settings)},
     )
     tables: list[Any] = []
-    with pq.ParquetWriter(path, schema) as sink:
+    with pq.ParquetWriter(
+        path,
+        schema,
+        use_dictionary=[name for name, kind in columns.items() if kind is str],
+        column_encoding={
+            name: "DELTA_BINARY_PACKED" for name, kind in columns.items() if kind is int
+        },
+    ) as sink:
 
         def flush() -> None:
             sink.write_table(pa.concat_tables([schema.empty_table(), *tables]), _PARQUET_ROWS)
             tables.clear()
 
         def write(chunk: ScanChunk) -> None:
-            tables.append(pa.table(_columns_of(chunk), schema=schema))
+            tables.append(pa.table(columns_of(chunk), schema=schema))
             if sum(table.num_rows for table in tables) >= _PARQUET_ROWS:
                 flush()
 
         yield write
         flush()
+
+
+def _behind_contig(chunk: ScanChunk) -> list[Any]:
+    return _columns_of(chunk)[1:]
 
 
 @contextmanager
