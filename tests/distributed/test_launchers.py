@@ -1,7 +1,10 @@
-"""The same command, started often by torchrun and Slurm (its commands stood in for)."""
+"""The same command, started often by torchrun, Ray and Slurm (its commands stood in for)."""
 
 import os
+import signal
 import stat
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -80,3 +83,29 @@ def test_tasks_of_an_array_of_slurm_the_last_of_which_comes_late(start, folder, 
     late = start(command, **array, SLURM_ARRAY_TASK_ID="2")
     out, said = late.communicate(timeout=500)
     assert (late.returncode, out) == (0, "") and "is whole already" in said
+
+
+def test_tasks_of_ray_one_of_which_is_killed(start, folder, tmp_path):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    output = tmp_path / "o.parquet"
+    tasks = [LAUNCH / "share_ray.py", "--tasks", "2", *words(folder, output)]
+    driver = start([sys.executable, *tasks], RAY_ADDRESS="local")
+    deadline = time.monotonic() + 300
+    while not (found := _running(output)):
+        assert time.monotonic() < deadline and driver.poll() is None
+        time.sleep(0.01)
+    os.kill(found[0], signal.SIGKILL)
+    check([driver], folder, output)
+
+
+def _running(output) -> list[int]:
+    """Return the numbers of the processes of carbon that write an output."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            given = path.read_text().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(output) in given and "carbon" in given:
+            found.append(int(path.parent.name))
+    return found
