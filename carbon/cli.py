@@ -19,6 +19,7 @@ from carbon.verbs import (
     predict,
     scan,
     score,
+    serve,
     tokenize,
     variants,
 )
@@ -35,6 +36,7 @@ VERBS = (
     embed,
     adapt,
     predict,
+    serve,
     convert,
     info,
     models,

@@ -20,7 +20,13 @@ NOT_GIVEN: Any = argparse.SUPPRESS
 
 
 def add_model(verb: argparse.ArgumentParser) -> None:
-    """Add what every verb with a model takes."""
+    """Add what every verb that reads DNA with a model takes."""
+    add_loading(verb)
+    verb.add_argument("--tag", action="append", default=[], dest="tags", help="metadata tag")
+
+
+def add_loading(verb: argparse.ArgumentParser) -> None:
+    """Add which model is loaded, and how."""
     verb.add_argument(
         "--model", required=True, help="model folder, or a name in the box or on the Hub"
     )
@@ -37,7 +43,6 @@ def add_model(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--yarn", type=float, metavar="FACTOR", help="stretch the context so many times"
     )
-    verb.add_argument("--tag", action="append", default=[], dest="tags", help="metadata tag")
 
 
 def add_gone(verb: argparse.ArgumentParser, option: str, instead: str) -> None:

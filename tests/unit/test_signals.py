@@ -114,8 +114,11 @@ def test_readers_are_deaf(tmp_path):
 def test_launched_and_stopped_is_one_line(tmp_path):
     """torchrun shows its own traceback, and 1; there is none to be seen of it."""
     waits = tmp_path / "waits.py"
-    waits.write_text(f"import pathlib, time\npathlib.Path({str(tmp_path / 'up')!r}).touch()\n"
-                     "time.sleep(60)\n")  # fmt: skip
+    # The launcher is to have noticed that its process is there.
+    program = (
+        f"import pathlib, time\ntime.sleep(1)\npathlib.Path({str(tmp_path / 'up')!r}).touch()\n"
+    )
+    waits.write_text(program + "time.sleep(60)\n")
     process = subprocess.Popen(
         [sys.executable, "-m", "train.launch", "--standalone", "--nproc-per-node", "1", str(waits)],
         cwd=ROOT, stderr=subprocess.PIPE, text=True,

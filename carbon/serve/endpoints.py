@@ -1,0 +1,250 @@
+"""The endpoints, a class each: a question becomes a job, and its results become a reply."""
+
+import base64
+import math
+import secrets
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from carbon.errors import UserError
+from carbon.genome import Reference, Variant
+from carbon.inference import Carbon, SequenceScore, VariantScore
+from carbon.serve.questions import Completion, Embedding, Question, Scoring, VariantScoring
+from carbon.serve.token_scores import Float32s, as_openai, check_room, token_scores
+from carbon.serve.worker import Job
+from carbon.tokenizer import K
+
+Q = TypeVar("Q", bound=Question)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[Q]):
+    """An address, and what is done there.
+
+    Attributes:
+        model: that is served.
+        name: of it.
+        reference: of which variants are scored, if there is one.
+    """
+
+    path: ClassVar[str]
+    question: ClassVar[type[Question]]
+
+    model: Carbon
+    name: str
+    reference: Reference | None
+
+    def job(self, question: Q) -> Job:
+        """Return what the model has to do.
+
+        Raises:
+            UserError: the question cannot be answered.
+        """
+        raise NotImplementedError
+
+    def reply(self, question: Q, results: list[Any]) -> dict[str, Any]:
+        """Return the answer."""
+        raise NotImplementedError
+
+    def _kind(self, question: Q) -> tuple[str, str]:
+        return self.path, question.settings
+
+
+class Completions(Endpoint[Completion]):
+    """DNA goes on."""
+
+    path = "/v1/completions"
+    question = Completion
+
+    def job(self, question: Completion) -> Job:
+        """Draw the continuations; read them again if log-probabilities are asked for."""
+        if question.seed is None:
+            question.seed = secrets.randbelow(2**32)
+        model, tags, num_top = self.model, tuple(question.tags), question.logprobs
+        seed, added_bp = question.seed, question.added_bp
+        if num_top is not None:
+            check_room(model.reader, [len(p) + added_bp for p in question.prompt], tags)
+
+        def run(prompts: list[str]) -> list[Any]:
+            texts = [""] * len(prompts)
+            if added_bp:
+                texts = model.generate(prompts, added_bp, seed=seed, tags=tags, **question.sampling)
+            if num_top is None:
+                return [(text, None) for text in texts]
+            whole = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
+            scores = token_scores(model.reader, whole, tags, num_top)
+            return list(zip(texts, scores, strict=True))
+
+        prompts = [prompt for prompt in question.prompt for _ in range(question.n)]
+        return Job(self._kind(question), prompts, run, apart=True)
+
+    def reply(self, question: Completion, results: list[Any]) -> dict[str, Any]:
+        """Return a choice for each sample, those of a prompt beside one another."""
+        prompts = [prompt for prompt in question.prompt for _ in range(question.n)]
+        choices = []
+        for index, (prompt, (text, values)) in enumerate(zip(prompts, results, strict=True)):
+            first = 0 if question.echo else len(prompt)
+            told = None
+            if values is not None:
+                told = as_openai(prompt + text, first, values, question.logprobs or 0)
+            shown = (prompt + text)[first:]
+            choices.append(
+                {"index": index, "text": shown, "logprobs": told, "finish_reason": "length"}
+            )
+        num_read = sum(map(_num_tokens, question.prompt))
+        num_drawn = sum(_num_tokens(text) for text, _ in results)
+        return {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": self.name,
+            "seed": question.seed,
+            "choices": choices,
+            "usage": _usage(num_read) | {
+                "completion_tokens": num_drawn,
+                "total_tokens": num_read + num_drawn,
+            },
+        }  # fmt: skip
+
+
+class Embeddings(Endpoint[Embedding]):
+    """One vector a sequence."""
+
+    path = "/v1/embeddings"
+    question = Embedding
+
+    def job(self, question: Embedding) -> Job:
+        """Read the sequences."""
+        model, pool, layer, tags = self.model, question.pool, question.layer, question.tags
+        for number, sequence in enumerate(question.input):
+            if not set(sequence.upper()) & set("ACGT"):
+                raise UserError(f"input.{number}: has no known base")
+
+        def run(sequences: list[str]) -> list[Any]:
+            return list(model.embed(sequences, pool=pool, layer=layer, tags=tags))
+
+        return Job(self._kind(question), question.input, run)
+
+    def reply(self, question: Embedding, results: list[Any]) -> dict[str, Any]:
+        """Return the vectors as asked."""
+        shown = _VECTOR_FORMATS[question.encoding_format]
+        return {
+            "object": "list",
+            "model": self.name,
+            "data": [
+                {"object": "embedding", "index": index, "embedding": shown(vector)}
+                for index, vector in enumerate(results)
+            ],
+            "usage": _usage(sum(map(_num_tokens, question.input))),
+        }
+
+
+class Scores(Endpoint[Scoring]):
+    """Log-likelihoods of sequences."""
+
+    path = "/score"
+    question = Scoring
+
+    def job(self, question: Scoring) -> Job:
+        """Read the sequences."""
+        model, by, strands, tags = self.model, question.by, question.strands, question.tags
+
+        def run(sequences: list[str]) -> list[Any]:
+            return list(model.score(sequences, by=by, strands=strands, tags=tags))
+
+        return Job(self._kind(question), question.sequences, run)
+
+    def reply(self, question: Scoring, results: list[SequenceScore]) -> dict[str, Any]:
+        """Return a score a sequence."""
+        return {
+            "model": self.name,
+            "scores": [
+                {
+                    "length_bp": score.length_bp,
+                    "known_bases": score.num_known_bases,
+                    "log_likelihood_nats": score.log_likelihood,
+                    "nats_per_base": _finite(score.nats_per_base),
+                    **({"bases": score.bases.tolist()} if question.bases else {}),
+                }
+                for score in results
+            ],
+        }
+
+
+class Variants(Endpoint[VariantScoring]):
+    """Deltas of variants."""
+
+    path = "/variants"
+    question = VariantScoring
+
+    def job(self, question: VariantScoring) -> Job:
+        """Compare the alleles; a variant that does not fit the reference gets a reason."""
+        if self.reference is None:
+            raise UserError("there is no reference: start carbon serve with --reference FASTA")
+        model, reference = self.model, self.reference
+        options = question.model_dump(exclude={"model", "variants"})
+
+        def run(variants: list[Variant]) -> list[Any]:
+            reasons = [_why_not(reference, variant) for variant in variants]
+            fitting = [v for v, reason in zip(variants, reasons, strict=True) if not reason]
+            scores = model.score_variants(reference, fitting, **options)
+            return [
+                VariantScore(variant, None, reason) if reason else next(scores)
+                for variant, reason in zip(variants, reasons, strict=True)
+            ]
+
+        variants = [Variant.from_text(text) for text in question.variants]
+        return Job(self._kind(question), variants, run)
+
+    def reply(self, question: VariantScoring, results: list[VariantScore]) -> dict[str, Any]:
+        """Return a delta a variant, or the reason why there is none."""
+        return {
+            "model": self.name,
+            "variants": [
+                {
+                    "variant": score.variant.to_text(),
+                    "delta_nats": score.delta,
+                    "forward_nats": score.forward,
+                    "reverse_nats": score.reverse,
+                    "spread_nats": score.spread_nats,
+                    "is_unsure": score.is_unsure,
+                    "reason": score.reason,
+                }
+                for score in results
+            ],
+        }
+
+
+def _base64(vector: Float32s) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+_VECTOR_FORMATS: dict[str, Callable[[Float32s], Any]] = {
+    "float": np.ndarray.tolist,
+    "base64": _base64,
+}
+
+ENDPOINTS: tuple[type[Endpoint[Any]], ...] = (Completions, Embeddings, Scores, Variants)
+
+
+def _why_not(reference: Reference, variant: Variant) -> str | None:
+    """Return why a variant does not fit the reference; of unknown bases its score tells."""
+    found = reference.disagreement(variant.contig, variant.position, variant.ref)
+    return found.reason if found and found.reason != "reference_unknown" else None
+
+
+def _num_tokens(sequence: str) -> int:
+    return math.ceil(len(sequence) / K)
+
+
+def _usage(num_read: int) -> dict[str, int]:
+    return {"prompt_tokens": num_read, "total_tokens": num_read}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

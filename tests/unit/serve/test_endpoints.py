@@ -1,0 +1,182 @@
+"""What is served against what the model says by itself, by OpenAI's client, curl and plain HTTP."""
+
+import base64
+import json
+import subprocess
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from carbon.genome import Variant
+from tests.helpers.serve import BASES, serving
+
+PROMPTS = [BASES[:60], BASES[60:125], "acgtn" + BASES[200:210], ""]
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    return openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+
+
+class TestCompletions:
+    def test_openai_s_client_gets_what_generate_draws(self, client, model):
+        found = client.completions.create(
+            model="tiny", prompt=PROMPTS, max_tokens=5, temperature=0, seed=1
+        )
+        texts = model.generate(PROMPTS, 30, seed=1, temperature=0)
+        assert [choice.text for choice in found.choices] == texts
+        assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
+        # 60, 65, 15 and 0 bases are 10, 11, 3 and 0 6-mers; four times five were added.
+        assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (24, 20)
+        assert found.usage.total_tokens == 44
+
+    def test_samples_of_a_seed_are_those_of_generate(self, ask, model):
+        question = {"prompt": PROMPTS[:2], "n": 3, "length_bp": 13, "seed": 7}
+        how = {"temperature": 0.8, "top_k": 50, "mode": "chain"}
+        found = ask("/v1/completions", **question, **how)
+        repeated = [prompt for prompt in PROMPTS[:2] for _ in range(3)]
+        assert [c["text"] for c in found["choices"]] == model.generate(repeated, 13, seed=7, **how)
+        assert found["seed"] == 7
+
+    def test_a_seed_that_was_drawn_is_told(self, ask):
+        question = {"prompt": PROMPTS[1], "max_tokens": 4}
+        first = ask("/v1/completions", **question)
+        again = ask("/v1/completions", **question, seed=first["seed"])
+        assert again["choices"] == first["choices"]
+        assert ask("/v1/completions", **question)["choices"] != first["choices"]
+
+    def test_an_echoed_prompt_has_the_score_of_every_6_mer(self, client, model):
+        found = client.completions.create(
+            model="tiny", prompt=PROMPTS, max_tokens=0, echo=True, logprobs=2
+        )
+        for prompt, choice, score in zip(PROMPTS, found.choices, model.score(PROMPTS), strict=True):
+            told = choice.logprobs
+            assert choice.text == prompt == "".join(told.tokens)
+            assert told.text_offset == list(range(0, len(prompt), 6))
+            expected = [score.bases[at : at + 6].sum() for at in told.text_offset]
+            np.testing.assert_allclose(told.token_logprobs, expected, atol=2e-5)
+            assert len(told.top_logprobs) == len(told.tokens)
+            for at, token, top in zip(
+                told.text_offset, told.tokens, told.top_logprobs, strict=True
+            ):
+                if len(token) < 6:
+                    assert top is None
+                    continue
+                values = model.next_token(prompt[:at]).log_probabilities
+                best = np.sort(values)[:-3:-1]
+                np.testing.assert_allclose(list(top.values()), best, atol=2e-5)
+                following = model.next_token(prompt[:at])
+                for kmer, value in top.items():
+                    assert value == pytest.approx(
+                        following.given(kmer).log_probabilities.max() + value, abs=1e-6
+                    )
+
+    def test_of_a_token_that_the_prompt_began_the_rest_is_told(self, ask, model):
+        prompt = PROMPTS[1]  # 65 bases: a tail of five
+        question = {"prompt": prompt, "length_bp": 11, "seed": 3, "logprobs": 1}
+        (choice,) = ask("/v1/completions", **question)["choices"]
+        told = choice["logprobs"]
+        assert [len(token) for token in told["tokens"]] == [1, 6, 4]
+        assert told["text_offset"] == [65, 66, 72]
+        (score,) = model.score([prompt + choice["text"]])
+        expected = [score.bases[65:66].sum(), score.bases[66:72].sum(), score.bases[72:].sum()]
+        np.testing.assert_allclose(told["token_logprobs"], expected, atol=2e-5)
+        assert [top is None for top in told["top_logprobs"]] == [True, False, True]
+
+
+class TestOthers:
+    @pytest.mark.parametrize("layer", [None, 1])
+    def test_embeddings(self, client, model, layer):
+        sequences = [BASES[:50], BASES[50:333].lower()]
+        expected = list(model.embed(sequences, layer=layer, pool="last"))
+        how = {"extra_body": {"layer": layer, "pool": "last"}}
+        for form in (openai.omit, "float", "base64"):  # by itself the client asks for base64
+            found = client.embeddings.create(
+                model="tiny", input=sequences, encoding_format=form, **how
+            )
+            for each, vector in zip(found.data, expected, strict=True):
+                values = each.embedding
+                if form == "base64":
+                    values = np.frombuffer(base64.b64decode(values), "<f4")
+                np.testing.assert_allclose(values, vector, rtol=1e-5, atol=1e-6)
+
+    def test_curl_gets_scores(self, address, model):
+        sequences = [BASES[:70], "ACGTNN", "N"]
+        question = json.dumps({"sequences": sequences, "strands": "both", "bases": True})
+        command = ["curl", "-sS", f"{address}/score", "--json", question]
+        found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        for told, score in zip(
+            found["scores"], model.score(sequences, strands="both"), strict=True
+        ):
+            assert told["log_likelihood_nats"] == pytest.approx(score.log_likelihood, abs=1e-4)
+            assert (told["length_bp"], told["known_bases"]) == score[:2]
+            np.testing.assert_allclose(told["bases"], score.bases, atol=2e-5)
+        assert found["scores"][2]["nats_per_base"] is None
+
+    def test_variants(self, ask, model, reference):
+        ref = BASES[99]
+        alt = "ACGT".replace(ref, "")[0]
+        fitting = [f"c:100 {ref}>{alt}", f"c:100 {ref}>{ref}TT"]
+        others = {
+            f"c:100 {alt}>{ref}": "ref_mismatch", "d:1 A>C": "contig_unknown",
+            "c:899 ACGT>A": "ref_past_end", "c:501 A>C": "reference_unknown",
+        }  # fmt: skip
+        how = {"window_bp": 120, "frames": [0, 2], "strands": "both"}
+        found = ask("/variants", variants=[*others, *fitting], **how)["variants"]
+        assert {each["variant"]: each["reason"] for each in found[:4]} == others
+        assert all(each["delta_nats"] is None for each in found[:4])
+        expected = model.score_variants(reference, map(Variant.from_text, fitting), **how)
+        for each, score in zip(found[4:], expected, strict=True):
+            assert each["variant"] == score.variant.to_text() and each["reason"] is None
+            for name in ("forward", "reverse"):
+                assert each[f"{name}_nats"] == pytest.approx(getattr(score, name), abs=1e-4)
+            assert each["delta_nats"] == pytest.approx(score.delta, abs=1e-4)
+            assert each["spread_nats"] == pytest.approx(score.spread_nats, abs=1e-4)
+            assert each["is_unsure"] == score.is_unsure
+
+    def test_what_is_served(self, client, address):
+        assert [each.id for each in client.models.list()] == ["tiny"]
+        assert httpx.get(f"{address}/health").json() == {"status": "ok"}
+        assert set(httpx.get(f"{address}/openapi.json").json()["paths"]) >= {"/score", "/variants"}
+
+
+@pytest.mark.parametrize(
+    ("path", "question", "message"),
+    [
+        ("/v1/completions", {"prompt": "ACGX"}, "prompt.0: 'X' is no letter of DNA"),
+        ("/v1/completions", {"prompt": []}, "prompt: Value should have at least 1 item"),
+        ("/v1/completions", {"prompt": "A", "stream": True}, "stream: Input should be False"),
+        ("/v1/completions", {"prompt": "A", "stop": "T"}, "stop: Input should be None"),
+        ("/v1/completions", {"prompt": "A", "frequency_penalty": 1}, "frequency_penalty: Input"),
+        ("/v1/completions", {"prompt": "A", "logits_processors": []}, "logits_processors: Extra"),
+        ("/v1/completions", {"prompt": "A", "model": "gpt"}, "model: there is no 'gpt'; this is"),
+        ("/v1/completions", {"prompt": "A", "temperature": -1}, "temperature -1.0: give 0"),
+        ("/v1/completions", {"prompt": "A", "tags": ["<no>"]}, "<no>"),
+        ("/v1/completions", {"prompt": "A", "max_tokens": 999}, "5,995 bases, given and asked for"),
+        (
+            "/v1/completions", {"prompt": "A" * 4000, "max_tokens": 0, "logprobs": 1},
+            "logprobs of 4000 bases",
+        ),
+        ("/v1/embeddings", {"input": "NN"}, "input.0: has no known base"),
+        ("/v1/embeddings", {"input": "ACGT", "layer": 99}, "layer"),
+        ("/score", {"sequences": "ACGT", "by": "luck"}, "by: Input should be 'chain' or"),
+        ("/variants", {"variants": ["c:1"]}, "variant 'c:1': write it as contig:position"),
+        ("/variants", {"variants": ["c:1 A>C"], "window_bp": 10**6}, "window"),
+    ],
+)  # fmt: skip
+def test_a_wrong_question_is_told_in_a_line(ask, path, question, message):
+    told = ask(path, 400, **question)["error"]
+    assert message in told["message"] and "\n" not in told["message"]
+    assert told["type"] == "invalid_request_error"
+
+
+def test_no_reference_and_too_much(model):
+    with serving(model, name="tiny", most_bp=100) as address:
+        answer = httpx.post(f"{address}/variants", json={"variants": ["c:1 A>C"]})
+        assert answer.status_code == 400 and "start carbon serve with --reference" in answer.text
+        answer = httpx.post(f"{address}/score", content=b" " * 70_000)
+        assert answer.status_code == 413 and "65,736 bytes at most" in answer.text
+        chunks = (b"{}" for _ in range(2))
+        assert httpx.post(f"{address}/score", content=chunks).status_code == 413

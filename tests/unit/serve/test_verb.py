@@ -1,0 +1,75 @@
+"""`carbon serve` as a process, by the page that tells of it; it ends when it is told to."""
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import carbon
+from carbon.box import BOX
+from carbon.cli import main
+
+PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Yield a process that serves the model of the box, and its address."""
+    yeast = BOX["yeast"]
+    command = [sys.executable, "-m", "carbon", "serve", "--model", "yeast", "--port", "0"]
+    command += ["--reference", str(yeast.genome)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        said = process.stderr.readline()
+        yield process, re.search(r"yeast answers at (http://127.0.0.1:\d+); Ctrl-C ends", said)[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def block_of(language: str, containing: str) -> str:
+    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = [block for block in blocks if containing in block]
+    return found
+
+
+def test_the_page_runs_as_it_stands_and_the_server_ends_when_told(server):
+    process, address = server
+    model = carbon.load("yeast")
+    lines = block_of("bash", "curl").replace("http://127.0.0.1:8000", address).splitlines()
+    found = [
+        json.loads(subprocess.run(shlex.split(line), capture_output=True, check=True).stdout)
+        for line in lines
+    ]
+    variant = carbon.Variant.from_text("VIII:451496 G>A")
+    with carbon.Reference(BOX["yeast"].genome) as reference:
+        (expected,) = model.score_variants(reference, [variant])
+    assert found[0]["variants"][0]["delta_nats"] == pytest.approx(expected.delta, abs=1e-3)
+    (score,) = model.score(["ATGGCCAAGTAA"])
+    told = found[1]["scores"][0]["log_likelihood_nats"]
+    assert told == pytest.approx(score.log_likelihood, abs=1e-3)
+
+    names: dict = {}
+    exec(block_of("python", "openai").replace("http://127.0.0.1:8000", address), names)
+    (drawn,) = names["drawn"].choices
+    assert drawn.text == model.generate(["ATGGCTGTCTCTAAAGTTTAC"], 60, seed=1)[0]
+    (read,) = names["read"].choices
+    assert sum(read.logprobs.token_logprobs) == pytest.approx(score.log_likelihood, abs=1e-3)
+    assert len(names["vectors"].data) == 2
+
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) in (0, -signal.SIGTERM)
+    assert process.stderr.read() == ""
+
+
+def test_what_is_missing_is_told(capsys, monkeypatch):
+    assert main(["serve", "--model", "yeast", "--reference", "no.fa"]) == 2
+    assert "no.fa: no such file" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", "--model", "yeast"]) == 2
+    assert "pip install 'carbon-dna[serve]'" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""The thread that runs the model: what is joined, what is refused, and nothing is lost."""
+
+import threading
+
+import pytest
+
+from carbon.serve.worker import Busy, Job, Worker
+
+
+class Model:
+    """Doubles numbers, and keeps what it was given together."""
+
+    def __init__(self):
+        self.calls, self.go = [], threading.Event()
+
+    def run(self, items):
+        self.go.wait(30)
+        self.calls.append(list(items))
+        if "bad" in items:
+            raise ValueError("bad")
+        return [2 * item for item in items]
+
+
+def results(jobs):
+    return [job.done.result(30) for job in jobs]
+
+
+def test_what_is_alike_is_run_together_and_each_gets_its_own():
+    model, worker = Model(), Worker(10)
+    jobs = [Job(kind, items, model.run) for kind, items in (
+        ("x", [0]), ("a", [1, 2]), ("b", [3]), ("a", [4]), ("a", [1]), ("b", []),
+    )]  # fmt: skip
+    for job in jobs:
+        worker.submit(job)
+    model.go.set()
+    assert results(jobs) == [[0], [2, 4], [6], [8], [2], []]
+    assert model.calls[-2:] == [[1, 2, 4, 1], [3]]
+    worker.close()
+
+
+def test_what_depends_on_how_often_it_is_given_is_run_apart():
+    model, worker = Model(), Worker(10)
+    jobs = [Job("a", items, model.run, apart=True) for items in ([1, 1], [2], [1], [3])]
+    for job in (Job("x", [0], model.run), *jobs):
+        worker.submit(job)
+    model.go.set()
+    results(jobs)
+    assert model.calls[-2:] == [[1, 1, 2, 3], [1]]
+    worker.close()
+
+
+def test_one_that_fails_does_no_harm_to_others():
+    model, worker = Model(), Worker(10)
+    first, *others = jobs = [Job("a", items, model.run) for items in ([0], [1], ["bad"], [2])]
+    for job in jobs:
+        worker.submit(job)
+    model.go.set()
+    assert first.done.result(30) == [0]
+    with pytest.raises(ValueError, match="bad"):
+        others[1].done.result(30)
+    assert results([others[0], others[2]]) == [[2], [4]]
+    worker.close()
+
+
+def test_too_many_are_refused_and_what_waits_is_done_before_the_end():
+    model, worker = Model(), Worker(2)
+    begun = Job("x", [0], model.run)
+    worker.submit(begun)
+    while not begun.done.running():
+        pass
+    waiting = [Job("a", [1], model.run), Job("b", [2], model.run)]
+    for job in waiting:
+        worker.submit(job)
+    with pytest.raises(Busy, match="2 requests are waiting"):
+        worker.submit(Job("c", [3], model.run))
+    ending = threading.Thread(target=worker.close)
+    ending.start()
+    model.go.set()
+    ending.join(30)
+    assert results([begun, *waiting]) == [[0], [2], [4]] and not ending.is_alive()
+
+
+def test_who_no_longer_waits_is_passed_over():
+    model, worker = Model(), Worker(10)
+    first, gone, last = jobs = [Job(kind, [n], model.run) for n, kind in enumerate("xab")]
+    for job in jobs:
+        worker.submit(job)
+    assert gone.done.cancel()
+    model.go.set()
+    assert results([first, last]) == [[0], [4]]
+    assert [1] not in model.calls
+    worker.close()
