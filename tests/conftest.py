@@ -16,7 +16,7 @@ from carbon.tokenizer import NATIVE
 settings.register_profile("carbon", deadline=None, derandomize=True)
 settings.load_profile("carbon")
 
-FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu"}
+FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu", "servers"}
 LONGEST = [
     "test_quickstart.py",
     "test_faults.py",

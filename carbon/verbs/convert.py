@@ -1,4 +1,4 @@
-"""`carbon convert`: any model that Carbon reads as a native stock folder."""
+"""`carbon convert`: any model that Carbon reads as a native stock folder, or as a GGUF."""
 
 import argparse
 import re
@@ -8,7 +8,10 @@ from carbon.options import Dtype
 from carbon.verbs.common import Verbs
 
 if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
     from carbon.inference import Carbon
+    from carbon.model import LoadedModel
 
 # Most that the score of a sequence may change, in nats per base: the last digits of float32 if the
 # weights keep their dtype, else what rounding them to the 8 bits of bfloat16 does.
@@ -20,13 +23,15 @@ def add_parser(verbs: Verbs) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "convert",
-        help="write a model, native or hybrid, as a native stock folder",
+        help="write a model, native or hybrid, as a native stock folder or as a GGUF",
         description="Writes config.json, safetensors and a tokenizer.json that stock transformers "
         "and vLLM load. Of a hybrid's 155,776 rows the 4,224 for DNA are kept. Random sequences "
-        "are scored by both; if they differ, nothing is written and the exit code is 1.",
+        "are scored by both; if they differ, nothing is written and the exit code is 1. With "
+        "--to gguf DST is one file, which llama.cpp reads.",
     )
     verb.add_argument("source", metavar="SRC", help="model folder, or a name in box or Hub")
-    verb.add_argument("output", metavar="DST", help="folder to write, absent or empty")
+    verb.add_argument("output", metavar="DST", help="folder to write, absent or empty, or file")
+    verb.add_argument("--to", choices=("folder", "gguf"), default="folder")
     verb.add_argument(
         "--dtype", choices=get_args(Dtype), help="of the weights; as in SRC if not given"
     )
@@ -51,24 +56,23 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.model import model_folder
 
     model_folder(arguments.source)  # before anything large is imported
+    _WRITERS[arguments.to](arguments)
 
-    from carbon.console import say
+
+def _write_folder(arguments: argparse.Namespace) -> None:
     from carbon.files import atomic_folder
-    from carbon.inference import DTYPES, Carbon
+    from carbon.inference import Carbon
     from carbon.model import load_model, save_model
-    from carbon.model.convert import native_network
 
     sequences = _random_sequences()
     with atomic_folder(arguments.output) as folder:
         source = load_model(arguments.source, "auto")
         stored = source.network.dtype
-        dtype = DTYPES.get(arguments.dtype, stored)
         before = _log_likelihoods(Carbon(source), sequences)
-        if source.vocabulary.name == "hybrid":
-            say("metadata tags are left out: in a hybrid they are text, without rows of their own")
-        native = native_network(source, dtype)
+        native = _native(source, arguments.dtype)
         del source
         save_model(native, folder, max_shard_size=arguments.max_shard_size)
+        dtype = native.dtype
         del native
         after = _log_likelihoods(Carbon(load_model(folder, "auto")), sequences)
         largest = _print_parity(sequences, before, after)
@@ -78,6 +82,34 @@ def run(arguments: argparse.Namespace) -> None:
                 f"{arguments.source}: scores change by {largest:.3g} nats per base, more than "
                 f"{tolerance:g}; nothing was written"
             )
+
+
+def _write_gguf(arguments: argparse.Namespace) -> None:
+    from pathlib import Path
+
+    from carbon.console import say
+    from carbon.files import atomic_file
+    from carbon.model import load_model
+    from carbon.model.gguf_file import write_gguf
+
+    with atomic_file(arguments.output) as path:
+        native = _native(load_model(arguments.source, "auto"), arguments.dtype)
+        write_gguf(native, path, Path(arguments.source).name)
+    say(f"{arguments.output}: give prompts as <dna> and DNA, and llama.cpp a context of its own")
+
+
+_WRITERS = {"folder": _write_folder, "gguf": _write_gguf}
+
+
+def _native(source: "LoadedModel", dtype: Dtype | None) -> "LlamaForCausalLM":
+    """Return the network to write."""
+    from carbon.console import say
+    from carbon.inference import DTYPES
+    from carbon.model.convert import native_network
+
+    if source.vocabulary.name == "hybrid":
+        say("metadata tags are left out: in a hybrid they are text, without rows of their own")
+    return native_network(source, DTYPES[dtype] if dtype else source.network.dtype)
 
 
 def _random_sequences() -> list[str]:

@@ -1,0 +1,75 @@
+"""A model as GGUF, read back; `tests/servers` holds it against llama.cpp itself."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from carbon.cli import main
+from carbon.inference import load
+from carbon.model import save_model
+from carbon.tokenizer import NATIVE
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("gguf") / "mine"
+    save_model(network, folder)
+    return folder
+
+
+def read(path):
+    from gguf import GGUFReader, dequantize
+
+    found = GGUFReader(path)
+    tensors = {
+        each.name: dequantize(each.data, each.tensor_type).reshape(each.shape[::-1].tolist())
+        for each in found.tensors
+    }
+    return {name: field.contents() for name, field in found.fields.items()}, tensors
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_read_back_is_the_model(folder, network, tmp_path, dtype):
+    output = tmp_path / "m.gguf"
+    assert main(["convert", str(folder), str(output), "--to", "gguf", "--dtype", dtype]) == 0
+    fields, tensors = read(output)
+    state, config = network.state_dict(), network.config
+    num_layers, tied = config.num_hidden_layers, config.tie_word_embeddings
+    assert len(tensors) == 9 * num_layers + 3 - tied
+    rounded = state["model.embed_tokens.weight"].to(getattr(torch, dtype)).float().numpy()
+    np.testing.assert_array_equal(tensors["token_embd.weight"], rounded)
+    gates = state["model.layers.1.mlp.gate_proj.weight"].to(getattr(torch, dtype)).float()
+    np.testing.assert_array_equal(tensors["blk.1.ffn_gate.weight"], gates.numpy())
+
+    # RoPE turns row i of a head with row i + half of it; GGUF has them as rows 2i and 2i + 1.
+    for name, part, num_heads in (
+        ("q_proj", "attn_q", config.num_attention_heads),
+        ("k_proj", "attn_k", config.num_key_value_heads),
+    ):
+        ours = state[f"model.layers.0.self_attn.{name}.weight"].to(getattr(torch, dtype)).float()
+        theirs = tensors[f"blk.0.{part}.weight"]
+        head_dim = len(ours) // num_heads
+        for head in range(num_heads):
+            for i in range(head_dim // 2):
+                first = head * head_dim
+                for row, half in ((2 * i, i), (2 * i + 1, i + head_dim // 2)):
+                    np.testing.assert_array_equal(theirs[first + row], ours[first + half].numpy())
+    assert fields["llama.rope.freq_base"] == config.rope_parameters["rope_theta"]
+    assert fields["llama.vocab_size"] == len(fields["tokenizer.ggml.tokens"]) == NATIVE.size
+    tokens = fields["tokenizer.ggml.tokens"]
+    assert tokens[:4] == ["<pad>", "<oov>", "<dna>", "</dna>"]
+    assert tokens[128:130] == ["AAAAAA\ue000", "AAAAAT\ue000"] and tokens[-1] == "GGGGGG\ue000"
+
+
+def test_what_cannot_be_written_is_told(folder, tmp_path, capsys, monkeypatch):
+    words = ["convert", str(folder), str(tmp_path / "m.gguf"), "--to", "gguf"]
+    stretched = load(folder, yarn=2.0).model.network
+    save_model(stretched, tmp_path / "long")
+    assert main(["convert", str(tmp_path / "long"), *words[2:]]) == 2
+    assert "long: its context is stretched (yarn)" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    assert main(words) == 2
+    assert "pip install 'carbon-dna[gguf]'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["long"]
