@@ -14,6 +14,7 @@ from carbon.corpus import read_source
 from carbon.errors import ModelError, UserError
 from carbon.inference import load
 from eval.__main__ import main as evaluate
+from tests.helpers.files import same_files
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus, spoil
 from train.__main__ import main
@@ -73,6 +74,7 @@ def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys):
     exported = dict(load(tmp_path / "model").model.network.named_parameters())
     for name, value in weights.items():
         assert np.array_equal(exported[name].detach().numpy(), value), name
+    assert same_files(tmp_path / "model", Path(config.output) / "export")
     assert "load" in (tmp_path / "model" / "README.md").read_text()
     assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 2
     assert "exists already" in capsys.readouterr().err

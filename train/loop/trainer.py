@@ -9,16 +9,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.config import to_toml
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_folder
 from carbon.losses import LossSums
-from carbon.model import name_tags, save_model
 from train.choices.guard_policies import GUARD_POLICIES
-from train.choices.tunings import TUNINGS
 from train.config import TrainConfig
 from train.loop.data import batches, open_rows
 from train.loop.guard import reason_against, remember, signal_to_end
@@ -28,10 +26,10 @@ from train.loop.rates import learning_rate, objective_at
 from train.loop.signals import StopSignals
 from train.network.batch import Batch
 from train.network.held_rows import HeldRows
-from train.network.parallel import build_optimizer, build_parts, named_parameters
-from train.network.parts import stock_name
+from train.network.parallel import build_optimizer, build_parts
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks
+from train.network.whole import whole_weights
 from train.planning.course import Course, Span
 from train.planning.fit import check_fits
 from train.planning.planner import Plan, plan_of
@@ -39,8 +37,8 @@ from train.planning.sizes import flops_a_token, llama_config
 from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.log import Metrics, RunLog
 from train.run_folder.state import RunState
-from train.start.adapter import merged, save_adapter
-from train.start.export import save_as_it_came
+from train.start.adapter import merged
+from train.start.export import write_export
 from train.start.model import open_start
 
 # Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
@@ -262,22 +260,15 @@ class Trainer:
 
         Adapters are merged into it.
         """
-        weights = self._gathered_weights()
-        if not self.ranks.is_first:
-            return None
-        return self._assembled(merged(weights, self.config.model))
+        with whole_weights(self.parts, self.ranks) as weights:
+            if not self.ranks.is_first:
+                return None
+            return assembled(self._llama(), merged(weights, self.config.model), self.ranks.device)
 
-    def _assembled(self, weights: dict[str, torch.Tensor]) -> LlamaForCausalLM:
+    def _llama(self) -> LlamaConfig:
         llama = llama_config(self.config)
         llama.rope_parameters = self.parts[0].config.rope_parameters
-        return assembled(llama, weights, self.ranks.device)
-
-    def _gathered_weights(self) -> dict[str, torch.Tensor]:
-        """Return all weights, with those of adapters, on the first process; none on the others."""
-        weights: dict[str, torch.Tensor] = {}
-        for rank in range(self.ranks.pipeline_size):
-            weights |= self._weights_of(rank)
-        return weights
+        return llama
 
     def _start_sha256(self) -> str:
         """Return what the start's files are, which the first process reads for all."""
@@ -285,48 +276,19 @@ class Trainer:
         dist.broadcast_object_list(found, src=0)
         return found[0]
 
-    def _weights_of(self, pipeline_rank: int) -> dict[str, torch.Tensor]:
-        """Return the whole weights of one place of the pipeline, on the first process."""
-        mine = self.ranks.pipeline_rank == pipeline_rank
-        found: list[Any] = [None]
-        if mine:
-            whole = {
-                stock_name(name, self.parts[0].config): _whole(parameter)
-                for name, parameter in named_parameters(self.parts).items()
-            }
-            found = [whole]
-        if pipeline_rank == 0:
-            return found[0] if self.ranks.is_first else {}
-        group = self.ranks.mesh.get_group("pipeline")
-        source = dist.get_global_rank(group, pipeline_rank)
-        if self.ranks.reader == 0:
-            dist.broadcast_object_list(found, src=source, group=group)
-        return found[0] if self.ranks.is_first else {}
-
     def export(self, folder: Path) -> None:
         """Write the network as a stock model folder, in the place of an earlier export.
 
         What went on from a model has that model's layout, and `adapter/` if adapters were trained.
         """
-        weights = self._gathered_weights()
-        if self.ranks.is_first:
-            shutil.rmtree(folder, ignore_errors=True)
-            with atomic_folder(folder) as temporary:
-                self._write(weights, temporary)
-            say(f"exported {folder}")
+        with whole_weights(self.parts, self.ranks) as weights:
+            if self.ranks.is_first:
+                shutil.rmtree(folder, ignore_errors=True)
+                with atomic_folder(folder) as temporary:
+                    model, tags = self.config.model, self.rows.tags
+                    write_export(self._llama(), model, self.start, weights, temporary, tags)
+                say(f"exported {folder}")
         dist.barrier()
-
-    def _write(self, weights: dict[str, torch.Tensor], folder: Path) -> None:
-        if self.start is None:
-            network = self._assembled(weights)
-            name_tags(network.config, self.rows.tags)
-            save_model(network, folder)
-            return
-        model, rope = self.config.model, dict(self.parts[0].config.rope_parameters or {})
-        theta: Any = rope["rope_theta"]
-        save_as_it_came(self.start, merged(weights, model), folder, theta, self.rows.tags)
-        if TUNINGS[model.tune].adapts:
-            save_adapter(weights, model, folder / "adapter")
 
     def load(self, accept_data_change: bool = False) -> bool:
         """Go to where the newest whole checkpoint stands; return whether there is one."""
@@ -366,8 +328,3 @@ class Trainer:
             return None
         flops = flops_a_token(self.parts[0].config, span.context_tokens)
         return tokens_per_second * flops / (peak * self.ranks.world_size)
-
-
-def _whole(parameter: torch.Tensor) -> torch.Tensor:
-    whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
-    return whole.detach().cpu()
