@@ -109,5 +109,5 @@ def write_streamed(path: Path, kinds: Mapping[str, Kind], tensors: Mapping[str, 
             if (tensor.dtype, tuple(tensor.shape)) != kinds[name]:
                 raise ValueError(f"{name}: {tensor.dtype} {tuple(tensor.shape)}, not {kinds[name]}")
             values = tensor.contiguous().flatten().view(torch.uint8)
-            file.write(memoryview(values.numpy()))
+            file.write(values.numpy().data)
             del tensor, values

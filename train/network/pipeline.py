@@ -147,28 +147,35 @@ def _identity(output: Tensor, target: Tensor) -> Tensor:
 
 
 class _Tie:
-    """Embeddings and head that are one weight, in two parts: each end adds the other's gradient."""
+    """Embeddings and head that are one weight, in two parts: each end adds the other's gradient.
+
+    Where the ends are in two processes, these are the first and the last of a pipeline.
+    """
 
     def __init__(self, ranks: Ranks, parts: list[LlamaPart]) -> None:
-        named = named_parameters(parts)
-        ends = [named.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head")]
-        self._ends = [weight for weight in ends if weight is not None]
-        self._group: dist.ProcessGroup | None = None
-        self._is_needed = parts[0].config.tie_word_embeddings and ranks.pipeline_size > 1
-        if self._is_needed and not ranks.largest(len(self._ends) == 2):
-            first, last = ranks.mesh.mesh[0].flatten(), ranks.mesh.mesh[-1].flatten()
-            pairs = torch.stack([first, last], dim=1).tolist()
-            self._group, _ = dist.new_subgroups_by_enumeration(pairs)  # type: ignore[no-untyped-call]
+        self._ends: list[Tensor] = []
+        self._group = ranks.mesh.get_group("pipeline")
+        self._other = ranks.pipeline_size - 1 - ranks.pipeline_rank
+        if parts[0].config.tie_word_embeddings and ranks.pipeline_size > 1:
+            named = named_parameters(parts)
+            ends = [named.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head")]
+            self._ends = [end for end in ends if end is not None]
 
     def sum_gradients(self) -> None:
-        if not self._is_needed:
-            return
         ends = [local(weight.grad) for weight in self._ends if weight.requires_grad]
         if len(ends) == 2:
             ends[0] += ends[1]
             ends[1].copy_(ends[0])
         elif ends:
-            dist.all_reduce(ends[0], group=self._group)
+            mine, there = ends[0], torch.empty_like(ends[0])
+            group, other = self._group, self._other
+            exchange = [
+                dist.P2POp(dist.isend, mine, group=group, group_peer=other),
+                dist.P2POp(dist.irecv, there, group=group, group_peer=other),
+            ]
+            for work in dist.batch_isend_irecv(exchange):
+                work.wait()
+            mine += there
 
 
 def local(tensor: Tensor | None) -> Tensor:
