@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.config import to_toml
@@ -29,6 +30,7 @@ from train.network.held_rows import HeldRows
 from train.network.parallel import build_optimizer, build_parts
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks
+from train.network.runtime import CompiledGraphs, set_up
 from train.network.whole import whole_weights
 from train.planning.course import Course, Span
 from train.planning.fit import check_fits
@@ -82,6 +84,7 @@ class Trainer:
         self.config = config
         self.ranks = ranks
         self.course = Course(config)
+        set_up(config.compute, len({span.context_tokens for span in self.course.spans}))
         plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
         self.start = open_start(config)
         self.rows = open_rows(config, self.course, self.start)
@@ -96,6 +99,8 @@ class Trainer:
         self.state = RunState()
         self._probe = Probe(config) if config.probe.every_steps else None
         self._folder = Path(config.output)
+        self._graphs = CompiledGraphs(config.compute)
+        self._told, self._wish = StopSignals(), _Wish.GO_ON
 
     def run(
         self, resume: bool, accept_data_change: bool = False, told: StopSignals | None = None
@@ -105,7 +110,7 @@ class Trainer:
         Returns:
             Whether the end was reached.
         """
-        told = told or StopSignals()
+        told = self._told = told or self._told
         self._start(resume, accept_data_change)
         told.saves = True
         with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
@@ -118,8 +123,8 @@ class Trainer:
                 # Before the checkpoint, which holds what the probes have seen.
                 if self._probe and self._is_time_for(self.config.probe.every_steps):
                     self._measure(log)
-                wish = self.ranks.largest(self._wish(told))
-                if wish or self._is_time_for(self.config.checkpoint.every_steps):
+                wish = self._wish
+                if wish != _Wish.GO_ON or self._is_time_for(self.config.checkpoint.every_steps):
                     self.checkpoints.save(self.state)
                 if wish == _Wish.STOP:
                     self.checkpoints.finish()
@@ -131,9 +136,9 @@ class Trainer:
             log.finish(self._folder / "export")
         return True
 
-    def _wish(self, told: StopSignals) -> _Wish:
+    def _wished(self) -> _Wish:
         """Return what this process wants; the first one's clock is that of all."""
-        if told.name:
+        if self._told.name:
             return _Wish.STOP
         return _Wish(self.ranks.is_first and self.checkpoints.are_due())
 
@@ -154,10 +159,11 @@ class Trainer:
             read = batches(self.rows, self.config, course, self.ranks, self.state.step)
             # The end of a stage by a signal changes what is read next.
             while self.course is course and self.state.step < course.total_steps:
-                yield self._step(course.at(self.state.step), next(read), log)
+                yield self._step(course.at(self.state.step), read, log)
 
-    def _step(self, span: Span, microbatches: list[Batch], log: RunLog) -> Metrics:
+    def _step(self, span: Span, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
         start, state = time.perf_counter(), self.state
+        microbatches = next(read)
         stage, step_in_stage = span.stage, span.step_in_stage + state.step - span.first_step
         if step_in_stage == 0:
             state.history, state.gaps = [], []
@@ -169,10 +175,10 @@ class Trainer:
         sums = self.pipeline.forward_backward(microbatches, objective)
         self._held.clear_gradients()
         clip = self.config.optimizer.clip_norm
-        norm = finish_gradients(self.parts, self.ranks, float(sums.num_tokens), clip)
-        metrics = self._metrics(span, sums, norm, rate)
-        loss = float(sums.nats_per_token)
-        if reason := reason_against(self.config.guard, state.history, loss, norm):
+        norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip)
+        metrics = self._metrics(span, sums, norm) | {"learning_rate": rate}
+        loss, norm_now = metrics["loss"], metrics["gradient_norm"]
+        if reason := reason_against(self.config.guard, state.history, loss, norm_now):
             metrics["skipped"] = reason
             self._leave_out(reason, log)
         else:
@@ -181,25 +187,33 @@ class Trainer:
             self.optimizer.step()
             self._held.restore()
             state.updates += 1
-            remember(state, self.config.guard, stage, loss, norm)
+            remember(state, self.config.guard, stage, loss, norm_now)
             state.step += 1
             self._end_stage_on_signal(span, log)
         self.optimizer.zero_grad()
+        if new := self._graphs.new():
+            many = f"layers were compiled into {new} graphs; {self._graphs.total} in all"
+            log.event(state.step, "compile", f"step {metrics['step']}: {many}")
         speed = stage.batch_tokens / (time.perf_counter() - start)
         return metrics | {"tokens_per_second": speed, "mfu": self._mfu(speed, span)}
 
-    def _metrics(self, span: Span, sums: LossSums, norm: float, rate: float) -> Metrics:
+    def _metrics(self, span: Span, sums: LossSums, norm: Tensor) -> Metrics:
+        """Read what a step has found: the one place where it waits for the device.
+
+        What all processes wish goes with it.
+        """
+        wish = self.ranks.largest(self._wished())
+        means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
+        *values, wished = torch.stack([*means, norm, wish.to(norm.dtype)]).tolist()
+        self._wish = _Wish(int(wished))
+        names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
         return {
             "step": self.state.step + 1,
             "tokens": span.tokens_by(self.state.step + 1),
             "stage": span.stage.name,
             "objective": span.stage.objective,
             "context_tokens": span.context_tokens,
-            "loss": float(sums.nats_per_token),
-            "nats_per_base": float(sums.nats_per_base),
-            "marginal_nats_per_base": float(sums.marginal_nats_per_base),
-            "learning_rate": rate,
-            "gradient_norm": norm,
+            **dict(zip(names, values, strict=True)),
         }
 
     def _leave_out(self, reason: str, log: RunLog) -> None:

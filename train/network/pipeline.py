@@ -185,8 +185,12 @@ def local(tensor: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
-def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_norm: float) -> float:
+def finish_gradients(
+    parts: list[LlamaPart], ranks: Ranks, count: Tensor, clip_norm: float
+) -> Tensor:
     """Divide gradients by the tokens of the global batch, clip them, return their norm before.
+
+    Both numbers stay on the device, which is not waited for.
 
     This is the one place that divides. FSDP has divided by the number of processes that share
     weights already, which is undone here. The norm is that of the whole network: over all parts and
@@ -199,9 +203,9 @@ def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_no
     square = torch.nn.utils.get_total_norm(counted).to(ranks.device).double().square()
     for dimension in ("pipeline", "shard"):
         dist.all_reduce(square, group=ranks.mesh.get_group(dimension))
-    scale = ranks.data_mesh.size() / max(count, 1)
-    norm = scale * float(square.sqrt())
-    factor = scale * min(1.0, clip_norm / (norm + 1e-6))
-    for gradient in gradients.values():
-        gradient.mul_(factor)
+    scale = (ranks.world_size // ranks.pipeline_size) / count.clamp(min=1)
+    norm = scale * square.sqrt()
+    factor = scale * (clip_norm / (norm + 1e-6)).clamp(max=1)
+    if gradients:  # a process of a pipeline may have none
+        torch._foreach_mul_(list(gradients.values()), factor.float())
     return norm

@@ -82,11 +82,11 @@ class Ranks:
         names = there.mesh_dim_names
         return DeviceMesh("cpu", there.mesh, mesh_dim_names=names, _init_backend=False)
 
-    def largest(self, value: int) -> int:
-        """Return the largest value of any process."""
-        found = torch.tensor(float(value), device=self.device)
+    def largest(self, value: int) -> torch.Tensor:
+        """Return the largest value of any process, a number on the device."""
+        found = torch.full((), float(value), device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
-        return int(found)
+        return found
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from carbon.files import sha256_of_file
 from train.config import CheckpointConfig, TrainConfig
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
+from train.network.pipeline import local
 from train.network.ranks import Ranks
 from train.run_folder.saved import WEIGHTS, Saved, Shards, step_of
 from train.run_folder.state import RunState
@@ -89,7 +90,12 @@ class Checkpoints(Saved):
         tensors = {
             name: _copied(t, self._ranks) for name, t in self._tensors(for_save=True).items()
         }
-        self._writing = threading.Thread(target=self._write, args=(tensors, table), daemon=True)
+        # The run goes on while the GPU copies; what it computes next waits its turn there.
+        copied = torch.Event(self._ranks.device) if self._ranks.device.type != "cpu" else None
+        if copied:
+            copied.record()
+        given = (tensors, table, copied)
+        self._writing = threading.Thread(target=self._write, args=given, daemon=True)
         self._writing.start()
         if not self._config.checkpoint.background:
             self.finish()
@@ -116,10 +122,14 @@ class Checkpoints(Saved):
         if error is not None:
             raise error
 
-    def _write(self, tensors: dict[str, Tensor], table: dict[str, Any]) -> None:
+    def _write(
+        self, tensors: dict[str, Tensor], table: dict[str, Any], copied: torch.Event | None
+    ) -> None:
         final = self._folder / f"step-{table['state']['step']:08d}"
         temporary = self._folder / f".{final.name}.partial"
         try:
+            if copied:
+                copied.synchronize()
             self._on_first(lambda: _made_anew(temporary))
             writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
             save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
@@ -222,11 +232,17 @@ class Checkpoints(Saved):
 
 
 def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
-    """Return a copy in the memory of the CPU, sharded as the tensor is."""
+    """Return what will be a copy in the memory of the CPU, sharded as the tensor is.
+
+    That of a GPU is there when the GPU has done what it was given until now.
+    """
+    here = local(tensor)
+    copy = torch.empty_like(here, device="cpu", pin_memory=here.is_cuda)
+    copy.copy_(here, non_blocking=True)
     if not isinstance(tensor, DTensor):
-        return tensor.to("cpu", copy=True)
+        return copy
     return DTensor.from_local(
-        tensor.to_local().to("cpu", copy=True),
+        copy,
         ranks.data_mesh_on_cpu,
         tensor.placements,
         shape=tensor.shape,
