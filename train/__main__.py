@@ -230,7 +230,8 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
             with joined_ranks(config.parallel, config.compute.device) as ranks:
                 check_memory(config, ranks)
                 resume = arguments.resume == "auto"
-                return Trainer(config, ranks).run(resume, arguments.accept_data_change, told)
+                trainer = Trainer(config, ranks, resumes=resume)
+                return trainer.run(resume, arguments.accept_data_change, told)
         except TOLD_IN_A_LINE as error:
             return error
 

@@ -200,6 +200,37 @@ def test_resuming_on_the_same_layout_gives_the_same_bits(finished, tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
 
 
+def resumed_by_the_command(ranks, config: TrainConfig):
+    """Go on as the command does; return weights, and how many were made rather than loaded."""
+    from train.loop.trainer import Trainer
+    from train.network import parallel
+
+    made, make = [], parallel.initial_weight
+
+    def counted(name, *arguments):
+        made.append(name)
+        return make(name, *arguments)
+
+    parallel.initial_weight = counted
+    trainer = Trainer(config, ranks, resumes=True)
+    assert not made
+    trainer.run(True)
+    return full_weights(trainer), len(made)
+
+
+def test_what_is_loaded_is_not_made_before(finished, tmp_path):
+    config = copy_of(finished, tmp_path, up_to_step=2)
+    (weights, made), (_, also) = run_ranks(2, resumed_by_the_command, config)
+    assert (made, also) == (0, 0)
+    for name, value in finished[1].items():
+        assert np.array_equal(weights[name], value), name
+    shutil.rmtree(config.output)
+    (weights, made), _ = run_ranks(2, resumed_by_the_command, config)
+    assert made == len(finished[1])  # there was none to go on from
+    for name, value in finished[1].items():
+        assert np.array_equal(weights[name], value), name
+
+
 def test_resuming_on_another_layout_agrees_to_rounding(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=2)
     (weights,) = run_ranks(1, run_to_the_end, config, True)

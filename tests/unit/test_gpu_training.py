@@ -8,8 +8,10 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
-from train.config import OptimizerConfig
+from train.config import OptimizerConfig, ParallelConfig
+from train.network import pipeline as pipeline_module
 from train.network.parallel import build_optimizer
+from train.network.pipeline import Pipeline
 from train.run_folder.checkpoint import Checkpoints, _ensure_state
 
 CONFIG = SimpleNamespace(optimizer=OptimizerConfig())
@@ -70,3 +72,15 @@ def test_shards_are_those_that_the_first_process_sees(rank, mine, tmp_path: Path
         (tmp_path / name).touch()
     found = checkpoints_of(rank, monkeypatch, names)
     assert found._mine(found._names_in(tmp_path)) == [f"{name}.safetensors" for name in mine]
+
+
+@pytest.mark.parametrize(("each", "reduced"), [(False, [False, False, True]), (True, [True] * 3)])
+def test_when_gradients_are_reduced(each, reduced, monkeypatch):
+    told = []
+    found = object.__new__(Pipeline)
+    found._config = SimpleNamespace(parallel=ParallelConfig(reduce_each_microbatch=each))
+    found._parts = [SimpleNamespace(set_requires_gradient_sync=told.append)]
+    loss = torch.ones((), requires_grad=True)
+    monkeypatch.setattr(pipeline_module, "_call", lambda part, batch: 2 * loss)
+    found._run_loop([None] * 3)
+    assert told == reduced and float(loss.grad) == 6

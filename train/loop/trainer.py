@@ -27,7 +27,7 @@ from train.loop.rates import learning_rate, objective_at
 from train.loop.signals import StopSignals
 from train.network.batch import Batch
 from train.network.held_rows import HeldRows
-from train.network.parallel import build_optimizer, build_parts
+from train.network.parallel import build_optimizer, build_parts, fill_trained
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks
 from train.network.runtime import CompiledGraphs, set_up
@@ -75,8 +75,10 @@ def check_memory(config: TrainConfig, ranks: Ranks) -> None:
 class Trainer:
     """A run: its rows, network and optimizer, and the folder it is written to."""
 
-    def __init__(self, config: TrainConfig, ranks: Ranks) -> None:
+    def __init__(self, config: TrainConfig, ranks: Ranks, *, resumes: bool = False) -> None:
         """Open the corpus and build this process's parts of the network.
+
+        A trainer that resumes has no weights until `run` has loaded or made them.
 
         Raises:
             UserError: the configuration, the corpus and the processes do not fit.
@@ -88,9 +90,9 @@ class Trainer:
         plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
         self.start = open_start(config)
         self.rows = open_rows(config, self.course, self.start)
-        self.parts = build_parts(config, ranks, self.start)
-        rows = self.start.held_rows(self.rows.tags) if self.start else ()
-        self._held = HeldRows(self.parts, rows)
+        self.parts = build_parts(config, ranks, self.start, fills=not resumes)
+        self._lacks_weights = resumes
+        self._hold_rows()
         self.pipeline = Pipeline(config, ranks, self.parts)
         self.optimizer = build_optimizer(config, self.parts)
         self.checkpoints = Checkpoints(
@@ -317,6 +319,10 @@ class Trainer:
             part.set_rope_theta(self.course.at(last).stage.rope_theta, self.ranks.device)
         return True
 
+    def _hold_rows(self) -> None:
+        rows = self.start.held_rows(self.rows.tags) if self.start else ()
+        self._held = HeldRows(self.parts, rows)
+
     def _start(self, resume: bool, accept_data_change: bool) -> None:
         if self.checkpoints.exist() and not resume:
             raise UserError(
@@ -324,7 +330,13 @@ class Trainer:
                 "another output"
             )
         goes_back = GUARD_POLICIES[self.config.guard.policy].goes_back
-        if not self.load(accept_data_change) and goes_back:
+        was_there = self.load(accept_data_change)
+        if self._lacks_weights:
+            if not was_there:
+                fill_trained(self.parts, self.config, self.start)
+            self._lacks_weights = False
+            self._hold_rows()
+        if not was_there and goes_back:
             self.checkpoints.save(self.state)  # there is always one to go back to
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)

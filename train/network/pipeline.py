@@ -76,8 +76,10 @@ class Pipeline:
 
     def _run_loop(self, batch: list[Batch]) -> None:
         (part,) = self._parts
+        each = self._config.parallel.reduce_each_microbatch
         for number, microbatch in enumerate(batch, start=1):
-            part.set_requires_gradient_sync(number == len(batch))  # type: ignore[operator]
+            reduces = each or number == len(batch)
+            part.set_requires_gradient_sync(reduces)  # type: ignore[operator]
             _call(part, microbatch).backward()  # type: ignore[no-untyped-call]
 
     def _run_schedule(self, batch: list[Batch]) -> None:

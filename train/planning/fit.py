@@ -73,6 +73,7 @@ def _savings(config: TrainConfig) -> list[tuple[str, object]]:
     return [
         ("data.microbatch_tokens", least),
         ("compute.activation_checkpointing", "selective"),
+        ("parallel.reduce_each_microbatch", True),
         ("compute.activation_checkpointing", "full"),
         ("parallel.reshard_after_forward", True),
     ]
