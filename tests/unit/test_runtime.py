@@ -42,11 +42,12 @@ def as_before(monkeypatch):
 
 
 def test_the_same_bits_are_asked_of_all_who_choose():
+    set_up(ComputeConfig(compile=True), 1)
+    assert not torch.are_deterministic_algorithms_enabled() and not inductor.deterministic
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
     set_up(ComputeConfig(deterministic=True, compile=True), 1)
     assert torch.are_deterministic_algorithms_enabled() and inductor.deterministic
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    set_up(ComputeConfig(compile=True), 1)
-    assert not torch.are_deterministic_algorithms_enabled() and not inductor.deterministic
 
 
 @pytest.mark.parametrize("asked", [True, False])

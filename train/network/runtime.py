@@ -18,18 +18,19 @@ def set_up(compute: ComputeConfig, num_lengths: int) -> None:
         compute: of the run.
         num_lengths: how many lengths its rows have.
     """
-    torch.use_deterministic_algorithms(compute.deterministic)
     if compute.deterministic:
         os.environ.setdefault(_CUBLAS, ":4096:8")  # which cuBLAS reads when it is first used
+        torch.use_deterministic_algorithms(True)
     if compute.compile:
         from torch._dynamo import config as dynamo
-        from torch._inductor import config as inductor
 
         # Beyond the limit a layer would go on without being compiled, in silence.
         enough = _GRAPHS_A_LENGTH * num_lengths
         dynamo.recompile_limit = max(dynamo.recompile_limit, enough)
-        # Kernels are chosen by rule then, and not by which was faster a moment ago.
-        inductor.deterministic = compute.deterministic
+    if compute.deterministic and compute.compile:
+        from torch._inductor import config as inductor
+
+        inductor.deterministic = True  # kernels are chosen by rule, and not by timing them
 
 
 class CompiledGraphs:
