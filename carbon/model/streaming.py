@@ -14,10 +14,14 @@ from torch import Tensor
 
 # In the order in which the library writes them: those of the widest alignment first.
 _DTYPES = {
+    "I64": torch.int64,
     "F64": torch.float64,
     "F32": torch.float32,
+    "I32": torch.int32,
     "BF16": torch.bfloat16,
     "F16": torch.float16,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
 }
 
 
@@ -64,7 +68,7 @@ def kinds_of_file(path: Path) -> dict[str, Kind]:
     """Return what tensors a safetensors file holds.
 
     Raises:
-        KeyError: one is of another dtype than weights have.
+        KeyError: one is of a dtype that no weight, and nothing beside weights, has.
     """
     from safetensors import safe_open
 

@@ -25,6 +25,11 @@ def some_tensors() -> dict[str, torch.Tensor]:
         "a.9": torch.randn(3, 3).T.to(torch.float16),
         "ä": torch.randn(2, 2, 2, dtype=torch.float64),
         "none": torch.empty(0, 4),
+        "ids": torch.arange(5),
+        "short": torch.arange(3, dtype=torch.int32),
+        "mask": torch.tensor([True, False, True]),
+        "bytes": torch.arange(7, dtype=torch.uint8),
+        "one": torch.tensor(3.0),
     }
 
 

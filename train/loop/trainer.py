@@ -194,8 +194,8 @@ class Trainer:
             self._end_stage_on_signal(span, log)
         self.optimizer.zero_grad()
         if new := self._graphs.new():
-            many = f"layers were compiled into {new} graphs; {self._graphs.total} in all"
-            log.event(state.step, "compile", f"step {metrics['step']}: {many}")
+            counts = f"{new} new, {self._graphs.total} in all"
+            log.event(state.step, "compile", f"step {metrics['step']}: compiled graphs: {counts}")
         speed = stage.batch_tokens / (time.perf_counter() - start)
         return metrics | {"tokens_per_second": speed, "mfu": self._mfu(speed, span)}
 
