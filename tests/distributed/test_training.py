@@ -1,9 +1,11 @@
 """Runs from start to end: what they leave behind, and how they go on after whatever happened."""
 
 import dataclasses
+import gc
 import itertools
 import json
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus, spoil
 from train.__main__ import main
 from train.config import CheckpointConfig, TrainConfig
+from train.run_folder import saved
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +83,22 @@ def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys):
     assert "exists already" in capsys.readouterr().err
     assert main(["summary", *words]) == 0
     assert "summary.html" in capsys.readouterr().out
+
+
+def test_an_export_holds_one_weight_at_a_time(finished, tmp_path, monkeypatch):
+    config, weights = finished
+    alive, counts, load_one = weakref.WeakSet(), [], saved.load
+
+    def noting(tensors, **rest):
+        gc.collect()
+        counts.append(len(alive))
+        alive.update(tensors.values())
+        load_one(tensors, **rest)
+
+    monkeypatch.setattr(saved, "load", noting)
+    words = ["--config", f"{config.output}/config.toml", "--output", f"{tmp_path}/model"]
+    assert main(["export", *words]) == 0
+    assert counts == [0] * len(weights)
 
 
 def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_path):
