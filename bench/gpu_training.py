@@ -100,7 +100,7 @@ def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], No
 
     def step() -> None:
         sums = pipeline.forward_backward([batch], FNS)
-        finish_gradients(parts, ranks, float(sums.num_tokens), 1.0)
+        finish_gradients(parts, ranks, sums.num_tokens, 1.0)
         optimizer.step()
         optimizer.zero_grad()
 

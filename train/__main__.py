@@ -1,7 +1,6 @@
 """Train a model: `torchrun --nproc-per-node N -m train --config FILE`."""
 
 import argparse
-import dataclasses
 import json
 import logging
 import os
@@ -198,10 +197,8 @@ def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 
 
 def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
-    """Load the newest checkpoint into one process and write it as a model folder."""
-    from train.config import ParallelConfig
-    from train.loop.trainer import Trainer
-    from train.network.ranks import joined_ranks
+    """Write the newest checkpoint as a model folder."""
+    from train.loop.export import export_newest
     from train.run_folder.card import write_card
     from train.run_folder.log import manifest_of
 
@@ -209,12 +206,7 @@ def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
         raise UserError("export: give --output, a folder that is not there yet")
     if Path(arguments.output).exists():
         raise UserError(f"{arguments.output}: exists already; name another output")
-    single = dataclasses.replace(config, parallel=ParallelConfig())
-    with joined_ranks(single.parallel, single.compute.device) as ranks:
-        trainer = Trainer(single, ranks)
-        if not trainer.load():
-            raise UserError(f"{config.output}: has no whole checkpoint to export")
-        trainer.export(Path(arguments.output))
+    export_newest(config, Path(arguments.output))
     write_card(Path(config.output), Path(arguments.output), corpus_manifest=manifest_of(config))
 
 
@@ -238,7 +230,8 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
             with joined_ranks(config.parallel, config.compute.device) as ranks:
                 check_memory(config, ranks)
                 resume = arguments.resume == "auto"
-                return Trainer(config, ranks).run(resume, arguments.accept_data_change, told)
+                trainer = Trainer(config, ranks, resumes=resume)
+                return trainer.run(resume, arguments.accept_data_change, told)
         except TOLD_IN_A_LINE as error:
             return error
 

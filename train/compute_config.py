@@ -26,6 +26,9 @@ class ComputeConfig:
     """`torch.compile` of each layer."""
     float8: bool = False
     """Products of the layers in float8, scaled by rows (torchao); embedding and head are not."""
+    deterministic: bool = False
+    """Operations of a GPU that give the same bits each time, which are slower at some places; a CPU
+    has no others."""
     profile_steps: tuple[int, ...] = ()
     """First and last step that the profiler traces, into `profile/` of the run folder."""
 

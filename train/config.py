@@ -252,6 +252,9 @@ class ParallelConfig:
     and `1f1b` one."""
     reshard_after_forward: bool = True
     """Free gathered weights between forward and backward; a pipeline keeps them."""
+    reduce_each_microbatch: bool = False
+    """Divide gradients among the processes after each microbatch: less memory, more on the network;
+    else, and in a pipeline, after the last."""
     timeout_seconds: int = 600
     """How long a process waits for another before it gives up, and with it the run."""
 

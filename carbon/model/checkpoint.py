@@ -3,17 +3,19 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import Tensor
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
 from carbon.model.folder import TAGS_KEY, model_folder
+from carbon.model.streaming import Kind, write_streamed
 from carbon.tokenizer import NATIVE, Vocabulary, save_stock_tokenizer
 
 
@@ -144,12 +146,41 @@ def save_model(
     with _errors_of_the_system(folder):
         with no_bars():
             network.save_pretrained(folder, max_shard_size=max_shard_size)
-        _add_older_rope_keys(Path(folder) / "config.json")
-        generation = GenerationConfig(  # type: ignore[no-untyped-call]
-            pad_token_id=NATIVE.pad, suppress_tokens=list(range(NATIVE.first_kmer))
-        )
-        generation.save_pretrained(folder)
-        save_stock_tokenizer(folder)
+        _complete(Path(folder))
+
+
+def save_weights(config: LlamaConfig, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Write what `save_model` does, in one file, without a network: one weight is held at a time.
+
+    Args:
+        config: of the native model.
+        weights: fp32, by their stock names; of tied ones the embedding.
+        folder: that is there.
+
+    Raises:
+        OSError: the disk is full, or will not have it for another reason.
+    """
+    with torch.device("meta"):
+        network = LlamaForCausalLM(config)
+    kinds = {
+        name: Kind(torch.float32, tuple(weight.shape))
+        for name, weight in network.named_parameters()
+    }
+    config.architectures, config.dtype = [LlamaForCausalLM.__name__], "float32"
+    with _errors_of_the_system(folder):
+        config.save_pretrained(folder)
+        write_streamed(folder / "model.safetensors", kinds, weights)
+        _complete(folder)
+
+
+def _complete(folder: Path) -> None:
+    """Write what a native model's folder has beside its configuration and weights."""
+    _add_older_rope_keys(folder / "config.json")
+    generation = GenerationConfig(  # type: ignore[no-untyped-call]
+        pad_token_id=NATIVE.pad, suppress_tokens=list(range(NATIVE.first_kmer))
+    )
+    generation.save_pretrained(folder)
+    save_stock_tokenizer(folder)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ export TORCH_ELASTIC_SHUTDOWN_TIMEOUT="${TORCH_ELASTIC_SHUTDOWN_TIMEOUT:-540}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-8}"
 # Batches are of varied sizes; fixed blocks of the allocator would be left half empty.
 export PYTORCH_ALLOC_CONF="${PYTORCH_ALLOC_CONF:-expandable_segments:True}"
-ulimit -n "$(ulimit -Hn)" # a process has a connection to each other one, in several groups
+ulimit -n "$(ulimit -Hn)" # the launcher of the first node has connections to all processes
 
 # `gpu` is one process to a GPU; without one, give a number.
 exec .venv/bin/python -m train.launch \

@@ -152,6 +152,15 @@ def test_every_layout_equals_the_plain_loop(world_size, corpus, plain, tmp_path)
     compare_all(results, plain)
 
 
+@pytest.mark.parametrize("replicate", [1, 2])
+def test_gradients_reduced_each_microbatch_equal_the_plain_loop(replicate, corpus, plain, tmp_path):
+    parallel = ParallelConfig(replicate=replicate, reduce_each_microbatch=True)
+    config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
+    layouts = [("each", parallel, ComputeConfig())]
+    results = run_ranks(2, train_all, config, layouts)
+    compare_all(results, plain)
+
+
 SHARED_ROWS = {
     2: [(1, 1, 2, "1f1b")],
     4: [(1, 1, 2, "1f1b"), (1, 1, 4, "1f1b"), (1, 2, 2, "1f1b"), (2, 1, 2, "1f1b"),

@@ -12,11 +12,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
+from carbon.config import to_toml
 from carbon.errors import UserError
 from carbon.inference import load
 from carbon.model import save_model
 from carbon.tokenizer import HYBRID, NATIVE, native_tokens
 from tests.conftest import small_config
+from tests.helpers.files import same_files
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
 from train.__main__ import main
@@ -156,6 +158,15 @@ def test_an_export_has_the_layout_that_the_start_had(finished):
     stock = AutoModelForCausalLM.from_pretrained(after)
     assert stock.config.rope_parameters["rope_theta"] == 5e6
     assert "load" in (after / "README.md").read_text()
+
+
+def test_an_export_of_a_checkpoint_is_that_of_the_run(finished, tmp_path):
+    """File by file, though it makes no network: what was frozen comes from the start."""
+    config, _ = finished
+    (tmp_path / "run.toml").write_text(to_toml(config), encoding="utf-8")
+    words = ["--config", f"{tmp_path}/run.toml", "--output", f"{tmp_path}/model"]
+    assert main(["export", *words]) == 0
+    assert same_files(tmp_path / "model", Path(config.output) / "export")
 
 
 def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):

@@ -1,9 +1,11 @@
 """Runs from start to end: what they leave behind, and how they go on after whatever happened."""
 
 import dataclasses
+import gc
 import itertools
 import json
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +16,12 @@ from carbon.corpus import read_source
 from carbon.errors import ModelError, UserError
 from carbon.inference import load
 from eval.__main__ import main as evaluate
+from tests.helpers.files import same_files
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus, spoil
 from train.__main__ import main
 from train.config import CheckpointConfig, TrainConfig
+from train.run_folder import saved
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +77,28 @@ def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys):
     exported = dict(load(tmp_path / "model").model.network.named_parameters())
     for name, value in weights.items():
         assert np.array_equal(exported[name].detach().numpy(), value), name
+    assert same_files(tmp_path / "model", Path(config.output) / "export")
     assert "load" in (tmp_path / "model" / "README.md").read_text()
     assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 2
     assert "exists already" in capsys.readouterr().err
     assert main(["summary", *words]) == 0
     assert "summary.html" in capsys.readouterr().out
+
+
+def test_an_export_holds_one_weight_at_a_time(finished, tmp_path, monkeypatch):
+    config, weights = finished
+    alive, counts, load_one = weakref.WeakSet(), [], saved.load
+
+    def noting(tensors, **rest):
+        gc.collect()
+        counts.append(len(alive))
+        alive.update(tensors.values())
+        load_one(tensors, **rest)
+
+    monkeypatch.setattr(saved, "load", noting)
+    words = ["--config", f"{config.output}/config.toml", "--output", f"{tmp_path}/model"]
+    assert main(["export", *words]) == 0
+    assert counts == [0] * len(weights)
 
 
 def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_path):
@@ -196,6 +217,37 @@ def test_resuming_on_the_same_layout_gives_the_same_bits(finished, tmp_path):
         assert np.array_equal(weights[name], value), name
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
+
+
+def resumed_by_the_command(ranks, config: TrainConfig):
+    """Go on as the command does; return weights, and how many were made rather than loaded."""
+    from train.loop.trainer import Trainer
+    from train.network import parallel
+
+    made, make = [], parallel.initial_weight
+
+    def counted(name, *arguments):
+        made.append(name)
+        return make(name, *arguments)
+
+    parallel.initial_weight = counted
+    trainer = Trainer(config, ranks, resumes=True)
+    assert not made
+    trainer.run(True)
+    return full_weights(trainer), len(made)
+
+
+def test_what_is_loaded_is_not_made_before(finished, tmp_path):
+    config = copy_of(finished, tmp_path, up_to_step=2)
+    (weights, made), (_, also) = run_ranks(2, resumed_by_the_command, config)
+    assert (made, also) == (0, 0)
+    for name, value in finished[1].items():
+        assert np.array_equal(weights[name], value), name
+    shutil.rmtree(config.output)
+    (weights, made), _ = run_ranks(2, resumed_by_the_command, config)
+    assert made == len(finished[1])  # there was none to go on from
+    for name, value in finished[1].items():
+        assert np.array_equal(weights[name], value), name
 
 
 def test_resuming_on_another_layout_agrees_to_rounding(finished, tmp_path):

@@ -56,7 +56,7 @@ def step_of(device: str, **compute: Any) -> Step:
         before = {name: local(p).detach().cpu().clone() for name, p in named.items()}
         given = [one.to(ranks.device) for one in GIVEN]
         sums = Pipeline(config, ranks, parts).forward_backward(given, FNS)
-        norm = finish_gradients(parts, ranks, float(sums.num_tokens), 1.0)
+        norm = finish_gradients(parts, ranks, sums.num_tokens, 1.0)
         gradients = {name: local(p.grad).cpu().float().clone() for name, p in named.items()}
         for group in optimizer.param_groups:
             group["lr"] = 1e-3
@@ -64,7 +64,10 @@ def step_of(device: str, **compute: Any) -> Step:
         after = {name: local(p).detach().cpu() for name, p in named.items()}
         changes = [(after[name] - before[name]).abs().max() for name in named]
         return Step(
-            float(sums.loss / sums.num_tokens), norm, gradients, float(torch.stack(changes).max())
+            float(sums.loss / sums.num_tokens),
+            float(norm),
+            gradients,
+            float(torch.stack(changes).max()),
         )
 
 

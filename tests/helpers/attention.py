@@ -161,7 +161,7 @@ class _Varlen(torch.autograd.Function):
 
 def flash_attn_varlen_func(
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0,
-    softmax_scale=None, causal=False,
+    softmax_scale=None, causal=False, deterministic=False,
 ):  # fmt: skip
     """Stand in for the function of flash-attn, by its parameters."""
     assert causal and dropout_p == 0 and max_seqlen_q == max_seqlen_k

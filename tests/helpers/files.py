@@ -123,6 +123,16 @@ def served(folder: Path) -> Iterator[str]:
             server.shutdown()
 
 
+def same_files(left: Path, right: Path) -> bool:
+    """Tell whether two model folders hold the same bytes, but for the card."""
+
+    def contents(folder: Path) -> dict[Path, bytes]:
+        files = [p for p in folder.rglob("*") if p.is_file() and p.name != "README.md"]
+        return {path.relative_to(folder): path.read_bytes() for path in files}
+
+    return contents(left) == contents(right)
+
+
 @contextmanager
 def room_for(most_bytes):
     """Let no file grow larger, as on a full disk; children have the bound too."""

@@ -5,12 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
-from train.config import OptimizerConfig
+from train.config import OptimizerConfig, ParallelConfig
+from train.network import pipeline as pipeline_module
 from train.network.parallel import build_optimizer
+from train.network.pipeline import Pipeline
 from train.run_folder.checkpoint import Checkpoints, _ensure_state
+from train.run_folder.saved import Shards
 
 CONFIG = SimpleNamespace(optimizer=OptimizerConfig())
 
@@ -70,3 +74,33 @@ def test_shards_are_those_that_the_first_process_sees(rank, mine, tmp_path: Path
         (tmp_path / name).touch()
     found = checkpoints_of(rank, monkeypatch, names)
     assert found._mine(found._names_in(tmp_path)) == [f"{name}.safetensors" for name in mine]
+
+
+def test_what_shards_hold_is_what_the_first_process_has_read(tmp_path: Path, monkeypatch):
+    """Another one sees none of them yet, and does not look."""
+    (tmp_path / "late").mkdir()
+    save_file({"model.a": torch.ones(4, 3)}, tmp_path / "shard-1.safetensors")
+    told = []
+
+    def broadcast(found, src, group):
+        if found[0] is None:
+            found[0] = told[0]
+        told.append(found[0])
+
+    monkeypatch.setattr("torch.distributed.broadcast_object_list", broadcast)
+    first, other = (SimpleNamespace(is_first=n == 0, quiet_group=None) for n in (0, 1))
+    seen = Shards(tmp_path, first).read_metadata()
+    assert seen.state_dict_metadata["model.a"].size == (4, 3)
+    assert Shards(tmp_path / "late", other).read_metadata() is seen
+
+
+@pytest.mark.parametrize(("each", "reduced"), [(False, [False, False, True]), (True, [True] * 3)])
+def test_when_gradients_are_reduced(each, reduced, monkeypatch):
+    told = []
+    found = object.__new__(Pipeline)
+    found._config = SimpleNamespace(parallel=ParallelConfig(reduce_each_microbatch=each))
+    found._parts = [SimpleNamespace(set_requires_gradient_sync=told.append)]
+    loss = torch.ones((), requires_grad=True)
+    monkeypatch.setattr(pipeline_module, "_call", lambda part, batch: 2 * loss)
+    found._run_loop([None] * 3)
+    assert told == reduced and float(loss.grad) == 6

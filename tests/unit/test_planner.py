@@ -295,6 +295,9 @@ def test_memory_by_hand():
     assert memory.update == 2 * 4224 * 128
     computing = memory.gathered + memory.whole_gradients + memory.activations + memory.logits
     assert memory.peak == 3 * parameters + computing
+    each = ["stages.0.batch_rows=32", "parallel.reduce_each_microbatch=true"]
+    (memory,) = plan(*each, processes=4).spans[0].memory
+    assert memory.whole_gradients == 4 * (ends + 2 * layer) + parameters  # whole, and of the shard
 
 
 def test_memory_of_shared_rows_by_hand():

@@ -1,5 +1,6 @@
 """Layouts of recipes by the number of processes, and plans that exceed a GPU's memory."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,8 +117,12 @@ def test_a_plan_that_does_not_fit_is_refused_with_what_to_change(capsys):
 
 def test_what_to_change_may_be_the_number_of_gpus():
     config = config_of(RECIPES / "carbon_8b.toml", 8)
-    with pytest.raises(ConfigError, match=r"; give 4 GPUs$"):
+    with pytest.raises(ConfigError, match=r"; set parallel\.reduce_each_microbatch = true$"):
         check_fits(planned, config, 2, 100e9)
+    each = replace(config, parallel=replace(config.parallel, reduce_each_microbatch=True))
+    check_fits(planned, each, 2, 100e9)
+    with pytest.raises(ConfigError, match=r"; give 4 GPUs$"):
+        check_fits(planned, each, 2, 80e9)
     with pytest.raises(ConfigError, match="give larger GPUs, or train less"):
         check_fits(planned, config, 2, 10e9)
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import LlamaForCausalLM
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.config import to_toml
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_folder
 from carbon.losses import LossSums
-from carbon.model import name_tags, save_model
 from train.choices.guard_policies import GUARD_POLICIES
-from train.choices.tunings import TUNINGS
 from train.config import TrainConfig
 from train.loop.data import batches, open_rows
 from train.loop.guard import reason_against, remember, signal_to_end
@@ -28,10 +27,11 @@ from train.loop.rates import learning_rate, objective_at
 from train.loop.signals import StopSignals
 from train.network.batch import Batch
 from train.network.held_rows import HeldRows
-from train.network.parallel import build_optimizer, build_parts, named_parameters
-from train.network.parts import stock_name
+from train.network.parallel import build_optimizer, build_parts, fill_trained
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks
+from train.network.runtime import CompiledGraphs, set_up
+from train.network.whole import whole_weights
 from train.planning.course import Course, Span
 from train.planning.fit import check_fits
 from train.planning.planner import Plan, plan_of
@@ -39,8 +39,8 @@ from train.planning.sizes import flops_a_token, llama_config
 from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.log import Metrics, RunLog
 from train.run_folder.state import RunState
-from train.start.adapter import merged, save_adapter
-from train.start.export import save_as_it_came
+from train.start.adapter import merged
+from train.start.export import write_export
 from train.start.model import open_start
 
 # Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
@@ -75,8 +75,10 @@ def check_memory(config: TrainConfig, ranks: Ranks) -> None:
 class Trainer:
     """A run: its rows, network and optimizer, and the folder it is written to."""
 
-    def __init__(self, config: TrainConfig, ranks: Ranks) -> None:
+    def __init__(self, config: TrainConfig, ranks: Ranks, *, resumes: bool = False) -> None:
         """Open the corpus and build this process's parts of the network.
+
+        A trainer that resumes has no weights until `run` has loaded or made them.
 
         Raises:
             UserError: the configuration, the corpus and the processes do not fit.
@@ -84,12 +86,13 @@ class Trainer:
         self.config = config
         self.ranks = ranks
         self.course = Course(config)
+        set_up(config.compute, len({span.context_tokens for span in self.course.spans}))
         plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
         self.start = open_start(config)
         self.rows = open_rows(config, self.course, self.start)
-        self.parts = build_parts(config, ranks, self.start)
-        rows = self.start.held_rows(self.rows.tags) if self.start else ()
-        self._held = HeldRows(self.parts, rows)
+        self.parts = build_parts(config, ranks, self.start, fills=not resumes)
+        self._lacks_weights = resumes
+        self._hold_rows()
         self.pipeline = Pipeline(config, ranks, self.parts)
         self.optimizer = build_optimizer(config, self.parts)
         self.checkpoints = Checkpoints(
@@ -98,6 +101,8 @@ class Trainer:
         self.state = RunState()
         self._probe = Probe(config) if config.probe.every_steps else None
         self._folder = Path(config.output)
+        self._graphs = CompiledGraphs(config.compute)
+        self._told, self._wish = StopSignals(), _Wish.GO_ON
 
     def run(
         self, resume: bool, accept_data_change: bool = False, told: StopSignals | None = None
@@ -107,7 +112,7 @@ class Trainer:
         Returns:
             Whether the end was reached.
         """
-        told = told or StopSignals()
+        told = self._told = told or self._told
         self._start(resume, accept_data_change)
         told.saves = True
         with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
@@ -120,8 +125,8 @@ class Trainer:
                 # Before the checkpoint, which holds what the probes have seen.
                 if self._probe and self._is_time_for(self.config.probe.every_steps):
                     self._measure(log)
-                wish = self.ranks.largest(self._wish(told))
-                if wish or self._is_time_for(self.config.checkpoint.every_steps):
+                wish = self._wish
+                if wish != _Wish.GO_ON or self._is_time_for(self.config.checkpoint.every_steps):
                     self.checkpoints.save(self.state)
                 if wish == _Wish.STOP:
                     self.checkpoints.finish()
@@ -133,9 +138,9 @@ class Trainer:
             log.finish(self._folder / "export")
         return True
 
-    def _wish(self, told: StopSignals) -> _Wish:
+    def _wished(self) -> _Wish:
         """Return what this process wants; the first one's clock is that of all."""
-        if told.name:
+        if self._told.name:
             return _Wish.STOP
         return _Wish(self.ranks.is_first and self.checkpoints.are_due())
 
@@ -156,10 +161,11 @@ class Trainer:
             read = batches(self.rows, self.config, course, self.ranks, self.state.step)
             # The end of a stage by a signal changes what is read next.
             while self.course is course and self.state.step < course.total_steps:
-                yield self._step(course.at(self.state.step), next(read), log)
+                yield self._step(course.at(self.state.step), read, log)
 
-    def _step(self, span: Span, microbatches: list[Batch], log: RunLog) -> Metrics:
+    def _step(self, span: Span, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
         start, state = time.perf_counter(), self.state
+        microbatches = next(read)
         stage, step_in_stage = span.stage, span.step_in_stage + state.step - span.first_step
         if step_in_stage == 0:
             state.history, state.gaps = [], []
@@ -171,10 +177,10 @@ class Trainer:
         sums = self.pipeline.forward_backward(microbatches, objective)
         self._held.clear_gradients()
         clip = self.config.optimizer.clip_norm
-        norm = finish_gradients(self.parts, self.ranks, float(sums.num_tokens), clip)
-        metrics = self._metrics(span, sums, norm, rate)
-        loss = float(sums.nats_per_token)
-        if reason := reason_against(self.config.guard, state.history, loss, norm):
+        norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip)
+        metrics = self._metrics(span, sums, norm) | {"learning_rate": rate}
+        loss, norm_now = metrics["loss"], metrics["gradient_norm"]
+        if reason := reason_against(self.config.guard, state.history, loss, norm_now):
             metrics["skipped"] = reason
             self._leave_out(reason, log)
         else:
@@ -183,25 +189,33 @@ class Trainer:
             self.optimizer.step()
             self._held.restore()
             state.updates += 1
-            remember(state, self.config.guard, stage, loss, norm)
+            remember(state, self.config.guard, stage, loss, norm_now)
             state.step += 1
             self._end_stage_on_signal(span, log)
         self.optimizer.zero_grad()
+        if new := self._graphs.new():
+            counts = f"{new} new, {self._graphs.total} in all"
+            log.event(state.step, "compile", f"step {metrics['step']}: compiled graphs: {counts}")
         speed = stage.batch_tokens / (time.perf_counter() - start)
         return metrics | {"tokens_per_second": speed, "mfu": self._mfu(speed, span)}
 
-    def _metrics(self, span: Span, sums: LossSums, norm: float, rate: float) -> Metrics:
+    def _metrics(self, span: Span, sums: LossSums, norm: Tensor) -> Metrics:
+        """Read what a step has found: the one place where it waits for the device.
+
+        What all processes wish goes with it.
+        """
+        wish = self.ranks.largest(self._wished())
+        means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
+        *values, wished = torch.stack([*means, norm, wish.to(norm.dtype)]).tolist()
+        self._wish = _Wish(int(wished))
+        names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
         return {
             "step": self.state.step + 1,
             "tokens": span.tokens_by(self.state.step + 1),
             "stage": span.stage.name,
             "objective": span.stage.objective,
             "context_tokens": span.context_tokens,
-            "loss": float(sums.nats_per_token),
-            "nats_per_base": float(sums.nats_per_base),
-            "marginal_nats_per_base": float(sums.marginal_nats_per_base),
-            "learning_rate": rate,
-            "gradient_norm": norm,
+            **dict(zip(names, values, strict=True)),
         }
 
     def _leave_out(self, reason: str, log: RunLog) -> None:
@@ -262,22 +276,15 @@ class Trainer:
 
         Adapters are merged into it.
         """
-        weights = self._gathered_weights()
-        if not self.ranks.is_first:
-            return None
-        return self._assembled(merged(weights, self.config.model))
+        with whole_weights(self.parts, self.ranks) as weights:
+            if not self.ranks.is_first:
+                return None
+            return assembled(self._llama(), merged(weights, self.config.model), self.ranks.device)
 
-    def _assembled(self, weights: dict[str, torch.Tensor]) -> LlamaForCausalLM:
+    def _llama(self) -> LlamaConfig:
         llama = llama_config(self.config)
         llama.rope_parameters = self.parts[0].config.rope_parameters
-        return assembled(llama, weights, self.ranks.device)
-
-    def _gathered_weights(self) -> dict[str, torch.Tensor]:
-        """Return all weights, with those of adapters, on the first process; none on the others."""
-        weights: dict[str, torch.Tensor] = {}
-        for rank in range(self.ranks.pipeline_size):
-            weights |= self._weights_of(rank)
-        return weights
+        return llama
 
     def _start_sha256(self) -> str:
         """Return what the start's files are, which the first process reads for all."""
@@ -285,48 +292,19 @@ class Trainer:
         dist.broadcast_object_list(found, src=0)
         return found[0]
 
-    def _weights_of(self, pipeline_rank: int) -> dict[str, torch.Tensor]:
-        """Return the whole weights of one place of the pipeline, on the first process."""
-        mine = self.ranks.pipeline_rank == pipeline_rank
-        found: list[Any] = [None]
-        if mine:
-            whole = {
-                stock_name(name, self.parts[0].config): _whole(parameter)
-                for name, parameter in named_parameters(self.parts).items()
-            }
-            found = [whole]
-        if pipeline_rank == 0:
-            return found[0] if self.ranks.is_first else {}
-        group = self.ranks.mesh.get_group("pipeline")
-        source = dist.get_global_rank(group, pipeline_rank)
-        if self.ranks.reader == 0:
-            dist.broadcast_object_list(found, src=source, group=group)
-        return found[0] if self.ranks.is_first else {}
-
     def export(self, folder: Path) -> None:
         """Write the network as a stock model folder, in the place of an earlier export.
 
         What went on from a model has that model's layout, and `adapter/` if adapters were trained.
         """
-        weights = self._gathered_weights()
-        if self.ranks.is_first:
-            shutil.rmtree(folder, ignore_errors=True)
-            with atomic_folder(folder) as temporary:
-                self._write(weights, temporary)
-            say(f"exported {folder}")
+        with whole_weights(self.parts, self.ranks) as weights:
+            if self.ranks.is_first:
+                shutil.rmtree(folder, ignore_errors=True)
+                with atomic_folder(folder) as temporary:
+                    model, tags = self.config.model, self.rows.tags
+                    write_export(self._llama(), model, self.start, weights, temporary, tags)
+                say(f"exported {folder}")
         dist.barrier()
-
-    def _write(self, weights: dict[str, torch.Tensor], folder: Path) -> None:
-        if self.start is None:
-            network = self._assembled(weights)
-            name_tags(network.config, self.rows.tags)
-            save_model(network, folder)
-            return
-        model, rope = self.config.model, dict(self.parts[0].config.rope_parameters or {})
-        theta: Any = rope["rope_theta"]
-        save_as_it_came(self.start, merged(weights, model), folder, theta, self.rows.tags)
-        if TUNINGS[model.tune].adapts:
-            save_adapter(weights, model, folder / "adapter")
 
     def load(self, accept_data_change: bool = False) -> bool:
         """Go to where the newest whole checkpoint stands; return whether there is one."""
@@ -341,6 +319,10 @@ class Trainer:
             part.set_rope_theta(self.course.at(last).stage.rope_theta, self.ranks.device)
         return True
 
+    def _hold_rows(self) -> None:
+        rows = self.start.held_rows(self.rows.tags) if self.start else ()
+        self._held = HeldRows(self.parts, rows)
+
     def _start(self, resume: bool, accept_data_change: bool) -> None:
         if self.checkpoints.exist() and not resume:
             raise UserError(
@@ -348,7 +330,13 @@ class Trainer:
                 "another output"
             )
         goes_back = GUARD_POLICIES[self.config.guard.policy].goes_back
-        if not self.load(accept_data_change) and goes_back:
+        was_there = self.load(accept_data_change)
+        if self._lacks_weights:
+            if not was_there:
+                fill_trained(self.parts, self.config, self.start)
+            self._lacks_weights = False
+            self._hold_rows()
+        if not was_there and goes_back:
             self.checkpoints.save(self.state)  # there is always one to go back to
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -366,8 +354,3 @@ class Trainer:
             return None
         flops = flops_a_token(self.parts[0].config, span.context_tokens)
         return tokens_per_second * flops / (peak * self.ranks.world_size)
-
-
-def _whole(parameter: torch.Tensor) -> torch.Tensor:
-    whole = parameter.full_tensor() if hasattr(parameter, "full_tensor") else parameter
-    return whole.detach().cpu()

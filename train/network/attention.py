@@ -75,8 +75,11 @@ def use_attention(
     attend: Any = sdpa_attention_forward
     if not ATTENTIONS[name].has_mask:
         module = ATTENTIONS[name].module
+        same_bits = torch.are_deterministic_algorithms_enabled()  # torch's own asks for itself
         kernel = (
-            partial(_flash, import_module(module).flash_attn_varlen_func) if module else _varlen
+            partial(_flash, import_module(module).flash_attn_varlen_func, same_bits)
+            if module
+            else _varlen
         )
         attend, name = partial(_attend, kernel), _PREFIX + name
     if context_group:
@@ -161,6 +164,7 @@ def _varlen(
 
 def _flash(
     flash_attn_varlen_func: Callable[..., Any],
+    same_bits: bool,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -179,6 +183,7 @@ def _flash(
         max_seqlen_k=longest,
         softmax_scale=scale,
         causal=True,
+        deterministic=same_bits,
     )
     result: Tensor = found[0] if isinstance(found, tuple) else found
     return result

@@ -25,28 +25,31 @@ class HeldRows:
         for part in parts:
             for name, parameter in part.named_parameters():
                 if parameter.requires_grad and name in _ENDS and rows:
-                    mask = _mask_like(parameter, rows)
-                    self._held.append((parameter, mask, local(parameter)[mask].clone()))
+                    mine = _rows_here(parameter, rows)
+                    self._held.append((parameter, mine, local(parameter)[mine].clone()))
 
     @torch.no_grad()
     def clear_gradients(self) -> None:
         """Let them have no part in the gradient's norm."""
-        for parameter, mask, _ in self._held:
+        for parameter, mine, _ in self._held:
             if parameter.grad is not None:
-                local(parameter.grad)[mask] = 0
+                local(parameter.grad).index_fill_(0, mine, 0)
 
     @torch.no_grad()
     def restore(self) -> None:
         """Undo what the optimizer did to them."""
-        for parameter, mask, values in self._held:
-            local(parameter)[mask] = values
+        for parameter, mine, values in self._held:
+            local(parameter).index_copy_(0, mine, values)
 
 
-def _mask_like(parameter: nn.Parameter, rows: Collection[int]) -> torch.Tensor:
-    """Return which rows of this process's shard are held: (rows of the shard,) bool."""
+def _rows_here(parameter: nn.Parameter, rows: Collection[int]) -> torch.Tensor:
+    """Return which rows of this process's shard are held, by their numbers: (held,) int64.
+
+    A mask would have to be counted anew in every step, for which the device is waited for.
+    """
     mask = torch.zeros(len(parameter), 1, dtype=torch.bool, device=parameter.device)
     mask[list(rows)] = True
     if isinstance(parameter, DTensor):
         mesh, placements = parameter.device_mesh, parameter.placements
         mask = distribute_tensor(mask, mesh, placements, src_data_rank=None)
-    return local(mask)[:, 0]
+    return local(mask)[:, 0].nonzero()[:, 0]

@@ -26,8 +26,12 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     return found
 
 
-def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -> list[LlamaPart]:
+def build_parts(
+    config: TrainConfig, ranks: Ranks, start: Start | None = None, *, fills: bool = True
+) -> list[LlamaPart]:
     """Make this process's parts, in the order of the layers: split, adapt, compile, shard, fill in.
+
+    Where a checkpoint is loaded next, what is trained need not be filled in (`fill_trained`).
 
     Activation checkpointing is a part's own doing, inside each layer. Nothing has memory before
     it is sharded.
@@ -55,8 +59,19 @@ def build_parts(config: TrainConfig, ranks: Ranks, start: Start | None = None) -
             for layer in part.layers():
                 layer.compile()  # in place, so that its parameters keep their names
         _shard(part, config, ranks)
-        _fill(part, config, ranks.device, start)
+        part.to_empty(device=ranks.device)
+        part.sums = torch.zeros(6, dtype=torch.float64, device=ranks.device)
+        part.set_rope_theta(config.stages[0].rope_theta, ranks.device)
+        _fill(part, config, start, trained=False)
+    if fills:
+        fill_trained(parts, config, start)
     return parts
+
+
+def fill_trained(parts: list[LlamaPart], config: TrainConfig, start: Start | None = None) -> None:
+    """Let what is trained be as it begins: random, or as it is in the start."""
+    for part in parts:
+        _fill(part, config, start, trained=True)
 
 
 def _shard(part: LlamaPart, config: TrainConfig, ranks: Ranks) -> None:
@@ -71,11 +86,11 @@ def _shard(part: LlamaPart, config: TrainConfig, ranks: Ranks) -> None:
     fully_shard(part, mesh=ranks.data_mesh, mp_policy=policy, reshard_after_forward=reshard)
 
 
-def _fill(part: LlamaPart, config: TrainConfig, device: torch.device, start: Start | None) -> None:
-    part.to_empty(device=device)
-    part.sums = torch.zeros(6, dtype=torch.float64, device=device)
-    part.set_rope_theta(config.stages[0].rope_theta, device)
+def _fill(part: LlamaPart, config: TrainConfig, start: Start | None, *, trained: bool) -> None:
+    """Fill in what is trained, or all else."""
     for name, parameter in part.named_parameters():
+        if parameter.requires_grad != trained:
+            continue
         name = stock_name(name, part.config)
         if start is None or is_adapter(name):
             value = initial_weight(name, parameter.shape, part.config, config.seed)

@@ -76,8 +76,10 @@ class Pipeline:
 
     def _run_loop(self, batch: list[Batch]) -> None:
         (part,) = self._parts
+        each = self._config.parallel.reduce_each_microbatch
         for number, microbatch in enumerate(batch, start=1):
-            part.set_requires_gradient_sync(number == len(batch))  # type: ignore[operator]
+            reduces = each or number == len(batch)
+            part.set_requires_gradient_sync(reduces)  # type: ignore[operator]
             _call(part, microbatch).backward()  # type: ignore[no-untyped-call]
 
     def _run_schedule(self, batch: list[Batch]) -> None:
@@ -147,28 +149,35 @@ def _identity(output: Tensor, target: Tensor) -> Tensor:
 
 
 class _Tie:
-    """Embeddings and head that are one weight, in two parts: each end adds the other's gradient."""
+    """Embeddings and head that are one weight, in two parts: each end adds the other's gradient.
+
+    Where the ends are in two processes, these are the first and the last of a pipeline.
+    """
 
     def __init__(self, ranks: Ranks, parts: list[LlamaPart]) -> None:
-        named = named_parameters(parts)
-        ends = [named.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head")]
-        self._ends = [weight for weight in ends if weight is not None]
-        self._group: dist.ProcessGroup | None = None
-        self._is_needed = parts[0].config.tie_word_embeddings and ranks.pipeline_size > 1
-        if self._is_needed and not ranks.largest(len(self._ends) == 2):
-            first, last = ranks.mesh.mesh[0].flatten(), ranks.mesh.mesh[-1].flatten()
-            pairs = torch.stack([first, last], dim=1).tolist()
-            self._group, _ = dist.new_subgroups_by_enumeration(pairs)  # type: ignore[no-untyped-call]
+        self._ends: list[Tensor] = []
+        self._group = ranks.mesh.get_group("pipeline")
+        self._other = ranks.pipeline_size - 1 - ranks.pipeline_rank
+        if parts[0].config.tie_word_embeddings and ranks.pipeline_size > 1:
+            named = named_parameters(parts)
+            ends = [named.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head")]
+            self._ends = [end for end in ends if end is not None]
 
     def sum_gradients(self) -> None:
-        if not self._is_needed:
-            return
         ends = [local(weight.grad) for weight in self._ends if weight.requires_grad]
         if len(ends) == 2:
             ends[0] += ends[1]
             ends[1].copy_(ends[0])
         elif ends:
-            dist.all_reduce(ends[0], group=self._group)
+            mine, there = ends[0], torch.empty_like(ends[0])
+            group, other = self._group, self._other
+            exchange = [
+                dist.P2POp(dist.isend, mine, group=group, group_peer=other),
+                dist.P2POp(dist.irecv, there, group=group, group_peer=other),
+            ]
+            for work in dist.batch_isend_irecv(exchange):
+                work.wait()
+            mine += there
 
 
 def local(tensor: Tensor | None) -> Tensor:
@@ -178,8 +187,12 @@ def local(tensor: Tensor | None) -> Tensor:
 
 
 @torch.no_grad()
-def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_norm: float) -> float:
+def finish_gradients(
+    parts: list[LlamaPart], ranks: Ranks, count: Tensor, clip_norm: float
+) -> Tensor:
     """Divide gradients by the tokens of the global batch, clip them, return their norm before.
+
+    Both numbers stay on the device, which is not waited for.
 
     This is the one place that divides. FSDP has divided by the number of processes that share
     weights already, which is undone here. The norm is that of the whole network: over all parts and
@@ -192,9 +205,9 @@ def finish_gradients(parts: list[LlamaPart], ranks: Ranks, count: float, clip_no
     square = torch.nn.utils.get_total_norm(counted).to(ranks.device).double().square()
     for dimension in ("pipeline", "shard"):
         dist.all_reduce(square, group=ranks.mesh.get_group(dimension))
-    scale = ranks.data_mesh.size() / max(count, 1)
-    norm = scale * float(square.sqrt())
-    factor = scale * min(1.0, clip_norm / (norm + 1e-6))
-    for gradient in gradients.values():
-        gradient.mul_(factor)
+    scale = (ranks.world_size // ranks.pipeline_size) / count.clamp(min=1)
+    norm = scale * square.sqrt()
+    factor = scale * (clip_norm / (norm + 1e-6)).clamp(max=1)
+    if gradients:  # a process of a pipeline may have none
+        torch._foreach_mul_(list(gradients.values()), factor.float())
     return norm

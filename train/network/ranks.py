@@ -1,6 +1,7 @@
 """What this process is among the others, read from torchrun's environment once."""
 
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,10 +14,14 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeout
 
 from carbon.devices import uses_gpu
-from carbon.errors import ConfigError
+from carbon.errors import ConfigError, UserError
 from train.config import ParallelConfig
 from train.network.failures import SharedFate
 from train.network.row_share import RowShare
+
+_OTHER_FILES = 512
+_MOST_GROUPS = 3
+"""Of gloo, that all processes are in, at most: the first, one of the mesh, the quiet one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,6 @@ class Ranks:
     world_size: int
     device: torch.device
     mesh: DeviceMesh
-    cpu_mesh: DeviceMesh
     quiet_group: dist.ProcessGroup
     share: RowShare
     context_group: dist.ProcessGroup | None
@@ -73,14 +77,16 @@ class Ranks:
 
     @property
     def data_mesh_on_cpu(self) -> DeviceMesh:
-        """The same, for what is held in the memory of the CPU."""
-        return _of_data(self.cpu_mesh)
+        """The same, for what is held in the memory of the CPU: it has places, and no groups."""
+        there = self.data_mesh
+        names = there.mesh_dim_names
+        return DeviceMesh("cpu", there.mesh, mesh_dim_names=names, _init_backend=False)
 
-    def largest(self, value: int) -> int:
-        """Return the largest value of any process."""
-        found = torch.tensor(float(value), device=self.device)
+    def largest(self, value: int) -> torch.Tensor:
+        """Return the largest value of any process, a number on the device."""
+        found = torch.full((), float(value), device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
-        return int(found)
+        return found
 
 
 @contextmanager
@@ -93,12 +99,14 @@ def joined_ranks(parallel: ParallelConfig, device: str = "auto") -> Iterator[Ran
 
     Raises:
         ConfigError: the processes cannot be laid out as asked for.
-        UserError: the device cannot be used.
+        UserError: the device cannot be used, or too few files may be open.
     """
     on_gpu = uses_gpu(device)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    # A process of a gloo group has a connection to each other one: on GPUs only the quiet group is.
+    backend = "nccl" if on_gpu else "gloo"
     timeout = timedelta(seconds=parallel.timeout_seconds)
+    allow_connections(int(os.environ.get("WORLD_SIZE", "1")))
     if "RANK" not in os.environ:  # started without torchrun: a group of one
         store = HashStore()
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
@@ -116,6 +124,24 @@ def joined_ranks(parallel: ParallelConfig, device: str = "auto") -> Iterator[Ran
             dist.destroy_process_group()
 
 
+def allow_connections(world_size: int) -> None:
+    """Let this process have open what a run of so many takes, if it has not.
+
+    Raises:
+        UserError: the system does not allow it.
+    """
+    wanted = _OTHER_FILES + _MOST_GROUPS * world_size
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now == resource.RLIM_INFINITY or now >= wanted:
+        return
+    if most != resource.RLIM_INFINITY and most < wanted:
+        raise UserError(
+            f"{world_size} processes: each may need {wanted} open files, and the system allows "
+            f"{most} (ulimit -Hn); raise that, as in /etc/security/limits.conf"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:
     """Describe this process in the default group, which exists."""
     if device.type == "cuda":
@@ -131,19 +157,15 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:
     shape = (parallel.pipeline, parallel.replicate, world_size // fixed)
     names = ("pipeline", "replicate", "shard")
     mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
-    on_gpu = device.type != "cpu"
-    cpu_mesh = init_device_mesh("cpu", shape, mesh_dim_names=names) if on_gpu else mesh
     share, context_group = RowShare(dist.get_rank() % parallel.context, parallel.context), None
     if parallel.context > 1:
         context_group, _ = dist.new_subgroups(parallel.context)  # type: ignore[no-untyped-call]
     timeout = timedelta(seconds=parallel.timeout_seconds)
     quiet_group = dist.new_group(backend="gloo", timeout=timeout)
     # The groups of a mesh have torch's own timeout, half an hour, whatever the first group has.
-    for group in (*mesh.get_all_groups(), *cpu_mesh.get_all_groups(), context_group, None):
+    for group in (*mesh.get_all_groups(), context_group, None):
         _set_pg_timeout(timeout, group)
-    return Ranks(
-        dist.get_rank(), world_size, device, mesh, cpu_mesh, quiet_group, share, context_group
-    )
+    return Ranks(dist.get_rank(), world_size, device, mesh, quiet_group, share, context_group)
 
 
 def _of_data(mesh: DeviceMesh) -> DeviceMesh:

@@ -54,7 +54,8 @@ def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, r
             continue
         if found.peak_bytes < plan.peak_bytes:
             config, plan = tried, found
-            changed[key] = f"{key} = {value!r}"
+            written = str(value).lower() if isinstance(value, bool) else repr(value)  # as in TOML
+            changed[key] = f"{key} = {written}"
         if plan.peak_bytes <= room:
             return f"set {' and '.join(changed.values())}"
     while (processes := 2 * processes) <= _MOST_TIMES_PROCESSES * plan.world_size:
@@ -74,6 +75,7 @@ def _savings(config: TrainConfig) -> list[tuple[str, object]]:
         ("data.microbatch_tokens", least),
         ("compute.activation_checkpointing", "selective"),
         ("compute.activation_checkpointing", "full"),
+        ("parallel.reduce_each_microbatch", True),
         ("parallel.reshard_after_forward", True),
     ]
 

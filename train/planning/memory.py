@@ -125,7 +125,7 @@ def memory_of(
         weights=shard,
         moments=2 * trained,
         gathered=_gathered_bytes(process),
-        whole_gradients=_whole_gradient_bytes(process, num_microbatches),
+        whole_gradients=_gradient_bytes(process, num_microbatches, trained),
         activations=_activation_bytes(process, kept, context_tokens, tokens, num_microbatches),
         layer=tokens * (layer - kept + backward),
         logits=_logit_bytes(process, tokens),
@@ -144,18 +144,20 @@ def _gathered_bytes(process: Process) -> int:
     return process.dtype_bytes * (process.end_parameters + a_layer + ahead)
 
 
-def _whole_gradient_bytes(process: Process, num_microbatches: int) -> int:
-    """Return gradients before they are reduced: sums are fp32, and kept until the last microbatch.
+def _gradient_bytes(process: Process, num_microbatches: int, of_shard: int) -> int:
+    """Return gradients beside activations: sums are fp32, and whole until the last microbatch.
 
-    A layer's are there twice while they are reduced.
+    If each microbatch's are reduced there is the shard of the sums instead. A layer's are there
+    twice while they are reduced.
     """
+    several = num_microbatches > 1
+    each = process.parallel.reduce_each_microbatch and process.parallel.pipeline == 1
     a_layer = (process.dtype_bytes + _FP32_BYTES) * process.sizes.layer_parameters
-    waiting = process.num_parameters if num_microbatches > 1 else process.end_parameters
+    waiting = process.num_parameters if several and not each else process.end_parameters
     # Of a frozen network there are no more gradients than trained weights.
     most = process.num_trained
-    return min(a_layer, (process.dtype_bytes + _FP32_BYTES) * most) + _FP32_BYTES * min(
-        waiting, most
-    )
+    reduced = min(a_layer, (process.dtype_bytes + _FP32_BYTES) * most)
+    return reduced + _FP32_BYTES * min(waiting, most) + (of_shard if several and each else 0)
 
 
 def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, int]:

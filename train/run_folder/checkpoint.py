@@ -5,13 +5,12 @@ checkpoints/step-00000100/
   state.json            where the run stands, settings, content of the data, sha256 of every shard
 """
 
-import dataclasses
 import json
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,88 +18,25 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.hf_storage import (
-    HuggingFaceStorageReader,
-    HuggingFaceStorageWriter,
-)
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 
-from carbon.console import say
 from carbon.corpus import TokenRows
-from carbon.errors import ModelError
 from carbon.files import sha256_of_file
-from train.choices.stage_ends import STAGE_ENDS
-from train.compute_config import ComputeConfig
-from train.config import CheckpointConfig, ParallelConfig, ProbeConfig, TrainConfig
+from train.config import CheckpointConfig, TrainConfig
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
+from train.network.pipeline import local
 from train.network.ranks import Ranks
-from train.run_folder.defaults import with_defaults
+from train.run_folder.saved import WEIGHTS, Saved, Shards, step_of
 from train.run_folder.state import RunState
 
 _SHARE_OF_WRITING = 1 / 20
 """Most of the time that checkpoints between the regular ones are being written in: a model whose
 checkpoint takes a minute has one in twenty minutes."""
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") -> dict[str, Any]:
-    """Return all that decides a run's numbers, flat: settings, and the content of each source.
-
-    How processes share the work changes numbers by rounding only. Where the run writes, when it
-    saves and measures, where its corpora and its start lie and who reads it, decides nothing.
-    """
-    fixed = dataclasses.replace(
-        config,
-        tracker="none",
-        data=dataclasses.replace(config.data, cache="", workers=0, microbatch_tokens=1),
-        checkpoint=CheckpointConfig(),
-        parallel=ParallelConfig(),
-        compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
-    )
-    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
-        fixed = dataclasses.replace(fixed, probe=ProbeConfig())
-    sources = sorted(rows.sources.items())
-    content = {name: source.store.key for name, source in sources}
-    both_strands = {name: source.both_strands for name, source in sources}
-    table = dataclasses.asdict(fixed) | {"content": content, "both_strands": both_strands}
-    if start_sha256:
-        table["start_sha256"] = start_sha256
-    nowhere = {"output": "", "data.corpus": "", "data.replay_corpus": "", "model.start": ""}
-    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, "")) | nowhere))
-    return flat
-
-
-def _with_strands(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings that say of each source whether both strands are read.
-
-    Older ones have a list of names instead, of which some may not have been read at all.
-    """
-    if "data.flip_strands" not in settings:
-        return settings
-    flipped = settings["data.flip_strands"]
-    names = [key.removeprefix("content.") for key in settings if key.startswith("content.")]
-    kept = {key: value for key, value in settings.items() if key != "data.flip_strands"}
-    return kept | {f"both_strands.{name}": name in flipped for name in names}
-
-
-def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        parts = value.items()
-    elif isinstance(value, list | tuple) and value and isinstance(value[0], dict):
-        parts = ((str(i), each) for i, each in enumerate(value))  # type: ignore[assignment]
-    else:
-        yield name, value
-        return
-    for key, each in parts:
-        yield from _flat(each, f"{name}.{key}" if name else key)
-
-
-def _is_of_data(name: str) -> bool:
-    """Tell whether a setting only says what is read."""
-    return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
 
 
 def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
@@ -118,7 +54,7 @@ def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
     return milestones | {*regular[-config.keep :], *filling, steps[-1]}
 
 
-class Checkpoints:
+class Checkpoints(Saved):
     """The checkpoints of one run folder, and the tensors that they hold."""
 
     def __init__(
@@ -130,14 +66,8 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer,
         start_sha256: str = "",
     ) -> None:
-        """Look after `output/checkpoints`.
-
-        What is not trained is not saved: that of a start with these contents has it.
-        """
-        self._folder = Path(config.output) / "checkpoints"
-        self._settings = settings_of(config, rows, start_sha256)
-        self._config = config
-        self._ranks = ranks
+        """Look after `output/checkpoints`."""
+        super().__init__(config, rows, ranks, start_sha256)
         self._parts = parts
         self._optimizer = optimizer
         self._writing: threading.Thread | None = None
@@ -160,7 +90,12 @@ class Checkpoints:
         tensors = {
             name: _copied(t, self._ranks) for name, t in self._tensors(for_save=True).items()
         }
-        self._writing = threading.Thread(target=self._write, args=(tensors, table), daemon=True)
+        # The run goes on while the GPU copies; what it computes next waits its turn there.
+        copied = torch.Event(self._ranks.device) if self._ranks.device.type != "cpu" else None
+        if copied:
+            copied.record()
+        given = (tensors, table, copied)
+        self._writing = threading.Thread(target=self._write, args=given, daemon=True)
         self._writing.start()
         if not self._config.checkpoint.background:
             self.finish()
@@ -187,10 +122,14 @@ class Checkpoints:
         if error is not None:
             raise error
 
-    def _write(self, tensors: dict[str, Tensor], table: dict[str, Any]) -> None:
+    def _write(
+        self, tensors: dict[str, Tensor], table: dict[str, Any], copied: torch.Event | None
+    ) -> None:
         final = self._folder / f"step-{table['state']['step']:08d}"
         temporary = self._folder / f".{final.name}.partial"
         try:
+            if copied:
+                copied.synchronize()
             self._on_first(lambda: _made_anew(temporary))
             writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
             save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
@@ -213,12 +152,8 @@ class Checkpoints:
         """Return the checkpoints that are not kept, now that there is one more."""
         # A later one is torn, or the run would have gone on from it: it does not count.
         until_now = [path for path in self._all() if path.name <= newest.name]
-        kept = steps_to_keep([_step_of(path) for path in until_now], self._config.checkpoint)
-        return [path for path in until_now if _step_of(path) not in kept]
-
-    def _is_regular(self, path: Path) -> bool:
-        """Tell whether a checkpoint is one that any start of the run would have written."""
-        return _step_of(path) % self._config.checkpoint.every_steps == 0
+        kept = steps_to_keep([step_of(path) for path in until_now], self._config.checkpoint)
+        return [path for path in until_now if step_of(path) not in kept]
 
     def _on_first(self, work: Callable[[], None]) -> None:
         """Do something on the first process; if it fails, it has failed on all."""
@@ -243,87 +178,25 @@ class Checkpoints:
         dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
         return list(names[0])
 
-    def _mine(self, names: Sequence[str]) -> Sequence[str]:
-        """Return this process's share of shards, for what takes long."""
-        return names[self._ranks.rank :: self._ranks.world_size]
-
-    def _together(self, mine: dict[str, Any]) -> dict[str, Any]:
-        found: list[Any] = [None] * self._ranks.world_size
-        dist.all_gather_object(found, mine, group=self._ranks.quiet_group)
-        return dict(sorted(item for part in found for item in part.items()))
-
-    def exist(self) -> bool:
-        """Tell whether the run has any checkpoint."""
-        return bool(self._all())
-
     def load_newest(
         self, *, accept_data_change: bool = False, regular: bool = False
     ) -> RunState | None:
-        """Load the newest whole checkpoint and return where it stands, None if there is none.
-
-        With `regular`, only those of `every_steps` count: what is trained is not to depend on when
-        a clock or a signal has asked for one.
+        """Load what `newest` finds and return where it stands, None if there is none.
 
         Raises:
             ModelError: it belongs to another configuration, be it only to other data, unless that
                 is accepted.
         """
         self.finish()
-        found = self._newest_whole(regular)
+        found = self.newest(accept_data_change=accept_data_change, regular=regular)
         if found is None:
             return None
-        path, table = found
-        self._check_settings(path, table["settings"], accept_data_change)
-        state = RunState.from_table(table["state"])
+        path, state = found
         _ensure_state(self._optimizer, state.updates)
-        reader = HuggingFaceStorageReader(str(path))
-        load(self._tensors(), storage_reader=reader, process_group=self._ranks.quiet_group)
+        shards = Shards(path, self._ranks)
+        load(self._tensors(), storage_reader=shards, process_group=self._ranks.quiet_group)
         self._copy_to_other_end()
         return state
-
-    def _check_settings(self, path: Path, before: dict[str, Any], accept: bool) -> None:
-        before = with_defaults(self._config, _with_strands(before))
-        names = sorted(before.keys() | self._settings.keys())
-        changed = [name for name in names if before.get(name) != self._settings.get(name)]
-        only_data = all(map(_is_of_data, changed))
-        if not changed or (accept and only_data):
-            return
-        told = [f"{n} was {before.get(n)}, is {self._settings.get(n)}" for n in changed[:3]]
-        more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
-        remedy = "resume with those of its run, or name another output"
-        if only_data:
-            remedy += ", or go on with other data by --accept-data-change"
-        raise ModelError(f"{path}: has other settings: {'; '.join(told)}{more}; {remedy}")
-
-    def _all(self) -> list[Path]:
-        return sorted(self._folder.glob("step-*"))
-
-    def _newest_whole(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
-        names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
-        dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
-        for path in reversed(names[0]):
-            wrong, table = self._verified(path)
-            if not wrong:
-                return path, table
-            if self._ranks.is_first:
-                say(f"{path}: is not whole ({wrong}); trying the one before")
-        return None
-
-    def _verified(self, path: Path) -> tuple[str, dict[str, Any]]:
-        """Return what is wrong with a checkpoint, nothing mostly, and its state.json."""
-        table: dict[str, Any] = {}
-        wrong = ""
-        try:
-            table = json.loads((path / "state.json").read_text(encoding="utf-8"))
-            missing = [name for name in table["sha256"] if not (path / name).is_file()]
-            wrong = f"{missing[0]} is missing" if missing else ""
-            for name in self._mine(sorted(table["sha256"])):
-                if not wrong and sha256_of_file(path / name) != table["sha256"][name]:
-                    wrong = f"{name} differs from its checksum"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            wrong = str(error) or type(error).__name__
-        found = self._together({str(self._ranks.rank): wrong})
-        return next((text for text in found.values() if text), ""), table
 
     def _tensors(self, *, for_save: bool = False) -> dict[str, Tensor]:
         """Return trained weights and moments by their names in a checkpoint; tied ones once.
@@ -335,9 +208,9 @@ class Checkpoints:
             if not parameter.requires_grad:
                 continue
             stock = stock_name(name, self._parts[0].config)
-            if stock != name and (for_save or f"model.{stock}" in tensors):
+            if stock != name and (for_save or f"{WEIGHTS}{stock}" in tensors):
                 continue
-            tensors[f"model.{stock}"] = parameter.detach()
+            tensors[f"{WEIGHTS}{stock}"] = parameter.detach()
             for moment in _MOMENTS:
                 values = self._optimizer.state.get(parameter, {})
                 zeros = None if values else torch.zeros_like(parameter)
@@ -359,20 +232,22 @@ class Checkpoints:
 
 
 def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
-    """Return a copy in the memory of the CPU, sharded as the tensor is."""
+    """Return what will be a copy in the memory of the CPU, sharded as the tensor is.
+
+    That of a GPU is there when the GPU has done what it was given until now.
+    """
+    here = local(tensor)
+    copy = torch.empty_like(here, device="cpu", pin_memory=here.is_cuda)
+    copy.copy_(here, non_blocking=True)
     if not isinstance(tensor, DTensor):
-        return tensor.to("cpu", copy=True)
+        return copy
     return DTensor.from_local(
-        tensor.to_local().to("cpu", copy=True),
+        copy,
         ranks.data_mesh_on_cpu,
         tensor.placements,
         shape=tensor.shape,
         stride=tensor.stride(),
     )
-
-
-def _step_of(path: Path) -> int:
-    return int(path.name.removeprefix("step-"))
 
 
 def _made_anew(folder: Path) -> None:

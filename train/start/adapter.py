@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from carbon.model.streaming import OnDemand
 from train.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -48,15 +49,20 @@ def is_b(name: str) -> bool:
     return name.endswith(_B)
 
 
-def merged(weights: Mapping[str, Tensor], model: ModelConfig) -> dict[str, Tensor]:
-    """Return stock weights: W + alpha / rank * B A where there is an adapter (arXiv 2106.09685)."""
+def merged(weights: Mapping[str, Tensor], model: ModelConfig) -> Mapping[str, Tensor]:
+    """Return stock weights: W + alpha / rank * B A where there is an adapter (arXiv 2106.09685).
+
+    Each is merged when it is asked for.
+    """
     scale = model.lora_alpha / model.lora_rank
-    result = {name: weight for name, weight in weights.items() if not is_adapter(name)}
-    for name, a in weights.items():
-        if name.endswith(_A):
-            at = name.removesuffix(_A)
-            result[f"{at}.weight"] = result[f"{at}.weight"] + scale * (weights[at + _B] @ a)
-    return result
+
+    def read(name: str) -> Tensor:
+        weight, at = weights[name], name.removesuffix(".weight")
+        if at + _A not in weights:
+            return weight
+        return weight + scale * (weights[at + _B] @ weights[at + _A])
+
+    return OnDemand([name for name in weights if not is_adapter(name)], read)
 
 
 def save_adapter(weights: Mapping[str, Tensor], model: ModelConfig, folder: Path) -> None:
@@ -64,10 +70,11 @@ def save_adapter(weights: Mapping[str, Tensor], model: ModelConfig, folder: Path
     folder.mkdir()
     config: Any = lora_config(model)
     config.inference_mode = True
+    config.target_modules = list(model.lora_targets)  # peft has a set of them, in no order
     config.save_pretrained(str(folder))
     named = {
-        f"base_model.model.{name.replace('.default.', '.')}": weight.contiguous()
-        for name, weight in weights.items()
+        f"base_model.model.{name.replace('.default.', '.')}": weights[name].contiguous()
+        for name in weights
         if is_adapter(name)
     }
     save_file(named, folder / "adapter_model.safetensors", metadata={"format": "pt"})

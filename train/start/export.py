@@ -1,20 +1,58 @@
-"""Trained weights in the layout of the model that they began as, file by file."""
+"""Trained weights as a model folder, in the layout of the model that they began as if there is one.
+
+One weight is held at a time.
+"""
 
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
 from torch import Tensor
+from transformers import LlamaConfig
 
+from carbon.model.checkpoint import name_tags, save_weights
 from carbon.model.folder import TAGS_KEY, weight_files
+from carbon.model.streaming import OnDemand, kinds_of_file, write_streamed
 from carbon.tokenizer import HYBRID, NATIVE
+from train.choices.tunings import TUNINGS
+from train.model_config import ModelConfig
+from train.start.adapter import merged, save_adapter
 from train.start.model import Start
 
 _DNA_SPECIALS = ("oov", "dna_start", "dna_end")  # padding is a row of text
 _COPIED = (".json", ".jinja", ".txt", ".model", ".py")
+
+
+def write_export(
+    llama: LlamaConfig,
+    model: ModelConfig,
+    start: Start | None,
+    weights: Mapping[str, Tensor],
+    folder: Path,
+    tags: Sequence[str],
+) -> None:
+    """Write a model folder; of what went on from a model with `adapter/` if adapters were trained.
+
+    Args:
+        llama: the network, with the RoPE of the last stage.
+        model: what the run trains of it.
+        start: what the run went on from, if it did.
+        weights: fp32, by their stock names, in the native layout, with those of adapters.
+        folder: that is there and empty.
+        tags: of the corpus.
+    """
+    if start is None:
+        name_tags(llama, tags)
+        save_weights(llama, weights, folder)
+        return
+    rope: Any = llama.rope_parameters
+    save_as_it_came(start, merged(weights, model), folder, rope["rope_theta"], tags)
+    if TUNINGS[model.tune].adapts:
+        save_adapter(weights, model, folder / "adapter")
 
 
 def save_as_it_came(
@@ -41,11 +79,15 @@ def save_as_it_came(
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     for path in files:
-        tensors = {
-            name: _in_layout(tensor, weights.get(name), name, weights)
-            for name, tensor in load_file(path).items()
-        }
-        save_file(tensors, folder / path.name, metadata={"format": "pt"})
+        kinds = kinds_of_file(path)
+        write_streamed(folder / path.name, kinds, OnDemand(kinds, partial(_trained, path, weights)))
+
+
+def _trained(path: Path, weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """Return a tensor of a file of the start as it is trained."""
+    with safe_open(path, framework="pt") as file:
+        before: Tensor = file.get_tensor(name)
+    return _in_layout(before, weights.get(name), name, weights)
 
 
 def _in_layout(

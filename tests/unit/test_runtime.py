@@ -1,0 +1,154 @@
+"""What is set once for a process: the same bits each time, and how often layers are compiled."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+from torch._inductor import config as inductor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.helpers.attention import flash_attn_varlen_func, kernels_on_cpu
+from tests.helpers.compiled import Noted
+from tests.helpers.packed import batch, loss_and_gradients, part
+from train.compute_config import ComputeConfig
+from train.network.attention import use_attention
+from train.network.runtime import CompiledGraphs, set_up
+from train.run_folder import checkpoint as checkpoint_module
+from train.run_folder.checkpoint import Checkpoints, _copied
+
+# CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
+# the documentation of `torch.use_deterministic_algorithms`.
+WITHOUT_ORDER = {
+    "aten::adaptive_avg_pool2d_backward", "aten::bincount", "aten::cumsum", "aten::histc",
+    "aten::kthvalue", "aten::median", "aten::nll_loss2d_forward", "aten::put_", "aten::resize_",
+    "aten::scatter_reduce", "aten::_embedding_bag_backward", "aten::_ctc_loss_backward",
+    "aten::upsample_bilinear2d_backward",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    """Leave the process as it was."""
+    dynamo = torch._dynamo.config
+    before = torch.are_deterministic_algorithms_enabled(), dynamo.recompile_limit
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    yield
+    torch.use_deterministic_algorithms(before[0])
+    dynamo.recompile_limit = before[1]
+    inductor.deterministic = False
+    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+
+def test_the_same_bits_are_asked_of_all_who_choose():
+    set_up(ComputeConfig(compile=True), 1)
+    assert not torch.are_deterministic_algorithms_enabled() and not inductor.deterministic
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    set_up(ComputeConfig(deterministic=True, compile=True), 1)
+    assert torch.are_deterministic_algorithms_enabled() and inductor.deterministic
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_flash_attention_is_told(asked, monkeypatch):
+    told = []
+
+    def noting(*args, deterministic, **kwargs):
+        told.append(deterministic)
+        return flash_attn_varlen_func(*args, **kwargs)
+
+    with kernels_on_cpu():
+        import flash_attn
+
+        monkeypatch.setattr(flash_attn, "flash_attn_varlen_func", noting)
+        set_up(ComputeConfig(deterministic=asked), 1)
+        network = part("sdpa")
+        use_attention(network.config, "flash_attention_2")
+        loss_and_gradients(network, batch([[5, 3]]))
+    assert told and set(told) == {asked}
+
+
+def test_a_step_has_no_operator_without_an_order():
+    """Forward and backward, with torch refusing what it knows; the same numbers as without."""
+    seen = set()
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.add(func.name().split(".")[0])
+            return func(*args, **(kwargs or {}))
+
+    network = part("sdpa")
+    expected = loss_and_gradients(network, batch([[5, 3]]))
+    set_up(ComputeConfig(deterministic=True), 1)
+    with Seen():
+        found = loss_and_gradients(network, batch([[5, 3]]))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert "aten::mm" in seen and not seen & WITHOUT_ORDER
+
+
+class Layer(nn.Module):
+    def forward(self, hidden):
+        return 2 * hidden
+
+
+@pytest.mark.parametrize(("num_lengths", "compiled"), [(0, 8), (3, 12)])
+def test_every_length_is_compiled(num_lengths, compiled):
+    """Where each takes graphs of its own; by default those behind the eighth are not."""
+    torch._dynamo.reset()
+    compute = ComputeConfig(compile=True)
+    set_up(compute, num_lengths)
+    graphs, noted, layer = CompiledGraphs(compute), Noted(), Layer()
+    layer.compile(backend=noted, dynamic=False)
+    for tokens in range(2, 14):
+        layer(torch.ones(tokens, 4))
+    assert noted.num_graphs == compiled
+    assert graphs.new() == graphs.total == compiled and graphs.new() == 0
+    torch._dynamo.reset()
+
+
+def test_nothing_is_counted_without_compiling():
+    graphs = CompiledGraphs(ComputeConfig())
+    assert (graphs.new(), graphs.total) == (0, 0)
+
+
+class OfGpu:
+    """What a tensor on a GPU says, as far as a copy asks."""
+
+    is_cuda = True
+
+    def to_local(self):
+        return self
+
+
+def test_a_copy_of_a_gpu_does_not_wait(monkeypatch):
+    asked = {}
+
+    class Copy:
+        def copy_(self, source, non_blocking):
+            asked.update(non_blocking=non_blocking)
+
+    def empty_like(tensor, **kwargs):
+        asked.update(kwargs)
+        return Copy()
+
+    monkeypatch.setattr(torch, "empty_like", empty_like)
+    monkeypatch.setattr(checkpoint_module, "local", lambda tensor: tensor)
+    assert isinstance(_copied(OfGpu(), None), Copy)
+    assert asked == {"device": "cpu", "pin_memory": True, "non_blocking": True}
+
+
+def test_what_writes_waits_for_the_copy(tmp_path, monkeypatch):
+    order = []
+    found = object.__new__(Checkpoints)
+    found._folder, found._ranks, found._error = tmp_path, SimpleNamespace(quiet_group=None), None
+    found._on_first = lambda work: order.append("folder")
+
+    def save(*args, **kwargs):
+        order.append("save")
+        raise OSError(28, "no space left")
+
+    monkeypatch.setattr(checkpoint_module, "save", save)
+    copied = SimpleNamespace(synchronize=lambda: order.append("copied"))
+    found._write({}, {"state": {"step": 1}}, copied)
+    assert order == ["copied", "folder", "save"] and isinstance(found._error, OSError)

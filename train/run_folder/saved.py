@@ -1,0 +1,166 @@
+"""What a run has saved: the newest whole checkpoint, and the weights in it one at a time."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from transformers import LlamaForCausalLM
+
+from carbon.console import say
+from carbon.corpus import TokenRows
+from carbon.files import sha256_of_file
+from carbon.model.streaming import OnDemand
+from train.config import TrainConfig
+from train.network.ranks import Ranks
+from train.planning.sizes import llama_config
+from train.run_folder.settings import check_settings, settings_of
+from train.run_folder.state import RunState
+from train.start.model import Start
+
+WEIGHTS = "model."
+"""What names of weights begin with in a checkpoint; others are of the optimizer."""
+
+
+class Saved:
+    """The checkpoints of one run folder, as they are read."""
+
+    def __init__(
+        self, config: TrainConfig, rows: TokenRows, ranks: Ranks, start_sha256: str = ""
+    ) -> None:
+        """Look into `output/checkpoints`.
+
+        What is not trained is not saved: that of a start with these contents has it.
+        """
+        self._folder = Path(config.output) / "checkpoints"
+        self._settings = settings_of(config, rows, start_sha256)
+        self._config = config
+        self._ranks = ranks
+
+    def exist(self) -> bool:
+        """Tell whether the run has any checkpoint."""
+        return bool(self._all())
+
+    def newest(
+        self, *, accept_data_change: bool = False, regular: bool = False
+    ) -> tuple[Path, RunState] | None:
+        """Return the newest whole checkpoint and where it stands, None if there is none.
+
+        With `regular`, only those of `every_steps` count: what is trained is not to depend on when
+        a clock or a signal has asked for one.
+
+        Raises:
+            ModelError: it belongs to another configuration, be it only to other data, unless that
+                is accepted.
+        """
+        found = self._newest_whole(regular)
+        if found is None:
+            return None
+        path, table = found
+        before = table["settings"]
+        check_settings(path, before, self._settings, self._config, accept_data_change)
+        return path, RunState.from_table(table["state"])
+
+    def _is_regular(self, path: Path) -> bool:
+        """Tell whether a checkpoint is one that any start of the run would have written."""
+        return step_of(path) % self._config.checkpoint.every_steps == 0
+
+    def _all(self) -> list[Path]:
+        return sorted(self._folder.glob("step-*"))
+
+    def _newest_whole(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
+        names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
+        dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
+        for path in reversed(names[0]):
+            wrong, table = self._verified(path)
+            if not wrong:
+                return path, table
+            if self._ranks.is_first:
+                say(f"{path}: is not whole ({wrong}); trying the one before")
+        return None
+
+    def _verified(self, path: Path) -> tuple[str, dict[str, Any]]:
+        """Return what is wrong with a checkpoint, nothing mostly, and its state.json."""
+        table: dict[str, Any] = {}
+        wrong = ""
+        try:
+            table = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            missing = [name for name in table["sha256"] if not (path / name).is_file()]
+            wrong = f"{missing[0]} is missing" if missing else ""
+            for name in self._mine(sorted(table["sha256"])):
+                if not wrong and sha256_of_file(path / name) != table["sha256"][name]:
+                    wrong = f"{name} differs from its checksum"
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            wrong = str(error) or type(error).__name__
+        found = self._together({str(self._ranks.rank): wrong})
+        return next((text for text in found.values() if text), ""), table
+
+    def _mine(self, names: Sequence[str]) -> Sequence[str]:
+        """Return this process's share of shards, for what takes long."""
+        return names[self._ranks.rank :: self._ranks.world_size]
+
+    def _together(self, mine: dict[str, Any]) -> dict[str, Any]:
+        found: list[Any] = [None] * self._ranks.world_size
+        dist.all_gather_object(found, mine, group=self._ranks.quiet_group)
+        return dict(sorted(item for part in found for item in part.items()))
+
+
+class Shards(HuggingFaceStorageReader):
+    """Reads a checkpoint, whose shards and what they hold the first process has told all others.
+
+    A network disk may show others less of it for a while, and headers of shards are many.
+
+    Attributes:
+        metadata: of all tensors.
+    """
+
+    def __init__(self, path: Path, ranks: Ranks) -> None:
+        """Read the headers; all processes do so together."""
+        super().__init__(str(path))
+        found = [super().read_metadata() if ranks.is_first else None]
+        dist.broadcast_object_list(found, src=0, group=ranks.quiet_group)
+        assert found[0] is not None
+        self.metadata: Metadata = found[0]
+
+    def read_metadata(self) -> Metadata:
+        """Return what the first process has read."""
+        return self.metadata
+
+
+def saved_weights(
+    path: Path, ranks: Ranks, config: TrainConfig, start: Start | None
+) -> Mapping[str, Tensor]:
+    """Return weights of a checkpoint, and of its start what was not trained, by stock names.
+
+    Each is read when it is asked for, fp32 on the CPU, whatever shards it lies in; by one process
+    that is alone.
+    """
+    shards = Shards(path, ranks)
+    kinds = shards.metadata.state_dict_metadata
+
+    def read(name: str) -> Tensor:
+        kind = kinds.get(WEIGHTS + name)
+        if kind is None:
+            assert start is not None
+            return start.weight(name)
+        assert isinstance(kind, TensorStorageMetadata)
+        weight = torch.empty(kind.size, dtype=kind.properties.dtype)
+        load({WEIGHTS + name: weight}, storage_reader=shards, process_group=ranks.quiet_group)
+        return weight
+
+    with torch.device("meta"):
+        network = LlamaForCausalLM(llama_config(config))
+    names = [name for name, _ in network.named_parameters()]
+    there = [name.removeprefix(WEIGHTS) for name in kinds if name.startswith(WEIGHTS)]
+    return OnDemand([*names, *there], read)
+
+
+def step_of(path: Path) -> int:
+    """Return the step that a checkpoint was written at."""
+    return int(path.name.removeprefix("step-"))
