@@ -16,7 +16,7 @@ from carbon.config import to_toml
 from carbon.errors import UserError
 from carbon.inference import load
 from carbon.model import save_model
-from carbon.tokenizer import HYBRID, NATIVE, native_tokens
+from carbon.tokenizer import HYBRID, NATIVE, NUM_KMERS, native_tokens
 from tests.conftest import small_config
 from tests.helpers.files import same_files
 from tests.helpers.ranks import run_ranks
@@ -169,17 +169,18 @@ def test_an_export_of_a_checkpoint_is_that_of_the_run(finished, tmp_path):
     assert same_files(tmp_path / "model", Path(config.output) / "export")
 
 
-def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "first_kmer"), [("native", NATIVE.first_kmer), ("hybrid", HYBRID.first_kmer)]
+)
+def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path, name, first_kmer):
     from peft import PeftModel
 
-    config = going_on(
-        corpus, tmp_path / "run", starts / "native", "lora", "stages.1.rope_theta=5e5"
-    )
+    config = going_on(corpus, tmp_path / "run", starts / name, "lora", "stages.1.rope_theta=5e5")
     run_ranks(1, run_to_the_end, config)
     export = tmp_path / "run" / "export"
-    ids = torch.randint(NATIVE.first_kmer, NATIVE.size, (2, 40))
+    ids = torch.randint(first_kmer, first_kmer + NUM_KMERS, (2, 40))
     with torch.no_grad():
-        alone = AutoModelForCausalLM.from_pretrained(starts / "native")
+        alone = AutoModelForCausalLM.from_pretrained(starts / name)
         before = alone(ids).logits
         adapted = PeftModel.from_pretrained(alone, export / "adapter").eval()(ids).logits
         merged = AutoModelForCausalLM.from_pretrained(export)(ids).logits
