@@ -27,7 +27,7 @@ CHECKED = {
     "fns": FNS,
     "uniform": Objective(token=0.6, bases=0.3, uniform=0.1),
 }
-LAUNCHES = [(4, 128), (4, 255), (8, 64), (8, 80), (8, 128), (16, 64), (16, 128)]
+LAUNCHES = [(4, 128), (4, 255), (8, 64), (8, 80), (8, 255), (16, 64), (16, 128)]
 
 
 def main() -> None:
