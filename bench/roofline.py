@@ -1,4 +1,4 @@
-"""Where the time of a training step must go on a GPU, by arithmetic: `python -m bench.roofline`.
+"""Where the time of a training step must go on a GPU, by arithmetic: `python bench/roofline.py`.
 
 One row of 8,192 tokens a GPU, eight GPUs that divide weights and moments among them, bf16 with
 nothing computed anew. A kind of work takes at least its operations over the card's peak and its
@@ -159,7 +159,8 @@ def _is_step(event: Any) -> bool:
 
 def traces() -> dict[str, Trace]:
     """Return what is counted of a step of `tiny` on a row of 1,024 tokens."""
-    from bench.gpu_training import batch_of, config_of, our_step, usual_step
+    from gpu_training import batch_of, config_of, our_step, usual_step
+
     from train.config import ParallelConfig
     from train.network.ranks import joined_ranks
 
