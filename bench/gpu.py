@@ -1,174 +1,276 @@
-"""The head's kernel on a GPU, checked and timed: `python bench/gpu.py [--output FOLDER]`.
+"""What a GPU reaches, as one table in eight minutes: `python bench/gpu.py [--output FOLDER]`.
 
-At 32,768 tokens of width 3,072 in bf16, the middle of the head reads and writes 0.54 GB of logits.
-It is timed against a device-to-device copy of as many bytes, with several launch settings, and the
-whole head forward and backward against materialised logits, against CE and against three bare
-matrix products. Medians of `triton.testing.do_bench`; the logits that a launch overwrites are
-restored before the next, and the copy's time is taken off; outputs are checked in fp64.
+The kernel of the head against a copy of as many bytes; training, scoring and decoding of `500m` and
+`3b` with random weights beside plain `transformers`. A row is a process of its own with a limit of
+seconds: one that fails is printed as failed, and the rest goes on. `--toy` computes every row at a
+toy's sizes, on a CPU as well; its figures mean nothing.
 """
 
 import argparse
 import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+BUDGET_SECONDS = 480
+PEAK_FLOPS = 989e12  # dense bf16 of H100 SXM and H200 (NVIDIA data sheets)
+COLUMNS = ("tokens_per_second", "share_of_peak", "GB_per_s", "share_of_copy", "peak_gib")
 
-from carbon.losses import fused, head_loss, log_likelihoods, nucleotide_loss
-from carbon.objectives import CE, FNS, Objective
+Row = dict[str, float]
 
-TOKENS, WIDTH, KMERS = 32_768, 3_072, 4_096
-CHECKED = {
-    "ce": CE,
-    "blend": Objective(token=0.7, bases=0.3),
-    "fns": FNS,
-    "uniform": Objective(token=0.6, bases=0.3, uniform=0.1),
+
+class Sizes(NamedTuple):
+    """How large the rows of the table are."""
+
+    kernel_tokens: int
+    row_tokens: int
+    prompts: int
+    prompt_tokens: int
+    new_tokens: int
+    repeats: int
+    cache: dict[str, Any]  # of continuous batching, which else takes what memory is free
+
+
+WHOLE = Sizes(32_768, 8_192, 64, 512, 128, 5, {})
+TOY = Sizes(256, 64, 4, 16, 8, 2, {"num_blocks": 64, "max_batch_tokens": 256})
+
+
+def kernel(preset: str, sizes: Sizes) -> Row:
+    """Return bytes a second of the middle of the head, once read and once written."""
+    import torch
+
+    from carbon.losses import fused
+    from carbon.objectives import FNS
+
+    device = _device()
+    logits = torch.randn(sizes.kernel_tokens, 4096, device=device).bfloat16()
+    kmers = torch.randint(4096, (sizes.kernel_tokens,), device=device)
+    known = torch.ones(sizes.kernel_tokens, 6, dtype=torch.bool, device=device)
+    target = torch.empty_like(logits)
+    on_gpu = fused.kernel_chunk_loss(logits)
+
+    def run() -> None:
+        if on_gpu:
+            on_gpu(target, kmers, known, FNS, True)
+        else:
+            fused.chunk_loss(target, kmers, known, FNS, 0, False, True)
+
+    def restored() -> None:
+        target.copy_(logits)
+        run()
+
+    copied = _seconds(lambda: target.copy_(logits), sizes.repeats)
+    took = max(_seconds(restored, sizes.repeats) - copied, 1e-9)
+    return {"GB_per_s": 2 * logits.nbytes / took / 1e9, "share_of_copy": copied / took}
+
+
+def train(preset: str, sizes: Sizes, kind: str) -> Row:
+    """Return a step of ours, or of a loop over stock `transformers`, on one row."""
+    import gpu_training as trials
+
+    from train.config import ParallelConfig
+    from train.network.ranks import joined_ranks
+    from train.planning.sizes import flops_a_token, llama_config
+
+    device = _device()
+    config = trials.config_of(preset, "full" if preset == "3b" else "none", sizes.row_tokens)
+    make = trials.our_step if kind == "ours" else trials.usual_step
+    with joined_ranks(ParallelConfig(), device) as ranks:
+        batch = trials.batch_of(1, ranks.device, sizes.row_tokens)
+        step = make(config, ranks, batch)
+        speed = sizes.row_tokens / _seconds(step, sizes.repeats)
+    return _speed(speed, flops_a_token(llama_config(config), sizes.row_tokens))
+
+
+def score(preset: str, sizes: Sizes, kind: str) -> Row:
+    """Return tokens a second of scoring rows of the context, four at a time."""
+    import torch
+
+    from carbon.tokenizer import NATIVE, decode_kmers, encode_kmers
+    from train.planning.sizes import flops_a_token
+
+    model = _model(preset, sizes)
+    kmers = torch.randint(4096, (4, sizes.row_tokens - 1))
+    encoded = encode_kmers("A" * 6)
+    texts = [
+        decode_kmers(type(encoded)(row.numpy(), encoded.known.repeat(len(row)))) for row in kmers
+    ]
+    ids = torch.nn.functional.pad(kmers + NATIVE.first_kmer, (1, 0), value=NATIVE.pad)
+    ids = ids.to(model.reader.device)
+
+    @torch.inference_mode()
+    def usual() -> None:
+        for row in ids:
+            logits = model.model.network(input_ids=row[None], use_cache=False).logits[0, :-1]
+            torch.nn.functional.cross_entropy(logits.float(), row[1:]).item()
+
+    work = usual if kind == "usual" else (lambda: list(model.score(texts)))
+    flops = flops_a_token(model.model.network.config, sizes.row_tokens) / 3  # no backward
+    return _speed(kmers.numel() / _seconds(work, sizes.repeats), flops)
+
+
+def decode(preset: str, sizes: Sizes, kind: str) -> Row:
+    """Return new tokens a second over all prompts, greedy, of ours or of continuous batching."""
+    import torch
+    from transformers import ContinuousBatchingConfig, GenerationConfig
+
+    model = _model(preset, sizes)
+    network: Any = model.model.network
+    if kind == "ours":
+        prompts = ["ACGTTG" * sizes.prompt_tokens] * sizes.prompts
+        work = partial(model.generate, prompts, 6 * sizes.new_tokens, temperature=0.0)
+    else:
+        ids = torch.randint(130, 4000, (sizes.prompts, sizes.prompt_tokens)).tolist()
+        settings: Any = GenerationConfig
+        config = settings(
+            max_new_tokens=sizes.new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
+        )
+        work = partial(
+            network.generate_batch,
+            ids,
+            generation_config=config,
+            continuous_batching_config=ContinuousBatchingConfig(**sizes.cache),
+            warmup=False,
+        )
+
+    speed = sizes.prompts * sizes.new_tokens / _seconds(work, 2)
+    weights = sum(weight.nbytes for weight in network.parameters())
+    return _speed(speed) | {"GB_per_s": speed / sizes.prompts * weights / 1e9}
+
+
+# What is asked for first is measured first: the time may not be enough for all.
+ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
+    "kernel": (kernel, "", 60),
+    **{
+        f"train_{preset}_{kind}": (partial(train, kind=kind), preset, 75)
+        for preset in ("500m", "3b")
+        for kind in ("ours", "usual")
+    },
+    **{
+        f"{name}_{preset}_{kind}": (partial(work, kind=kind), preset, 60)
+        for preset in ("3b", "500m")
+        for name, work, kinds in (
+            ("score", score, ("ours", "usual")),
+            ("decode", decode, ("ours", "continuous_batching")),
+        )
+        for kind in kinds
+    },
 }
-LAUNCHES = [(4, 128), (4, 255), (8, 64), (8, 80), (8, 128), (16, 64), (16, 128)]
 
 
-def main() -> None:
-    """Check, time, print and write `kernel.json`."""
+def main() -> int:
+    """Print the table, a row as it is there, and write `gpu.json`; or compute one row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--toy", action="store_true")
+    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        parser.error("this bench needs a CUDA device")
-    torch.manual_seed(0)
-    rows = [{"name": "machine", "value": torch.cuda.get_device_name(), "torch": torch.__version__}]
-    rows += check() + time_kernel() + time_head()
+    if arguments.row:
+        work, preset, _ = ROWS[arguments.row]
+        sizes = TOY if arguments.toy else WHOLE
+        print(json.dumps(work("tiny" if arguments.toy else preset, sizes)))
+        return 0
+    if not arguments.toy and _device() != "cuda":
+        parser.error("this bench needs a CUDA device; --toy computes every row on a CPU")
+    ends = time.monotonic() + BUDGET_SECONDS
+    print(f"{'row':36}" + "".join(f"{column:>19}" for column in COLUMNS), flush=True)
+    found: dict[str, Any] = {}
+    for name, (_, _, limit) in ROWS.items():
+        found[name] = guarded(name, arguments.toy, min(limit, ends - time.monotonic()))
+        print(f"{name:36}{found[name]}" if "failed" in found[name] else _line(name, found[name]),
+              flush=True)  # fmt: skip
     arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "kernel.json").write_text(
-        json.dumps(rows, indent=1) + "\n", encoding="utf-8"
-    )
-    for row in rows:
-        print(*(f"{key}={value}" for key, value in row.items()))
+    text = json.dumps({"machine": _machine(), "toy": arguments.toy} | found, indent=1)
+    (arguments.output / "gpu.json").write_text(text + "\n", encoding="utf-8")
+    return int(any("failed" in row for row in found.values()))
 
 
-def inputs(dtype: torch.dtype, tokens: int = TOKENS) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits with some that make marginals underflow, true 6-mers and known bases."""
-    logits = 3 * torch.randn(tokens, KMERS, device="cuda")
-    logits[: tokens // 64] *= 30
-    known = torch.rand(tokens, 6, device="cuda") < 0.97
-    return logits.to(dtype), torch.randint(KMERS, (tokens,), device="cuda"), known
+def guarded(name: str, toy: bool, limit_seconds: float) -> dict[str, Any]:
+    """Return a row that a process of its own computed, or why there is none."""
+    if limit_seconds < 1:
+        return {"failed": "no time was left"}
+    words = [sys.executable, __file__, "--row", name, *(["--toy"] if toy else [])]
+    root = str(Path(__file__).parents[1])
+    paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    try:
+        done = subprocess.run(
+            words, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
+            check=False, timeout=limit_seconds,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done within {limit_seconds:.0f} s"}
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]}
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
 
 
-def check() -> list[dict[str, Any]]:
-    """Compare the kernel with the plain form in fp64 on the same logits."""
-    from carbon.losses import kernel
-
-    rows = []
-    for dtype in (torch.float32, torch.bfloat16):
-        for objective_name, objective in CHECKED.items():
-            logits, kmers, known = inputs(dtype, 2_048)
-            sums, grad = fused.chunk_loss(logits.double(), kmers, known, objective, 0, False, True)
-            found, in_place = kernel.chunk_loss(logits, kmers, known, objective, True)
-            assert grad is not None and in_place is not None
-            of_loss = float((found.loss - sums.loss).abs() / sums.loss.abs())
-            of_grad = float((in_place.double() - grad).norm() / grad.norm())
-            assert of_loss < 1e-5 and of_grad < (1e-5 if dtype == torch.float32 else 1e-2)
-            name = f"error_{str(dtype)[6:]}_{objective_name}"
-            rows.append({"name": name, "loss": of_loss, "gradient": of_grad})
-    return rows
+def _line(name: str, row: Row) -> str:
+    cells = (f"{row[column]:19.4g}" if column in row else " " * 19 for column in COLUMNS)
+    return f"{name:36}" + "".join(cells)
 
 
-def median_ms(work: Callable[[], object]) -> float:
-    """Return the median time of one call."""
-    from triton.testing import do_bench
+def _device() -> str:
+    import torch
 
-    return float(do_bench(work, warmup=50, rep=300, return_mode="median"))
-
-
-def restored(target: Tensor, logits: Tensor, work: Callable[[], object]) -> None:
-    """Copy the logits and let `work` overwrite the copy; the copy's own time is known."""
-    target.copy_(logits)
-    work()
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def time_kernel() -> list[dict[str, Any]]:
-    """Time one pass over all logits with each launch setting, beside a copy of as many bytes."""
-    from carbon.losses import kernel
+def _machine() -> str:
+    import torch
 
-    rows = []
-    for dtype in (torch.bfloat16, torch.float32):
-        logits, kmers, known = inputs(dtype)
-        target, known_bytes = torch.empty_like(logits), known.view(torch.uint8)
-        gigabytes = 2 * logits.nbytes / 1e9
-        copied = median_ms(partial(target.copy_, logits))
-        nats = torch.empty(3, TOKENS, device="cuda")
-        name = str(dtype)[6:]
-        rows.append({"name": f"copy_{name}", "ms": copied, "GB_per_s": 1e3 * gigabytes / copied})
-        for warps, registers in LAUNCHES:
-            launch = partial(
-                kernel._token_loss[(TOKENS,)],
-                *(target, kmers, known_bytes, nats, TOKENS, FNS.token, FNS.bases, FNS.uniform),
-                WITH_GRADIENT=True,
-                WITH_UNIFORM=False,
-                num_warps=warps,
-                maxnreg=registers,
-            )
-            took = median_ms(partial(restored, target, logits, launch)) - copied
-            setting = f"kernel_{name}_warps_{warps}_registers_{registers}"
-            speed = 1e3 * gigabytes / took
-            rows.append({"name": setting, "ms": took, "GB_per_s": speed, "of_copy": copied / took})
-        whole = partial(kernel.chunk_loss, target, kmers, known, FNS, True)
-        shipped = median_ms(partial(restored, target, logits, whole)) - copied
-        rows.append({"name": f"kernel_{name}_as_shipped_with_sums", "ms": shipped})
-        quarter = slice(TOKENS // 4)
-        of_quarter = partial(fused.chunk_loss, logits[quarter], kmers[quarter], known[quarter])
-        plain = median_ms(partial(of_quarter, FNS, 0, False, True))
-        rows.append({"name": f"plain_{name}_four_times_a_quarter", "ms": 4 * plain})
-    return rows
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
 
 
-def time_head() -> list[dict[str, Any]]:
-    """Time forward and backward of the head in bf16, and the peak of memory above its inputs."""
-    hidden = torch.randn(TOKENS, WIDTH, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    weight = torch.randn(KMERS, WIDTH, device="cuda", dtype=torch.bfloat16) / WIDTH**0.5
-    weight.requires_grad_()
-    _, kmers, known = inputs(torch.bfloat16)
-    out = torch.randn(TOKENS, KMERS, device="cuda", dtype=torch.bfloat16)
+def _model(preset: str, sizes: Sizes) -> Any:
+    import torch
+    from transformers import LlamaForCausalLM
 
-    def products() -> None:
-        with torch.no_grad():
-            _ = hidden @ weight.T, out @ weight, out.T @ hidden
+    from carbon.inference import Carbon
+    from carbon.model import PRESETS, LoadedModel
+    from carbon.tokenizer import NATIVE
 
-    def of(loss: Callable[[], Tensor]) -> Callable[[], None]:
-        def step() -> None:
-            hidden.grad = weight.grad = None
-            loss().backward()  # type: ignore[no-untyped-call]
+    torch.manual_seed(0)
+    config = PRESETS[preset]()
+    config.max_position_embeddings = max(sizes.row_tokens, sizes.prompt_tokens + sizes.new_tokens)
+    with torch.device(_device()):
+        network: Any = LlamaForCausalLM(config)
+    dtype = torch.bfloat16 if _device() == "cuda" else torch.float32
+    return Carbon(LoadedModel(network.to(dtype).train(False), NATIVE))
 
-        return step
 
-    def fused_of(chunk_tokens: int | None) -> Callable[[], Tensor]:
-        return lambda: head_loss(hidden, weight, kmers, known, FNS, chunk_tokens=chunk_tokens).loss
+def _seconds(work: Callable[[], object], repeats: int) -> float:
+    """Return the median seconds of one call, after two that are not counted."""
+    import torch
 
-    works: dict[str, Callable[[], object]] = {
-        "three_products": products,
-        "fused": of(fused_of(None)),
-        **{f"fused_chunks_of_{n}": of(fused_of(n)) for n in (2_048, 8_192, 32_768)},
-        "materialised": of(
-            lambda: nucleotide_loss(log_likelihoods(hidden @ weight.T, kmers), known, FNS).loss
-        ),
-        "cross_entropy": of(
-            lambda: torch.nn.functional.cross_entropy(hidden @ weight.T, kmers, reduction="sum")
-        ),
-    }
-    rows = []
-    for name, work in works.items():
-        took = median_ms(work)
-        hidden.grad = weight.grad = None
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+    def timed() -> float:
+        start = time.perf_counter()
         work()
-        peak = (torch.cuda.max_memory_allocated() - before) / 2**20
-        tflops = 6 * TOKENS * WIDTH * KMERS / took / 1e9
-        rows.append({"name": f"head_{name}", "ms": took, "TFLOP_per_s": tflops, "peak_MiB": peak})
-    return rows
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    return statistics.median([timed() for _ in range(repeats + 2)][2:])
+
+
+def _speed(tokens_per_second: float, flops_a_token: float = math.nan) -> Row:
+    """Return columns of a speed, and the peak of memory where it is counted."""
+    import torch
+
+    row = {"tokens_per_second": tokens_per_second}
+    if not math.isnan(flops_a_token):
+        row["share_of_peak"] = tokens_per_second * flops_a_token / PEAK_FLOPS
+    if torch.cuda.is_available():
+        row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    return row
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -59,14 +59,16 @@ def main() -> None:
     )
 
 
-def config_of(preset: str, activation_checkpointing: str) -> TrainConfig:
+def config_of(
+    preset: str, activation_checkpointing: str, row_tokens: int = ROW_TOKENS
+) -> TrainConfig:
     """Return a run's settings; nothing of its data is read."""
     stage = {
         "name": "fns",
         "objective": "fns",
-        "tokens": ROW_TOKENS,
+        "tokens": row_tokens,
         "mixture": {"none": 1.0},
-        "context_tokens": ROW_TOKENS,
+        "context_tokens": row_tokens,
         "batch_rows": 1,
         "learning_rate": 1e-4,
         "schedule": "constant",
@@ -76,18 +78,18 @@ def config_of(preset: str, activation_checkpointing: str) -> TrainConfig:
         "output": "none",
         "seed": 0,
         "model": {"preset": preset},
-        "data": {"corpus": "none", "microbatch_tokens": ROW_TOKENS},
+        "data": {"corpus": "none", "microbatch_tokens": row_tokens},
         "compute": compute,
         "stages": [stage],
     }
     return from_table(TrainConfig, table, "bench/gpu_training.py")
 
 
-def batch_of(rows: int, device: torch.device) -> Batch:
-    """Return random rows, each of pieces of 2,048 tokens."""
-    kmers = torch.randint(4096, (rows, ROW_TOKENS), device=device)
-    positions = torch.arange(ROW_TOKENS, device=device) % 2048
-    known = torch.full((rows, ROW_TOKENS), 63, dtype=torch.uint8, device=device)
+def batch_of(rows: int, device: torch.device, row_tokens: int = ROW_TOKENS) -> Batch:
+    """Return random rows, each of four pieces."""
+    kmers = torch.randint(4096, (rows, row_tokens), device=device)
+    positions = torch.arange(row_tokens, device=device) % (row_tokens // 4)
+    known = torch.full((rows, row_tokens), 63, dtype=torch.uint8, device=device)
     return packed_batch(
         kmers + NATIVE.first_kmer, positions.expand(rows, -1), kmers.roll(-1, 1), known
     )
@@ -120,7 +122,7 @@ def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], 
     masks = [(digits[:, j] % 4 == b).float() for j in range(6) for b in range(4)]
 
     def step() -> None:
-        with torch.autocast("cuda", torch.bfloat16):
+        with torch.autocast(ranks.device.type, torch.bfloat16):
             logits = network(
                 input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False
             ).logits

@@ -5,6 +5,9 @@ A program holds the 4,096 logits of one token in registers as a square of (high,
 overwritten once by its gradient. `fused.chunk_loss` is the same in plain PyTorch.
 """
 
+from functools import cache
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -31,7 +34,8 @@ def chunk_loss(
     kmers, known = kmers.contiguous(), known.bool().contiguous()
     nats = torch.empty(3, len(kmers), dtype=torch.float32, device=logits.device)
     if len(kmers):
-        _token_loss[(len(kmers),)](
+        launch = _launch(logits)
+        launch[(len(kmers),)](
             logits,
             kmers,
             known.view(torch.uint8),
@@ -42,8 +46,6 @@ def chunk_loss(
             objective.uniform,
             WITH_GRADIENT=with_gradient,
             WITH_UNIFORM=objective.uniform > 0,
-            num_warps=8,
-            maxnreg=80,  # three programs a multiprocessor at once
         )
     loss, chain_nats, marginal_nats = nats.sum(dim=1).unbind()
     sums = LossSums(
@@ -57,6 +59,25 @@ def chunk_loss(
     return sums, logits if with_gradient else None
 
 
+def _launch(logits: Tensor) -> Any:
+    """Return the kernel with the launch that is the fastest here, or one that is always the same.
+
+    Launches differ in the order of sums, and so in last bits.
+    """
+    if not logits.is_cuda or torch.are_deterministic_algorithms_enabled():
+        return triton.autotune(configs=LAUNCHES[:1], key=[])(_token_loss)
+    return _measured()
+
+
+@cache
+def _measured() -> Any:
+    """Return the kernel that times its launches when it is first called; it restores the logits."""
+    keys = ["WITH_GRADIENT", "WITH_UNIFORM"]
+    return triton.autotune(configs=LAUNCHES, key=keys, restore_value=["logits_ptr"])(_token_loss)
+
+
+# Of a Hopper card: 95 and 146 registers a thread at most, none of them spilled to memory.
+LAUNCHES = [triton.Config({}, num_warps=warps) for warps in (16, 8)]
 HALF = tl.constexpr(64)  # 6-mers are 64 x 64: three bases and three
 SMALLEST_SUM = tl.constexpr(1e-30)  # below this a sum of fp32 exponentials has lost its digits
 
@@ -107,11 +128,10 @@ def _token_loss(
         grad -= of_uniform / (HALF * HALF)
     if smallest < SMALLEST_SUM:
         z = tl.load(logits_ptr + at).to(tl.float32)
-        hard_nats, hard_grad = _hard(
-            z, log_total, rows, columns, total, known_ptr, kmer, half, of_base
+        hard_nats, grad = _hard(
+            grad, z, log_total, rows, columns, total, known_ptr, kmer, half, of_base
         )
         marginal_nats += hard_nats
-        grad -= hard_grad
 
     loss = of_base * marginal_nats - of_token * log_token
     if WITH_UNIFORM:
@@ -158,9 +178,8 @@ def _soft(rows, columns, total, known_ptr, kmer, half, of_base):
 
 
 @triton.jit
-def _hard(z, log_total, rows, columns, total, known_ptr, kmer, half, of_base):
-    """Give what `_soft` left out, rare as it is: a softmax inside a group, in the log domain."""
-    grad = tl.zeros([HALF, HALF], dtype=tl.float32)
+def _hard(grad, z, log_total, rows, columns, total, known_ptr, kmer, half, of_base):
+    """Add what `_soft` left out, rare as it is: a softmax inside a group, in the log domain."""
     nats = 0.0
     for j in tl.static_range(6):
         known = tl.load(known_ptr + j).to(tl.float32)
@@ -172,7 +191,7 @@ def _hard(z, log_total, rows, columns, total, known_ptr, kmer, half, of_base):
         group_exponentials = tl.exp(group - group_top)
         group_total = tl.sum(group_exponentials)
         nats -= hard * (group_top + tl.log(group_total) - log_total)
-        grad += hard * of_base / group_total * group_exponentials
+        grad -= hard * of_base / group_total * group_exponentials
     return nats, grad
 
 

@@ -63,38 +63,50 @@ assert len(calls) == 3
 """
 
 COMPILED = """
+import subprocess
 from triton import compile
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
-from carbon.losses.kernel import _token_loss
+from carbon.losses.kernel import LAUNCHES, _token_loss
 
-pointers = {"logits_ptr": "*bf16", "kmers_ptr": "*i64", "known_ptr": "*u8", "nats_ptr": "*fp32"}
 weights = dict.fromkeys(("token_weight", "bases_weight", "uniform_weight"), "fp32")
-for uniform in (False, True):
-    constants = {"WITH_GRADIENT": True, "WITH_UNIFORM": uniform}
-    types = pointers | {"num_tokens": "i32"} | weights | dict.fromkeys(constants, "constexpr")
-    source = ASTSource(_token_loss, signature=types, constexprs=constants)
-    options = {"num_warps": 8, "maxnreg": 80}
-    kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    assert kernel.asm["cubin"]
+for dtype in ("bf16", "fp32"):
+    pointers = {"logits_ptr": f"*{dtype}", "kmers_ptr": "*i64", "known_ptr": "*u8"}
+    for gradient, uniform in ((True, False), (True, True), (False, True)):
+        constants = {"WITH_GRADIENT": gradient, "WITH_UNIFORM": uniform}
+        types = pointers | {"nats_ptr": "*fp32", "num_tokens": "i32"} | weights
+        types |= dict.fromkeys(constants, "constexpr")
+        source = ASTSource(_token_loss, signature=types, constexprs=constants)
+        for launch in LAUNCHES:
+            options = {"num_warps": launch.num_warps}
+            kernel = compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+            assert kernel.asm["cubin"]
+            with open("kernel.ptx", "w", encoding="utf-8") as file:
+                file.write(kernel.asm["ptx"])
+            words = [get_ptxas(90).path, "-v", "--gpu-name=sm_90a", "kernel.ptx"]
+            words += ["-o", "/dev/null"]
+            told = subprocess.run(words, capture_output=True, text=True).stderr
+            assert " 0 bytes spill stores, 0 bytes spill loads" in told, (options, told)
 """
 
 
-def python(code, **environment):
+def python(code, folder, **environment):
     return subprocess.run(
         [sys.executable, "-c", code],
-        env=os.environ | environment,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
         capture_output=True,
         text=True,
         timeout=300,
     )
 
 
-def test_interpreted_it_equals_the_plain_form():
-    done = python(INTERPRETED, TRITON_INTERPRET="1")
+def test_interpreted_it_equals_the_plain_form(tmp_path):
+    done = python(INTERPRETED, tmp_path, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr
 
 
-def test_it_compiles_for_hopper(tmp_path):
-    done = python(COMPILED, TRITON_CACHE_DIR=str(tmp_path))
+def test_it_compiles_for_hopper_and_spills_no_register(tmp_path):
+    done = python(COMPILED, tmp_path, TRITON_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr

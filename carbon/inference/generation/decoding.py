@@ -6,8 +6,7 @@ masked places at the end and moves nothing. Places come in whole blocks, tokens 
 rows in whole tiles, so that every product has a shape of which the library computes each row alike.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +74,27 @@ class Decoder:
             states[rows] = self._pass(rows, chosen, states.shape[1])
         return self._reader.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
 
+    def read_next(self, kmers: Tensor) -> Tensor:
+        """Read a 6-mer of every row, which are on the device and of which only `note` hears.
+
+        Nothing here waits for the device. Every row has started and has room.
+
+        Args:
+            kmers: (rows,) int64, 0 to 4,095.
+
+        Returns:
+            (rows, 4096) fp32 logits of what may follow.
+        """
+        rows = list(range(len(self._ids)))
+        states = self._run(rows, rows, kmers[:, None] + self._reader.vocabulary.first_kmer)
+        self._num_read += 1
+        return self._reader.logits(states[:, 0])
+
+    def note(self, kmers: Sequence[Sequence[int]]) -> None:
+        """Hear of the 6-mers that `read_next` has read of each row."""
+        for ids, some in zip(self._ids, kmers, strict=True):
+            ids.extend(self._reader.vocabulary.first_kmer + kmer for kmer in some)
+
     def forget(self, row: int, tokens: int) -> None:
         """Take back the last tokens of a row.
 
@@ -119,29 +139,38 @@ class Decoder:
         ids[:, 0] = fresh[0][0]
         for padded, row in zip(ids, fresh, strict=False):
             padded[: len(row)] = row
-        places = self._num_read[rows][:, None] + np.arange(width)
-        num_places = self._cache.prepare(rows[: len(fresh)], rows, places)
-        network = self._reader.network
-        unseen = np.arange(num_places) > places[:, None, :, None]
-        mask = torch.zeros(unseen.shape, dtype=network.dtype, device=network.device)
-        with _masked_attention(network):
-            states: Tensor = network.model(
-                input_ids=self._tensor(ids),
-                attention_mask=mask.masked_fill_(self._tensor(unseen), -torch.inf),
-                position_ids=self._tensor(places),
-                past_key_values=self._cache,
-                use_cache=True,
-            )[0]
+        states = self._run(rows[: len(fresh)], rows, self.sent(ids))
         self._num_read[rows[: len(fresh)]] += [len(row) for row in fresh]
         return states[: len(fresh)]
+
+    def _run(self, written: list[int], read: list[int], ids: Tensor) -> Tensor:
+        """Read ids (read rows, width) behind what rows have; the cache keeps the written rows'."""
+        first = self._num_read[read]
+        width = ids.shape[1]
+        steps = torch.arange(width, device=ids.device)
+        places = self.sent(first)[:, None] + steps
+        num_places = self._cache.prepare(written, read, places, int(first.max()) + width)
+        unseen = torch.arange(num_places, device=ids.device) > places[:, None, :, None]
+        network = self._reader.masked_network
+        mask = torch.zeros(unseen.shape, dtype=network.dtype, device=ids.device)
+        states: Tensor = network.model(
+            input_ids=ids,
+            attention_mask=mask.masked_fill_(unseen, -torch.inf),
+            position_ids=places,
+            past_key_values=self._cache,
+            use_cache=True,
+        )[0]
+        return states
 
     def _no_states(self, *shape: int) -> Tensor:
         network = self._reader.network
         size = (*shape, network.config.hidden_size)
         return torch.zeros(size, dtype=network.dtype, device=network.device)
 
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self._reader.device)
+    def sent(self, array: NDArray[Any]) -> Tensor:
+        """Return an array on the device of the model."""
+        # Memory that is not pinned is copied aside at once, and nothing waits for the device.
+        return torch.from_numpy(array).to(self._reader.device, non_blocking=True)
 
 
 class _RowCache(DynamicCache):
@@ -159,19 +188,20 @@ class _RowCache(DynamicCache):
             for _ in range(config.num_hidden_layers)
         ]
 
-    def prepare(self, written: list[int], read: list[int], places: NDArray[np.int64]) -> int:
+    def prepare(self, written: list[int], read: list[int], places: Tensor, needed: int) -> int:
         """Say which rows are written and read next, and where; return the places that are read."""
-        device = self._kept[0][0].device
-        rows = torch.tensor(written, device=device)
-        self._at = (rows[:, None], torch.from_numpy(places[: len(written)]).to(device))
-        self._read = torch.tensor(read, device=device)
-        self._reads_all = read == list(range(len(self._kept[0][0])))
-        self._reads_one = len(set(read)) == 1
-        needed = int(places.max()) + 1
+        everything = list(range(len(self._kept[0][0])))
+        self._at = (self._indices(written)[:, None], places[: len(written)])
+        self._read = None if read == everything else self._indices(read)
+        self._only_row = read[0] if len(set(read)) == 1 else None
+        self._num_read = len(read)
         whole = _whole(needed, _FEW if needed <= _FEW else _BLOCK)
         self._num_places = min(whole, self._most_places)
         self._reserve()
         return self._num_places
+
+    def _indices(self, rows: list[int]) -> Tensor:
+        return torch.tensor(rows).to(self._kept[0][0].device, non_blocking=True)
 
     def keep(self, rows: list[int]) -> None:
         """Drop all rows but these."""
@@ -188,10 +218,10 @@ class _RowCache(DynamicCache):
         rows, places = self._at
         kept[rows, :, places] = new[: len(rows)].transpose(1, 2)
         seen = kept[:, :, : self._num_places]
-        if self._reads_all:
+        if self._read is None:
             return seen
-        if self._reads_one:
-            return seen[int(rows[0])].expand(len(self._read), -1, -1, -1)
+        if self._only_row is not None:
+            return seen[self._only_row].expand(self._num_read, -1, -1, -1)
         return seen[self._read]
 
     def _reserve(self) -> None:
@@ -207,17 +237,3 @@ class _RowCache(DynamicCache):
 
 def _whole(number: int, step: int) -> int:
     return number + -number % step
-
-
-@contextmanager
-def _masked_attention(network: Any) -> Iterator[None]:
-    """Use an attention that takes any mask; flash-attn takes none but that of a padded batch."""
-    name = network.config._attn_implementation
-    if not name.startswith("flash"):
-        yield
-        return
-    network.set_attn_implementation("sdpa")
-    try:
-        yield
-    finally:
-        network.set_attn_implementation(name)

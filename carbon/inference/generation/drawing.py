@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from carbon.inference.generation.continuation import (
     Continuation,
@@ -15,13 +16,16 @@ from carbon.inference.generation.continuation import (
     continuations,
 )
 from carbon.inference.generation.decoding import Decoder
+from carbon.inference.generation.on_device import draw_on_device
 from carbon.inference.generation.sampling import draw
 from carbon.inference.generation.speculative import Draft, speculative_rounds
-from carbon.inference.reading import Reader
+from carbon.inference.reading import Reader, check_finite
 from carbon.losses import chain_conditionals
 from carbon.tokenizer import BASES, KMER_DIGITS, K
 
 _MOST_ROWS = 64
+# By device: 6-mers that are drawn on it before the host looks. A CPU has nothing to wait for.
+_AHEAD = {"cuda": 16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +143,49 @@ def _rounds(decoder: Decoder, rows: list[Continuation]) -> Iterator[list[Drawn]]
         penalised, allowed = conditioned(rows, logits)
         uniform = np.stack([row.random.random(K) for row in rows])
         kmers = draw(penalised, rule, uniform, allowed).tolist()
-        yield [
-            Drawn(row, kmer, row.push(kmer), behind)
-            for row, kmer, behind in zip(rows, kmers, logits, strict=True)
-        ]
+        yield _pushed(rows, kmers, logits)
+        if count := _num_ahead(decoder, rows, logits.device):
+            ahead = _drawn_ahead(decoder, rows, kmers, count)
+            for kmers, logits in ahead:
+                yield _pushed(rows, kmers, logits)
         going = [n for n, row in enumerate(rows) if row.tokens_left]
         if len(going) < len(rows):
             decoder.keep(going)
         fresh = [[kmers[n]] for n in going]
         rows = [rows[n] for n in going]
+
+
+def _pushed(rows: list[Continuation], kmers: list[int], logits: Tensor) -> list[Drawn]:
+    return [
+        Drawn(row, kmer, row.push(kmer), behind)
+        for row, kmer, behind in zip(rows, kmers, logits, strict=True)
+    ]
+
+
+def _num_ahead(decoder: Decoder, rows: list[Continuation], device: torch.device) -> int:
+    """Return how many 6-mers a row can be drawn with no word from the host in between."""
+    task = rows[0].task
+    if task.constraints or task.rule.repetition_penalty:
+        return 0
+    most = min(min(row.tokens_left, decoder.room(n)) for n, row in enumerate(rows))
+    return min(most, _AHEAD.get(device.type, 0))
+
+
+@torch.inference_mode()
+def _drawn_ahead(
+    decoder: Decoder, rows: list[Continuation], kmers: list[int], count: int
+) -> list[tuple[list[int], Tensor]]:
+    """Read the last 6-mers and draw so many more a row; the device is waited for at the end."""
+    uniform = np.stack([row.random.random((count, K)) for row in rows], axis=1)
+    last, numbers = decoder.sent(np.array(kmers)), decoder.sent(uniform)
+    read, logits = [], []
+    for given in numbers:
+        read.append(last)
+        logits.append(decoder.read_next(last))
+        last = draw_on_device(logits[-1], rows[0].task.rule, given)
+    totals = torch.stack(logits).sum(dim=2).cpu().numpy()
+    for row, of_row in zip(rows, totals.T, strict=True):
+        check_finite(of_row, f"prompt {row.number}", row.number)
+    decoder.note(torch.stack(read, dim=1).tolist())
+    drawn: list[list[int]] = torch.stack([*read[1:], last]).tolist()
+    return list(zip(drawn, logits, strict=True))

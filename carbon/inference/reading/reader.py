@@ -12,9 +12,11 @@ causal network does not look, to whole steps of 32 tokens; of a stem whole steps
 rest is read with each branch.
 """
 
+import copy
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -80,6 +82,19 @@ class Reader:
         """By how much YaRN stretches the context; None where it does not."""
         rope: Any = self.network.config.rope_parameters
         return float(rope["factor"]) if rope.get("rope_type") == "yarn" else None
+
+    @cached_property
+    def masked_network(self) -> Any:
+        """The network, or one over the same weights, with an attention that takes any mask.
+
+        Flash-attn takes no mask but that of a padded batch.
+        """
+        if not self.network.config._attn_implementation.startswith("flash"):
+            return self.network
+        weights = itertools.chain(self.network.parameters(), self.network.buffers())
+        network = copy.deepcopy(self.network, {id(weight): weight for weight in weights})
+        network.set_attn_implementation("sdpa")
+        return network
 
     def logits(self, states: Tensor) -> Tensor:
         """Return logits over the 6-mers in fp32: (N, width) to (N, 4096).

@@ -1,0 +1,207 @@
+"""Where the time of a training step must go on a GPU, by arithmetic: `python bench/roofline.py`.
+
+One row of 8,192 tokens a GPU, eight GPUs that divide weights and moments among them, bf16 with
+nothing computed anew. A kind of work takes at least its operations over the card's peak and its
+bytes over the bandwidth, whichever is longer; collectives may hide behind the rest. Nothing is run,
+so no figure is a measurement. `--trace` runs steps of `tiny` on the CPU and counts operators that
+compute (on a GPU each is a launch at least), what would wait for a device, and the bytes that
+operators read and write.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch._inductor import config as inductor
+from torch.profiler import ProfilerActivity, profile
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from carbon.model import PRESETS
+from carbon.tokenizer import NUM_KMERS
+from train.planning.sizes import Sizes
+
+ROW_TOKENS, GPUS = 8_192, 8
+# Leaves of a trace that compute nothing.
+_NO_WORK = frozenset(
+    f"aten::{name}"
+    for names in (
+        ("as_strided", "as_strided_", "view", "_unsafe_view", "_reshape_alias", "alias", "detach"),
+        ("detach_", "empty", "empty_strided", "resize_", "resolve_conj", "to", "result_type"),
+        ("lift_fresh", "scalar_tensor"),
+    )
+    for name in names
+)
+_WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique")
+
+
+class Card(NamedTuple):
+    """What a card can do at most."""
+
+    flops: float
+    bytes_a_second: float
+    link_bytes_a_second: float
+
+
+# NVIDIA's data sheets of H100 SXM and H200 SXM: dense bf16, memory, and NVLink in one direction.
+CARDS = {"H100": Card(989e12, 3.35e12, 450e9), "H200": Card(989e12, 4.8e12, 450e9)}
+
+
+class Work(NamedTuple):
+    """Operations and bytes of a kind of work in a step, of one GPU."""
+
+    flops: float
+    bytes: float
+
+    def seconds(self, card: Card) -> float:
+        """Return the least time that it takes."""
+        return max(self.flops / card.flops, self.bytes / card.bytes_a_second)
+
+
+def works(preset: str) -> dict[str, Work]:
+    """Return what a step does, collectives apart: activations and weights in bf16, moments fp32."""
+    sizes = Sizes.of(PRESETS[preset]())
+    tokens, layers = ROW_TOKENS, sizes.num_layers
+    matrices = sum(inputs * outputs for inputs, outputs in sizes.linears.values())
+    widths = sum(inputs + outputs for inputs, outputs in sizes.linears.values())
+    head = NUM_KMERS * sizes.hidden
+    logits = 2 * tokens * NUM_KMERS
+    return {
+        # Three products a matrix: each reads two and writes one of weight, input and output.
+        "matrices": Work(
+            6 * layers * matrices * tokens, 3 * 2 * layers * (matrices + widths * tokens)
+        ),
+        # Two products forward, four backward (and the scores again), half of them causal.
+        "attention": Work(
+            layers * (4 + 10) * sizes.query * tokens**2 / 2,
+            2 * layers * tokens * (3 * 2 * sizes.query + 3 * 2 * sizes.key),
+        ),
+        # Logits are written, made gradients in place, and read by two products.
+        "head_and_loss": Work(
+            6 * head * tokens, 5 * logits + 3 * 2 * (head + tokens * sizes.hidden)
+        ),
+        # Fused: two norms, two sums, rotations, SwiGLU; forward once, backward twice as much.
+        "norms_and_gates": Work(
+            0,
+            3 * 2 * layers * tokens
+            * (7 * sizes.hidden + 2 * (sizes.query + sizes.key) + 3 * sizes.mlp),
+        ),
+        # fp32: weight, gradient and two moments are read, three of them written.
+        "optimizer": Work(0, 28 * parameters(sizes) / GPUS),
+    }  # fmt: skip
+
+
+def parameters(sizes: Sizes) -> int:
+    """Return the weights of a network."""
+    return sizes.num_layers * sizes.layer_parameters + sizes.end_parameters(True, True)
+
+
+def collective_seconds(preset: str, card: Card) -> float:
+    """Return the time of two gathers in bf16 and one sum of gradients in fp32 over the links."""
+    count = parameters(Sizes.of(PRESETS[preset]()))
+    return (2 + 2 + 4) * count * (GPUS - 1) / GPUS / card.link_bytes_a_second
+
+
+class MovedBytes(TorchDispatchMode):
+    """Adds up the bytes of what operators read and write, views apart."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count an operator unless it is a view."""
+        found = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            leaves = tree_leaves((args, kwargs, found))
+            self.bytes += sum(x.nbytes for x in leaves if isinstance(x, torch.Tensor))
+        return found
+
+
+class Trace(NamedTuple):
+    """What a step does: launches and waits outside of the optimizer, bytes of all that is eager."""
+
+    launches: int
+    fused: int
+    waits: int
+    bytes: int | None
+
+
+def traced(step: Callable[[], None], stance: str) -> Trace:
+    """Count what the third call of a step does."""
+    with torch.compiler.set_stance(stance):
+        step()
+        step()
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            step()
+        moved = None
+        if stance == "force_eager":
+            with MovedBytes() as mode:
+                step()
+            moved = mode.bytes
+    names = [event.name for event in found.events() if not event.cpu_children and _is_step(event)]
+    fused = sum("_fused_" in name for name in names)
+    work = [name for name in names if name.startswith("aten::") and name not in _NO_WORK]
+    waits = sum(name.removeprefix("aten::") in _WAITS for name in work)
+    return Trace(len(work) - waits + fused, fused, waits, moved)
+
+
+def _is_step(event: Any) -> bool:
+    """Tell whether an event is no part of the optimizer's, whose way on a CPU is another."""
+    while event is not None:
+        if event.name.startswith("Optimizer."):
+            return False
+        event = event.cpu_parent
+    return True
+
+
+def traces() -> dict[str, Trace]:
+    """Return what is counted of a step of `tiny` on a row of 1,024 tokens."""
+    from gpu_training import batch_of, config_of, our_step, usual_step
+
+    from train.config import ParallelConfig
+    from train.network.ranks import joined_ranks
+
+    inductor.cpp.enable_kernel_profile = True
+    config = config_of("tiny", "none", 1_024)
+    with joined_ranks(ParallelConfig(), "cpu") as ranks:
+        batch = batch_of(1, ranks.device, 1_024)
+        return {
+            "usual loop": traced(usual_step(config, ranks, batch), "force_eager"),
+            "trainer": traced(our_step(config, ranks, batch), "force_eager"),
+            "trainer, layers compiled": traced(our_step(config, ranks, batch), "default"),
+        }
+
+
+def main() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", action="store_true")
+    if parser.parse_args().trace:
+        print("| one step of `tiny` | launches | of them fused | waits | MB |\n" + "|---" * 5 + "|")
+        for name, found in traces().items():
+            moved = "" if found.bytes is None else f"{found.bytes / 1e6:,.0f}"
+            print(f"| {name} | {found.launches:,} | {found.fused} | {found.waits} | {moved} |")
+        return
+    names = list(works("tiny"))
+    heads = [*(name.replace("_", " ") for name in names), "all", "collectives", "highest MFU %"]
+    print(f"| ms | {' | '.join(heads)} |\n" + "|---" * (len(heads) + 1) + "|")
+    for preset in ("500m", "3b", "8b"):
+        for card_name, card in CARDS.items():
+            print(f"| {preset}, {card_name} | {' | '.join(cells(preset, card))} |")
+
+
+def cells(preset: str, card: Card) -> list[str]:
+    """Return a line of the table: milliseconds, and the MFU that no way of computing exceeds."""
+    found = works(preset)
+    times = [work.seconds(card) for work in found.values()]
+    recomputed = found["attention"].flops * 2 / 14  # the scores, in backward
+    useful = (sum(work.flops for work in found.values()) - recomputed) / card.flops
+    numbers = [*times, sum(times), collective_seconds(preset, card)]
+    return [*(f"{1e3 * number:.1f}" for number in numbers), f"{100 * useful / sum(times):.0f}"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""6-mers drawn ahead, where the logits are: the text of the host's way, and nothing waited for."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon.inference import Carbon, SamplingRule
+from carbon.inference.generation import drawing
+from carbon.inference.generation.decoding import Decoder
+from carbon.inference.generation.on_device import draw_on_device
+from carbon.inference.generation.sampling import draw
+from carbon.inference.reading import Reader
+from carbon.model import LoadedModel
+from carbon.options import MODES
+from carbon.tokenizer import NATIVE
+from tests.conftest import small_config
+from tests.helpers.generation import PROMPTS, RULES, other_network
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("options", RULES)
+def test_a_draw_is_that_of_the_host(mode, options):
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.standard_normal((200, 4096)).astype(np.float32)
+    logits[:5, 7] = logits[:5, 3000] = 30  # ties
+    uniform = rng.random((200, 6))
+    rule = SamplingRule(mode=mode, **options)
+    found = draw_on_device(torch.from_numpy(logits), rule, torch.from_numpy(uniform))
+    assert (found.numpy() == draw(logits, rule, uniform, None)).mean() > 0.99
+    assert rule.temperature or (found.numpy() == draw(logits, rule, uniform, None)).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_p": 0.8}])
+@pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS[:8], PROMPTS[9:10]])
+def test_text_drawn_ahead_is_the_same(mode, options, prompts, monkeypatch):
+    """Rows end and start again, contexts fill, tails condition the first 6-mer."""
+    model = other_network(5)
+    expected = model.generate(prompts, 333, seed=4, mode=mode, **options)
+    monkeypatch.setitem(drawing._AHEAD, "cpu", 7)
+    told: list[int] = []
+    found = model.generate(prompts, 333, seed=4, mode=mode, advance=told.append, **options)
+    assert found == expected
+    assert sum(told) == 333 * len(prompts)
+
+
+def test_what_is_streamed_ahead_is_the_same(monkeypatch):
+    model = other_network(5)
+    expected = [(s.bases, s.probabilities) for s in model.stream(PROMPTS[6], 100, seed=2)]
+    monkeypatch.setitem(drawing._AHEAD, "cpu", 4)
+    found = [(s.bases, s.probabilities) for s in model.stream(PROMPTS[6], 100, seed=2)]
+    assert [bases for bases, _ in found] == [bases for bases, _ in expected]
+    for (_, p), (_, q) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(p, q, atol=1e-5)
+
+
+@pytest.mark.parametrize(("num_rows", "options"), [(1, RULES[0]), (5, RULES[1]), (8, RULES[-1])])
+def test_no_token_waits_for_the_device(num_rows, options):
+    """Tensors without data refuse `.item()`, `.tolist()`, `bool()`, `.cpu()` and `nonzero`."""
+    with torch.device("meta"):
+        network = LlamaForCausalLM(small_config(700)).to(torch.bfloat16).eval()
+    reader = Reader(LoadedModel(network, NATIVE), batch_tokens=4096)
+    decoder = Decoder(reader, ["A" * 6 * 125] * num_rows, ())
+    logits = decoder.read([[] for _ in range(num_rows)])[:, 0]
+    numbers = decoder.sent(np.random.default_rng(0).random((num_rows, 6)))
+    with torch.inference_mode():
+        for _ in range(4):  # past the places that were set aside at first
+            kmers = draw_on_device(logits, SamplingRule(**options), numbers)
+            logits = decoder.read_next(kmers)
+    assert (logits.device.type, logits.shape) == ("meta", (num_rows, 4096))
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        kmers.tolist()
+
+
+def test_what_takes_no_mask_has_a_network_beside_it_that_does():
+    """Over the same weights, and nothing is switched from pass to pass."""
+    model = other_network(5)
+    expected = model.generate(PROMPTS[:8], 60, seed=1)
+    network = model.model.network
+    network.config._attn_implementation = "flash_attention_2"
+    beside = Carbon(model.model)
+    assert beside.generate(PROMPTS[:8], 60, seed=1) == expected
+    masked = beside.reader.masked_network
+    assert masked.config._attn_implementation == "sdpa"
+    assert network.config._attn_implementation == "flash_attention_2"
+    pairs = zip(masked.parameters(), network.parameters(), strict=True)
+    assert all(here is there for here, there in pairs)
