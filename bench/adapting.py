@@ -192,7 +192,8 @@ def _print_table(found: dict[str, Any]) -> None:
         task, way, start, _ = cell.split()
         for entrant, values in results["test"].items():
             shown = f"{way}, {start}" if entrant == "model" else entrant
-            scores[shown, task].append(values[SCORES[task]]["value"])
+            value = values[SCORES[task]]["value"]
+            scores[shown, task] += [] if value is None else [value]  # a constant has no correlation
     tasks = list(SCORES)
     print("", *(f"{task} ({SCORES[task]})" for task in tasks), sep="\t")
     for entrant in dict.fromkeys(entrant for entrant, _ in scores):

@@ -156,6 +156,13 @@ MODES: dict[Mode, DrawingMode] = {
 }
 
 
+Engine = Literal["own", "continuous"]
+ENGINES: dict[Engine, str] = {
+    "own": "all ways of drawing; text does not depend on what is drawn beside it",
+    "continuous": "transformers' continuous batching: many prompts of different lengths, 6-mers",
+}
+
+
 def check_choice(name: str, value: str, table: Collection[str]) -> None:
     """Raise UserError unless a value stands in its table."""
     if value not in table:

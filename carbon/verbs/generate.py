@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.blocks.crew import Crew, add_crew, add_resume, crew_of
 from carbon.console import natural
-from carbon.options import MODES
+from carbon.options import ENGINES, MODES
 from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, check_inputs, load, options_of
 from carbon.verbs.sequences import why_alone
 
@@ -61,6 +61,12 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("--draft", metavar="MODEL", help="a smaller model, to decode speculatively")
     verb.add_argument(
         "--draft-tokens", type=natural, default=4, help="6-mers it proposes at a time"
+    )
+    verb.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="own",
+        help="continuous: transformers' continuous batching, for many prompts of different lengths",
     )
     verb.add_argument("--right", metavar="SEQ", help="fill the gap between --prompt and this")
     verb.add_argument(
@@ -122,6 +128,8 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.errors import UserError
     from carbon.files import check_no_input
 
+    if arguments.engine != "own" and (arguments.draft or arguments.right is not None):
+        raise UserError("--engine continuous takes neither --draft nor --right; leave it out")
     if arguments.right is not None and arguments.prompts:
         raise UserError("--right fills one gap; give its left side by --prompt, not --prompts")
     if arguments.num_samples < 1:
@@ -132,6 +140,8 @@ def run(arguments: argparse.Namespace) -> None:
     why = why_alone("", arguments.output)
     if arguments.right is not None:
         why = "a gap (--right) is filled by one process"
+    if arguments.engine != "own":
+        why = "--engine continuous draws all prompts in one process"
     with crew_of(arguments, why) as crew:
         _generate(arguments, crew, is_for_one=why is not None)
 
@@ -252,13 +262,15 @@ def _drawn(
     wanted: list[Wanted],
     advance: Callable[[int], None] = lambda num_bases: None,
 ) -> list[str]:
-    from carbon.inference.generation import SamplingRule, Task, generate
+    from carbon.inference.generation import SamplingRule, Task, generate, generate_continuously
     from carbon.inference.reading import NotFinite
 
     options = _options(arguments)
     seed, tags, constraints = (options.pop(name) for name in ("seed", "tags", "constraints"))
     task = Task(arguments.length, SamplingRule(**options), seed, tuple(tags), constraints)
     prompts, streams = [each.prompt for each in wanted], [each.stream for each in wanted]
+    if arguments.engine != "own":
+        return generate_continuously(model.reader, prompts, task, advance, streams)
     try:
         return generate(model.reader, prompts, task, draft, advance, streams)
     except NotFinite as error:
@@ -341,6 +353,7 @@ def _asked(arguments: argparse.Namespace, dtype: str) -> dict[str, Any]:
         "yarn": arguments.yarn,
         "draft": arguments.draft,
         "draft_tokens": arguments.draft_tokens if arguments.draft else None,
+        "engine": arguments.engine if arguments.engine != "own" else None,
         "seed": arguments.seed,
         "tags": "".join(arguments.tags),
         **sampling,

@@ -2,6 +2,7 @@
 
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.continuation import Task, check_amount, samples_of
+from carbon.inference.generation.continuous import generate_continuously
 from carbon.inference.generation.drawing import Step, generate, stream
 from carbon.inference.generation.infilling import Filling, infill
 from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
@@ -17,6 +18,7 @@ __all__ = [
     "Task",
     "check_amount",
     "generate",
+    "generate_continuously",
     "infill",
     "samples_of",
     "stream",
