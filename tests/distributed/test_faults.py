@@ -180,7 +180,7 @@ def launch(config, *words: str, module="torch.distributed.run") -> subprocess.Po
     )
 
 
-def wait_for(condition, seconds=90):
+def wait_for(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
