@@ -20,8 +20,7 @@ from carbon.inference.generation import (
     SamplingRule,
     Step,
     Task,
-    generate,
-    generate_continuously,
+    generate_by,
     infill,
     stream,
 )
@@ -44,7 +43,7 @@ from carbon.inference.variants import (
     score_variants,
 )
 from carbon.model import LoadedModel, load_model
-from carbon.options import ENGINES, By, Dtype, Engine, Pool, Strands, check_choice
+from carbon.options import By, Dtype, Engine, Pool, Strands
 from carbon.tokenizer import K
 
 DTYPES: dict[Dtype, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -263,10 +262,8 @@ class Carbon:
             tags: metadata tags to condition on.
             constraints: what the generated bases must keep to.
             draft: a small model for speculative decoding; it counts what was accepted.
-            engine: `own`, or `continuous`: transformers' continuous batching, for many prompts of
-                different lengths, in mode `token` without constraints, penalty or draft. Greedy
-                text is the same; sampled text has the same distribution and is that of the whole
-                call, so that it depends on the other prompts.
+            engine: `own`, or transformers' `continuous` batching, for many prompts of different
+                lengths, in mode `token` alone; sampled text then depends on the other prompts.
             advance: is told of new bases as they come.
             **sampling: the fields of `SamplingRule`, none of which must be given: `mode`,
                 `temperature`, `top_k`, `top_p`, `min_p`, `repetition_penalty` and
@@ -276,12 +273,7 @@ class Carbon:
             UserError: an argument makes no sense, or the constraints cannot be kept.
         """
         task = Task(length_bp, SamplingRule(**sampling), seed, tuple(tags), constraints)
-        check_choice("engine", engine, ENGINES)
-        if engine == "own":
-            return generate(self.reader, prompts, task, draft, advance)
-        if draft:
-            raise UserError("a draft: not with engine 'continuous'; take 'own'")
-        return generate_continuously(self.reader, prompts, task, advance)
+        return generate_by(engine, self.reader, prompts, task, draft, advance)
 
     def stream(
         self,

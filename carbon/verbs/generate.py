@@ -262,17 +262,15 @@ def _drawn(
     wanted: list[Wanted],
     advance: Callable[[int], None] = lambda num_bases: None,
 ) -> list[str]:
-    from carbon.inference.generation import SamplingRule, Task, generate, generate_continuously
+    from carbon.inference.generation import SamplingRule, Task, generate_by
     from carbon.inference.reading import NotFinite
 
     options = _options(arguments)
     seed, tags, constraints = (options.pop(name) for name in ("seed", "tags", "constraints"))
     task = Task(arguments.length, SamplingRule(**options), seed, tuple(tags), constraints)
     prompts, streams = [each.prompt for each in wanted], [each.stream for each in wanted]
-    if arguments.engine != "own":
-        return generate_continuously(model.reader, prompts, task, advance, streams)
     try:
-        return generate(model.reader, prompts, task, draft, advance, streams)
+        return generate_by(arguments.engine, model.reader, prompts, task, draft, advance, streams)
     except NotFinite as error:
         raise NotFinite(f"prompt '{wanted[(error.number or 1) - 1].name}'") from None
 

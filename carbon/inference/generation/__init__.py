@@ -2,7 +2,7 @@
 
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.continuation import Task, check_amount, samples_of
-from carbon.inference.generation.continuous import generate_continuously
+from carbon.inference.generation.continuous import generate_by
 from carbon.inference.generation.drawing import Step, generate, stream
 from carbon.inference.generation.infilling import Filling, infill
 from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
@@ -18,7 +18,7 @@ __all__ = [
     "Task",
     "check_amount",
     "generate",
-    "generate_continuously",
+    "generate_by",
     "infill",
     "samples_of",
     "stream",

@@ -22,7 +22,9 @@ from carbon.errors import UserError
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.continuation import Task, continuations, samples_of
 from carbon.inference.generation.drawing import generate
+from carbon.inference.generation.speculative import Draft
 from carbon.inference.reading import Reader, stem_of
+from carbon.options import ENGINES, Engine, check_choice
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
 
 _PAGE_TOKENS = 256
@@ -61,6 +63,28 @@ def generate_continuously(
     return [
         first + text[:more_bp] for first, text, more_bp in zip(begun, drawn, left_bp, strict=True)
     ]
+
+
+def generate_by(
+    engine: Engine,
+    reader: Reader,
+    prompts: Sequence[str],
+    task: Task,
+    draft: Draft | None = None,
+    advance: Callable[[int], None] = lambda num_bases: None,
+    samples: Sequence[int] | None = None,
+) -> list[str]:
+    """Return a continuation for each prompt, by the engine of that name.
+
+    Raises:
+        UserError: as of `generate` and `generate_continuously`, or there is no such engine.
+    """
+    check_choice("engine", engine, ENGINES)
+    if engine == "own":
+        return generate(reader, prompts, task, draft, advance, samples)
+    if draft:
+        raise UserError("a draft: not with engine 'continuous'; take 'own'")
+    return generate_continuously(reader, prompts, task, advance, samples)
 
 
 def _check_task(task: Task) -> None:
