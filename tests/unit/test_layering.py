@@ -123,7 +123,7 @@ LINE_OF_TRAIN = (
         "start",
         "planning",
     ),
-    *("network", "run_folder", "loop", "launch", "__main__"),
+    *("learners", "network", "run_folder", "loop", "launch", "__main__"),
 )
 
 
