@@ -1,0 +1,129 @@
+"""Bytes, seconds and memory of learners, against sums by hand and sizes of real tensors."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from carbon.console import text_table
+from train.choices.codecs import CODEC_CHOICES
+from train.learners.codecs import CODECS, encoded
+from train.planning.learners import LearnersPlan
+
+PLAN = LearnersPlan(
+    num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], learners=4, every_steps=100,
+    fragments=1, step_tokens=500_000, step_seconds=2.0, gbit_per_s=1.0,
+)  # fmt: skip
+
+
+def plan(**changes):
+    if "codec" in changes:
+        changes["codec"] = CODEC_CHOICES[changes["codec"]]
+    return dataclasses.replace(PLAN, **changes)
+
+
+def test_bytes_of_a_mailbox_by_hand():
+    """3 G parameters of 4 bytes: 12 GB are written once, and those of three others are read."""
+    assert (PLAN.payload_bytes, PLAN.sent_bytes) == (12 * 10**9, 12 * 10**9)
+    assert PLAN.received_bytes == 36 * 10**9
+    assert PLAN.bytes_a_token == 48e9 / (100 * 500_000)
+    assert PLAN.round_seconds == 288
+    group = plan(times_sent=3)
+    assert (group.sent_bytes, group.received_bytes) == (36 * 10**9, 36 * 10**9)
+    assert group.round_seconds == 288
+
+
+# Seconds of a ring of four copies in fp32 at 1 Gbit/s: 4 bytes x 2 x 3/4 x 8 bits = 48 ns each.
+@pytest.mark.parametrize(
+    ("parameters", "seconds"), [(25e6, 1.2), (500e6, 24), (3e9, 144), (8e9, 384)]
+)
+def test_seconds_of_data_parallel_by_hand(parameters, seconds):
+    found = plan(num_parameters=int(parameters))
+    assert found.data_parallel_seconds == pytest.approx(seconds)
+    slower = plan(num_parameters=int(parameters), gbit_per_s=0.1)
+    assert slower.data_parallel_seconds == pytest.approx(10 * seconds)
+
+
+def test_top2_of_three_billions_at_100_mbit():
+    """120 bytes for 4,096 parameters: 3 others x 87.9 MB x 8 / 0.1 Gbit/s = 21.1 s."""
+    found = plan(codec="top2", gbit_per_s=0.1)
+    assert found.round_seconds == pytest.approx(3 * 3e9 * 120 / 4096 * 8 / 1e8, rel=1e-6)
+    assert found.round_seconds == pytest.approx(21.1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("codec", "has_momentum", "bytes_each"),
+    [("fp32", True, 8), ("fp32", False, 4), ("int8", True, 8), ("top2", True, 12),
+     ("top2", False, 8)],
+)  # fmt: skip
+def test_memory_is_anchor_momentum_and_residuals(codec, has_momentum, bytes_each):
+    found = plan(codec=codec, has_momentum=has_momentum)
+    assert found.memory_bytes == bytes_each * 3 * 10**9
+
+
+def test_steps_that_outweigh_and_hide_an_exchange():
+    """int8 at 10 Gbit/s: 3 x 3.046875 GB x 8 / 10 = 7.3125 s, of steps of 2 s 3.7; by four: 0.9."""
+    found = plan(codec="int8", gbit_per_s=10.0, fragments=4)
+    assert found.round_seconds == pytest.approx(7.3125)
+    assert found.exchange_seconds == pytest.approx(1.828125)
+    assert (found.break_even_steps, found.hiding_steps) == (4, 1)
+    at_it = plan(codec="int8", gbit_per_s=10.0, every_steps=found.break_even_steps)
+    before = plan(codec="int8", gbit_per_s=10.0, every_steps=found.break_even_steps - 1)
+    assert at_it.round_seconds <= at_it.every_steps * 2.0
+    assert before.round_seconds > before.every_steps * 2.0
+
+
+def test_one_learner_sends_nothing():
+    alone = plan(learners=1, times_sent=0)
+    mailbox = plan(learners=1)
+    for found in (alone, mailbox):
+        assert found.sent_bytes == found.received_bytes == found.data_parallel_bytes == 0
+        assert (found.round_seconds, found.break_even_steps) == (0, 1)
+        assert found.memory_bytes == 24 * 10**9
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_bytes_are_those_of_what_is_written(codec):
+    """But for the blocks at the ends of tensors, which these sizes fill."""
+    tensors = {"a": torch.randn(64, 128), "b": torch.randn(4096), "c": torch.randn(3 * 4096)}
+    parts, _ = encoded(CODECS[codec], tensors, {})
+    found = plan(codec=codec, num_parameters=sum(x.numel() for x in tensors.values()))
+    assert found.payload_bytes == sum(x.nbytes for x in parts.values())
+
+
+def cells(found):
+    return {row[0]: row[1:] for row in found.rows()}
+
+
+def test_the_table():
+    """int8 takes 1 + 4/256 bytes; the ring 18 GB a step, 1,800 GB a round of 100."""
+    found = cells(plan(codec="int8", gbit_per_s=10.0, fragments=4))
+    assert found == {
+        "a learner of 4, a round": ("learners, int8", "each step"),
+        "steps": (100, 100),
+        "MB sent": (3046.875, 1.8e6),
+        "MB received": (9140.625, 1.8e6),
+        "bytes sent and received a token": (pytest.approx(243.75), 72_000),
+        "seconds at 10 Gbit/s": (pytest.approx(7.3125), pytest.approx(1440)),
+        "seconds of one exchange": (pytest.approx(1.828125), pytest.approx(14.4)),
+        "seconds of computing": (200, 200),
+        "% of the time in exchanges that nothing hides": (
+            pytest.approx(100 * 7.3125 / 207.3125),
+            pytest.approx(100 * 1440 / 1640),
+        ),
+        "steps that hide one exchange": (1, ""),
+        "every_steps whose computing takes as long": (4, ""),
+        "GiB of the host's memory": (24e9 / 2**30, 0),
+    }
+
+
+def test_the_table_leaves_out_what_is_not_known():
+    no_step, no_link = cells(plan(step_seconds=None)), cells(plan(gbit_per_s=None))
+    assert len(cells(PLAN)) - len(no_step) == 4 and "seconds at 1 Gbit/s" in no_step
+    assert len(cells(PLAN)) - len(no_link) == 6
+    assert not [name for name in no_link if "second" in name or "exchange" in name]
+    unknown = plan(step_seconds=None, gbit_per_s=None)
+    assert unknown.round_seconds is unknown.break_even_steps is unknown.hiding_steps is None
+    for found in (PLAN, plan(step_seconds=None), plan(gbit_per_s=None)):
+        widths = [len(line) for line in text_table(found.rows()).splitlines()]
+        assert max(widths) <= 90 and len(set(widths)) == 1

@@ -1,0 +1,151 @@
+"""What goes between learners, and how long it takes: beside data parallel training, from counts.
+
+A link carries as much in each direction at once as its bandwidth says. The formulas are told in
+docs/plan.md.
+"""
+
+import math
+from dataclasses import dataclass
+
+from carbon.console import TableRow
+from train.choices.codecs import CodecChoice
+
+_FP32_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearnersPlan:
+    """A round of learners: every one takes `every_steps` steps, and all parameters go once.
+
+    Attributes:
+        num_parameters: that are trained, of the whole model. They are counted as one tensor, so
+            that blocks which the ends of tensors leave unfilled are left out.
+        codec: what writes them.
+        learners: how many there are.
+        every_steps: inner steps of a round.
+        fragments: exchanges in a round, each of an equal part.
+        step_tokens: of one learner.
+        step_seconds: of one learner's step; None: not known.
+        gbit_per_s: of a learner's link, all its processes together; None: not known.
+        has_momentum: whether the outer optimizer has any.
+        times_sent: how often a learner sends what it has: once to a mailbox, to each other learner
+            in a group (`learners - 1`).
+    """
+
+    num_parameters: int
+    codec: CodecChoice
+    learners: int
+    every_steps: int
+    fragments: int
+    step_tokens: int
+    step_seconds: float | None
+    gbit_per_s: float | None
+    has_momentum: bool = True
+    times_sent: int = 1
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of all outer gradients of one learner."""
+        return self.codec.num_bytes(self.num_parameters)
+
+    @property
+    def sent_bytes(self) -> int:
+        """By one learner, a round; nothing if it is alone."""
+        return self.times_sent * self.payload_bytes if self.learners > 1 else 0
+
+    @property
+    def received_bytes(self) -> int:
+        """By one learner, a round: what all others have written."""
+        return (self.learners - 1) * self.payload_bytes
+
+    @property
+    def bytes_a_token(self) -> float:
+        """Sent and received by a learner for each token that it reads."""
+        tokens = self.every_steps * self.step_tokens
+        return (self.sent_bytes + self.received_bytes) / tokens
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the host, of all processes of a learner: anchor, momentum, residuals, in fp32."""
+        tensors = 1 + self.has_momentum + (self.codec.feedback is not None)
+        return tensors * _FP32_BYTES * self.num_parameters
+
+    @property
+    def round_seconds(self) -> float | None:
+        """Of all exchanges of a round."""
+        return self._seconds(max(self.sent_bytes, self.received_bytes))
+
+    @property
+    def exchange_seconds(self) -> float | None:
+        """Of one fragment."""
+        return None if self.round_seconds is None else self.round_seconds / self.fragments
+
+    @property
+    def break_even_steps(self) -> int | None:
+        """Least `every_steps` whose computing takes as long as its exchanges; 1 at least."""
+        return _steps(self.round_seconds, self.step_seconds)
+
+    @property
+    def hiding_steps(self) -> int | None:
+        """Least `delay_steps` that hide the exchange of a fragment."""
+        return _steps(self.exchange_seconds, self.step_seconds)
+
+    @property
+    def data_parallel_bytes(self) -> int:
+        """Sent by one of as many copies in a step, and received: a ring of gradients in fp32.
+
+        A ring of K sends 2 (K - 1) / K of what it sums (Patarasuk and Yuan, J. Parallel Distrib.
+        Comput. 69, 2009).
+        """
+        whole = 2 * (self.learners - 1) * _FP32_BYTES * self.num_parameters
+        return math.ceil(whole / self.learners)
+
+    @property
+    def data_parallel_seconds(self) -> float | None:
+        """Of a step's ring."""
+        return self._seconds(self.data_parallel_bytes)
+
+    def rows(self) -> list[TableRow]:
+        """Return a table for `text_table`: this beside data parallel training, by round."""
+        steps, ring = self.every_steps, self.every_steps * self.data_parallel_bytes
+        rows: list[TableRow] = [
+            (f"a learner of {self.learners}, a round", f"learners, {self.codec.name}", "each step"),
+            ("steps", steps, steps),
+            ("MB sent", self.sent_bytes / 1e6, ring / 1e6),
+            ("MB received", self.received_bytes / 1e6, ring / 1e6),
+            (
+                "bytes sent and received a token",
+                self.bytes_a_token,
+                2 * self.data_parallel_bytes / self.step_tokens,
+            ),
+        ]
+        if self.round_seconds is not None and self.data_parallel_seconds is not None:
+            seconds = (self.round_seconds, steps * self.data_parallel_seconds)
+            rows += self._rows_of_time(*seconds)
+        return [*rows, ("GiB of the host's memory", self.memory_bytes / 2**30, 0.0)]
+
+    def _rows_of_time(self, exchanging: float, ring: float) -> list[TableRow]:
+        rows: list[TableRow] = [
+            (f"seconds at {self.gbit_per_s:g} Gbit/s", exchanging, ring),
+            ("seconds of one exchange", exchanging / self.fragments, ring / self.every_steps),
+        ]
+        if self.step_seconds is None:
+            return rows
+        computing = self.every_steps * self.step_seconds
+        shares = [100 * time / (time + computing) for time in (exchanging, ring)]
+        return [
+            *rows,
+            ("seconds of computing", computing, computing),
+            ("% of the time in exchanges that nothing hides", *shares),
+            ("steps that hide one exchange", self.hiding_steps or "", ""),
+            ("every_steps whose computing takes as long", self.break_even_steps or "", ""),
+        ]
+
+    def _seconds(self, num_bytes: int) -> float | None:
+        return None if self.gbit_per_s is None else 8 * num_bytes / (self.gbit_per_s * 1e9)
+
+
+def _steps(seconds: float | None, step_seconds: float | None) -> int | None:
+    if seconds is None or step_seconds is None:
+        return None
+    return max(1, math.ceil(seconds / step_seconds))
