@@ -172,6 +172,15 @@ def test_integers_are_within_half_a_step(name, numbers):
         assert float(errors.max()) <= step * (0.5 + 1e-4) + most * 2.0**-149
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_least_numbers_stay_within_the_codes(sign):
+    """190 and 10 least steps of fp32: their scales, 190/127 and 10/7 of one, are rounded to one."""
+    for name, steps, most in (("int8", 190, 127), ("int4", 10, 7)):
+        numbers = torch.tensor([sign * steps * 2.0**-149])
+        parts = CODECS[name].encode(numbers)
+        assert CODECS[name].decode(parts, (1,)).item() == sign * most * 2.0**-149
+
+
 # Sizes
 
 
