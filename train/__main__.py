@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -227,10 +228,12 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     @record  # torchrun shows the traceback of the process that failed first, of a defect alone
     def run() -> bool | Exception:
         try:
-            with joined_ranks(config.parallel, config.compute.device) as ranks:
+            learners, device = config.learners, config.compute.device
+            with joined_ranks(config.parallel, device, learners.in_one_launch) as ranks:
                 check_memory(config, ranks)
                 resume = arguments.resume == "auto"
-                trainer = Trainer(config, ranks, resumes=resume)
+                folder = learners.folder(config.output, ranks.learner)
+                trainer = Trainer(replace(config, output=folder), ranks, resumes=resume)
                 return trainer.run(resume, arguments.accept_data_change, told)
         except TOLD_IN_A_LINE as error:
             return error

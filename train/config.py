@@ -14,6 +14,7 @@ from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
 from train.compute_config import ComputeConfig
+from train.learners_config import LearnersConfig
 from train.model_config import ModelConfig
 
 _REPLAY = "replay_"
@@ -357,6 +358,7 @@ class TrainConfig:
     checkpoint: CheckpointConfig = CheckpointConfig()
     guard: GuardConfig = GuardConfig()
     probe: ProbeConfig = ProbeConfig()
+    learners: LearnersConfig = LearnersConfig()  # noqa: RUF009
     tracker: Annotated[str, OneOf(TRACKERS)] = "none"
     """Where metrics go beside `metrics.jsonl`."""
 
@@ -369,6 +371,7 @@ class TrainConfig:
         check(len(set(names)) == len(names), f"stages: two have one name, of {', '.join(names)}")
         self._check_backward()
         self.compute.check_float8(self.model.tune, self._rows_tokens)
+        self.learners.check_run(self.guard.policy, [stage.until for stage in self.stages])
         for stage in self.stages:
             check(
                 not STAGE_ENDS[stage.until].needs_probes or self.probe.every_steps > 0,

@@ -40,7 +40,7 @@ def plain_loop(config, num_steps):
 
     course = Course(config)
     rows = open_rows(config, course)
-    read = batches(rows, config, course, OneReader, 0)
+    read = batches(rows, config, course, OneReader, range(num_steps))
     network = LlamaForCausalLM(llama_config(config)).double()
     with torch.no_grad():
         for name, p in network.named_parameters():

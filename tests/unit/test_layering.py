@@ -118,12 +118,13 @@ LINE_OF_TRAIN = (
         "choices",
         "model_config",
         "compute_config",
+        "learners_config",
         "config",
         "recipe",
         "start",
         "planning",
     ),
-    *("learners", "network", "run_folder", "loop", "launch", "__main__"),
+    *("network", "run_folder", "learners", "loop", "launch", "__main__"),
 )
 
 

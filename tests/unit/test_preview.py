@@ -167,7 +167,7 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
             one = SimpleNamespace(
                 reader=reader, num_readers=readers, device=torch.device("cpu"), share=RowShare()
             )
-            read = batches(rows, config, course, one, first)
+            read = batches(rows, config, course, one, range(first, course.total_steps))
             taken = itertools.islice(read, 4)
             of_readers.append([torch.cat([b.input_ids for b in step]).tolist() for step in taken])
         for number, parts in enumerate(zip(*of_readers, strict=True)):

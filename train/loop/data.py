@@ -1,7 +1,7 @@
 """From the corpus to this process's share of a global batch."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -77,10 +77,10 @@ def _cache_of(config: TrainConfig, corpus: str) -> Path:
 
 
 def portions(
-    config: TrainConfig, course: Course, ranks: Ranks, first_step: int
+    config: TrainConfig, course: Course, ranks: Ranks, steps: Iterable[int]
 ) -> Iterator[list[range]]:
-    """Return, step by step from `first_step`, the rows this process reads, by microbatches."""
-    for step in range(first_step, course.total_steps):
+    """Return, step by step, the rows this process reads, by microbatches."""
+    for step in steps:
         span = course.at(step)
         share = span.batch_rows // ranks.num_readers
         rows = span.rows_of_step(step)[ranks.reader * share : (ranks.reader + 1) * share]
@@ -89,16 +89,16 @@ def portions(
 
 
 def batches(
-    rows: TokenRows, config: TrainConfig, course: Course, ranks: Ranks, first_step: int
+    rows: TokenRows, config: TrainConfig, course: Course, ranks: Ranks, steps: Iterable[int]
 ) -> Iterator[list[Batch]]:
-    """Return, step by step from `first_step`, this process's microbatches on its device.
+    """Return, step by step, this process's microbatches on its device.
 
     `data.workers` processes read ahead; neither they nor their number change what is read.
     """
-    of_steps = portions(config, course, ranks, first_step)
+    of_steps = portions(config, course, ranks, steps)
     loader: DataLoader[Batch] = DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
-        batch_sampler=_Flat(portions(config, course, ranks, first_step)),
+        batch_sampler=_Flat(portions(config, course, ranks, steps)),
         collate_fn=partial(collate, share=ranks.share),
         num_workers=config.data.workers,
         multiprocessing_context="spawn" if config.data.workers else None,

@@ -19,6 +19,8 @@ from carbon.files import atomic_folder
 from carbon.losses import LossSums
 from train.choices.guard_policies import GUARD_POLICIES
 from train.config import TrainConfig
+from train.learners.alone import Alone, Meetings
+from train.learners.learner import Learner
 from train.loop.data import batches, open_rows
 from train.loop.guard import reason_against, remember, signal_to_end
 from train.loop.probe import Probe, assembled
@@ -38,6 +40,7 @@ from train.planning.planner import Plan, plan_of
 from train.planning.sizes import flops_a_token, llama_config
 from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.log import Metrics, RunLog
+from train.run_folder.settings import settings_of
 from train.run_folder.state import RunState
 from train.start.adapter import merged
 from train.start.export import write_export
@@ -95,14 +98,17 @@ class Trainer:
         self._hold_rows()
         self.pipeline = Pipeline(config, ranks, self.parts)
         self.optimizer = build_optimizer(config, self.parts)
+        start_sha256 = self._start_sha256()
+        self.meetings = self._meetings(start_sha256)
         self.checkpoints = Checkpoints(
-            config, self.rows, ranks, self.parts, self.optimizer, self._start_sha256()
+            config, self.rows, ranks, self.parts, self.optimizer, self.meetings, start_sha256
         )
         self.state = RunState()
         self._probe = Probe(config) if config.probe.every_steps else None
         self._folder = Path(config.output)
         self._graphs = CompiledGraphs(config.compute)
         self._told, self._wish = StopSignals(), _Wish.GO_ON
+        self._has_begun = False
 
     def run(
         self, resume: bool, accept_data_change: bool = False, told: StopSignals | None = None
@@ -117,6 +123,7 @@ class Trainer:
         told.saves = True
         with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
             profiler = StepProfiler(self.config, self.ranks)
+            self._begin(log)
             if self._probe and self.start and self.state.step == 0:
                 self._measure(log)  # what the model knows before it goes on
             for metrics in self.steps(log):
@@ -125,7 +132,7 @@ class Trainer:
                 # Before the checkpoint, which holds what the probes have seen.
                 if self._probe and self._is_time_for(self.config.probe.every_steps):
                     self._measure(log)
-                wish = self._wish
+                wish = _Wish.STOP if self.meetings.stopped else self._wish
                 if wish != _Wish.GO_ON or self._is_time_for(self.config.checkpoint.every_steps):
                     self.checkpoints.save(self.state)
                 if wish == _Wish.STOP:
@@ -134,7 +141,9 @@ class Trainer:
                     log.event(self.state.step, "stop", f"{name}: saved; go on with --resume auto")
                     return False
             self.checkpoints.finish()
-            self.export(self._folder / "export")
+            with self.meetings.anchored():
+                self.export(self._folder / "export")
+            self.meetings.close()
             log.finish(self._folder / "export")
         return True
 
@@ -145,8 +154,8 @@ class Trainer:
         return _Wish(self.ranks.is_first and self.checkpoints.are_due())
 
     def _is_time_for(self, every_steps: int) -> bool:
-        step = self.state.step
-        return step % every_steps == 0 or step == self.course.total_steps
+        is_end = self.state.step == self.course.total_steps
+        return is_end or self.meetings.is_time(self.state, every_steps)
 
     def steps(self, log: RunLog | None = None) -> Iterator[Metrics]:
         """Take one optimizer step after the other, from where the run stands to its end.
@@ -156,18 +165,23 @@ class Trainer:
                 patience.
         """
         log = log or RunLog.silent(self.config, self.ranks, self.course)
-        while self.state.step < self.course.total_steps:
-            course = self.course
-            read = batches(self.rows, self.config, course, self.ranks, self.state.step)
-            # The end of a stage by a signal changes what is read next.
-            while self.course is course and self.state.step < course.total_steps:
+        self._begin(log)
+        while self._goes_on():
+            course, order = self.course, self.meetings.order
+            steps = range(self.state.step, course.total_steps) if order is None else order
+            read = batches(self.rows, self.config, course, self.ranks, steps)
+            # The end of a stage by a signal, or a meeting, changes what is read next.
+            while self.course is course and self.meetings.order is order and self._goes_on():
                 yield self._step(course.at(self.state.step), read, log)
+
+    def _goes_on(self) -> bool:
+        return self.state.step < self.course.total_steps and not self.meetings.stopped
 
     def _step(self, span: Span, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
         start, state = time.perf_counter(), self.state
         microbatches = next(read)
         stage, step_in_stage = span.stage, span.step_in_stage + state.step - span.first_step
-        if step_in_stage == 0:
+        if span.number != self._stage_before():
             state.history, state.gaps = [], []
             log.event(state.step, "stage", f"stage {span.number}, {stage.name!r}, begins")
         rate = learning_rate(stage, step_in_stage)
@@ -178,11 +192,14 @@ class Trainer:
         self._held.clear_gradients()
         clip = self.config.optimizer.clip_norm
         norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip)
-        metrics = self._metrics(span, sums, norm) | {"learning_rate": rate}
+        metrics, tokens = self._metrics(span, sums, norm)
+        metrics["learning_rate"] = rate
         loss, norm_now = metrics["loss"], metrics["gradient_norm"]
+        state.stage = span.number
         if reason := reason_against(self.config.guard, state.history, loss, norm_now):
             metrics["skipped"] = reason
             self._leave_out(reason, log)
+            tokens = 0
         else:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
@@ -190,26 +207,29 @@ class Trainer:
             self._held.restore()
             state.updates += 1
             remember(state, self.config.guard, stage, loss, norm_now)
-            state.step += 1
-            self._end_stage_on_signal(span, log)
         self.optimizer.zero_grad()
+        seconds = time.perf_counter() - start
+        self.meetings.taken(self.state, tokens, seconds)
+        if tokens:
+            self._end_stage_on_signal(span, log)
         if new := self._graphs.new():
             counts = f"{new} new, {self._graphs.total} in all"
             log.event(state.step, "compile", f"step {metrics['step']}: compiled graphs: {counts}")
-        speed = stage.batch_tokens / (time.perf_counter() - start)
+        speed = stage.batch_tokens / seconds
         return metrics | {"tokens_per_second": speed, "mfu": self._mfu(speed, span)}
 
-    def _metrics(self, span: Span, sums: LossSums, norm: Tensor) -> Metrics:
-        """Read what a step has found: the one place where it waits for the device.
+    def _metrics(self, span: Span, sums: LossSums, norm: Tensor) -> tuple[Metrics, int]:
+        """Read what a step has found, and its tokens: the one place that waits for the device.
 
         What all processes wish goes with it.
         """
         wish = self.ranks.largest(self._wished())
         means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
-        *values, wished = torch.stack([*means, norm, wish.to(norm.dtype)]).tolist()
+        found = [*means, norm, wish.to(norm.dtype), sums.num_tokens.to(norm.dtype)]
+        *values, wished, tokens = torch.stack(found).tolist()
         self._wish = _Wish(int(wished))
         names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
-        return {
+        metrics = {
             "step": self.state.step + 1,
             "tokens": span.tokens_by(self.state.step + 1),
             "stage": span.stage.name,
@@ -217,6 +237,7 @@ class Trainer:
             "context_tokens": span.context_tokens,
             **dict(zip(names, values, strict=True)),
         }
+        return metrics, int(tokens)
 
     def _leave_out(self, reason: str, log: RunLog) -> None:
         """Do what the guard's policy says about the step that was just taken."""
@@ -237,7 +258,7 @@ class Trainer:
             # What has been left out, and where stages have ended, stays so: rows go by it.
             self.state.skipped, self.state.ended = before.skipped, before.ended
         self.state.skipped = [*self.state.skipped, [first, bad]]
-        self.state.step = bad + 1
+        self.state.step = bad
         done = f"left out {bad - first + 1} steps" if policy.goes_back else "left out"
         log.event(bad + 1, guard.policy, f"{message}; {done}")
         if len(self.state.skipped) > guard.most_bad_steps:
@@ -261,11 +282,12 @@ class Trainer:
 
     def _measure(self, log: RunLog) -> None:
         """Take the probe's measures on the first process, while the others wait."""
-        network = self.gathered()
+        with self.meetings.anchored():
+            network = self.gathered()
         found: list[Any] = [None]
         if network is not None and self._probe is not None:
             found = [self._probe.measure(network)]
-        dist.broadcast_object_list(found, src=0)
+        dist.broadcast_object_list(found, group=self.ranks.group, group_src=0)
         self.state.gaps.append(found[0]["recovery"] - found[0]["recovery_bf16"])
         step = self.state.step
         tokens = self.course.at(step - 1).tokens_by(step) if step else 0
@@ -286,10 +308,29 @@ class Trainer:
         llama.rope_parameters = self.parts[0].config.rope_parameters
         return llama
 
+    def _meetings(self, start_sha256: str) -> Meetings:
+        """Return what the learners of the run meet by, if it has any."""
+        if not self.config.learners.count:
+            return Alone()
+        settings = settings_of(self.config, self.rows, start_sha256)
+        return Learner(self.config, self.ranks, self.parts, self.course.total_steps, settings)
+
+    def _begin(self, log: RunLog) -> None:
+        """Go on from where the run stands, once."""
+        if not self._has_begun:
+            self._has_begun = True
+            self.meetings.begin(self.state, log, lambda: bool(self._told.name))
+
+    def _stage_before(self) -> int:
+        """Return the number of the stage of the step before, -1 at the first."""
+        if self.state.stage is not None:
+            return self.state.stage
+        return self.course.at(self.state.step - 1).number if self.state.step else -1
+
     def _start_sha256(self) -> str:
         """Return what the start's files are, which the first process reads for all."""
         found = [self.start.digest if self.start and self.ranks.is_first else ""]
-        dist.broadcast_object_list(found, src=0)
+        dist.broadcast_object_list(found, group=self.ranks.group, group_src=0)
         return found[0]
 
     def export(self, folder: Path) -> None:
@@ -304,7 +345,7 @@ class Trainer:
                     model, tags = self.config.model, self.rows.tags
                     write_export(self._llama(), model, self.start, weights, temporary, tags)
                 say(f"exported {folder}")
-        dist.barrier()
+        dist.barrier(self.ranks.group)
 
     def load(self, accept_data_change: bool = False) -> bool:
         """Go to where the newest whole checkpoint stands; return whether there is one."""
@@ -342,7 +383,7 @@ class Trainer:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")
             say(f"training from step {self.state.step} to {self.course.total_steps}")
-        dist.barrier()
+        dist.barrier(self.ranks.group)
 
     def _mfu(self, tokens_per_second: float, span: Span) -> float | None:
         """Return the share of the GPUs' peak that is used; None where the peak is not known."""

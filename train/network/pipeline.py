@@ -72,7 +72,7 @@ class Pipeline:
         yield sums
         for part in self._parts:
             sums += part.sums
-        dist.all_reduce(sums)
+        dist.all_reduce(sums, group=self._ranks.group)
 
     def _run_loop(self, batch: list[Batch]) -> None:
         (part,) = self._parts

@@ -26,15 +26,22 @@ _MOST_GROUPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """This process, its device, and the mesh of all: pipeline, replicate, shard.
+    """This process, its device, and the mesh of its learner: pipeline, replicate, shard.
 
-    Processes that share rows are neighbours among those that share weights.
+    Mostly there is one learner, which all processes of a launch are. Processes that share rows are
+    neighbours among those that share weights.
 
     Attributes:
+        rank: of this process, in its learner.
+        world_size: processes of a learner.
+        group: of the learner; None: all.
         quiet_group: for what goes on beside the training, on the CPU; its operations never wait
             for those of the training.
         share: what this process has of its rows.
         context_group: processes that share them; None: it has them alone.
+        learner: that this process is of, of those of this launch.
+        num_learners: of this launch.
+        meeting_group: over gloo, the processes that hold what this one holds in their learners.
     """
 
     rank: int
@@ -44,16 +51,20 @@ class Ranks:
     quiet_group: dist.ProcessGroup
     share: RowShare
     context_group: dist.ProcessGroup | None
+    group: dist.ProcessGroup | None = None
+    learner: int = 0
+    num_learners: int = 1
+    meeting_group: dist.ProcessGroup | None = None
 
     @property
     def is_first(self) -> bool:
-        """Whether this process speaks and writes for all."""
+        """Whether this process speaks and writes for its learner."""
         return self.rank == 0
 
     @property
     def pipeline_size(self) -> int:
         """Processes that the layers are divided over."""
-        return self.mesh.size(0)
+        return _size(self.mesh, "pipeline")
 
     @property
     def pipeline_rank(self) -> int:
@@ -83,19 +94,22 @@ class Ranks:
         return DeviceMesh("cpu", there.mesh, mesh_dim_names=names, _init_backend=False)
 
     def largest(self, value: int) -> torch.Tensor:
-        """Return the largest value of any process, a number on the device."""
+        """Return the largest value of any process, of all learners, a number on the device."""
         found = torch.full((), float(value), device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return found
 
 
 @contextmanager
-def joined_ranks(parallel: ParallelConfig, device: str = "auto") -> Iterator[Ranks]:
+def joined_ranks(
+    parallel: ParallelConfig, device: str = "auto", num_learners: int = 1
+) -> Iterator[Ranks]:
     """Join the group that torchrun started; nccl with GPUs, gloo without.
 
     Args:
-        parallel: how processes are laid out.
+        parallel: how processes of a learner are laid out.
         device: that is asked for, `auto`, `cpu` or `cuda`.
+        num_learners: that the processes are.
 
     Raises:
         ConfigError: the processes cannot be laid out as asked for.
@@ -119,7 +133,7 @@ def joined_ranks(parallel: ParallelConfig, device: str = "auto") -> Iterator[Ran
         else:
             store = _get_default_store().clone()  # type: ignore[attr-defined]
             ending.enter_context(SharedFate(store, dist.get_rank()))
-        yield ranks_of_group(used, parallel)
+        yield ranks_of_group(used, parallel, num_learners)
         if dist.get_world_size() > 1:  # after a failure it would wait for the others
             dist.destroy_process_group()
 
@@ -142,13 +156,22 @@ def allow_connections(world_size: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:
-    """Describe this process in the default group, which exists."""
+def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners: int = 1) -> Ranks:
+    """Describe this process in the default group, which exists.
+
+    Raises:
+        ConfigError: the processes cannot be laid out as asked for.
+    """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    world_size = dist.get_world_size()
+    world_size, left = divmod(dist.get_world_size(), num_learners)
+    if left:
+        raise ConfigError(
+            f"learners.count = {num_learners}: {dist.get_world_size()} processes are no multiple "
+            "of it; change one of them"
+        )
     fixed = parallel.pipeline * parallel.replicate
-    if world_size % fixed:
+    if world_size % fixed or not world_size:
         raise ConfigError(
             f"parallel: {world_size} processes are no multiple of pipeline x replicate = {fixed}; "
             "change one of them"
@@ -156,17 +179,53 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig) -> Ranks:
     parallel.check_context(world_size // fixed)
     shape = (parallel.pipeline, parallel.replicate, world_size // fixed)
     names = ("pipeline", "replicate", "shard")
+    if num_learners > 1:
+        shape, names = (num_learners, *shape), ("learner", *names)  # type: ignore[assignment]
     mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
     share, context_group = RowShare(dist.get_rank() % parallel.context, parallel.context), None
     if parallel.context > 1:
         context_group, _ = dist.new_subgroups(parallel.context)  # type: ignore[no-untyped-call]
     timeout = timedelta(seconds=parallel.timeout_seconds)
-    quiet_group = dist.new_group(backend="gloo", timeout=timeout)
+    learner, rank = divmod(dist.get_rank(), world_size)
+    group = meeting_group = None
+    if num_learners > 1:
+        all_ranks = torch.arange(num_learners * world_size).view(num_learners, world_size)
+        group = _one_of(all_ranks.tolist(), timeout)
+        quiet_group = _one_of(all_ranks.tolist(), timeout, "gloo")
+        meeting_group = _one_of(all_ranks.T.tolist(), timeout, "gloo")
+    else:
+        quiet_group = dist.new_group(backend="gloo", timeout=timeout)
     # The groups of a mesh have torch's own timeout, half an hour, whatever the first group has.
-    for group in (*mesh.get_all_groups(), context_group, None):
-        _set_pg_timeout(timeout, group)
-    return Ranks(dist.get_rank(), world_size, device, mesh, quiet_group, share, context_group)
+    for one in (*mesh.get_all_groups(), context_group, None):
+        _set_pg_timeout(timeout, one)
+    return Ranks(
+        rank,
+        world_size,
+        device,
+        mesh,
+        quiet_group,
+        share,
+        context_group,
+        group,
+        learner,
+        num_learners,
+        meeting_group,
+    )
+
+
+def _one_of(
+    divisions: list[list[int]], timeout: timedelta, backend: str | None = None
+) -> dist.ProcessGroup:
+    """Make a group of each division of the processes, and return this process's."""
+    mine, _ = dist.new_subgroups_by_enumeration(divisions, timeout, backend)  # type: ignore[no-untyped-call]
+    assert isinstance(mine, dist.ProcessGroup)
+    return mine
 
 
 def _of_data(mesh: DeviceMesh) -> DeviceMesh:
-    return mesh["replicate", "shard"] if mesh.size(1) > 1 else mesh["shard"]
+    return mesh["replicate", "shard"] if _size(mesh, "replicate") > 1 else mesh["shard"]
+
+
+def _size(mesh: DeviceMesh, name: str) -> int:
+    assert mesh.mesh_dim_names is not None
+    return mesh.size(mesh.mesh_dim_names.index(name))

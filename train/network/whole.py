@@ -82,7 +82,7 @@ class _Gathering:
     def _announce(self, number: int) -> int:
         """Return the number that the first process has given."""
         told = torch.tensor(number, device=self._ranks.device)
-        dist.broadcast(told, src=0)
+        dist.broadcast(told, group=self._ranks.group, group_src=0)
         return int(told)
 
     def _moved(self, name: str) -> Tensor | None:

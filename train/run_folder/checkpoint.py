@@ -10,9 +10,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -54,6 +54,19 @@ def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
     return milestones | {*regular[-config.keep :], *filling, steps[-1]}
 
 
+class AlsoSaved(Protocol):
+    """What a run has saved beside its network and optimizer."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold of it, when it is fit to be saved."""
+
+    def expect(self, table: Mapping[str, Any]) -> None:
+        """Take what `to_table` gave, and make room for its tensors."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return its tensors by their names in a checkpoint."""
+
+
 class Checkpoints(Saved):
     """The checkpoints of one run folder, and the tensors that they hold."""
 
@@ -64,12 +77,14 @@ class Checkpoints(Saved):
         ranks: Ranks,
         parts: list[LlamaPart],
         optimizer: torch.optim.Optimizer,
+        meetings: AlsoSaved,
         start_sha256: str = "",
     ) -> None:
         """Look after `output/checkpoints`."""
         super().__init__(config, rows, ranks, start_sha256)
         self._parts = parts
         self._optimizer = optimizer
+        self._meetings = meetings
         self._writing: threading.Thread | None = None
         self._error: BaseException | None = None
         self._saved_at = time.monotonic()
@@ -86,6 +101,7 @@ class Checkpoints(Saved):
         """
         self.finish()
         self._saved_at = time.monotonic()
+        state.meetings = self._meetings.to_table()
         table = {"state": state.to_table(), "settings": self._settings}
         tensors = {
             name: _copied(t, self._ranks) for name, t in self._tensors(for_save=True).items()
@@ -163,7 +179,7 @@ class Checkpoints(Saved):
                 work()
             except OSError as raised:
                 error = [raised]
-        dist.broadcast_object_list(error, src=0, group=self._ranks.quiet_group)
+        dist.broadcast_object_list(error, group=self._ranks.quiet_group, group_src=0)
         if error[0] is not None:
             raise error[0]
 
@@ -175,7 +191,7 @@ class Checkpoints(Saved):
         names: list[Any] = [None]
         if self._ranks.is_first:
             names = [sorted(path.name for path in folder.glob("*.safetensors"))]
-        dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
+        dist.broadcast_object_list(names, group=self._ranks.quiet_group, group_src=0)
         return list(names[0])
 
     def load_newest(
@@ -193,13 +209,15 @@ class Checkpoints(Saved):
             return None
         path, state = found
         _ensure_state(self._optimizer, state.updates)
+        if state.meetings:
+            self._meetings.expect(state.meetings)
         shards = Shards(path, self._ranks)
         load(self._tensors(), storage_reader=shards, process_group=self._ranks.quiet_group)
         self._copy_to_other_end()
         return state
 
     def _tensors(self, *, for_save: bool = False) -> dict[str, Tensor]:
-        """Return trained weights and moments by their names in a checkpoint; tied ones once.
+        """Return trained weights, moments and what meetings hold, by their names; tied ones once.
 
         The copy at the other end of a pipeline goes by the name of the embedding, and is not saved.
         """
@@ -215,7 +233,7 @@ class Checkpoints(Saved):
                 values = self._optimizer.state.get(parameter, {})
                 zeros = None if values else torch.zeros_like(parameter)
                 tensors[f"optimizer.{stock}.{moment}"] = values.get(moment, zeros)
-        return tensors
+        return tensors | self._meetings.tensors()
 
     @torch.no_grad()
     def _copy_to_other_end(self) -> None:

@@ -22,7 +22,7 @@ from train.watch import staircase
 
 Metrics = dict[str, Any]
 
-_FILES = ("metrics", "probes", "events")
+_FILES = ("metrics", "probes", "events", "rounds")
 
 
 class RunLog:
@@ -41,6 +41,7 @@ class RunLog:
         self._tracker: Any = None
         self._left = TimeLeft(course.total_steps, step)
         self._last_line = time.monotonic()
+        self._last_step = step
 
     @classmethod
     def silent(cls, config: TrainConfig, ranks: Ranks, course: Course) -> "RunLog":
@@ -77,7 +78,8 @@ class RunLog:
         numbers = {k: v for k, v in metrics.items() if isinstance(v, int | float)}
         self._tracker.log(metrics["step"], numbers)
         self._left.total = total_steps  # which falls where a signal ends a stage
-        self._left.advance(1)
+        self._left.advance(metrics["step"] - self._last_step)
+        self._last_step = metrics["step"]
         now = time.monotonic()
         last = metrics["step"] == total_steps
         if sys.stderr.isatty() or last or now - self._last_line >= SECONDS_BETWEEN_LINES:
@@ -105,6 +107,20 @@ class RunLog:
             self._write("probes", {"step": step, "tokens": tokens} | dict(measures))
             self._tracker.log(step, measures)
             say(f"step {step:,}: " + ", ".join(f"{k} {v:.4f}" for k, v in measures.items()))
+
+    def round(self, line: Mapping[str, Any], *, took_part: bool) -> None:
+        """Write what a meeting of learners found."""
+        if not self._writes:
+            return
+        self._write("rounds", line)
+        who = ", ".join(map(str, line["learners"]))
+        cosines = ", ".join(f"{cosine:.2f}" for cosine in line["cosines"])
+        absent = "" if took_part else " without this learner"
+        say(
+            f"round {line['round']:,}: learners {who} have met{absent}; {sum(line['tokens']):,} "
+            f"tokens, norm {line['mean_norm']:.3g}, cosines {cosines}; waited "
+            f"{line['wait_seconds']:.1f} s"
+        )
 
     def event(self, step: int, kind: str, message: str) -> None:
         """Write what happened at a step."""

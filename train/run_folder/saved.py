@@ -76,7 +76,7 @@ class Saved:
 
     def _newest_whole(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
         names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
-        dist.broadcast_object_list(names, src=0, group=self._ranks.quiet_group)
+        dist.broadcast_object_list(names, group=self._ranks.quiet_group, group_src=0)
         for path in reversed(names[0]):
             wrong, table = self._verified(path)
             if not wrong:
@@ -124,7 +124,7 @@ class Shards(HuggingFaceStorageReader):
         """Read the headers; all processes do so together."""
         super().__init__(str(path))
         found = [super().read_metadata() if ranks.is_first else None]
-        dist.broadcast_object_list(found, src=0, group=ranks.quiet_group)
+        dist.broadcast_object_list(found, group=ranks.quiet_group, group_src=0)
         assert found[0] is not None
         self.metadata: Metadata = found[0]
 

@@ -18,7 +18,8 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
     """Return all that decides a run's numbers, flat: settings, and the content of each source.
 
     How processes share the work changes numbers by rounding only. Where the run writes, when it
-    saves and measures, where its corpora and its start lie and who reads it, decides nothing.
+    saves and measures, where its corpora and its start lie, who reads it, and which learner it is,
+    decides nothing.
     """
     fixed = dataclasses.replace(
         config,
@@ -26,6 +27,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
         data=dataclasses.replace(config.data, cache="", workers=0, microbatch_tokens=1),
         checkpoint=CheckpointConfig(),
         parallel=ParallelConfig(),
+        learners=config.learners.alike(),
         compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
     )
     if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):

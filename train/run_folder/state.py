@@ -18,6 +18,8 @@ class RunState:
         ended: steps of the stages that a signal has ended, by their number.
         history: loss and gradient norm of good steps of the stage, the last or all of them.
         gaps: of sequence recovery between fp32 and bf16, one a probe of the stage.
+        stage: number of the stage of the step before; None: that follows from the step.
+        meetings: where a learner stands among the others.
     """
 
     step: int = 0
@@ -26,6 +28,8 @@ class RunState:
     ended: dict[int, int] = field(default_factory=dict)
     history: list[list[float]] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
+    stage: int | None = None
+    meetings: dict[str, Any] = field(default_factory=dict)
 
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold."""

@@ -1,0 +1,177 @@
+"""Learners of one launch, and of launches of their own, against slow references.
+
+The reference takes each learner's steps in one process with the trainer alone, one learner after
+the other, and the outer step as torch's SGD takes it.
+"""
+
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.ranks import run_ranks
+from tests.helpers.runs import make_config, make_corpus
+from train.config import ParallelConfig
+from train.learners.alone import Alone
+from train.learners_config import LearnersConfig
+
+STEPS = 24
+SHORT = [
+    "checkpoint.every_steps=1000",
+    "data.microbatch_tokens=64",
+    "stages.0.schedule=constant",
+    f"stages.0.tokens={STEPS // 2 * 512}",
+    f"stages.1.tokens={STEPS // 2 * 512}",
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def config_of(corpus, folder, **learners):
+    config = make_config(corpus, folder, *SHORT)
+    return dataclasses.replace(config, learners=LearnersConfig(**learners))
+
+
+def weights_of(trainer):
+    network = trainer.gathered()
+    return network and {n: p.detach().numpy().copy() for n, p in network.named_parameters()}
+
+
+def train(ranks, config, parallel, learners):
+    """Train to the end under some layout of the processes; return the weights of each learner."""
+    from train.loop.trainer import Trainer
+    from train.network.ranks import ranks_of_group
+
+    here = ranks_of_group(ranks.device, parallel, learners)
+    output = config.learners.folder(config.output, here.learner)
+    one = dataclasses.replace(config, parallel=parallel, output=output)
+    trainer = Trainer(one, here)
+    metrics = list(trainer.steps())
+    return [m["step"] for m in metrics], [m["loss"] for m in metrics], weights_of(trainer)
+
+
+def reference(ranks, config, learners, period):
+    """DiLoCo as its paper's Algorithm 1 has it: inner steps by the trainer, the rest by torch."""
+    from train.loop.data import batches
+    from train.loop.trainer import Trainer
+
+    alone = dataclasses.replace(config, learners=LearnersConfig())
+    trainers = [Trainer(alone, ranks) for _ in range(learners)]
+    anchor = [p.detach().clone() for p in trainers[0].parts[0].parameters()]
+    outer = torch.optim.SGD(
+        anchor, lr=config.learners.learning_rate, momentum=config.learners.momentum, nesterov=True
+    )
+    for first in range(0, STEPS, period * learners):
+        deltas, tokens = [], []
+        for number, trainer in enumerate(trainers):
+            mine = range(first + number, first + period * learners, learners)
+            read = batches(trainer.rows, alone, trainer.course, ranks, mine)
+            trainer.meetings = Counting()
+            for step in mine:
+                trainer.state.step = step
+                trainer._step(trainer.course.at(step), read, trainer_log(trainer))
+            tokens.append(trainer.meetings.tokens)
+            deltas.append(
+                [a - p.detach() for a, p in zip(anchor, trainer.parts[0].parameters(), strict=True)]
+            )
+        for i, weight in enumerate(anchor):
+            weight.grad = sum(n * delta[i] for n, delta in zip(tokens, deltas, strict=True)) / sum(
+                tokens
+            )
+        outer.step()
+        for trainer in trainers:
+            with torch.no_grad():
+                for p, a in zip(trainer.parts[0].parameters(), anchor, strict=True):
+                    p.copy_(a)
+    return weights_of(trainers[0])
+
+
+class Counting(Alone):
+    tokens = 0
+
+    def taken(self, state, tokens, seconds):
+        self.tokens += tokens
+
+
+def trainer_log(trainer):
+    from train.run_folder.log import RunLog
+
+    return RunLog.silent(trainer.config, trainer.ranks, trainer.course)
+
+
+def close(found, wanted, tolerance):
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, atol=tolerance, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def plain(corpus, tmp_path_factory):
+    config = config_of(corpus, tmp_path_factory.mktemp("plain"), **DILOCO)
+    (weights,) = run_ranks(1, reference, config, 2, 3)
+    return weights
+
+
+DILOCO = {"count": 2, "every_steps": 3, "codec": "fp32"}
+LAYOUTS = {
+    "2 learners": (2, ParallelConfig()),
+    "2 x 2 shards": (4, ParallelConfig()),
+    "2 x pipeline of 2": (4, ParallelConfig(pipeline=2)),
+    "2 x 2 replicas": (4, ParallelConfig(replicate=2)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_learners_of_one_launch_equal_the_reference(layout, corpus, plain, tmp_path):
+    world_size, parallel = LAYOUTS[layout]
+    config = config_of(corpus, tmp_path, **DILOCO)
+    found = run_ranks(world_size, train, config, parallel, 2)
+    steps = [steps for steps, _, _ in found]
+    assert steps[0] == list(range(1, STEPS, 2))
+    assert steps[-1] == list(range(2, STEPS + 1, 2))
+    first, second = (weights for _, _, weights in found if weights)
+    for name, value in first.items():
+        assert np.array_equal(value, second[name]), name
+    close(first, plain, 1e-4)
+
+
+def learn(ranks, config, mailbox, number, told=None):
+    """Be one learner of a mailbox, with however many processes there are."""
+    learners = dataclasses.replace(config.learners, mailbox=str(mailbox), number=number)
+    return train(ranks, dataclasses.replace(config, learners=learners), ParallelConfig(), 1)
+
+
+def learn_together(configs, mailbox, processes=1):
+    """Start learners of launches of their own; return what each found."""
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(
+            lambda number: run_ranks(processes, learn, configs[number], mailbox, number),
+            range(len(configs)),
+        )
+        return [ranks[0] for ranks in found]
+
+
+METHODS = {
+    "DiLoCo": {"count": 2, "every_steps": 3},
+    "fragments": {"count": 2, "every_steps": 4, "fragments": 2},
+    "delayed": {"count": 2, "every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5},
+    "several in flight": {"count": 2, "every_steps": 4, "fragments": 4, "delay_steps": 3},
+    "delayed Nesterov": {"count": 2, "every_steps": 3, "momentum_every": 2, "codec": "fp32"},
+    "top2": {"count": 2, "every_steps": 3, "codec": "top2", "momentum": 0.0},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_mailbox_has_the_bytes_of_a_group(method, corpus, tmp_path):
+    config = config_of(corpus, tmp_path, **METHODS[method])
+    (steps, losses, one), (_, _, two) = run_ranks(2, train, config, ParallelConfig(), 2)
+    others = learn_together([config, config], tmp_path / "mailbox")
+    assert (steps, losses) == others[0][:2]
+    for name, value in one.items():
+        for found in (two, *(weights for _, _, weights in others)):
+            assert np.array_equal(found[name], value), name

@@ -1,0 +1,155 @@
+"""The anchor: weights that all learners have in common, and what has led to them."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from torch import Tensor
+
+from train.learners.codecs import CODECS
+from train.learners.outer import OuterState, OuterStep, Tensors, fragments
+from train.learners.rounds import Meeting, Plan, first_plan, plan_of
+from train.learners.weights import Weights
+from train.learners_config import LearnersConfig
+
+_START = -1
+"""The number of the meeting before the first."""
+
+
+class Anchor:
+    """What a learner knows of all: what this process keeps of the weights, and the newest plans.
+
+    Attributes:
+        landed: the newest meeting that is in it.
+        is_over: whether that was the last of the run.
+        state: of the outer optimizer.
+        residuals: what was not sent of this learner's changes, where the codec keeps that.
+        digests: of the newest meetings, each with all before it.
+        plans: of the rounds that a learner may be in.
+        num_plans: how many those are.
+    """
+
+    def __init__(self, config: LearnersConfig, weights: Weights) -> None:
+        """Prepare; `begin` or `expect` follows.
+
+        Raises:
+            ConfigError: there are more fragments than weights.
+        """
+        self._config, self._weights = config, weights
+        self._fragments = fragments(weights.sizes, config.fragments)
+        self.names = [name for names in self._fragments for name in names]
+        self.landed, self.is_over = _START, False
+        self.state = OuterState({}, {}, {}, {})
+        self.residuals: Tensors = {}
+        self.digests: dict[int, str] = {}
+        self.plans = [first_plan(config.count, config.period_steps)]
+        self.num_plans = config.rounds_ahead + 2
+
+    def begin(self) -> None:
+        """Let the anchor be the weights as they are."""
+        self._make_room()
+        self.digests = {_START: self._digest(self.names, "")}
+
+    def _make_room(self) -> None:
+        anchor = self._weights.read(self.names)
+
+        def zeros(are_wanted: bool) -> Tensors:
+            return {n: t.new_zeros(t.shape) for n, t in anchor.items()} if are_wanted else {}
+
+        has_momentum, is_delayed = self._config.momentum > 0, self._config.momentum_every > 1
+        pending = zeros(has_momentum and is_delayed)
+        self.state = OuterState(anchor, zeros(has_momentum), pending, {})
+        self.residuals = zeros(CODECS[self._config.codec].feedback is not None)
+
+    def names_of(self, numbers: Sequence[int]) -> list[str]:
+        """Return the weights of fragments."""
+        return [name for number in numbers for name in self._fragments[number]]
+
+    def held(self, numbers: Sequence[int]) -> list[str]:
+        """Return those of them that this process keeps."""
+        return [name for name in self.names_of(numbers) if name in self.state.anchor]
+
+    def plan(self, round_: int) -> Plan:
+        """Return the newest plan that is of a round or of one before it."""
+        return next(plan for plan in reversed(self.plans) if plan.round <= round_)
+
+    def base(self, round_: int) -> str:
+        """Return the digest of the meeting that all members of a round have behind them."""
+        return self.digests[max(_START, round_ - max(1, self._config.rounds_ahead))]
+
+    def step(self, meeting: Meeting, change: Tensors) -> None:
+        """Take the outer step of a meeting."""
+        config = self._config
+        is_warm = meeting.round >= config.momentum_warmup_rounds
+        every = config.momentum_every if is_warm else 1
+        OuterStep(config.learning_rate, config.momentum, every).step(self.state, change)
+        names = self.names_of(meeting.fragments)
+        self.digests[meeting.round] = self._digest(names, self.digests[self.landed])
+        self.digests = dict(list(self.digests.items())[-self.num_plans :])
+        self.plans = [*self.plans, meeting.plan][-self.num_plans :]
+        self.landed, self.is_over = meeting.round, meeting.is_last
+
+    def take(
+        self, round_: int, digests: dict[int, str], state: OuterState, meetings: Sequence[Meeting]
+    ) -> None:
+        """Go to a later anchor that was kept, whose last meetings are these, itself among them."""
+        self.landed, self.digests, self.state = round_, digests, state
+        first = first_plan(self._config.count, self._config.period_steps)
+        self.plans = [first, *(meeting.plan for meeting in meetings)]
+        self.is_over = any(meeting.is_last for meeting in meetings)
+
+    def _digest(self, names: Sequence[str], before: str) -> str:
+        """Return the sha256 of what was before and of these weights, with their momentum."""
+        found = hashlib.sha256(before.encode())
+        for name in names:
+            for tensors in (self.state.anchor, self.state.momentum):
+                if name in tensors:
+                    found.update(tensors[name].contiguous().numpy().data)
+        return found.hexdigest()
+
+    def known(self) -> tuple[Any, ...]:
+        """Return what processes that keep no weights need to know of it."""
+        return self.landed, self.is_over, self.plans, self.digests
+
+    def learn(self, known: tuple[Any, ...]) -> None:
+        """Take what `known` gave on another process."""
+        self.landed, self.is_over, self.plans, self.digests = known
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        held = (self.held([number]) for number in range(len(self._fragments)))
+        return {
+            "landed": self.landed,
+            "is_over": self.is_over,
+            "plans": [asdict(plan) for plan in self.plans],
+            "digests": {str(number): digest for number, digest in self.digests.items()},
+            "outer_steps": [self.state.steps.get(names[0], 0) if names else 0 for names in held],
+        }
+
+    def expect(self, table: Mapping[str, Any]) -> None:
+        """Take what `to_table` gave, and make room for the tensors."""
+        self._make_room()
+        self.landed, self.is_over = table["landed"], table["is_over"]
+        self.plans = [plan_of(plan) for plan in table["plans"]]
+        self.digests = {int(number): digest for number, digest in table["digests"].items()}
+        for number, steps in enumerate(table["outer_steps"]):
+            self.state.steps |= dict.fromkeys(self.held([number]), steps)
+
+    def tensors(self) -> dict[str, Tensors]:
+        """Return what a checkpoint holds of it, by kinds."""
+        return {
+            "anchor": self.state.anchor,
+            "momentum": self.state.momentum,
+            "pending": self.state.pending,
+            "residual": self.residuals,
+        }
+
+
+def as_saved(kinds: Mapping[str, Tensors], weights: Weights) -> dict[str, Tensor]:
+    """Return tensors by their names in a checkpoint."""
+    return {
+        f"learner.{kind}.{name}": weights.as_saved(name, tensor)
+        for kind, tensors in kinds.items()
+        for name, tensor in tensors.items()
+    }

@@ -1,0 +1,46 @@
+"""How a learner that comes late gets to the anchor that the others have."""
+
+from collections.abc import Callable
+
+from carbon.errors import UserError
+from train.learners.anchor import Anchor
+from train.learners.mailbox import Mailbox
+from train.learners.outer import Tensors
+from train.learners.rounds import Meeting
+
+
+def catch_up(anchor: Anchor, mailbox: Mailbox, mean: Callable[[Meeting], Tensors]) -> None:
+    """Bring an anchor to the newest meeting, by changes or by an anchor that was kept.
+
+    Args:
+        anchor: of a process that keeps all weights.
+        mailbox: of the run.
+        mean: gives the mean of the changes of a meeting.
+
+    Raises:
+        UserError: the mailbox lacks what leads there.
+    """
+    is_far = mailbox.newest() - anchor.landed > mailbox.anchor_every
+    if is_far:
+        _take_kept(anchor, mailbox)
+    while anchor.landed < mailbox.newest():
+        number = anchor.landed + 1
+        try:
+            meeting = mailbox.record(number)
+            if meeting is None:
+                raise FileNotFoundError(f"the record of meeting {number} is not whole")
+            anchor.step(meeting, mean(meeting))
+        except FileNotFoundError as error:
+            if not _take_kept(anchor, mailbox):
+                raise UserError(f"{mailbox.url}: {error}, and no later anchor is kept") from error
+
+
+def _take_kept(anchor: Anchor, mailbox: Mailbox) -> bool:
+    """Take the newest anchor of the mailbox, if there is a later one than here."""
+    found = mailbox.anchors.newest(anchor.landed)
+    if found is None:
+        return False
+    round_, digests, state = found
+    records = map(mailbox.record, range(max(0, round_ + 1 - anchor.num_plans), round_ + 1))
+    anchor.take(round_, digests, state, [record for record in records if record])
+    return True

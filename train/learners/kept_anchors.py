@@ -1,0 +1,85 @@
+"""Anchors in a mailbox, with which a learner can begin that comes late."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from carbon.console import say
+from carbon.files import sha256_of_file
+from train.learners.outer import OuterState
+from train.learners.store import Store
+
+_NONE = -1
+
+
+class KeptAnchors:
+    """The two newest copies of anchor and momentum; changes older than both are removed."""
+
+    def __init__(self, store: Store, scratch: Path) -> None:
+        """Look after them.
+
+        Args:
+            store: of the mailbox.
+            scratch: folder of this machine.
+        """
+        self._store, self._scratch = store, scratch
+
+    def keep(self, round_: int, digests: Mapping[int, str], state: OuterState) -> None:
+        """Write a copy of the anchor after a meeting; if that fails, an older one has to do."""
+        kinds = {"anchor": state.anchor, "momentum": state.momentum, "pending": state.pending}
+        tensors = {f"{kind}:{n}": t for kind, held in kinds.items() for n, t in held.items()}
+        file, path = self._scratch / f"anchor-{round_}.safetensors", _path(round_)
+        try:
+            save_file(tensors, file)
+            table = {"sha256": sha256_of_file(file), "digests": digests, "steps": state.steps}
+            self._store.put(file, f"{path}.safetensors")
+            self._store.write_table(f"{path}.json", table)
+            *olds, before, _ = [_NONE, _NONE, *self._rounds()]
+            for old in olds:
+                self._store.remove(f"{_path(old)}.json")
+                self._store.remove(f"{_path(old)}.safetensors")
+            self._remove_changes_until(before)
+        except OSError as error:
+            say(f"{self._store.place(path)}: the anchor could not be kept: {error}")
+        finally:
+            file.unlink(missing_ok=True)
+
+    def newest(self, after: int) -> tuple[int, dict[int, str], OuterState] | None:
+        """Return the newest whole one of a meeting later than one: its round, digests and state."""
+        for round_ in reversed(self._rounds()):
+            table = self._store.read_table(f"{_path(round_)}.json")
+            if round_ <= after or table is None:
+                continue
+            path = f"{_path(round_)}.safetensors"
+            if file := self._store.get(path, self._scratch, table["sha256"]):
+                digests = {int(number): digest for number, digest in table["digests"].items()}
+                return round_, digests, _state_of(file, table["steps"])
+            say(f"{self._store.place(path)}: is not what its sha256 says; left out")
+        return None
+
+    def _rounds(self) -> list[int]:
+        names = [name.removesuffix(".json") for name in self._store.names("anchors")]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _remove_changes_until(self, round_: int) -> None:
+        for name in self._store.names("rounds"):
+            if name.isdecimal() and int(name) <= round_:
+                self._store.remove(f"rounds/{name}")
+
+
+def _path(round_: int) -> str:
+    return f"anchors/{round_:06d}"
+
+
+def _state_of(file: Path, steps: Mapping[str, int]) -> OuterState:
+    parts: dict[str, dict[str, Tensor]] = {"anchor": {}, "momentum": {}, "pending": {}}
+    opened: Any
+    with safe_open(file, "pt") as opened:
+        for key in opened.keys():  # noqa: SIM118  # it has no iterator
+            kind, name = key.split(":", 1)
+            parts[kind][name] = opened.get_tensor(key)
+    return OuterState(**parts, steps=dict(steps))

@@ -1,0 +1,137 @@
+"""A folder, or a bucket by URL, that launches far from each other write to."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from carbon.errors import UserError
+from carbon.files import atomic_file, sha256_of_file
+
+
+class Store:
+    """Files by relative paths.
+
+    What a folder lists is asked anew each time. No file but records is read before another file,
+    written after it, says what it holds; records are small, and created whole or not at all.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Open it.
+
+        Raises:
+            UserError: the URL is of a kind that cannot be opened here.
+        """
+        try:
+            self._files, self._root = fsspec.url_to_fs(url, use_listings_cache=False)
+        except (ImportError, ValueError) as error:
+            raise UserError(f"learners.mailbox = {url!r}: cannot be opened: {error}") from error
+        self._is_local = isinstance(self._files, LocalFileSystem)
+        self._root = self._root.rstrip("/")
+
+    def place(self, path: str) -> str:
+        """Return where a file is, for messages."""
+        return f"{self._root}/{path}"
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder, none if it is not there."""
+        try:
+            found = self._files.ls(self.place(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+
+    def read_table(self, path: str) -> dict[str, Any] | None:
+        """Return a JSON table; None if it is not there or not whole."""
+        try:
+            found = json.loads(self._files.cat_file(self.place(path)))
+        except (FileNotFoundError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def write_table(self, path: str, table: Mapping[str, Any]) -> None:
+        """Write a JSON table, in the place of an earlier one."""
+        self._make_folder_of(path)
+        if not self._is_local:
+            self._files.pipe_file(self.place(path), _bytes(table))
+            return
+        with atomic_file(self.place(path)) as temporary:
+            temporary.write_bytes(_bytes(table))
+
+    def create_table(self, path: str, table: Mapping[str, Any]) -> bool:
+        """Write a JSON table if there is none of that name; return whether it was written.
+
+        Of all who try at once, one has it written.
+        """
+        self._make_folder_of(path)
+        if self._is_local:
+            return _created_by_link(Path(self.place(path)), _bytes(table))
+        try:
+            self._files.pipe_file(self.place(path), _bytes(table), mode="create")
+        except FileExistsError:
+            return False
+        return True
+
+    def put(self, source: Path, path: str) -> None:
+        """Copy a file of this machine there."""
+        self._make_folder_of(path)
+        self._files.put_file(str(source), self.place(path))
+
+    def get(self, path: str, folder: Path, sha256: str) -> Path | None:
+        """Return a file as one of this machine; None if it is not there or has other contents.
+
+        Args:
+            path: of the file.
+            folder: of this machine, to copy it to where it must be copied.
+            sha256: that its contents are to have.
+        """
+        here = Path(self.place(path))
+        try:
+            if not self._is_local:
+                here = folder / path.replace("/", "-")
+                self._files.get_file(self.place(path), str(here))
+            return here if sha256_of_file(here) == sha256 else None
+        except FileNotFoundError:
+            return None
+
+    def remove(self, path: str) -> None:
+        """Remove a file or a folder, if it is there."""
+        with suppress(FileNotFoundError):
+            self._files.rm(self.place(path), recursive=True)
+
+    def _make_folder_of(self, path: str) -> None:
+        self._files.makedirs(self.place(path).rsplit("/", 1)[0], exist_ok=True)
+
+
+def _bytes(table: Mapping[str, Any]) -> bytes:
+    return (json.dumps(table, indent=1) + "\n").encode()
+
+
+def _created_by_link(path: Path, content: bytes) -> bool:
+    """Create a file that nobody ever sees a part of: a name is given to one that is whole."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as temporary:
+        temporary.write(content)
+    try:
+        os.link(temporary.name, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary.name)
+    return True
+
+
+def scratch_folder() -> Path:
+    """Return a new folder of this machine for what goes to a store or comes from one."""
+    return Path(tempfile.mkdtemp(prefix="carbon-mailbox-"))
+
+
+def empty(folder: Path) -> None:
+    """Remove such a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
