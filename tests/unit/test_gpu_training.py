@@ -56,7 +56,7 @@ def test_state_that_was_loaded_goes_on(fused):
 def checkpoints_of(rank: int, monkeypatch, first_sees: list[str]) -> Checkpoints:
     """Return those of one of two processes, which hears what the first one sees."""
 
-    def broadcast(names, src, group):
+    def broadcast(names, group, group_src):
         if rank:
             names[0] = first_sees
 
@@ -82,7 +82,7 @@ def test_what_shards_hold_is_what_the_first_process_has_read(tmp_path: Path, mon
     save_file({"model.a": torch.ones(4, 3)}, tmp_path / "shard-1.safetensors")
     told = []
 
-    def broadcast(found, src, group):
+    def broadcast(found, group, group_src):
         if found[0] is None:
             found[0] = told[0]
         told.append(found[0])
