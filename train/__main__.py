@@ -59,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
         help="dry run: memory of a GPU (that of this machine's, else 80); more is refused",
     )
     parser.add_argument(
+        "--gbit-per-s",
+        type=float,
+        help="dry run: of the network between learners, to say how long a meeting takes",
+    )
+    parser.add_argument(
         "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
     )
     parser.add_argument(
@@ -120,11 +125,13 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from carbon.config import to_toml
     from train.planning.course import Course
     from train.planning.fit import check_fits
+    from train.planning.learners import learners_plan
     from train.planning.planner import plan_of
-    from train.planning.tables import print_plan
+    from train.planning.tables import print_learners, print_plan
     from train.planning.timing import flops_a_second
 
-    course, processes = Course(config), arguments.world_size
+    course, learners = Course(config), config.learners
+    processes = learners.processes_of_each(arguments.world_size)
     gpu_gb = _gpu_gb(config, arguments)
     timed = None if gpu_gb else flops_a_second(config)
     peak = timed / processes if timed else (arguments.peak_tflops or 0) * 1e12 or None
@@ -144,6 +151,9 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     }
     sys.stdout.write(f"\n# plan: {json.dumps(summary)}\n#\n")
     print_plan(plan, 1 if timed else processes)
+    if learners.count:
+        seconds = None if timed else plan.seconds
+        print_learners(learners_plan(learners, plan, arguments.gbit_per_s), seconds)
     if timed:
         sys.stdout.write(
             f"#\n# hours are those of this CPU, which all processes share: a layer and the head, "
@@ -203,6 +213,7 @@ def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.run_folder.card import write_card
     from train.run_folder.log import manifest_of
 
+    config = _in_its_folder(config)
     if not arguments.output:
         raise UserError("export: give --output, a folder that is not there yet")
     if Path(arguments.output).exists():
@@ -214,7 +225,12 @@ def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 def _summarize(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.run_folder.summary import write_summary
 
-    print(write_summary(Path(config.output)))
+    print(write_summary(Path(_in_its_folder(config).output)))
+
+
+def _in_its_folder(config: "TrainConfig") -> "TrainConfig":
+    """Return the configuration of one learner, if there are any."""
+    return replace(config, output=config.learners.folder(config.output))
 
 
 def _train(arguments: argparse.Namespace, told: StopSignals) -> int:

@@ -1,5 +1,6 @@
 """How several trainings of one model, far from each other, become one."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -122,22 +123,39 @@ class LearnersConfig:
         mailbox = "mailbox" if self.mailbox else ""
         return replace(self, mailbox=mailbox, number=0, grace_seconds=0.0)
 
-    def folder(self, output: str, in_launch: int) -> str:
+    def folder(self, output: str, in_launch: int | None = None) -> str:
         """Return the run folder of a learner, or of the run if there is but one.
 
         Args:
-            output: of the recipe, or of a learner's own record of it.
-            in_launch: which learner of this launch.
+            output: of the recipe, or of the record of it in a learner's folder.
+            in_launch: which learner of this launch; None: the one of the record, else the first.
         """
-        number = self.number if self.mailbox else in_launch
-        name = f"learner-{number}"
-        is_one = self.count <= 1 and not self.mailbox
-        return output if is_one or Path(output).name == name else f"{output}/{name}"
+        if self.count <= 1 and not self.mailbox:
+            return output
+        recorded = re.fullmatch(r"learner-(\d+)", Path(output).name)
+        of_run = Path(output).parent if recorded else Path(output)
+        if in_launch is None:
+            in_launch = int(recorded[1]) if recorded else 0
+        return f"{of_run}/learner-{self.number if self.mailbox else in_launch}"
 
     @property
     def in_one_launch(self) -> int:
         """Learners of this launch."""
         return 1 if self.mailbox else max(self.count, 1)
+
+    def processes_of_each(self, world_size: int) -> int:
+        """Return how many of a launch's processes a learner has.
+
+        Raises:
+            ConfigError: they cannot be divided.
+        """
+        processes, left = divmod(world_size, self.in_one_launch)
+        check(
+            not left,
+            f"learners.count = {self.count}: {world_size} processes are no multiple of it; change "
+            "one of them",
+        )
+        return processes
 
     @property
     def least(self) -> int:

@@ -5,6 +5,8 @@ the other, and the outer step as torch's SGD takes it.
 """
 
 import dataclasses
+import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +16,8 @@ import torch
 
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
-from train.config import ParallelConfig
+from train.__main__ import main
+from train.config import CheckpointConfig, ParallelConfig
 from train.learners.alone import Alone
 from train.learners_config import LearnersConfig
 
@@ -175,3 +178,58 @@ def test_a_mailbox_has_the_bytes_of_a_group(method, corpus, tmp_path):
     for name, value in one.items():
         for found in (two, *(weights for _, _, weights in others)):
             assert np.array_equal(found[name], value), name
+
+
+def run_all(ranks, config, resume):
+    """Be a learner of one launch, from its newest checkpoint if `resume`, to its export."""
+    from train.loop.trainer import Trainer
+    from train.network.ranks import ranks_of_group
+
+    here = ranks_of_group(ranks.device, ParallelConfig(), 2)
+    output = config.learners.folder(config.output, here.learner)
+    Trainer(dataclasses.replace(config, output=output), here, resumes=resume).run(resume)
+
+
+RESUMED = {
+    "what was not sent": {"count": 2, "every_steps": 3, "codec": "top2"},
+    "in flight": {"count": 2, "every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5},
+}
+
+
+@pytest.mark.parametrize("method", RESUMED)
+def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, tmp_path):
+    """Twelve steps each, saved behind 5 and 10; the second learner lacks its later checkpoints."""
+    config = config_of(corpus, tmp_path, **RESUMED[method])
+    config = dataclasses.replace(config, checkpoint=CheckpointConfig(every_steps=5, keep=9))
+    run_ranks(2, run_all, config, False)
+    runs = [tmp_path / f"learner-{number}" for number in (0, 1)]
+    wanted = [weights_in(run / "export") for run in runs]
+    assert wanted[0] == wanted[1]
+    for lacking in ("learner-?/*/step-00000012", "learner-1/*/step-00000010"):
+        for path in tmp_path.glob(lacking):
+            shutil.rmtree(path)
+    early = tmp_path / "learner-0/checkpoints/step-00000010"
+    early.rename(tmp_path / "aside")
+    check_anchors(runs, wanted[0])
+    (tmp_path / "aside").rename(early)
+    for run in runs:
+        shutil.rmtree(run / "export")
+    run_ranks(2, run_all, config, True)
+    assert [weights_in(run / "export") for run in runs] == wanted
+    lines = (runs[0] / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
+    numbers = [json.loads(line)["round"] for line in lines]
+    assert numbers == list(range(len(numbers)))
+
+
+def check_anchors(runs, of_the_end):
+    """What is exported of a checkpoint between meetings is what learners have in common."""
+    for run in runs:
+        config, folder = str(run / "config.toml"), str(run / "early")
+        assert main(["export", "--config", config, "--output", folder]) == 0
+    first, second = (weights_in(run / "early") for run in runs)
+    assert first == second
+    assert first != of_the_end
+
+
+def weights_in(folder):
+    return (folder / "model.safetensors").read_bytes()

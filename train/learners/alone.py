@@ -28,9 +28,6 @@ class Meetings(AlsoSaved, Protocol):
     def taken(self, state: RunState, tokens: int, seconds: float) -> None:
         """Do what follows a step, which was good if it has tokens; say which is next."""
 
-    def is_time(self, state: RunState, every_steps: int) -> bool:
-        """Tell whether so many steps are over once more."""
-
     def anchored(self) -> Any:
         """Return a context in which the weights are those that all have in common."""
 
@@ -51,9 +48,9 @@ class Alone:
         """Go on to the step behind it."""
         state.step += 1
 
-    def is_time(self, state: RunState, every_steps: int) -> bool:
-        """Tell whether the number of steps is a multiple."""
-        return state.step % every_steps == 0
+    def steps_taken(self, state: RunState) -> int:
+        """Return the steps of the run: all are its own."""
+        return state.step
 
     def expect(self, table: Mapping[str, Any]) -> None:
         """Expect nothing."""

@@ -123,9 +123,9 @@ class Learner:
         self._land_and_send()
         self._follow()
 
-    def is_time(self, state: RunState, every_steps: int) -> bool:
-        """Tell whether this learner has taken a multiple of so many steps."""
-        return self._all_steps % every_steps == 0
+    def steps_taken(self, state: RunState) -> int:
+        """Return the steps that this learner has taken itself."""
+        return self._all_steps
 
     def expect(self, table: Mapping[str, Any]) -> None:
         """Take what `to_table` gave, and make room for the tensors beside it."""
@@ -313,7 +313,7 @@ class Learner:
         self._weights.write(names, self._anchor.state.anchor, alpha)
         there = [told.learner for told in meeting.members]
         line = {
-            "step": self._run.step,
+            "step": self._run.step + 1,  # as in the metrics of the step behind which they met
             "round": meeting.round,
             "fragments": list(meeting.fragments),
             "learners": there,

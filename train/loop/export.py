@@ -17,7 +17,7 @@ from train.start.model import open_start
 
 
 def export_newest(config: TrainConfig, folder: Path) -> None:
-    """Write the newest whole checkpoint as a model folder.
+    """Write the newest whole checkpoint as a model folder; that of a learner as its anchor.
 
     Neither a network nor moments are made: memory is that of the largest weight.
 

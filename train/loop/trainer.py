@@ -155,7 +155,7 @@ class Trainer:
 
     def _is_time_for(self, every_steps: int) -> bool:
         is_end = self.state.step == self.course.total_steps
-        return is_end or self.meetings.is_time(self.state, every_steps)
+        return is_end or self.meetings.steps_taken(self.state) % every_steps == 0
 
     def steps(self, log: RunLog | None = None) -> Iterator[Metrics]:
         """Take one optimizer step after the other, from where the run stands to its end.

@@ -38,7 +38,7 @@ def recompute(layer: nn.Module, kind: ActivationCheckpointing) -> None:
 class _KeepingInput(LlamaDecoderLayer):  # type: ignore[no-untyped-call]
     """A layer that keeps its input only."""
 
-    def forward(self, hidden: Tensor, **shared: Any) -> Tensor:  # type: ignore[override]
+    def forward(self, hidden: Tensor, **shared: Any) -> Tensor:  # type: ignore[override, unused-ignore]
         """Return what the stock layer does; nothing in it is random."""
         result: Tensor = checkpoint(
             super().forward, hidden, use_reentrant=False, preserve_rng_state=False, **shared
@@ -49,7 +49,7 @@ class _KeepingInput(LlamaDecoderLayer):  # type: ignore[no-untyped-call]
 class _KeepingProducts(LlamaDecoderLayer):  # type: ignore[no-untyped-call]
     """A layer that keeps its input and the results of products and of attention."""
 
-    def forward(self, hidden: Tensor, **shared: Any) -> Tensor:  # type: ignore[override]
+    def forward(self, hidden: Tensor, **shared: Any) -> Tensor:  # type: ignore[override, unused-ignore]
         """Return what the stock layer does; nothing in it is random."""
         result: Tensor = checkpoint(
             super().forward,

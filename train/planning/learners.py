@@ -7,8 +7,11 @@ docs/plan.md.
 import math
 from dataclasses import dataclass
 
+from carbon.config import check
 from carbon.console import TableRow
-from train.choices.codecs import CodecChoice
+from train.choices.codecs import CODEC_CHOICES, CodecChoice
+from train.learners_config import LearnersConfig
+from train.planning.planner import Plan
 
 _FP32_BYTES = 4
 
@@ -143,6 +146,36 @@ class LearnersPlan:
 
     def _seconds(self, num_bytes: int) -> float | None:
         return None if self.gbit_per_s is None else 8 * num_bytes / (self.gbit_per_s * 1e9)
+
+
+def learners_plan(
+    config: LearnersConfig, plan: Plan, gbit_per_s: float | None = None
+) -> LearnersPlan:
+    """Return what a run's learners exchange, in the span that has most steps.
+
+    Args:
+        config: of the learners, of whom there is one at least.
+        plan: of one of them, taking all steps.
+        gbit_per_s: of a learner's link; without it no time is expected.
+
+    Raises:
+        ConfigError: the link carries nothing.
+    """
+    wrong = f"--gbit-per-s {gbit_per_s}: give more than 0"
+    check(gbit_per_s is None or gbit_per_s > 0, wrong)
+    span = max(plan.spans, key=lambda span: span.num_steps)
+    return LearnersPlan(
+        num_parameters=plan.num_trained,
+        codec=CODEC_CHOICES[config.codec],
+        learners=config.count,
+        every_steps=config.every_steps,
+        fragments=config.fragments,
+        step_tokens=span.num_tokens // span.num_steps,
+        step_seconds=None if span.seconds is None else span.seconds / span.num_steps,
+        gbit_per_s=gbit_per_s,
+        has_momentum=config.momentum > 0,
+        times_sent=1 if config.mailbox else max(1, config.count - 1),
+    )
 
 
 def _steps(seconds: float | None, step_seconds: float | None) -> int | None:

@@ -4,6 +4,7 @@ import sys
 from dataclasses import fields
 
 from carbon.console import TableRow, text_table
+from train.planning.learners import LearnersPlan
 from train.planning.memory import Memory
 from train.planning.planner import Plan
 
@@ -25,6 +26,24 @@ def print_plan(plan: Plan, num_devices: int) -> None:
         f"{'MiB' if mib else 'GiB'} of the fullest process:",
         *_memory_table(plan, 2**20 if mib else 2**30),
     ]
+    _print_comments(lines)
+
+
+def print_learners(plan: LearnersPlan, seconds: float | None) -> None:
+    """Print what learners exchange, as TOML comments.
+
+    Args:
+        plan: of a round.
+        seconds: in which one of them would take all steps; None: not known.
+    """
+    lines = ["", *text_table(plan.rows()).splitlines()]
+    if seconds is not None:
+        shared = _duration(seconds / plan.learners)
+        lines += ["", f"{plan.learners} learners share the steps: {shared} without exchanges"]
+    _print_comments(lines)
+
+
+def _print_comments(lines: list[str]) -> None:
     sys.stdout.write("".join(f"# {line}".rstrip() + "\n" for line in lines))
 
 

@@ -57,6 +57,9 @@ def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
 class AlsoSaved(Protocol):
     """What a run has saved beside its network and optimizer."""
 
+    def steps_taken(self, state: RunState) -> int:
+        """Return the steps of the run that these processes have taken: names of checkpoints."""
+
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold of it, when it is fit to be saved."""
 
@@ -110,7 +113,8 @@ class Checkpoints(Saved):
         copied = torch.Event(self._ranks.device) if self._ranks.device.type != "cpu" else None
         if copied:
             copied.record()
-        given = (tensors, table, copied)
+        final = self._folder / f"step-{self._meetings.steps_taken(state):08d}"
+        given = (final, tensors, table, copied)
         self._writing = threading.Thread(target=self._write, args=given, daemon=True)
         self._writing.start()
         if not self._config.checkpoint.background:
@@ -139,9 +143,12 @@ class Checkpoints(Saved):
             raise error
 
     def _write(
-        self, tensors: dict[str, Tensor], table: dict[str, Any], copied: torch.Event | None
+        self,
+        final: Path,
+        tensors: dict[str, Tensor],
+        table: dict[str, Any],
+        copied: torch.Event | None,
     ) -> None:
-        final = self._folder / f"step-{table['state']['step']:08d}"
         temporary = self._folder / f".{final.name}.partial"
         try:
             if copied:

@@ -26,6 +26,8 @@ from train.start.model import Start
 
 WEIGHTS = "model."
 """What names of weights begin with in a checkpoint; others are of the optimizer."""
+ANCHOR = "learner.anchor."
+"""What names of weights begin with that a learner has in common with all others."""
 
 
 class Saved:
@@ -52,14 +54,15 @@ class Saved:
     ) -> tuple[Path, RunState] | None:
         """Return the newest whole checkpoint and where it stands, None if there is none.
 
-        With `regular`, only those of `every_steps` count: what is trained is not to depend on when
-        a clock or a signal has asked for one.
+        Of learners of one launch, the newest that all of them have. With `regular`, only those of
+        `every_steps` count: what is trained is not to depend on when a clock or a signal has asked
+        for one.
 
         Raises:
             ModelError: it belongs to another configuration, be it only to other data, unless that
                 is accepted.
         """
-        found = self._newest_whole(regular)
+        found = self._newest_of_all(regular)
         if found is None:
             return None
         path, table = found
@@ -74,10 +77,30 @@ class Saved:
     def _all(self) -> list[Path]:
         return sorted(self._folder.glob("step-*"))
 
-    def _newest_whole(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
+    def _newest_of_all(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
+        """Return the newest whole checkpoint for which every learner of this launch has one.
+
+        They save together; one that was killed meanwhile may lack the last.
+        """
+        until = None
+        while True:
+            found = self._newest_whole(regular, until)
+            here = step_of(found[0]) if found else 0
+            if self._ranks.num_learners == 1:
+                return found
+            least = -int(self._ranks.largest(-here))
+            if int(self._ranks.largest(here)) == least:
+                return found
+            if found and here > least and self._ranks.is_first:
+                say(f"{found[0]}: another learner has none of this step; trying the one before")
+            until = least
+
+    def _newest_whole(self, regular: bool, until: int | None) -> tuple[Path, dict[str, Any]] | None:
         names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
         dist.broadcast_object_list(names, group=self._ranks.quiet_group, group_src=0)
         for path in reversed(names[0]):
+            if until is not None and step_of(path) > until:
+                continue
             wrong, table = self._verified(path)
             if not wrong:
                 return path, table
@@ -138,20 +161,21 @@ def saved_weights(
 ) -> Mapping[str, Tensor]:
     """Return weights of a checkpoint, and of its start what was not trained, by stock names.
 
-    Each is read when it is asked for, fp32 on the CPU, whatever shards it lies in; by one process
-    that is alone.
+    Of a learner, those of the anchor. Each is read when it is asked for, fp32 on the CPU, whatever
+    shards it lies in; by one process that is alone.
     """
     shards = Shards(path, ranks)
     kinds = shards.metadata.state_dict_metadata
 
     def read(name: str) -> Tensor:
-        kind = kinds.get(WEIGHTS + name)
-        if kind is None:
+        key = next((key for key in (ANCHOR + name, WEIGHTS + name) if key in kinds), None)
+        if key is None:
             assert start is not None
             return start.weight(name)
+        kind = kinds[key]
         assert isinstance(kind, TensorStorageMetadata)
         weight = torch.empty(kind.size, dtype=kind.properties.dtype)
-        load({WEIGHTS + name: weight}, storage_reader=shards, process_group=ranks.quiet_group)
+        load({key: weight}, storage_reader=shards, process_group=ranks.quiet_group)
         return weight
 
     with torch.device("meta"):

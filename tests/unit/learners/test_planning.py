@@ -1,14 +1,17 @@
 """Bytes, seconds and memory of learners, against sums by hand and sizes of real tensors."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from carbon.console import text_table
+from carbon.errors import ConfigError
 from train.choices.codecs import CODEC_CHOICES
 from train.learners.codecs import CODECS, encoded
-from train.planning.learners import LearnersPlan
+from train.learners_config import LearnersConfig
+from train.planning.learners import LearnersPlan, learners_plan
 
 PLAN = LearnersPlan(
     num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], learners=4, every_steps=100,
@@ -127,3 +130,38 @@ def test_the_table_leaves_out_what_is_not_known():
     for found in (PLAN, plan(step_seconds=None), plan(gbit_per_s=None)):
         widths = [len(line) for line in text_table(found.rows()).splitlines()]
         assert max(widths) <= 90 and len(set(widths)) == 1
+
+
+def test_the_plan_of_a_recipe():
+    """4 x 3 steps of 96 tokens of the longest span, in 24 seconds; three others are sent to."""
+    spans = [SimpleNamespace(num_steps=1, num_tokens=5, seconds=1.0),
+             SimpleNamespace(num_steps=12, num_tokens=1152, seconds=24.0)]  # fmt: skip
+    run = SimpleNamespace(spans=spans, num_trained=1000)
+    config = LearnersConfig(count=4, every_steps=6, fragments=2, codec="bf16", momentum=0.0)
+    found = learners_plan(config, run, 0.5)
+    assert (found.step_tokens, found.step_seconds, found.payload_bytes) == (96, 2.0, 2000)
+    assert (found.sent_bytes, found.received_bytes) == (6000, 6000)
+    assert found.memory_bytes == 4000
+    in_a_folder = dataclasses.replace(config, mailbox="folder")
+    assert learners_plan(in_a_folder, run).sent_bytes == 2000
+    with pytest.raises(ConfigError, match="gbit-per-s 0"):
+        learners_plan(config, run, 0)
+
+
+def test_processes_of_a_launch_are_divided():
+    assert LearnersConfig(count=2).processes_of_each(8) == 4
+    assert LearnersConfig(count=3, mailbox="folder").processes_of_each(8) == 8
+    with pytest.raises(ConfigError, match="8 processes are no multiple"):
+        LearnersConfig(count=3).processes_of_each(8)
+
+
+def test_folders_of_learners():
+    group = LearnersConfig(count=2)
+    assert [group.folder("run", n) for n in (None, 0, 1)] == [
+        "run/learner-0", "run/learner-0", "run/learner-1"
+    ]  # fmt: skip
+    assert group.folder("run/learner-1") == "run/learner-1"  # from the record in its folder
+    assert group.folder("run/learner-1", 0) == "run/learner-0"
+    one = LearnersConfig(count=2, mailbox="folder", number=5)
+    assert one.folder("run") == one.folder("run/learner-5", 0) == "run/learner-5"
+    assert LearnersConfig(count=1).folder("run", 0) == "run"
