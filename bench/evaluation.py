@@ -19,6 +19,7 @@ from transformers import LlamaForCausalLM
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Carbon
 from carbon.model import PRESETS, LoadedModel
+from carbon.model.kept import keeping, kept_in
 from carbon.options import Strands
 from carbon.tokenizer import NATIVE, encode
 from eval import cost
@@ -134,10 +135,9 @@ def _recovery(model: CarbonModel, count: int) -> Trial:
             cache, ids = None, _ids(prompt)
             for _ in range(5):
                 with torch.inference_mode():
-                    output = model.carbon.model.network(
-                        input_ids=ids, past_key_values=cache, use_cache=True
-                    )
-                cache, ids = output.past_key_values, output.logits[:, -1:].argmax(-1)
+                    network = model.carbon.model.network
+                    output = network(input_ids=ids, **keeping(network, cache))
+                cache, ids = kept_in(output), output.logits[:, -1:].argmax(-1)
 
     return _compared(
         "sequence_recovery", count, model, lambda: model.generate(prompts, 30), literally

@@ -1,7 +1,8 @@
 """The folder of a training run, read while it trains or after.
 
 It holds `config.toml` (the recipe), and a line of JSON a step in `metrics.jsonl`, a probe in
-`probes.jsonl`, an event in `events.jsonl`; docs/training.md says what stands in them.
+`probes.jsonl`, an event in `events.jsonl`, a meeting of learners in `rounds.jsonl`;
+docs/training.md and docs/low-communication.md say what stands in them.
 """
 
 import itertools
@@ -21,7 +22,9 @@ from carbon.errors import ConfigError
 Line = dict[str, Any]
 Values = NDArray[np.float64]
 
-RECIPE, METRICS, PROBES, EVENTS = "config.toml", "metrics.jsonl", "probes.jsonl", "events.jsonl"
+RECIPE = "config.toml"
+METRICS, PROBES, EVENTS = "metrics.jsonl", "probes.jsonl", "events.jsonl"
+ROUNDS = "rounds.jsonl"
 _LOSSES = ("loss", "nats_per_base", "marginal_nats_per_base")
 
 
@@ -34,12 +37,15 @@ class RunLines:
         steps: lines of `metrics.jsonl`; a step that was skipped has no losses.
         probes: lines of `probes.jsonl`.
         events: lines of `events.jsonl`.
+        rounds: lines of `rounds.jsonl`, with `cosine`, the mean of all learners', and `sent` and
+            `received`, bytes of this learner since the meeting before; of a learner only.
     """
 
     name: str
     steps: list[Line]
     probes: list[Line]
     events: list[Line]
+    rounds: list[Line]
 
     @property
     def boundaries(self) -> list[int]:
@@ -62,14 +68,15 @@ def read_lines(run: str | Path, most_lines: int | None = None) -> RunLines:
         ConfigError: a file is malformed.
     """
     run = Path(run)
-    steps, probes, events = (
-        _read_file(run / name, most_lines) for name in (METRICS, PROBES, EVENTS)
+    steps, probes, events, rounds = (
+        _read_file(run / name, most_lines) for name in (METRICS, PROBES, EVENTS, ROUNDS)
     )
     return RunLines(
         name=run.resolve().name,
         steps=[_usable(line) for line in _without_retaken(steps)],
         probes=_without_retaken(probes),
         events=events,
+        rounds=_with_sums(rounds),
     )
 
 
@@ -149,3 +156,20 @@ def _without_retaken(lines: list[Line]) -> list[Line]:
 def _usable(line: Line) -> Line:
     """Take the losses out of a step that was skipped: a spike would hide all others."""
     return line | dict.fromkeys(_LOSSES) if "skipped" in line else line
+
+
+def _with_sums(rounds: list[Line]) -> list[Line]:
+    """Add to each meeting what is drawn of it; bytes are counted anew from each start of a run."""
+    found = []
+    before: Line = {}
+    for line in rounds:
+        since = {name: _since(before, line, f"{name}_bytes") for name in ("sent", "received")}
+        cosines = line.get("cosines")
+        found.append(line | since | {"cosine": float(np.mean(cosines)) if cosines else None})
+        before = line
+    return found
+
+
+def _since(before: Line, line: Line, name: str) -> int:
+    then, now = before.get(name, 0), line.get(name, 0)
+    return int(now - then if then <= now else now)

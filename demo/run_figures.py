@@ -17,12 +17,13 @@ _GAP_PIXELS = 34
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """A column of `metrics.jsonl`, or of `probes.jsonl`, as it is drawn."""
+    """A column of `metrics.jsonl`, or of another file of lines, as it is drawn."""
 
     column: str
     label: str
     color: str
-    of_probes: bool = False
+    file: str = "points"
+    """What of the answer has the column: `points` of the steps, `probes` or `rounds`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,20 @@ _ROWS = (
     _Row("nats per base", (
         _Curve("nats_per_base", "chain", BLUE),
         _Curve("marginal_nats_per_base", "marginals", ORANGE),
-        _Curve("heldout_nats_per_base", "chain, held out", GREEN, of_probes=True),
-        _Curve("heldout_marginal_nats_per_base", "marginals, held out", PURPLE, of_probes=True),
+        _Curve("heldout_nats_per_base", "chain, held out", GREEN, "probes"),
+        _Curve("heldout_marginal_nats_per_base", "marginals, held out", PURPLE, "probes"),
     ), {}, 2),
     _Row("loss", (_Curve("loss", "loss", GREY),), {}, names_units=True),
     _Row("probes: recovery of held-out bases", (
-        _Curve("recovery", "fp32", BLUE, of_probes=True),
-        _Curve("recovery_bf16", "bf16", ORANGE, of_probes=True),
+        _Curve("recovery", "fp32", BLUE, "probes"),
+        _Curve("recovery_bf16", "bf16", ORANGE, "probes"),
     ), {}),
+    _Row("learners: cosine of a change with the mean", (
+        _Curve("cosine", "cosine", BLUE, "rounds"),
+    ), {"rangemode": "tozero"}),
+    _Row("learners: seconds waited for a meeting", (
+        _Curve("wait_seconds", "seconds", GREY, "rounds"),
+    ), {"rangemode": "tozero"}),
     _Row("learning rate", (_Curve("learning_rate", "learning rate", GREEN),),
          {"rangemode": "tozero", "exponentformat": "power"}),
     _Row("gradient norm", (
@@ -59,7 +66,7 @@ _ROWS = (
          {"rangemode": "tozero"}),
     _Row("MFU", (_Curve("mfu", "MFU", ORANGE),), {"rangemode": "tozero", "tickformat": ".0%"}),
 )  # fmt: skip
-STEP_COLUMNS = tuple(c.column for row in _ROWS for c in row.curves if not c.of_probes)
+STEP_COLUMNS = tuple(c.column for row in _ROWS for c in row.curves if c.file == "points")
 
 
 def run_curves(result: Mapping[str, Any], axis: str, kept_while: str) -> Figure:
@@ -134,13 +141,13 @@ def run_mixture(stages: Sequence[Mapping[str, Any]]) -> Figure:
 def _traces(row: _Row, result: Mapping[str, Any], along: str) -> list[dict[str, Any]]:
     traces = []
     for curve in row.curves:
-        if curve.of_probes:
-            x = [line.get(along) for line in result["probes"]]
-            y = [line.get(curve.column) for line in result["probes"]]
-        else:
+        if curve.file == "points":
             x, y = result["points"][along], result["points"].get(curve.column, [])
+        else:
+            x = [line.get(along) for line in result[curve.file]]
+            y = [line.get(curve.column) for line in result[curve.file]]
         if any(value is not None for value in y):
-            few = curve.of_probes or len(y) == 1
+            few = curve.file != "points" or len(y) == 1
             traces.append({
                 "type": "scatter", "mode": "lines+markers" if few else "lines", "x": x, "y": y,
                 "name": curve.label, "showlegend": len(row.curves) > 1,

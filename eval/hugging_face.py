@@ -19,6 +19,7 @@ from carbon.devices import default_device
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
+from carbon.model.kept import keeping, kept_in
 from carbon.options import Dtype, Mode
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes
@@ -150,12 +151,12 @@ class HuggingFaceModel(Model):
             if most is not None and history.shape[1] > most:
                 history, cache = history[:, -max(most // 2, 1) :], None
                 fresh = history
-            output = self.network(input_ids=fresh, past_key_values=cache, use_cache=True)
+            output = self.network(input_ids=fresh, **keeping(self.network, cache))
             places = choose(output.logits[:, -1, self._ids].float())
             texts = [text + self._texts[at] for text, at in zip(texts, places, strict=True)]
             chosen = self._ids[places][:, None]
             history = torch.cat([history, chosen], dim=1)
-            cache = getattr(output, "past_key_values", None)
+            cache = kept_in(output)
             fresh = history if cache is None else chosen
         return [text[:length_bp] for text in texts]
 

@@ -25,6 +25,7 @@ from carbon.inference.reading import check_finite
 from carbon.losses import chain, chain_conditionals
 from carbon.model.folder import hub_name
 from carbon.model.hub import hub_folder
+from carbon.model.kept import keeping, kept_in
 from carbon.options import Dtype, Mode
 from carbon.tokenizer import (
     ALL_KNOWN,
@@ -121,7 +122,7 @@ class CarbonModel(Model):
         whole, tail = self._cut(prompt, max([length_bp, *map(len, endings)]))
         stem = self._stem(whole)
         output: Any = self._read(stem)
-        cache, last = output.past_key_values, output[0][0, -1:]
+        cache, last = kept_in(output), output[0][0, -1:]
         text = self._greedy(cache, last, tail, length_bp)
         likelihoods = []
         for ending in endings:
@@ -152,7 +153,7 @@ class CarbonModel(Model):
 
     def _read(self, ids: Any, cache: Any = None) -> Any:
         tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.reader.device)
-        return self.network(input_ids=tokens, past_key_values=cache, use_cache=True)
+        return self.network(input_ids=tokens, **keeping(self.network, cache))
 
     def _after(self, cache: Any, last: Tensor, branch: Branch) -> Any:
         """Return the log-likelihood of every base of a branch, by the chain: (bases,) float64."""

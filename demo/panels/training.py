@@ -17,6 +17,8 @@ from carbon.run_folder import (
     METRICS,
     PROBES,
     RECIPE,
+    ROUNDS,
+    Line,
     RunLines,
     column,
     read_lines,
@@ -111,6 +113,7 @@ class Training(Panel):
             },
             "skipped_steps": [line["step"] for line in shown.steps if "skipped" in line],
             "probes": shown.probes,
+            "rounds": [_meeting(line, lines.steps) for line in shown.rounds],
             "events": [e for e in lines.events if e.get("event") != "save"][-_MOST_EVENTS:],
         }
 
@@ -167,7 +170,7 @@ class Training(Panel):
 
     def _lines(self, folder: Path) -> RunLines:
         """Read a run's lines, or return those that were read if nothing was written since."""
-        key = (folder, *(written(folder / name) for name in (METRICS, PROBES, EVENTS)))
+        key = (folder, *(written(folder / name) for name in (METRICS, PROBES, EVENTS, ROUNDS)))
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = read_lines(folder, _MOST_LINES)
@@ -190,7 +193,15 @@ def _last_steps(lines: RunLines, number: int) -> RunLines:
         lines,
         steps=[line for line in lines.steps if line["step"] > first],
         probes=[line for line in lines.probes if line["step"] > first],
+        rounds=[line for line in lines.rounds if line["step"] > first],
     )
+
+
+def _meeting(line: Line, steps: Sequence[Line]) -> dict[str, Any]:
+    """Return what is drawn of a meeting of learners, with the tokens of the run until then."""
+    names = ("step", "round", "learners", "cosine", "wait_seconds")
+    reached = [n["tokens"] for n in steps if n["step"] <= line["step"]]
+    return {name: line.get(name) for name in names} | {"tokens": reached[-1] if reached else 0}
 
 
 def _switch(lines: RunLines, place: int) -> dict[str, Any]:

@@ -150,5 +150,5 @@ def test_what_writes_waits_for_the_copy(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint_module, "save", save)
     copied = SimpleNamespace(synchronize=lambda: order.append("copied"))
-    found._write({}, {"state": {"step": 1}}, copied)
+    found._write(tmp_path / "step-1", {}, {"state": {"step": 1}}, copied)
     assert order == ["copied", "folder", "save"] and isinstance(found._error, OSError)

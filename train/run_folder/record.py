@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,8 @@ def read_run(run: Path) -> RunRecord:
     """
     config = _recipe_of(run / RECIPE)
     lines = read_lines(run)
-    return RunRecord(lines.name, lines.steps, lines.probes, lines.events, config)
+    given = {field.name: getattr(lines, field.name) for field in fields(lines)}
+    return RunRecord(**given, config=config)
 
 
 def _recipe_of(path: Path) -> TrainConfig:

@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
 
 from carbon import __version__
 from carbon.console import TableRow, shown
@@ -80,13 +81,14 @@ def write_summary(run: Path) -> Path:
     """
     record = read_run(run)
     title = html.escape(f"Run {record.name}")
-    sections = (_totals(record), _recipe(record), _curves(record), _probes(record), _events(record))
+    made = (_totals, _recipe, _curves, _meetings, _probes, _events)
+    sections = [section(record) for section in made]
     page = (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>"
         f"<small>Carbon {__version__}. From the run folder: config.toml, metrics.jsonl, "
-        f"probes.jsonl and events.jsonl.</small>{''.join(sections)}</html>\n"
+        f"probes.jsonl, events.jsonl and rounds.jsonl.</small>{''.join(sections)}</html>\n"
     )
     with atomic_file(run / "summary.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -98,8 +100,7 @@ def _totals(record: RunRecord) -> str:
     if not steps:
         return _section("In short", f"No step has been taken yet; {planned:,} are planned.")
     speeds = column(steps, "tokens_per_second")
-    read = np.diff(column(steps, "tokens"), prepend=0)
-    read[0] /= steps[0]["step"]  # the only line may be of a later step
+    read = _tokens_of_steps(record)
     timed = np.isfinite(speeds) & (speeds > 0)
     seconds = float((read[timed] / speeds[timed]).sum())
     rows: list[TableRow] = [
@@ -119,6 +120,17 @@ def _totals(record: RunRecord) -> str:
         "not in it, nor are steps that were taken back."
     )
     return _section("In short", text, _table(rows))
+
+
+def _tokens_of_steps(record: RunRecord) -> NDArray[np.float64]:
+    """Return the tokens of each step; learners write down those of all of them together."""
+    if record.config.learners.count:
+        course = Course(record.config)
+        batches = [course.at(line["step"] - 1).stage.batch_tokens for line in record.steps]
+        return np.array(batches, np.float64)
+    read = np.diff(column(record.steps, "tokens"), prepend=0)
+    read[0] /= record.steps[0]["step"]  # the only line may be of a later step
+    return read
 
 
 def _duration(seconds: float) -> str:
@@ -159,6 +171,13 @@ _RATE = (_Curve("learning_rate", ""),)
 _NORM = (_Curve("gradient_norm", ""),)
 _SPEED = (_Curve("tokens_per_second", ""),)
 _MFU = (_Curve("mfu", ""),)
+_OF_MEETINGS: tuple[tuple[str, str, str, _Axis], ...] = (
+    ("Cosine between a learner's change and the mean of all, mean of the learners. With K that "
+     "have nothing in common it is 1 over the root of K.", "cosine", "cosine", "zero"),
+    ("Norm of the mean change.", "mean_norm", "norm", "log"),
+    ("Learners that took part.", "there", "learners", "zero"),
+    ("Wait for a meeting.", "wait_seconds", "seconds", "zero"),
+)  # fmt: skip
 
 
 def loss_figure(record: RunRecord) -> Figure | None:
@@ -188,6 +207,25 @@ def _curves(record: RunRecord) -> str:
     text += ", crosses are steps that were skipped." if _skipped(record) else "."
     changes = html.escape(" ".join(objective_changes(record)))
     return _section("Curves", f"{text} {changes}".rstrip(), _grid(pictures))
+
+
+def _meetings(record: RunRecord) -> str:
+    """Say how often a learner has met the others, and how far they agree; nothing of other runs."""
+    rounds = record.rounds
+    if not rounds:
+        return ""
+    sent, received = (sum(line[name] for line in rounds) for name in ("sent", "received"))
+    waited = float(np.nansum(column(rounds, "wait_seconds")))
+    text = (
+        f"Meetings with other learners: {len(rounds):,}. This one sent {sent / 1e6:,.1f} MB, "
+        f"received {received / 1e6:,.1f} MB and waited {_duration(waited)}."
+    )
+    there = [line | {"there": len(line.get("learners", ()))} for line in rounds]
+    pictures = [
+        _picture(caption, _figure(record, (_Curve(name, ""),), unit, there, axis=axis))
+        for caption, name, unit, axis in _OF_MEETINGS
+    ]
+    return _section("Meetings", text, _grid(pictures))
 
 
 def _probes(record: RunRecord) -> str:

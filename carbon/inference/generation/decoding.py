@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from carbon.inference.reading import Reader, stem_of
+from carbon.model.kept import keeping
 from carbon.tokenizer import K
 
 _BLOCK = 512  # places that torch's attention on a CPU takes at a time; also tokens of one pass
@@ -157,8 +158,7 @@ class Decoder:
             input_ids=ids,
             attention_mask=mask.masked_fill_(unseen, -torch.inf),
             position_ids=places,
-            past_key_values=self._cache,
-            use_cache=True,
+            **keeping(network.model, self._cache),
         )[0]
         return states
 

@@ -39,6 +39,7 @@ from carbon.inference.reading.passages import (
     whole_steps,
 )
 from carbon.model import LoadedModel
+from carbon.model.kept import keeping, kept_in
 from carbon.tokenizer import known_bases
 
 T = TypeVar("T")
@@ -229,11 +230,11 @@ class Reader:
         places = {passage: n for n, passage in enumerate(shares)}
         owner = [places[row.passage] for row in rows]
         stems = torch.from_numpy(np.stack(list(shares.values()))).to(self.device)
-        output: Any = self.network.model(input_ids=stems, use_cache=True)
-        cache = output.past_key_values
-        cache.batch_select_indices(torch.tensor(owner, device=self.device))
+        output: Any = self.network.model(input_ids=stems, **keeping(self.network.model))
+        kept = kept_in(output)
+        kept.batch_select_indices(torch.tensor(owner, device=self.device))
         ids = self._padded_ids([row.ids[shared:] for row in rows], padded_tokens - shared)
-        hidden = self.network.model(input_ids=ids, past_key_values=cache, use_cache=True)[0]
+        hidden = self.network.model(input_ids=ids, **keeping(self.network.model, kept))[0]
         last = output[0][:, -1:]
         states, targets = [], []
         for n, read, row in zip(owner, hidden, rows, strict=True):

@@ -1,0 +1,260 @@
+"""Learners of one mailbox that die, stop, come late or lose a file, as commands of their own."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import signal
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from carbon.config import to_toml
+from tests.helpers.learner_faults import with_fault
+from tests.helpers.ranks import start_command
+from tests.helpers.runs import make_config, make_corpus
+from train.__main__ import main
+from train.config import CheckpointConfig
+from train.learners.codecs import CODECS, decoded
+from train.learners_config import LearnersConfig
+
+LIMIT_SECONDS = 100
+STEPS = 12  # of each of two
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+class Mailbox:
+    """A run of learners in a folder, each started by `learner`."""
+
+    def __init__(self, corpus, folder, steps=STEPS, **learners):
+        self.folder = folder
+        short = ["data.microbatch_tokens=64", "stages.0.schedule=constant"]
+        tokens = [f"stages.{i}.tokens={steps * 512}" for i in (0, 1)]
+        config = make_config(corpus, folder / "run", *short, *tokens)
+        given = {"count": 2, "every_steps": 3, "quorum": 1, "grace_seconds": 1.0}
+        learners = LearnersConfig(mailbox=f"{folder}/mailbox", **given | learners)
+        saves = CheckpointConfig(every_steps=2, keep=9)
+        self.config = dataclasses.replace(config, learners=learners, checkpoint=saves)
+        folder.mkdir()
+        (folder / "recipe.toml").write_text(to_toml(self.config), encoding="utf-8")
+        self.started = []
+
+    def learner(self, number, fault="none", *words):
+        said = self.folder / f"said-{number}-{len(self.started)}"
+        words = ["--config", f"{self.folder}/recipe.toml", "--set", f"learners.number={number}",
+                 *words]  # fmt: skip
+        said.touch()
+        process = start_command(with_fault(fault), words, said)
+        process.said = lambda: said.read_text(encoding="utf-8")
+        self.started.append(process)
+        return process
+
+    def ends(self, *processes):
+        for process in processes:
+            process.join(LIMIT_SECONDS)
+            assert process.exitcode == 0, process.said()
+
+    def run(self, number):
+        return self.folder / "run" / f"learner-{number}"
+
+    def lines(self, number, name):
+        text = (self.run(number) / f"{name}.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def meetings(self):
+        files = sorted((self.folder / "mailbox/meetings").iterdir())
+        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+    def export(self, number):
+        return (self.run(number) / "export/model.safetensors").read_bytes()
+
+    def digests(self, *numbers):
+        return {hashlib.sha256(self.export(number)).hexdigest() for number in numbers}
+
+
+@pytest.fixture
+def mailbox(corpus, tmp_path):
+    made = []
+
+    def make(name="one", **given):
+        made.append(Mailbox(corpus, tmp_path / name, **given))
+        return made[-1]
+
+    yield make
+    for process in (process for one in made for process in one.started):
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGCONT)
+            process.kill()
+
+
+def wait_for(there):
+    until = time.monotonic() + LIMIT_SECONDS
+    while not (found := there()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return found
+
+
+def members(meeting):
+    return [told["learner"] for told in meeting["members"]]
+
+
+KILLED = ["killed between meetings", "killed while it writes", "killed before it tells",
+          "killed before the record"]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", KILLED)
+def test_a_killed_learner_halts_nobody_and_comes_back(fault, mailbox):
+    run = mailbox()
+    other, lost = run.learner(0), run.learner(1, fault)
+    lost.join(LIMIT_SECONDS)
+    assert lost.exitcode == 9
+    wait_for(lambda: (run.folder / "mailbox/meetings/000001.json").exists())
+    run.ends(other, run.learner(1, "none", "--resume", "auto"))
+    assert len(run.digests(0, 1)) == 1
+    was_whole = fault == "killed before the record"
+    assert members(run.meetings()[1]) == ([0, 1] if was_whole else [0])
+
+
+def test_a_stopped_learner_takes_the_newer_anchor(mailbox):
+    run = mailbox(steps=20)
+    other, stopped = run.learner(0), run.learner(1, "stopped")
+    wait_for(lambda: (run.folder / "mailbox/meetings/000003.json").exists())
+    os.kill(stopped.pid, signal.SIGCONT)
+    run.ends(other, stopped)
+    assert len(run.digests(0, 1)) == 1
+    assert members(run.meetings()[2]) == [0]
+
+
+def test_alone_below_a_quorum_and_then_together(mailbox):
+    run = mailbox(quorum=2, grace_seconds=0.3, steps=20)
+    first = run.learner(0, "slow")
+    wait_for(lambda: "fewer than 2 learners are there" in first.said())
+    run.ends(first, run.learner(1))
+    assert len(run.digests(0, 1)) == 1
+    meeting = run.meetings()[0]
+    assert members(meeting) == [0, 1]
+    assert [told["extra"] > 0 for told in meeting["members"]] == [True, False]
+    # What it has learned alone is in what it sends.
+    assert meeting["members"][0]["steps"] == 3 * (1 + meeting["members"][0]["extra"])
+    assert all(members(meeting) == [0, 1] for meeting in run.meetings())
+
+
+def test_a_late_learner_counts_nothing_at_first(mailbox):
+    run = mailbox(steps=40, quorum=2)
+    early = [run.learner(number, "slow") for number in (0, 1)]
+    wait_for(lambda: (run.folder / "mailbox/meetings/000000.json").exists())
+    run.ends(*early, run.learner(2))
+    assert len(run.digests(0, 1, 2)) == 1
+    its = [told for m in run.meetings() for told in m["members"] if told["learner"] == 2]
+    assert its[0]["tokens"] == 0
+    assert len(its) > 1 and all(told["tokens"] > 0 for told in its[1:])
+    steps = [line["step"] for n in (0, 1, 2) for line in run.lines(n, "metrics")]
+    assert len(set(steps)) == len(steps)  # no two read the same rows
+
+
+STOPPED = {
+    "between meetings": {"codec": "top2"},
+    "in flight": {"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5},
+}
+
+
+@pytest.mark.parametrize("method", STOPPED)
+def test_a_learner_that_was_stopped_goes_on_bit_for_bit(method, mailbox):
+    learners = {"quorum": 2, "grace_seconds": 60.0} | STOPPED[method]
+    alone = mailbox("alone", **learners)
+    alone.ends(alone.learner(0), alone.learner(1))
+    run = mailbox("stopped", **learners)
+    other, told = run.learner(0), run.learner(1, "told to stop")
+    run.ends(told)
+    assert "SIGTERM: saved" in told.said()
+    run.ends(other, run.learner(1, "none", "--resume", "auto"))
+    assert run.digests(0, 1) == alone.digests(0, 1)
+    clocked = {"seconds": 0}
+    for found, wanted in zip(run.meetings(), alone.meetings(), strict=True):
+        assert [m | clocked for m in found["members"]] == [m | clocked for m in wanted["members"]]
+
+
+def test_what_is_torn_late_or_foreign_is_named_and_left_out(mailbox):
+    clean = mailbox("clean", grace_seconds=0.2)
+    clean.ends(clean.learner(0))
+    own = json.loads((clean.folder / "mailbox/rounds/000000/0-0.json").read_text())
+    run = mailbox("junk", grace_seconds=0.2)
+    folder = run.folder / "mailbox/rounds/000000"
+    folder.mkdir(parents=True)
+    tables = {
+        "1-0": None,
+        "1-1": own | {"learner": 1, "extra": 1, "base": "another"},
+        "1-2": own | {"learner": 1, "extra": 2},
+        "7-0": own | {"learner": 7},
+    }
+    for name, table in tables.items():
+        (folder / f"{name}.json").write_text("{" if table is None else json.dumps(table))
+        (folder / f"{name}.safetensors").write_bytes(b"torn")
+    alone = run.learner(0, "disk full")
+    run.ends(alone)
+    assert run.digests(0) == clean.digests(0)
+    for said in ("1-0.json: is not whole", "1-1.json: is from another anchor",
+                 "1-2.safetensors: is not what its sha256 says", "7-0.json: is of no member",
+                 "No space left"):  # fmt: skip
+        assert alone.said().count(said) == 1, said
+
+
+def test_the_records_replay_by_torch(mailbox):
+    """From the files of the mailbox alone, with torch's SGD as the outer optimizer."""
+    run = mailbox(codec="int8", quorum=2, anchor_every=99)
+    run.ends(run.learner(0), run.learner(1))
+    settings = [
+        "learners.count=0",
+        "learners.quorum=0",
+        "learners.mailbox=",
+        f"output={run.folder}/begun",
+    ]
+    for stage in (0, 1):  # weights as they are drawn: steps of 1e-30 change none
+        settings += [f"stages.{stage}.tokens=512", f"stages.{stage}.learning_rate=1e-30",
+                     f"stages.{stage}.final_learning_rate=0"]  # fmt: skip
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert main(["--config", f"{run.folder}/recipe.toml", *words]) == 0
+    weights = load_file(f"{run.folder}/begun/export/model.safetensors")
+    anchor = {name: torch.nn.Parameter(weight.clone()) for name, weight in weights.items()}
+    outer = torch.optim.SGD(anchor.values(), lr=0.7, momentum=0.9, nesterov=True)
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    for meeting in run.meetings():
+        total = sum(told["tokens"] for told in meeting["members"])
+        for parameter in anchor.values():
+            parameter.grad = torch.zeros_like(parameter)
+        for told in meeting["members"]:
+            file = f"rounds/{meeting['round']:06d}/{told['learner']}-{told['extra']}.safetensors"
+            parts = load_file(run.folder / "mailbox" / file)
+            for name, change in decoded(CODECS["int8"], parts, shapes).items():
+                anchor[name].grad += change * (told["tokens"] / total)
+        outer.step()
+    for name, weight in load_file(run.run(0) / "export/model.safetensors").items():
+        torch.testing.assert_close(anchor[name].detach(), weight, rtol=0, atol=1e-6)
+    assert len(run.digests(0, 1)) == 1
+
+
+def test_a_mailbox_of_another_run_is_refused(mailbox):
+    run = mailbox(grace_seconds=0.2)
+    run.ends(run.learner(0))
+    other = run.learner(1, "none", "--set", "seed=5")
+    other.join(LIMIT_SECONDS)
+    assert other.exitcode == 2
+    assert "is of a run with other settings: " in other.said()
+
+
+def test_a_number_that_two_launches_have(mailbox):
+    run = mailbox(grace_seconds=0.2, steps=40)
+    first = run.learner(0, "slow")
+    wait_for(lambda: (run.folder / "mailbox/meetings/000000.json").exists())
+    second = run.learner(0, "none", "--set", f"output={run.folder}/elsewhere")
+    first.join(LIMIT_SECONDS)
+    assert first.exitcode == 2
+    assert "another launch is learner 0 since this one began" in first.said()
+    second.kill()

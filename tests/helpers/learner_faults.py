@@ -1,0 +1,95 @@
+"""What may befall a learner: `main` of `python -m train`, with one thing that goes wrong in it."""
+
+import errno
+import os
+import signal
+import sys
+import time
+from functools import partial
+
+from train.__main__ import main
+from train.learners.learner import Learner
+from train.learners.store import Store
+
+STEP = 4
+"""Steps of its own after which a learner meets its fate, where that is not in a meeting."""
+ROUND = 1
+
+
+def with_fault(name):
+    """Return `main` with a fault, to be started as a process of its own."""
+    return partial(_main_with, name)
+
+
+def _main_with(name, words):
+    FAULTS[name]()
+    return main(words)
+
+
+def _after_steps(happens, is_time=lambda steps: steps == STEP):
+    taken = Learner.taken
+
+    def patched(self, state, tokens, seconds):
+        taken(self, state, tokens, seconds)
+        if is_time(self._all_steps):
+            happens()
+
+    Learner.taken = patched
+
+
+def _before(method, happens, of):
+    """Do something before a file whose path has a word in it is written to the store."""
+    plain = getattr(Store, method)
+
+    def patched(self, *given):
+        if any(of in str(word) for word in given):
+            happens(self, *given)
+        return plain(self, *given)
+
+    setattr(Store, method, patched)
+
+
+def _die(*_):
+    os._exit(9)
+
+
+def _die_while_writing(store, source, path):
+    whole = source.read_bytes()
+    store._make_folder_of(path)
+    store._files.pipe_file(store.place(path), whole[: len(whole) // 2])
+    _die()
+
+
+def _stop_itself():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _ask_to_stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _twice(error):
+    left = [error, error]
+
+    def happens(*_):
+        if left:
+            raise left.pop()
+
+    return happens
+
+
+_OF_ROUND = f"rounds/{ROUND:06d}/"
+FAULTS = {
+    "none": lambda: None,
+    "killed between meetings": partial(_after_steps, _die),
+    "killed while it writes": partial(_before, "put", _die_while_writing, _OF_ROUND),
+    "killed before it tells": partial(_before, "write_table", _die, _OF_ROUND),
+    "killed before the record": partial(_before, "create_table", _die, f"meetings/{ROUND:06d}"),
+    "stopped": partial(_after_steps, _stop_itself),
+    "told to stop": partial(_after_steps, _ask_to_stop),
+    "slow": partial(_after_steps, partial(time.sleep, 0.2), lambda steps: True),
+    "disk full": partial(_before, "put", _twice(OSError(errno.ENOSPC, "No space left")), "rounds/"),
+}  # fmt: skip
+
+if __name__ == "__main__":
+    sys.exit(_main_with(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,75 @@
+"""Meetings of learners as the reader of run folders, the page and the demo's panel show them."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from carbon.run_folder import read_lines
+from demo.fields import checked_values
+from demo.panels.training import Training
+from tests.unit.test_demo_training import step_line, write_run
+from train.run_folder.summary import write_summary
+
+
+def meeting(round_, sent, received, **changes):
+    """A meeting of three learners behind every tenth step; the cosines' mean is 0.6."""
+    return {
+        "step": 10 * round_ + 10, "round": round_, "fragments": [0], "learners": [0, 1, 3],
+        "tokens": [5, 6, 7], "sent_bytes": sent, "received_bytes": received,
+        "wait_seconds": 30.0, "late_steps": 0, "norms": [1.0, 1.0, 1.0],
+        "cosines": [0.5, 0.6, 0.7], "mean_norm": 0.6,
+    } | changes  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Bytes begin anew before the third meeting: the run was started again."""
+    folder = write_run(tmp_path / "runs" / "learner-1", [step_line(n) for n in range(1, 61)])
+    recipe = (folder / "config.toml").read_text() + "[learners]\ncount = 4\n"
+    (folder / "config.toml").write_text(recipe)
+    counted = [(1_000_000, 2_000_000), (2_000_000, 4_500_000), (500_000, 700_000)]
+    lines = [meeting(round_, *bytes_) for round_, bytes_ in enumerate(counted)]
+    (folder / "rounds.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return folder
+
+
+def test_bytes_and_cosines_of_each_meeting(run):
+    rounds = read_lines(run).rounds
+    assert [line["sent"] for line in rounds] == [1_000_000, 1_000_000, 500_000]
+    assert [line["received"] for line in rounds] == [2_000_000, 2_500_000, 700_000]
+    assert [line["cosine"] for line in rounds] == pytest.approx([0.6, 0.6, 0.6])
+
+
+def test_a_run_without_learners_has_no_meetings(tmp_path):
+    assert read_lines(write_run(tmp_path / "run", [step_line(1)])).rounds == []
+
+
+def test_the_page_tells_of_meetings_and_of_this_learner_s_own_time(run):
+    page = write_summary(run).read_text(encoding="utf-8")
+    assert (
+        "Meetings with other learners: 3. This one sent 2.5 MB, received 5.2 MB and waited 1.5 "
+        "minutes." in page
+    )
+    assert page.count("Cosine between a learner") == page.count("Wait for a meeting.") == 1
+    # 60 steps of 1,024 tokens at 2,048 a second, whatever the others have read meanwhile.
+    assert "30.0 seconds" in page
+
+
+def test_a_foreign_line_does_not_stop_the_page(run):
+    (run / "rounds.jsonl").write_text('{"step": 3}\n')
+    assert "learners: 1. This" in write_summary(run).read_text(encoding="utf-8")
+
+
+def test_the_panel_draws_meetings_along_steps_and_tokens(run, tmp_path):
+    panel = Training(SimpleNamespace(runs=tmp_path / "runs"))
+    values = checked_values(panel.fields, {})
+    *_, result = panel.answer(values)
+    assert [line["round"] for line in result["rounds"]] == [0, 1, 2]
+    assert [line["tokens"] for line in result["rounds"]] == [10_240, 20_480, 30_720]
+    for axis, along in (("steps", [10, 20, 30]), ("tokens", [10_240, 20_480, 30_720])):
+        drawn = panel.show(values | {"axis": axis}, result)["curves"]
+        found = {trace["name"]: trace for trace in json.loads(json.dumps(drawn))["data"]}
+        assert found["seconds"]["x"] == along
+        assert found["seconds"]["y"] == [30.0] * 3
+        assert found["cosine"]["y"] == pytest.approx([0.6] * 3)
