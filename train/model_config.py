@@ -5,6 +5,7 @@ from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices
 from carbon.model.presets import PRESETS
+from train.choices.kmer_rows import KMER_ROWS
 from train.choices.tunings import LINEARS, TUNINGS
 
 
@@ -14,6 +15,9 @@ class ModelConfig:
 
     preset: Annotated[str, OneOf(PRESETS, or_empty=True)] = ""
     """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
+    kmer_rows: Annotated[str, OneOf(KMER_ROWS)] = "independent"
+    """How rows of 6-mers begin: each at random, as published, or as the sum of vectors of their six
+    bases, with which a small model learns sooner (docs/lab-book.md, 2026-11-24)."""
     start: str = ""
     """Folder of a model to go on from, native or of the released layout; random weights if empty.
     What it is (sizes, vocabulary, tags, RoPE theta) holds for the run."""
@@ -37,6 +41,11 @@ class ModelConfig:
         check(
             bool(self.start) or self.tune == "whole",
             f"tune = {self.tune!r}: needs start, the folder of a model to go on from",
+        )
+        check(
+            not self.start or self.kmer_rows == "independent",
+            f"kmer_rows = {self.kmer_rows!r}: rows are those of start = {self.start!r}; leave one "
+            "of the two out",
         )
         self._check_keys_of_tuning()
         TUNINGS[self.tune].check(self)

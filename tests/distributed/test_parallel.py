@@ -20,7 +20,7 @@ from train.compute_config import ComputeConfig
 from train.config import ParallelConfig
 from train.loop.data import batches, open_rows
 from train.loop.rates import learning_rate
-from train.network.parts import initial_weight
+from train.network.initial import initial_weight
 from train.network.row_share import RowShare
 from train.planning.course import Course
 from train.planning.sizes import llama_config

@@ -7,10 +7,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import LlamaForCausalLM
 
 from train.choices.computing import COMPUTE_DTYPES
+from train.choices.kmer_rows import KMER_ROWS
 from train.config import TrainConfig
 from train.network.attention import chosen_attention, use_attention
 from train.network.float8 import use_float8
-from train.network.parts import LlamaPart, initial_weight, stock_name
+from train.network.initial import initial_weight
+from train.network.parts import LlamaPart, stock_name
 from train.network.ranks import Ranks
 from train.network.tuning import choose_trained
 from train.planning.layout import pieces_of, pieces_of_rank
@@ -93,7 +95,8 @@ def _fill(part: LlamaPart, config: TrainConfig, start: Start | None, *, trained:
             continue
         name = stock_name(name, part.config)
         if start is None or is_adapter(name):
-            value = initial_weight(name, parameter.shape, part.config, config.seed)
+            given = (name, parameter.shape, part.config, config.seed)
+            value = initial_weight(*given, KMER_ROWS[config.model.kmer_rows])
         else:
             value = start.weight(name)
         fill(parameter, value)

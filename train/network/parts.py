@@ -1,6 +1,5 @@
 """The network as it is trained: consecutive parts of a stock Llama, the loss behind the last."""
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,6 @@ from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.network.attention import attention_arguments
 from train.network.recompute import recompute
 from train.network.row_share import RowShare
-from train.start.adapter import initial_adapter_weight, is_adapter, is_b
 
 
 class LlamaPart(nn.Module):
@@ -126,24 +124,6 @@ class LlamaPart(nn.Module):
         rope["rope_theta"] = theta
         with device:
             self.rotary_emb = LlamaRotaryEmbedding(self.config)
-
-
-def initial_weight(name: str, shape: torch.Size, llama: LlamaConfig, seed: int) -> Tensor:
-    """Return a parameter as it begins, fp32 on the CPU: a function of its name and the seed alone.
-
-    So a process makes its own layers only, and they are the same however the network is divided.
-    The distribution is that of `LlamaForCausalLM`.
-    """
-    if len(shape) == 1:
-        return torch.ones(shape)
-    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
-    if is_adapter(name):
-        return initial_adapter_weight(shape, generator, is_b=is_b(name))
-    weight = torch.randn(shape, generator=generator) * llama.initializer_range
-    if name == "model.embed_tokens.weight":
-        weight[llama.pad_token_id] = 0
-    return weight
 
 
 def stock_name(name: str, llama: LlamaConfig) -> str:
