@@ -25,6 +25,7 @@ from data_pipeline.recipe import BuildConfig
 from train.choices.attentions import ATTENTION_CHOICES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
 from train.choices.guard_policies import GUARD_POLICIES
+from train.choices.kmer_rows import KMER_ROWS
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
@@ -40,6 +41,7 @@ CHOICES = {
     ("ComputeConfig", "dtype"): COMPUTE_DTYPES,
     ("ExecutorConfig", "kind"): EXECUTORS,
     ("GuardConfig", "policy"): GUARD_POLICIES,
+    ("ModelConfig", "kmer_rows"): KMER_ROWS,
     ("ModelConfig", "preset"): PRESETS,
     ("ModelConfig", "tune"): TUNINGS,
     ("ParallelConfig", "schedule"): PIPELINE_SCHEDULES,
@@ -133,6 +135,7 @@ def test_what_is_no_entry_is_refused_and_the_table_is_listed(schema, key):
         ("objectives.md", OBJECTIVES),
         ("training.md", ACTIVATION_CHECKPOINTINGS),
         ("training.md", GUARD_POLICIES),
+        ("training.md", KMER_ROWS),
         ("training.md", PIPELINE_SCHEDULES),
         ("training.md", RATE_SCHEDULES),
         ("training.md", STAGE_ENDS),
