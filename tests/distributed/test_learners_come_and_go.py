@@ -1,81 +1,22 @@
 """Learners of one mailbox that die, stop, come late or lose a file, as commands of their own."""
 
-import dataclasses
-import hashlib
 import json
 import os
 import signal
-import time
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from carbon.config import to_toml
-from tests.helpers.learner_faults import with_fault
-from tests.helpers.ranks import start_command
-from tests.helpers.runs import make_config, make_corpus
+from tests.helpers.mailbox import LIMIT_SECONDS, Mailbox, wait_for
+from tests.helpers.runs import make_corpus
 from train.__main__ import main
-from train.config import CheckpointConfig
 from train.learners.codecs import CODECS, decoded
-from train.learners_config import LearnersConfig
-
-LIMIT_SECONDS = 100
-STEPS = 12  # of each of two
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     return make_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-class Mailbox:
-    """A run of learners in a folder, each started by `learner`."""
-
-    def __init__(self, corpus, folder, steps=STEPS, **learners):
-        self.folder = folder
-        short = ["data.microbatch_tokens=64", "stages.0.schedule=constant"]
-        tokens = [f"stages.{i}.tokens={steps * 512}" for i in (0, 1)]
-        config = make_config(corpus, folder / "run", *short, *tokens)
-        given = {"count": 2, "every_steps": 3, "quorum": 1, "grace_seconds": 1.0}
-        learners = LearnersConfig(mailbox=f"{folder}/mailbox", **given | learners)
-        saves = CheckpointConfig(every_steps=2, keep=9)
-        self.config = dataclasses.replace(config, learners=learners, checkpoint=saves)
-        folder.mkdir()
-        (folder / "recipe.toml").write_text(to_toml(self.config), encoding="utf-8")
-        self.started = []
-
-    def learner(self, number, fault="none", *words):
-        said = self.folder / f"said-{number}-{len(self.started)}"
-        words = ["--config", f"{self.folder}/recipe.toml", "--set", f"learners.number={number}",
-                 *words]  # fmt: skip
-        said.touch()
-        process = start_command(with_fault(fault), words, said)
-        process.said = lambda: said.read_text(encoding="utf-8")
-        self.started.append(process)
-        return process
-
-    def ends(self, *processes):
-        for process in processes:
-            process.join(LIMIT_SECONDS)
-            assert process.exitcode == 0, process.said()
-
-    def run(self, number):
-        return self.folder / "run" / f"learner-{number}"
-
-    def lines(self, number, name):
-        text = (self.run(number) / f"{name}.jsonl").read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines()]
-
-    def meetings(self):
-        files = sorted((self.folder / "mailbox/meetings").iterdir())
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
-
-    def export(self, number):
-        return (self.run(number) / "export/model.safetensors").read_bytes()
-
-    def digests(self, *numbers):
-        return {hashlib.sha256(self.export(number)).hexdigest() for number in numbers}
 
 
 @pytest.fixture
@@ -91,14 +32,6 @@ def mailbox(corpus, tmp_path):
         if process.is_alive():
             os.kill(process.pid, signal.SIGCONT)
             process.kill()
-
-
-def wait_for(there):
-    until = time.monotonic() + LIMIT_SECONDS
-    while not (found := there()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found
 
 
 def members(meeting):

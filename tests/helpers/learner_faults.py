@@ -16,12 +16,13 @@ STEP = 4
 ROUND = 1
 
 
-def with_fault(name):
+def with_fault(name, environment):
     """Return `main` with a fault, to be started as a process of its own."""
-    return partial(_main_with, name)
+    return partial(_main_with, name, environment)
 
 
-def _main_with(name, words):
+def _main_with(name, environment, words):
+    os.environ.update(environment)
     FAULTS[name]()
     return main(words)
 
@@ -92,4 +93,4 @@ FAULTS = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(_main_with(sys.argv[1], sys.argv[2:]))
+    sys.exit(_main_with(sys.argv[1], {}, sys.argv[2:]))

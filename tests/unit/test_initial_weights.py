@@ -55,10 +55,7 @@ def test_rows_are_a_function_of_name_and_seed():
     assert not torch.equal(rows_of(kmer_rows), rows_of(kmer_rows, "lm_head.weight"))
     matrix = torch.Size([8, 8])
     name = "model.layers.0.mlp.up_proj.weight"
-    drawn = [
-        initial_weight(name, matrix, LLAMA, 0, kmer_rows)
-        for kmer_rows in KMER_ROWS.values()
-    ]
+    drawn = [initial_weight(name, matrix, LLAMA, 0, kmer_rows) for kmer_rows in KMER_ROWS.values()]
     assert torch.equal(*drawn)
 
 

@@ -13,8 +13,6 @@ from carbon.files import sha256_of_file
 from train.learners.outer import OuterState
 from train.learners.store import Store
 
-_NONE = -1
-
 
 class KeptAnchors:
     """The two newest copies of anchor and momentum; changes older than both are removed."""
@@ -38,11 +36,12 @@ class KeptAnchors:
             table = {"sha256": sha256_of_file(file), "digests": digests, "steps": state.steps}
             self._store.put(file, f"{path}.safetensors")
             self._store.write_table(f"{path}.json", table)
-            *olds, before, _ = [_NONE, _NONE, *self._rounds()]
-            for old in olds:
+            *earlier, _ = self._rounds()
+            for old in earlier[:-1]:
                 self._store.remove(f"{_path(old)}.json")
                 self._store.remove(f"{_path(old)}.safetensors")
-            self._remove_changes_until(before)
+            if earlier:
+                self._remove_changes_until(earlier[-1])
         except OSError as error:
             say(f"{self._store.place(path)}: the anchor could not be kept: {error}")
         finally:

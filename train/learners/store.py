@@ -4,16 +4,22 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import fsspec
+from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_file, sha256_of_file
+
+_PAUSES_SECONDS = (0.5, 1, 2, 4, 8, 16, 32, 64, 128)
+"""Between two tries to read; four minutes in all."""
 
 
 class Store:
@@ -21,19 +27,29 @@ class Store:
 
     What a folder lists is asked anew each time. No file but records is read before another file,
     written after it, says what it holds; records are small, and created whole or not at all.
+
+    What goes wrong with storage is an OSError, whatever the client of a bucket calls it. Reading is
+    tried again for some minutes before that is raised; who writes tries again later.
     """
 
     def __init__(self, url: str) -> None:
         """Open it.
 
         Raises:
-            UserError: the URL is of a kind that cannot be opened here.
+            UserError: the URL is of a kind that cannot be opened here, or where two can create one
+                file.
         """
         try:
             self._files, self._root = fsspec.url_to_fs(url, use_listings_cache=False)
         except (ImportError, ValueError) as error:
             raise UserError(f"learners.mailbox = {url!r}: cannot be opened: {error}") from error
         self._is_local = isinstance(self._files, LocalFileSystem)
+        if not (self._is_local or _creates_alone(self._files)):
+            raise UserError(
+                f"learners.mailbox = {url!r}: {type(self._files).__name__} looks whether a file is "
+                "there and writes it then, so two learners could create one; use a folder, or a "
+                "bucket with conditional writes, such as s3://"
+            )
         self._root = self._root.rstrip("/")
 
     def place(self, path: str) -> str:
@@ -43,7 +59,7 @@ class Store:
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in a folder, none if it is not there."""
         try:
-            found = self._files.ls(self.place(folder), detail=False)
+            found = self._read("ls", self.place(folder), detail=False)
         except FileNotFoundError:
             return []
         return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
@@ -51,7 +67,7 @@ class Store:
     def read_table(self, path: str) -> dict[str, Any] | None:
         """Return a JSON table; None if it is not there or not whole."""
         try:
-            found = json.loads(self._files.cat_file(self.place(path)))
+            found = json.loads(self._read("cat_file", self.place(path)))
         except (FileNotFoundError, ValueError):
             return None
         return found if isinstance(found, dict) else None
@@ -60,7 +76,7 @@ class Store:
         """Write a JSON table, in the place of an earlier one."""
         self._make_folder_of(path)
         if not self._is_local:
-            self._files.pipe_file(self.place(path), _bytes(table))
+            self._call("pipe_file", self.place(path), _bytes(table))
             return
         with atomic_file(self.place(path)) as temporary:
             temporary.write_bytes(_bytes(table))
@@ -74,7 +90,7 @@ class Store:
         if self._is_local:
             return _created_by_link(Path(self.place(path)), _bytes(table))
         try:
-            self._files.pipe_file(self.place(path), _bytes(table), mode="create")
+            self._call("pipe_file", self.place(path), _bytes(table), mode="create")
         except FileExistsError:
             return False
         return True
@@ -82,7 +98,7 @@ class Store:
     def put(self, source: Path, path: str) -> None:
         """Copy a file of this machine there."""
         self._make_folder_of(path)
-        self._files.put_file(str(source), self.place(path))
+        self._call("put_file", str(source), self.place(path))
 
     def get(self, path: str, folder: Path, sha256: str) -> Path | None:
         """Return a file as one of this machine; None if it is not there or has other contents.
@@ -96,7 +112,7 @@ class Store:
         try:
             if not self._is_local:
                 here = folder / path.replace("/", "-")
-                self._files.get_file(self.place(path), str(here))
+                self._read("get_file", self.place(path), str(here))
             return here if sha256_of_file(here) == sha256 else None
         except FileNotFoundError:
             return None
@@ -104,10 +120,41 @@ class Store:
     def remove(self, path: str) -> None:
         """Remove a file or a folder, if it is there."""
         with suppress(FileNotFoundError):
-            self._files.rm(self.place(path), recursive=True)
+            self._call("rm", self.place(path), recursive=True)
 
     def _make_folder_of(self, path: str) -> None:
-        self._files.makedirs(self.place(path).rsplit("/", 1)[0], exist_ok=True)
+        self._call("makedirs", self.place(path).rsplit("/", 1)[0], exist_ok=True)
+
+    def _read(self, name: str, *given: Any, **more: Any) -> Any:
+        """Call the file system, again and again where storage does not answer."""
+        for pause_seconds in _PAUSES_SECONDS:
+            try:
+                return self._call(name, *given, **more)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                if pause_seconds == _PAUSES_SECONDS[0]:
+                    say(f"{given[0]}: {error}; trying again")
+                time.sleep(pause_seconds)
+        return self._call(name, *given, **more)
+
+    def _call(self, name: str, *given: Any, **more: Any) -> Any:
+        """Call the file system; clients of buckets have errors of their own, which are no OSError.
+
+        Raises:
+            NotImplementedError: it cannot do that.
+        """
+        try:
+            return getattr(self._files, name)(*given, **more)
+        except (OSError, NotImplementedError):
+            raise
+        except Exception as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+def _creates_alone(files: AbstractFileSystem) -> bool:
+    """Tell whether a file system has a way of its own to create a file: fsspec's is not safe."""
+    return getattr(files.pipe_file, "__func__", None) is not AbstractFileSystem.pipe_file
 
 
 def _bytes(table: Mapping[str, Any]) -> bytes:

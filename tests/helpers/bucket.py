@@ -1,0 +1,43 @@
+"""A stand-in for S3 on this machine, in the process that asks for it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from urllib.request import Request, urlopen
+
+from moto.server import ThreadedMotoServer
+
+NAME = "lab"
+
+
+@contextmanager
+def bucket() -> Iterator[Mapping[str, str]]:
+    """Serve an empty bucket `lab`; what is yielded lets a client in this environment find it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    try:
+        _make_bucket(environment)
+        yield environment
+    finally:
+        server.stop()
+
+
+def _make_bucket(environment: Mapping[str, str]) -> None:
+    import boto3
+
+    urlopen(Request(f"{environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")).close()
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=environment["AWS_ENDPOINT_URL"],
+        aws_access_key_id="nobody",
+        aws_secret_access_key="nothing",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket=NAME)

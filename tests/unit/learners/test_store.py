@@ -1,0 +1,114 @@
+"""A mailbox's storage: folders, memory, and a bucket of a stand-in for S3."""
+
+import threading
+
+import fsspec
+import pytest
+
+from carbon.errors import UserError
+from carbon.files import sha256_of_file
+from tests.helpers.bucket import bucket
+from train.learners import store as store_module
+from train.learners.store import Store
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def store(request, tmp_path, monkeypatch):
+    if request.param == "folder":
+        yield Store(str(tmp_path / "mailbox"))
+    elif request.param == "memory":
+        yield Store(f"memory://{tmp_path.name}/mailbox")
+    else:
+        with bucket() as environment:
+            for name, value in environment.items():
+                monkeypatch.setenv(name, value)
+            yield Store("s3://lab/mailbox")
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+def test_tables_are_written_over_and_created_once(store):
+    assert store.read_table("learners/0.json") is None
+    store.write_table("learners/0.json", {"asks_after": None})
+    store.write_table("learners/0.json", {"asks_after": 3})
+    assert store.read_table("learners/0.json") == {"asks_after": 3}
+    assert store.create_table("meetings/000000.json", {"by": 1})
+    assert not store.create_table("meetings/000000.json", {"by": 2})
+    assert store.read_table("meetings/000000.json") == {"by": 1}
+    assert store.names("meetings") == ["000000.json"] and store.names("rounds") == []
+
+
+def test_of_all_who_create_at_once_one_does(store):
+    won = []
+
+    def create(number):
+        if store.create_table("meetings/000007.json", {"by": number}):
+            won.append(number)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [store.read_table("meetings/000007.json")["by"]]
+
+
+def test_files_come_back_whole_or_not_at_all(store, tmp_path):
+    file, scratch = tmp_path / "change", tmp_path / "scratch"
+    file.write_bytes(b"numbers" * 1000)
+    scratch.mkdir()
+    store.put(file, "rounds/000000/0-0.safetensors")
+    found = store.get("rounds/000000/0-0.safetensors", scratch, sha256_of_file(file))
+    assert found.read_bytes() == file.read_bytes()
+    assert store.get("rounds/000000/0-0.safetensors", scratch, "0" * 64) is None
+    assert store.get("rounds/000000/1-0.safetensors", scratch, sha256_of_file(file)) is None
+    store.remove("rounds/000000")
+    store.remove("rounds/000001")
+    assert store.names("rounds/000000") == []
+
+
+class _OfAClient(Exception):
+    """What a bucket's client raises is no OSError."""
+
+
+def failing(times, then):
+    left = [_OfAClient("no route to host")] * times
+
+    def call(*given, **more):
+        if left:
+            raise left.pop()
+        return then
+
+    return call
+
+
+def test_storage_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
+    slept = []
+    monkeypatch.setattr(store_module.time, "sleep", slept.append)
+    store = Store(f"memory://{tmp_path.name}")
+    monkeypatch.setattr(store._files, "cat_file", failing(3, b'{"by": 1}'), raising=False)
+    assert store.read_table("meetings/000000.json") == {"by": 1}
+    assert slept == [0.5, 1, 2]
+    assert capsys.readouterr().err.count("no route to host; trying again") == 1
+
+
+def test_what_never_answers_is_an_error_of_the_system(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module.time, "sleep", lambda seconds: None)
+    store = Store(f"memory://{tmp_path.name}")
+    monkeypatch.setattr(store._files, "cat_file", failing(99, b""), raising=False)
+    with pytest.raises(OSError, match="_OfAClient: no route to host"):
+        store.read_table("meetings/000000.json")
+    monkeypatch.setattr(store._files, "pipe_file", failing(1, None), raising=False)
+    with pytest.raises(OSError, match="no route to host"):
+        store.write_table("learners/0.json", {})
+    store.write_table("learners/0.json", {})
+
+
+def test_a_url_of_no_known_kind():
+    with pytest.raises(UserError, match=r"learners.mailbox = 'nothing://a': cannot be opened"):
+        Store("nothing://a")
+
+
+def test_where_two_can_create_one_file_is_no_mailbox():
+    """The Hub's file system creates as fsspec does by default: it looks, and writes then."""
+    with pytest.raises(UserError, match="HfFileSystem looks whether a file is there"):
+        Store("hf://buckets/lab/runs/yeast")
