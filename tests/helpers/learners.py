@@ -49,7 +49,8 @@ def train_learners(count, steps, every, outer, inner, *, dtype=torch.float64, da
 
     Args:
         inner: makes an optimizer of parameters.
-        how: of Streaming DiLoCo: `parts` (names by fragment), `offsets`, `delay`, `alpha`.
+        how: of Streaming DiLoCo: `parts` (names by fragment), `offsets`, `delay`, `alpha`; and
+            `weights`, from a step to the shares of the learners that meet then, else all alike.
 
     Returns:
         The outer state, and the learners' weights.
@@ -60,6 +61,7 @@ def train_learners(count, steps, every, outer, inner, *, dtype=torch.float64, da
     parts = how.get("parts", (tuple(state.anchor),))
     offsets = how.get("offsets", (0,) * len(parts))
     delay, alpha = how.get("delay", 0), how.get("alpha", 0.0)
+    weights = how.get("weights", lambda step: [1] * count)
     flying = {}
     for step in range(1, steps + 1):
         for learner, (network, optimizer) in enumerate(zip(networks, optimizers, strict=True)):
@@ -68,7 +70,7 @@ def train_learners(count, steps, every, outer, inner, *, dtype=torch.float64, da
             local = [{name: weights_of(n)[name] for name in names} for n in networks]
             if step > offset and (step - offset) % every == 0:
                 deltas = [outer_gradient(state.anchor, own) for own in local]
-                flying[number, step + delay] = merged(deltas, [1] * count)
+                flying[number, step + delay] = merged(deltas, weights(step))
             if (number, step) in flying:
                 outer.step(state, flying.pop((number, step)))
                 for network, own in zip(networks, local, strict=True):
