@@ -1,12 +1,12 @@
 """Learners against one process with equal tokens: held-out nats per base, bytes, seconds.
 
-    python bench/learners.py OUTPUT --corpus CORPUS [--tokens 600000] [--seeds 3]
+    python bench/learners.py OUTPUT --corpus CORPUS [--tokens 300000] [--seeds 3]
 
-Each case trains the preset `tiny` on as many tokens, in batches of 1,024 a step of a learner, two
-thirds with CE and the rest with FNS; its anchor is measured on held-out records. What has been
-measured stands in OUTPUT/results.jsonl, and the same command goes on from there. Seconds on a link
-are those of the steps, as they were measured for one process alone, and of exchanges by arithmetic
-(docs/plan.md).
+Each case trains the preset `tiny` on as many tokens, one row of 256 a step of a learner, so that
+even four learners meet often; two thirds with CE and the rest with FNS. Its anchor is measured on
+held-out records. What has been measured stands in OUTPUT/results.jsonl, and the same command goes
+on from there. Seconds on a link are those of the steps, as they were measured for one process
+alone, and of exchanges by arithmetic (docs/plan.md).
 """
 
 import argparse
@@ -29,7 +29,7 @@ from carbon.console import run_command, say, text_table
 from carbon.run_folder import read_lines
 from tests.helpers.runs import RECIPE
 
-BATCH_TOKENS = 1024
+ROW_TOKENS = 256
 PARAMETERS = 1_311_360  # of the preset
 LINKS_GBIT_PER_S = (1.0, 0.1, 0.01)
 OUTER_RATES = {1: 0.4, 2: 0.6, 4: 0.7}
@@ -42,13 +42,13 @@ class Case:
 
     Attributes:
         learners: how many; 0: one run.
-        rows: of a batch of 256 tokens each.
+        rows: of a batch.
         settings: of `[learners]`.
         slowed: whether the last learner runs half of the time; each has a launch of its own then.
     """
 
     learners: int = 0
-    rows: int = 4
+    rows: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     slowed: bool = False
 
@@ -60,8 +60,8 @@ def _learners(count: int, every_steps: int, **settings: Any) -> Case:
 
 CASES = {
     "one process": Case(),
-    "data parallel, twice the batch": Case(rows=8),
-    "data parallel, four times the batch": Case(rows=16),
+    "data parallel, twice the batch": Case(rows=2),
+    "data parallel, four times the batch": Case(rows=4),
     **{
         f"{count} learner{'s' * (count > 1)}, H {every}": _learners(count, every)
         for count in OUTER_RATES
@@ -87,7 +87,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--tokens", type=int, default=600_000)
+    parser.add_argument("--tokens", type=int, default=300_000)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     return run_command(lambda: trial(parser.parse_args()))
@@ -128,7 +128,7 @@ def measured(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str, 
         "wall_seconds": time.monotonic() - began,
         "own_steps": len(lines.steps),
         "step_seconds": statistics.median(
-            BATCH_TOKENS * case.rows / 4 / line["tokens_per_second"] for line in lines.steps
+            ROW_TOKENS * case.rows / line["tokens_per_second"] for line in lines.steps
         ),
         "rounds": len(lines.rounds),
         "sent_bytes": sum(line["sent"] for line in lines.rounds),
@@ -143,14 +143,16 @@ def _words(case: Case, seed: int, arguments: argparse.Namespace, run: Path) -> l
         "output": run,
         "seed": seed,
         "data.corpus": arguments.corpus,
+        "model.kmer_rows": "bases",
+        "data.microbatch_tokens": ROW_TOKENS,
         "checkpoint.every_steps": 10**6,
         "checkpoint.every_minutes": 1000,
         "probe.every_steps": 10**6,
         "probe.sites": 1,
         **{f"stages.{i}.tokens": tokens for i, tokens in enumerate(stages)},
         **{f"stages.{i}.batch_rows": case.rows for i in (0, 1)},
-        "stages.0.learning_rate": 2e-3,
-        "stages.1.learning_rate": 1e-3,
+        "stages.0.learning_rate": 1e-3,
+        "stages.1.learning_rate": 5e-4,
     }
     if case.learners:
         settings |= {f"learners.{name}": value for name, value in case.settings.items()}
@@ -218,7 +220,7 @@ def table(done: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
         nats = [line["nats_per_base"] for line in lines]
         shares = [_share(line["nats_per_base"], one[line["seed"]]) for line in lines]
         times = [_seconds(CASES[name], lines[0], step_seconds, link) for link in LINKS_GBIT_PER_S]
-        own_tokens = lines[0]["own_steps"] * BATCH_TOKENS * CASES[name].rows / 4
+        own_tokens = lines[0]["own_steps"] * ROW_TOKENS * CASES[name].rows
         rows.append((
             name, str(len(lines)),
             f"{statistics.mean(nats):.4f} ({min(nats):.4f} to {max(nats):.4f})",
@@ -236,7 +238,7 @@ def _share(nats_per_base: float, one: dict[str, Any]) -> float:
 
 def _seconds(case: Case, line: dict[str, Any], step_seconds: float, gbit_per_s: float) -> float:
     """Return seconds of a run whose learners, or processes of a batch, have a core and a link."""
-    steps, count = line["own_steps"], case.rows // 4
+    steps, count = line["own_steps"], case.rows
     bytes_ = max(line["sent_bytes"], line["received_bytes"])
     if not case.learners:  # a gradient a step, by a ring
         bytes_ = steps * 4 * PARAMETERS * 2 * (count - 1) / count
