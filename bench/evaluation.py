@@ -27,7 +27,8 @@ from eval.contract import Options, Reading
 from eval.cost import TokenCount, tokens_counted
 from eval.entrants import Baselines, Entrant
 from eval.models import CarbonModel
-from eval.runner import Suite, run_suite
+from eval.runner import run_suite
+from eval.suite import Suite
 from eval.tasks import TASKS
 
 

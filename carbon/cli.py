@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
-        arguments.words = sys.argv[1:] if argv is None else argv
+        arguments.command = ["carbon", *(sys.argv[1:] if argv is None else argv)]
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)

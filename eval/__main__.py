@@ -4,8 +4,10 @@
 """
 
 import argparse
+import sys
 from pathlib import Path
 
+from carbon.blocks.crew import add_crew, crew_of
 from carbon.console import Parser, natural, run_command
 from eval.run_sizes import RUN_SIZES
 
@@ -15,6 +17,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
+        arguments.command = ["eval", *(sys.argv[1:] if argv is None else argv)]
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)
@@ -72,6 +75,7 @@ def _add_run_parser(verb: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     verb.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
     verb.add_argument("--yarn", type=float, metavar="FACTOR", help="stretch Carbon's context")
+    add_crew(verb)
     verb.add_argument("--resume", action="store_true", help="go on with what --output holds")
     verb.set_defaults(run=_run)
 
@@ -197,9 +201,10 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from eval.commands import run_models
+    with crew_of(arguments) as crew:
+        from eval.commands import run_models
 
-    run_models(arguments)
+        run_models(arguments, crew)
 
 
 def _report(arguments: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from carbon.adapt.recipes import Recipe, recipes
+from carbon.blocks.crew import Crew
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.options import Dtype
@@ -18,7 +19,8 @@ from eval.models import load_any
 from eval.probes.windows import PROBES
 from eval.records import read_record
 from eval.run_sizes import RUN_SIZES
-from eval.runner import Suite, run_suite
+from eval.runner import run_suite
+from eval.suite import Suite
 from eval.tasks import TASKS
 from eval.tasks.building import source_of
 
@@ -41,8 +43,8 @@ _FLAGS = {
 }
 
 
-def run_models(arguments: argparse.Namespace) -> None:
-    """Run models and baselines; print the headlines."""
+def run_models(arguments: argparse.Namespace, crew: Crew | None) -> None:
+    """Run models and baselines; print the headlines, if it was this process that wrote them."""
     known = list(TASKS)
     datasets = named_or_plain(arguments.datasets, known, "--data")
     references = named_or_plain(arguments.references, known, "--reference")
@@ -65,7 +67,7 @@ def run_models(arguments: argparse.Namespace) -> None:
         sizes=size.of_tasks,
         resume=arguments.resume,
     )
-    for path in run_suite(suite):
+    for path in run_suite(suite, crew) or []:
         print(json.dumps(_headline(path)))
 
 

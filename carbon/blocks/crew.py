@@ -44,11 +44,11 @@ class Crew:
         self._parent = parent
         self._children: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
 
-    def start(self, words: Sequence[str], **environment: str) -> None:
-        """Start another process of this machine with the same command."""
+    def start(self, command: Sequence[str], **environment: str) -> None:
+        """Start another process of this machine with the same command: a module and its words."""
         said = tempfile.TemporaryFile()  # noqa: SIM115
         child = subprocess.Popen(
-            [sys.executable, "-m", "carbon", *words],
+            [sys.executable, "-m", *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=said,
@@ -107,7 +107,8 @@ def crew_of(arguments: argparse.Namespace, why_alone: str | None = None) -> Iter
     is all that each of them sees.
 
     Args:
-        arguments: with what `add_crew` and `add_model` add.
+        arguments: with what `add_crew` and `add_model` add, and the `command` that was given: a
+            module and its words.
         why_alone: why several processes cannot share this job, if they cannot.
 
     Raises:
@@ -131,7 +132,7 @@ def crew_of(arguments: argparse.Namespace, why_alone: str | None = None) -> Iter
     crew = Crew(launch)
     try:
         for place in places[1:]:
-            crew.start(arguments.words, **place)
+            crew.start(arguments.command, **place)
         os.environ.update(places[0])
         yield crew
     finally:

@@ -2,7 +2,8 @@
 
     python scripts/launch/share_ray.py --tasks 8 --gpus 1 variants --model M ... --output O
 
-What stands behind the options are the arguments of carbon (docs/scale.md). Ray starts a task again
+What stands behind the options are the arguments of carbon (docs/scale.md); with MODULE=eval in the
+environment those of eval, whose `run` is shared too. Ray starts a task again
 whose process or machine has died; what it had done is there.
 """
 
@@ -32,21 +33,22 @@ def main() -> int:
         num_gpus=given.gpus, num_cpus=given.cpus, max_retries=_RETRIES, retry_exceptions=True
     )(_share)
     launch = f"ray {uuid.uuid4()}"
-    tasks = [share.remote(given.words, os.getcwd(), launch) for _ in range(given.tasks)]
+    asked = (os.environ.get("MODULE", "carbon"), given.words, os.getcwd(), launch)
+    tasks = [share.remote(*asked) for _ in range(given.tasks)]
     ended = ray.get(tasks)
     sys.stdout.write("".join(said for _, said in ended))
     # One that was refused matters only where none has made the output.
     return min((code for code, _ in ended), default=0)
 
 
-def _share(words: list[str], folder: str, launch: str) -> tuple[int, str]:
+def _share(module: str, words: list[str], folder: str, launch: str) -> tuple[int, str]:
     """Take part in the work; return the exit code and what was printed.
 
     Raises:
         RuntimeError: the process was killed, so that Ray starts the task again.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "carbon", *words],
+        [sys.executable, "-m", module, *words],
         cwd=folder,
         env={**os.environ, "CARBON_LAUNCH": launch},
         stdin=subprocess.DEVNULL,
@@ -55,7 +57,7 @@ def _share(words: list[str], folder: str, launch: str) -> tuple[int, str]:
         check=False,
     )
     if done.returncode < 0:
-        raise RuntimeError(f"carbon was ended by signal {-done.returncode}")
+        raise RuntimeError(f"{module} was ended by signal {-done.returncode}")
     return done.returncode, done.stdout
 
 

@@ -20,7 +20,7 @@ def start():
         process = subprocess.Popen(
             list(map(str, command)),
             cwd=ROOT,
-            env={**os.environ, **names, "CARBON": f"{sys.executable} -m carbon", **environment},
+            env={**os.environ, **names, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

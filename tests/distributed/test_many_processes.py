@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from carbon.cli import main
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.processes import children_of, is_at_a_block, waits_for
 
 ROOT = Path(__file__).parents[2]
 BASES = random_bases(3000, 4)
@@ -43,18 +43,6 @@ def whole(folder):
     return (folder / "whole.vcf.gz").read_bytes()
 
 
-def children_of(process) -> list[int]:
-    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-    return [int(number) for number in text.split()]
-
-
-def waits_for(condition, seconds=500):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_two_processes_one_of_which_is_killed(start, folder, whole, tmp_path):
     """The child dies while it is at a block; its parent does that one, and writes."""
     output = tmp_path / "o.vcf.gz"
@@ -63,7 +51,7 @@ def test_two_processes_one_of_which_is_killed(start, folder, whole, tmp_path):
 
     waits_for(lambda: children_of(parent))
     (child,) = children_of(parent)
-    waits_for(lambda: blocks.exists() and _is_at_a_block(blocks, child))
+    waits_for(lambda: is_at_a_block(blocks, child))
     os.kill(child, signal.SIGKILL)
     told = parent.communicate(timeout=500)
     assert parent.returncode == 0, told[1]
@@ -71,13 +59,6 @@ def test_two_processes_one_of_which_is_killed(start, folder, whole, tmp_path):
     assert json.loads(told[0])["records"] == 2599
     assert output.read_bytes() == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi"]
-
-
-def _is_at_a_block(blocks, child):
-    try:
-        return any(claim.read_text().endswith(f" {child}") for claim in blocks.glob("0*.claim"))
-    except FileNotFoundError:  # it was given back
-        return False
 
 
 def test_children_end_with_their_parent_and_one_process_goes_on(start, folder, whole, tmp_path):

@@ -1,5 +1,6 @@
 """What the tests of eval_runner share."""
 
+import json
 from dataclasses import replace
 from functools import partial
 
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 
 from eval.contract import Curve, Example, Grid, Model, Options, Task
 from eval.entrants import Baselines, Entrant
-from eval.runner import Suite
+from eval.suite import Suite
 from eval.summary import summary_of
 
 
@@ -105,3 +106,19 @@ LABELLED = replace(
     TASK, axis="variants", metric="auroc", examples=skipping, run=labelled_answers, cluster=None,
     summarise=partial(summary_of, metric="auroc"),
 )  # fmt: skip
+
+
+_TIMES = ("seconds", "examples_per_second", "peak_bytes")
+
+
+def records_of(folder) -> dict[str, object]:
+    """Return all that a run has written, by name of file, but for what it took, and where."""
+    found = {}
+    for path in sorted(folder.glob("*/*.json*")):
+        name = f"{path.parent.name}/{path.name}"
+        found[name] = path.read_bytes()
+        if path.suffix == ".json":
+            record = json.loads(path.read_text())
+            cost = {key: value for key, value in record["cost"].items() if key not in _TIMES}
+            found[name] = json.dumps({**record, "cost": cost, "hardware": None})
+    return found

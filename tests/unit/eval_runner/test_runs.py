@@ -14,7 +14,8 @@ import pytest
 
 from carbon.errors import ConfigError, ModelError, UserError
 from carbon.uncertainty import bootstrap
-from eval import cost, runner
+from eval import answers as answers_module
+from eval import cost
 from eval.cost import software
 from eval.entrants import entrants_of
 from eval.metrics import METRICS
@@ -103,7 +104,7 @@ def stopping(after: int, asked: list[str]):
 
 
 def test_a_run_that_is_killed_goes_on_by_example(folder, monkeypatch):
-    monkeypatch.setattr(runner, "_BLOCK_SECONDS", 0.0)
+    monkeypatch.setattr(answers_module, "_BATCH_SECONDS", 0.0)
     run_suite(suite_of(folder, output="whole"))
     asked: list[str] = []
     for after in (7, 20):

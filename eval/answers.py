@@ -1,0 +1,234 @@
+"""What an entrant answers to the questions of a task, with what it costs, and the record of it."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from carbon.console import say
+from carbon.errors import UserError
+from carbon.inference.reading import check_finite
+from eval import cost
+from eval.contract import Example, Result, Task
+from eval.entrants import Contender, Entrant
+from eval.records import Json, as_json, read_record, write_record, write_rows
+from eval.suite import Part, Prepared, saying
+
+TOO_LONG = "longer than the context"
+_BATCH_SECONDS = 1.0
+_PIECE_EXAMPLES, _PIECE_BP = 64, 2_000_000
+
+Batch = Json
+"""Results of a second or so, and what they cost: a line of the journal."""
+
+
+def job_of(prepared: Prepared, entrant: Entrant) -> Json:
+    """Return everything that the results follow from."""
+    return {
+        "task": prepared.task.name,
+        "version": prepared.task.version,
+        "model": entrant.name,
+        "identity": entrant.identity,
+        "dtype": entrant.dtype,
+        "dataset": prepared.data["identity"],
+        **prepared.options,
+        "reference": prepared.data["reference"],  # wherever it lies
+    }
+
+
+def is_written(path: Path, job: Json) -> bool:
+    """Return whether there is a record; raise UserError where it is of something else."""
+    if not path.exists():
+        return False
+    record = read_record(path).record
+    there = {
+        "task": record["task"]["name"],
+        "version": record["task"]["version"],
+        "model": record["model"]["name"],
+        "identity": record["model"]["identity"],
+        "dtype": record["model"]["dtype"],
+        "dataset": record["data"]["identity"],
+        **record["options"],
+        "reference": record["data"]["reference"],
+    }
+    if other := [name for name in job if there.get(name) != job[name]]:
+        raise UserError(
+            f"{path}: is of another {', '.join(other)}; name another --output, or remove it"
+        )
+    return True
+
+
+def pieces_of(entrant: Entrant, examples: Sequence[Example]) -> list[range]:
+    """Cut the examples of a task into what one process asks at a time, by their numbers.
+
+    What is read side by side is of one piece, so that answers do not depend on who does which. A
+    baseline, which is quick, is asked everything at once.
+    """
+    if entrant.kind == "baseline":
+        return [range(len(examples))]
+    pieces, start, piece_bp = [], 0, 0
+    for number, example in enumerate(examples, start=1):
+        piece_bp += example.needs_bp
+        is_full = number - start == _PIECE_EXAMPLES or piece_bp >= _PIECE_BP
+        if is_full or number == len(examples):
+            pieces.append(range(start, number))
+            start, piece_bp = number, 0
+    return pieces
+
+
+def context_bp_of(contender: Contender) -> int | None:
+    """Return the bases that fit into one reading, None where there is no limit."""
+    return contender.model.context_bp if contender.model else None
+
+
+def fitting(examples: Iterable[Example], context_bp: int | None) -> list[Example]:
+    """Return the examples that are not too long to be asked."""
+    return [e for e in examples if context_bp is None or e.needs_bp <= context_bp]
+
+
+def answered(
+    part: Part, prepared: Prepared, contender: Contender, asked: Iterable[Sequence[Example]]
+) -> Iterator[Batch]:
+    """Put questions, a piece at a time, and yield batches of results."""
+    cost.forget_peak()
+    with saying(_where(part.entrant, prepared)), cost.tokens_counted(contender.model) as count:
+        results = chain.from_iterable(contender.answer(part.task, piece) for piece in asked)
+        yield from _in_time(results, count)
+
+
+def _where(entrant: Entrant, prepared: Prepared) -> str:
+    return f"{prepared.task.name} ({prepared.data['source']}), {entrant.shown_as}"
+
+
+def _in_time(stream: Iterator[Result], count: cost.TokenCount) -> Iterator[Batch]:
+    waiting: list[Result] = []
+    start, tokens = time.monotonic(), count.tokens
+
+    def batch() -> Batch:
+        return {
+            "results": as_json(waiting),
+            "seconds": time.monotonic() - start,
+            "tokens": count.tokens - tokens,
+            "peak_bytes": cost.peak_bytes(),
+        }
+
+    for result in stream:
+        waiting.append(_checked(result))
+        if time.monotonic() - start >= _BATCH_SECONDS:
+            yield batch()
+            waiting, start, tokens = [], time.monotonic(), count.tokens
+    if waiting:
+        yield batch()
+
+
+def _checked(result: Result) -> Result:
+    """Return a result; raise ModelError where its score is no number."""
+    if "skipped" not in result:
+        check_finite(result["score"], f"example '{result['id']}'")
+    return result
+
+
+def write_answers(
+    path: Path,
+    prepared: Prepared,
+    entrant: Entrant,
+    context_bp: int | None,
+    batches: Sequence[Batch],
+) -> None:
+    """Write a record, and the rows behind it.
+
+    Raises:
+        UserError: nothing can be said of such results.
+    """
+    results = [result for batch in batches for result in batch["results"]]
+    asked = [example.id for example in fitting(prepared.examples, context_bp)]
+    if [result["id"] for result in results] != asked:
+        raise RuntimeError(f"{prepared.task.name}: results are not those of the examples, in order")
+    rows = _all_rows(prepared.examples, results, context_bp)
+    with saying(_where(entrant, prepared)):
+        record = _record(prepared, entrant, context_bp, rows, batches)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_rows(path.with_suffix(".jsonl"), rows)
+    write_record(path, record)
+
+
+def _all_rows(
+    examples: Sequence[Example], results: Sequence[Result], context_bp: int | None
+) -> list[Result]:
+    """Return a row an example, in order, also for those that did not fit."""
+    found = {result["id"]: result for result in results}
+    return [
+        found.get(example.id)
+        or {
+            "id": example.id,
+            "group": example.group,
+            "skipped": f"{TOO_LONG}: needs {example.needs_bp:,} bp, {context_bp:,} fit",
+        }
+        for example in examples
+    ]
+
+
+def _record(
+    prepared: Prepared,
+    entrant: Entrant,
+    context_bp: int | None,
+    rows: Sequence[Result],
+    batches: Sequence[Batch],
+) -> Json:
+    task = prepared.task
+    measured = [row for row in rows if "skipped" not in row]
+    skipped = Counter(row["skipped"] for row in rows if "skipped" in row)
+    if not measured:
+        say(f"{task.name}: {entrant.shown_as} measured nothing: {skipped.most_common(1)[0][0]}")
+    return {
+        "task": _told_of(task),
+        "model": {
+            "name": entrant.name,
+            "shown_as": entrant.shown_as,
+            "kind": entrant.kind,
+            "source": entrant.source,
+            "identity": entrant.identity,
+            "dtype": entrant.dtype,
+            "context_bp": context_bp,
+        },
+        "data": prepared.data,
+        "options": prepared.options,
+        "counts": {
+            "examples": len(rows),
+            "measured": len(measured),
+            "skipped": dict(skipped.most_common()),
+        },
+        "summary": task.summarise(measured) if measured else None,
+        "cost": _cost(batches, len(measured)),
+        "software": cost.software(),
+        "hardware": cost.hardware(),
+    }
+
+
+def _told_of(task: Task) -> Json:
+    return {
+        "name": task.name,
+        "version": task.version,
+        "axis": task.axis,
+        "measures": task.measures,
+        "metric": task.metric,
+        "chance": task.chance,
+        "published": task.published,
+        "source": task.citation,
+        "cluster": task.cluster,
+    }
+
+
+def _cost(batches: Sequence[Batch], num_measured: int) -> Json:
+    """Add up what batches cost: in this start and earlier ones, in this process and others."""
+    seconds = sum(batch["seconds"] for batch in batches)
+    tokens = sum(batch["tokens"] for batch in batches)
+    peaks = [batch["peak_bytes"] for batch in batches if batch["peak_bytes"] is not None]
+    return {
+        "seconds": seconds,
+        "examples_per_second": num_measured / seconds if seconds else None,
+        "tokens": tokens,
+        "tokens_per_example": tokens / num_measured if num_measured else None,
+        "peak_bytes": max(peaks, default=None),
+    }

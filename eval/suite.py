@@ -1,0 +1,189 @@
+"""What a run asks whom, a record each: its tasks, who takes part, and what is in memory of them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from carbon.errors import UserError
+from eval.contract import Example, Model, Options, Task
+from eval.data import find_data, identity_of, places_of
+from eval.entrants import Baselines, Contender, Entrant, Make, contender_of
+from eval.records import Json, as_json, check_folder, file_stem
+
+T = TypeVar("T")
+
+Load = Callable[[Entrant], Model]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is run.
+
+    Attributes:
+        tasks: in the order in which they are run.
+        models: who takes part, beside the baselines.
+        baselines: who stands beside them.
+        load: makes a model; called when the first of its tasks is not done yet.
+        output: folder of the records.
+        datasets: task to path or Hub id, "" for a folder of datasets.
+        references: task to FASTA, "" for all tasks.
+        options: of the examples; reference and sizes are filled in for each task.
+        sizes: task to its sizes.
+        resume: go on with what is in the folder.
+    """
+
+    tasks: Sequence[Task]
+    models: Sequence[Entrant]
+    baselines: Baselines
+    load: Load
+    output: Path
+    datasets: Mapping[str, str]
+    references: Mapping[str, str]
+    options: Options
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    resume: bool = False
+
+
+class Part(NamedTuple):
+    """What a record is of: a task, and who is asked."""
+
+    task: Task
+    entrant: Entrant
+    make: Make
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task with its questions."""
+
+    task: Task
+    examples: list[Example]
+    data: Json
+    options: Json
+
+
+def parts_of(suite: Suite) -> list[Part]:
+    """Return what there will be records of: the baselines of all tasks, then model by model."""
+    beside = [
+        Part(task, entrant, make)
+        for task in suite.tasks
+        for entrant, make in suite.baselines.of(task).items()
+    ]
+    return beside + [
+        Part(task, entrant, partial(_loaded, suite, entrant))
+        for entrant in suite.models
+        for task in suite.tasks
+    ]
+
+
+def _loaded(suite: Suite, entrant: Entrant) -> Contender:
+    suite.baselines.forget()
+    return contender_of(suite.load(entrant))
+
+
+def record_path(suite: Suite, part: Part) -> Path:
+    """Return where a record is written."""
+    return suite.output / part.task.name / f"{file_stem(part.entrant.shown_as)}.json"
+
+
+def check_suite(suite: Suite) -> None:
+    """Raise UserError where a dataset is missing, or two records would be one file."""
+    for task in suite.tasks:
+        if find_data(task, suite.datasets) is None:
+            looked = " nor ".join(places_of(task, suite.datasets)) or "nothing is published"
+            raise UserError(f"{task.name}: no dataset: {looked}; build it, or give --data")
+        _check_names(task, suite)
+
+
+def _check_names(task: Task, suite: Suite) -> None:
+    entrants = [*suite.baselines.of(task), *suite.models]
+    stems = Counter(file_stem(entrant.shown_as) for entrant in entrants)
+    for model in suite.models:
+        if stems[file_stem(model.shown_as)] > 1:
+            raise UserError(
+                f"--model {model.source}: '{model.shown_as}' is the name of another; "
+                "write NAME=MODEL"
+            )
+
+
+def check_output(suite: Suite) -> None:
+    """Raise UserError where there are records that were not asked to be gone on with."""
+    check_folder(suite.output)
+    if suite.resume or not suite.output.exists():
+        return
+    there = [path for task in suite.tasks for path in suite.output.glob(f"{task.name}/*.json*")]
+    if there:
+        raise UserError(
+            f"{there[0]}: is there already; go on with --resume, or name another folder"
+        )
+
+
+class _Last(Generic[T]):
+    """What was made last; it is let go before another is made, which may need its memory."""
+
+    def __init__(self) -> None:
+        self._made: tuple[Any, T] | None = None
+
+    def of(self, key: object, make: Callable[[], T]) -> T:
+        if self._made is None or self._made[0] != key:
+            self._made = None
+            self._made = key, make()
+        return self._made[1]
+
+
+class Memory:
+    """What is in memory of a run: the questions of one task, and one of those who are asked."""
+
+    def __init__(self, suite: Suite) -> None:
+        """Begin with nothing."""
+        self._suite = suite
+        self._prepared: _Last[Prepared] = _Last()
+        self._contender: _Last[Contender] = _Last()
+
+    def prepared(self, task: Task) -> Prepared:
+        """Return a task with its questions.
+
+        Raises:
+            UserError: the dataset is not that of its task.
+        """
+        return self._prepared.of(task.name, partial(_prepared, task, self._suite))
+
+    def contender(self, part: Part) -> Contender:
+        """Return who is asked, ready to answer."""
+        return self._contender.of(part.entrant, part.make)
+
+
+def _prepared(task: Task, suite: Suite) -> Prepared:
+    source = find_data(task, suite.datasets)
+    assert source is not None  # looked for before
+    with saying(task.name):
+        table = task.read(source)
+    reference = suite.references.get(task.name) or suite.references.get("")
+    options = replace(
+        suite.options,
+        reference=Path(reference) if reference else None,
+        sizes=suite.sizes.get(task.name, {}),
+    )
+    data = {
+        "source": source,
+        "identity": identity_of(source),
+        "rows": table.num_rows,
+        "reference": identity_of(reference) if reference else None,
+    }
+    with saying(f"{task.name} ({source})"):
+        examples = task.examples(table, options)
+    assert len({example.id for example in examples}) == len(examples), task.name
+    return Prepared(task, examples, data, as_json(options))
+
+
+@contextmanager
+def saying(where: str) -> Iterator[None]:
+    """Open the message of a mistake with where it is."""
+    try:
+        yield
+    except UserError as error:
+        raise type(error)(f"{where}: {error}") from None

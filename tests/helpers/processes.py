@@ -1,0 +1,24 @@
+"""Processes that others have started, and what they are at."""
+
+import time
+from pathlib import Path
+
+
+def children_of(process) -> list[int]:
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(number) for number in text.split()]
+
+
+def waits_for(condition, seconds=500):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_at_a_block(blocks, pid) -> bool:
+    """Return whether a process has a claim in a folder of blocks."""
+    try:
+        return any(claim.read_text().endswith(f" {pid}") for claim in blocks.glob("0*.claim"))
+    except FileNotFoundError:  # it was given back
+        return False
