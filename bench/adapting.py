@@ -8,26 +8,41 @@ made here and whose answer is known: two motifs at the one or the other distance
 frames is open, and how often a motif stands. Each is learned by a probe, by LoRA and by all
 weights, from the model and from random weights of its shape, with every seed. A cell that is in
 OUTPUT/results.json is not run again.
+
+Brackets are 95 % intervals by bootstrap over seeds and, within each, over test examples; the
+difference from the best baseline is that of the same draws. Of three seeds an interval is rough.
 """
 
 import argparse
+import itertools
 import json
 import random
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import LlamaForCausalLM
 
+from carbon.adapt.baselines import FITS
+from carbon.adapt.choices import BASELINES
+from carbon.adapt.config import AdaptConfig
+from carbon.adapt.examples import PARTS
+from carbon.adapt.findings import read_findings, read_predictions
 from carbon.adapt.job import as_config, run_adapt
+from carbon.adapt.metrics import statistics_of
+from carbon.adapt.prepare import prepare
+from carbon.adapt.question import Question
 from carbon.console import natural, run_command, say
 from carbon.files import atomic_file
 from carbon.genome import GENETIC_CODE, STOP_CODONS, read_sequences, reverse_complement
 from carbon.model import load_model, save_model
+from carbon.uncertainty import NUM_RESAMPLES, Statistic
 
 PAIR, COUNTED = ("TGACGTCA", "CACGTG"), "GATAAG"
 _NEAR_BP, _FAR_BP = (12, 24), (48, 60)
@@ -38,6 +53,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 SCORES = {"promoters": "auroc", "distance": "auroc", "frame": "mcc", "count": "pearson"}
 Row = tuple[str, str]  # sequence, label
+Answer = dict[str, Any]
+Floats = NDArray[np.float64]
 
 
 def main() -> int:
@@ -51,6 +68,8 @@ def main() -> int:
     parser.add_argument("--genome", type=Path)
     parser.add_argument("--examples", type=natural, default=1000)
     parser.add_argument("--seeds", type=natural, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--tasks", choices=SCORES, nargs="+", default=list(SCORES))
+    parser.add_argument("--ways", choices=WAYS, nargs="+", default=list(WAYS))
     parser.add_argument("--table", action="store_true")
     return run_command(lambda: _run(parser.parse_args()))
 
@@ -61,23 +80,30 @@ def _run(arguments: argparse.Namespace) -> int:
     path = output / "results.json"
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if not arguments.table:
-        starts = {"trained": arguments.model, "random": _random(arguments.model, output / "random")}
-        for task in _tasks(arguments):
-            for seed in arguments.seeds:
-                data = _write_rows(output, task, arguments.examples, seed)
-                for way in WAYS:
-                    for start, model in starts.items():
-                        cell = f"{task.name} {way} {start} {seed}"
-                        if cell in found:
-                            continue
-                        say(cell)
-                        baselines = (way, start) == ("probe", "trained")
-                        run = output / cell.replace(" ", "-")
-                        found[cell] = _learned(task, data, model, run, way, seed, baselines)
-                        with atomic_file(path) as whole:
-                            whole.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        for cell, work in _cells(arguments):
+            if cell in found:
+                continue
+            say(cell)
+            found[cell] = work()
+            with atomic_file(path) as whole:
+                whole.write_text(json.dumps(found), encoding="utf-8")
     _print_table(found)
     return 0
+
+
+def _cells(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Answer]]]:
+    """Yield a name, of task, entrant and seed, and what answers the test part."""
+    output = arguments.output
+    starts = {"trained": arguments.model, "random": _random(arguments.model, output / "random")}
+    tasks = [task for task in _tasks(arguments) if task.name in arguments.tasks]
+    for task, seed in itertools.product(tasks, arguments.seeds):
+        data = _write_rows(output, task, arguments.examples, seed)
+        for way, (start, model) in itertools.product(arguments.ways, starts.items()):
+            run = output / f"{task.name}-{way}-{start}-{seed}"
+            config = _config(task, data, model, run, way, seed)
+            yield f"{task.name} {way}-{start} {seed}", partial(_adapted, config)
+        for name in BASELINES:
+            yield f"{task.name} {name} {seed}", partial(_baseline, config, name, seed)
 
 
 class Task(NamedTuple):
@@ -165,46 +191,107 @@ def _write_rows(output: Path, task: Task, number: int, seed: int) -> Path:
     return path
 
 
-def _learned(
-    task: Task, data: Path, model: Path, run: Path, way: str, seed: int, baselines: bool
-) -> dict[str, Any]:
-    """Adapt, and return what the report has of the test part."""
-    config: dict[str, Any] = {
-        "model": str(model),
-        "output": str(run),
-        "seeds": [seed],
-        "data": {
-            "path": str(data),
-            "split": {"seed": seed, "validation_share": 0.2, "test_share": 0.4},
-        },
-        "question": {"kind": task.kind},
-        "way": {**WAYS[way], "strands": "forward", "augment": False, "patience": 6},
+def _config(task: Task, data: Path, model: Path, run: Path, way: str, seed: int) -> AdaptConfig:
+    return as_config(
+        {
+            "model": str(model),
+            "output": str(run),
+            "seeds": [seed],
+            "data": {
+                "path": str(data),
+                "split": {"seed": seed, "validation_share": 0.2, "test_share": 0.4},
+            },
+            "question": {"kind": task.kind},
+            "way": {**WAYS[way], "strands": "forward", "augment": False, "patience": 6},
+            "baselines": [],
+        }
+    )
+
+
+def _adapted(config: AdaptConfig) -> Answer:
+    run_adapt(config)
+    folder = config.output_folder
+    findings = read_findings(folder)
+    labels, said = read_predictions(folder, findings)
+    return _answer(findings.manifest.question, said, labels)
+
+
+def _baseline(config: AdaptConfig, name: str, seed: int) -> Answer:
+    prepared = prepare(config.data, config.question)
+    train, validation, test = map(prepared.examples.part, PARTS)
+    said = FITS[name](train, validation, prepared.question, seed)(test)
+    return _answer(prepared.question, said, test.labels)
+
+
+def _answer(question: Question, said: NDArray[Any], labels: NDArray[Any]) -> Answer:
+    """Return labels and predictions of the test part, which draws are made of."""
+    return {
+        "kind": question.kind,
+        "names": list(question.names),
+        "said": said.tolist(),
+        "labels": labels.tolist(),
     }
-    if not baselines:
-        config["baselines"] = []
-    return run_adapt(as_config(config))
 
 
-def _print_table(found: dict[str, Any]) -> None:
-    """Print the mean over seeds of each task's score in the test part, with the least and most."""
-    scores: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for cell, results in found.items():
-        task, way, start, _ = cell.split()
-        for entrant, values in results["test"].items():
-            shown = f"{way}, {start}" if entrant == "model" else entrant
-            value = values[SCORES[task]]["value"]
-            scores[shown, task] += [] if value is None else [value]  # a constant has no correlation
-    tasks = list(SCORES)
-    print("", *(f"{task} ({SCORES[task]})" for task in tasks), sep="\t")
-    for entrant in dict.fromkeys(entrant for entrant, _ in scores):
-        cells = [_told(scores[entrant, task]) for task in tasks]
-        print(entrant, *cells, sep="\t")
+def _print_table(found: dict[str, Answer]) -> None:
+    """Print of each task the mean score over seeds, and that minus the best baseline's."""
+    by_task: dict[str, dict[str, dict[str, Statistic]]] = defaultdict(lambda: defaultdict(dict))
+    sizes = {}
+    for cell, answer in found.items():
+        task, entrant, seed = cell.split()
+        said, labels = (np.array(answer[key]) for key in ("said", "labels"))
+        statistics, _ = statistics_of(answer["kind"], answer["names"], said, labels)
+        by_task[task][entrant][seed] = statistics[SCORES[task]]
+        sizes[task, seed] = len(labels)
+    for task, entrants in by_task.items():
+        seeds = sorted({seed for of_seed in entrants.values() for seed in of_seed})
+        whole = {n: of for n, of in entrants.items() if len(of) == len(seeds)}
+        _print_task(task, whole, {seed: sizes[task, seed] for seed in seeds})
 
 
-def _told(values: list[float]) -> str:
-    if not values:
-        return ""
-    return f"{np.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+def _print_task(
+    task: str, entrants: dict[str, dict[str, Statistic]], sizes: dict[str, int]
+) -> None:
+    means = {n: _mean(of, {s: np.ones(m) for s, m in sizes.items()}) for n, of in entrants.items()}
+    best = max((n for n in means if n in BASELINES), key=lambda n: np.nan_to_num(means[n], nan=-1))
+    draws: dict[str, list[float]] = defaultdict(list)
+    for weights in _drawn(sizes):
+        for name, of in entrants.items():
+            draws[name].append(_mean(of, weights))
+    print(f"{task}\t{SCORES[task]}\tminus {best}")
+    for name, mean in means.items():
+        minus = np.subtract(draws[name], draws[best])
+        print(name, _told(mean, draws[name]), _told(mean - means[best], minus), sep="\t")
+
+
+def _drawn(sizes: dict[str, int]) -> Iterator[dict[str, Floats]]:
+    """Yield weights of the test examples of each seed: seeds are drawn, and of each its examples.
+
+    A seed that is drawn twice has examples of two draws.
+    """
+    random_of = np.random.default_rng(0)
+    seeds = list(sizes)
+    for _ in range(NUM_RESAMPLES):
+        drawn = [seeds[n] for n in random_of.integers(len(seeds), size=len(seeds))]
+        yield {
+            f"{seed} {n}": np.bincount(
+                random_of.integers(sizes[seed], size=sizes[seed]), minlength=sizes[seed]
+            ).astype(np.float64)
+            for n, seed in enumerate(drawn)
+        }
+
+
+def _mean(of_seed: dict[str, Statistic], weights: dict[str, Floats]) -> float:
+    """Return the mean over the seeds that weights are given of."""
+    values = [of_seed[key.split()[0]](weight) for key, weight in weights.items()]
+    return float(np.mean(values))
+
+
+def _told(value: float, draws: Sequence[float] | Floats) -> str:
+    if np.isnan(draws).all():
+        return ""  # a constant has no correlation
+    low, high = np.nanpercentile(draws, [2.5, 97.5])
+    return f"{value:.3f} ({low:.3f} to {high:.3f})"
 
 
 if __name__ == "__main__":

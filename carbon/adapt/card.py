@@ -84,18 +84,13 @@ def _use(findings: Findings) -> str:
         if base
         else ""
     )
-    vcf = (
-        ""
-        if findings.manifest.question.per_base
-        else f"carbon predict --model {name}{base} calls.vcf --reference genome.fa "
-        "--output calls.tsv\n"
-    )
     return f"""
 ## Use
 
 ```bash
 carbon predict --model {name}{base} new.fa --output new.tsv
-{vcf}```
+carbon predict --model {name}{base} calls.vcf --reference genome.fa --output calls.tsv
+```
 
 ```python
 import carbon

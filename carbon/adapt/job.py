@@ -112,6 +112,7 @@ def _run(
     _leave_group()
     if rank != 0:
         return {}
+    prepared = prepared._replace(told=(*prepared.told, *best.told))
     results = results_of(config, prepared, said, histories)
     write_outcome(config, prepared, best, said, results)
     shutil.rmtree(with_progress)
@@ -200,7 +201,7 @@ def _manifest(config: AdaptConfig, prepared: Prepared, folder: Path) -> Manifest
 def _learn_probe(
     config: AdaptConfig, prepared: Prepared, seed: int, folder: Path, resume: bool
 ) -> Learned:
-    del seed, folder, resume  # nothing of it is random, and it is short
+    del folder, resume  # it is short
     source = model_folder(config.model).path
     examples = prepared.examples
     found = probe(
@@ -209,7 +210,11 @@ def _learn_probe(
         examples.part("train"),
         examples.part("validation"),
         config.way,
+        seed,
     )
+    for line in found.told:
+        say(line)
+    prepared = prepared._replace(told=(*prepared.told, *found.told))
     manifest = replace(_manifest(config, prepared, source), layer=found.best.layer)
     adapted, opened = with_linear(load(source, dtype="float32").model, found.linear, manifest)
     history = {
@@ -217,7 +222,7 @@ def _learn_probe(
         "layer": found.best.layer,
         "sizes": [size._asdict() for size in found.sizes],
     }
-    return Learned(adapted, opened, found.best.score, history)
+    return Learned(adapted, opened, found.best.score, history, found.told)
 
 
 def _learn_weights(

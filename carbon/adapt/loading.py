@@ -127,8 +127,8 @@ def with_linear(
     with torch.no_grad():
         head.linear.weight.copy_(torch.from_numpy(linear.weights))
         head.linear.bias.copy_(torch.from_numpy(linear.bias))
-    network = AdaptedNetwork(opened.backbone, head).to(model.network.device).eval()
-    return Adapted(network, model.vocabulary, manifest), opened
+    network = AdaptedNetwork(opened.backbone, head, per_base=manifest.question.per_base)
+    return Adapted(network.to(model.network.device).eval(), model.vocabulary, manifest), opened
 
 
 def write_adapted(

@@ -59,9 +59,8 @@ class AdaptedNetwork(nn.Module):
         if not self.per_base:
             logits: Tensor = self.head(pooled(states, batch))
             return logits
-        assert batch.pairs is not None and batch.bases is not None
-        sides = [states.index_select(0, places) for places in batch.pairs]
-        of_tokens: Tensor = self.head(torch.cat(sides, dim=1))
+        assert batch.bases is not None
+        of_tokens: Tensor = self.head(both_sides(states, batch))
         return of_tokens.view(len(of_tokens) * K, -1).index_select(0, batch.bases)
 
     def states(self, batch: Batch) -> Tensor:
@@ -81,6 +80,12 @@ def pooled(states: Tensor, batch: Batch) -> Tensor:
     weights = batch.layout.as_rows(batch.weights)
     sums = torch.einsum("rtw,rt->rw", batch.layout.as_rows(states.float()), weights)
     return sums / weights.sum(dim=1, keepdim=True)
+
+
+def both_sides(states: Tensor, batch: Batch) -> Tensor:
+    """Return of each 6-mer its state in either pass, side by side: (6-mers, 2 x width)."""
+    assert batch.pairs is not None
+    return torch.cat([states.index_select(0, places) for places in batch.pairs], dim=1)
 
 
 class OpenedModel:

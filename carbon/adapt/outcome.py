@@ -38,12 +38,14 @@ class Learned(NamedTuple):
         opened: the model inside.
         score: on the validation part; higher is better.
         history: how it came about, as plain values.
+        told: whole sentences on what it was learned from.
     """
 
     adapted: Adapted
     opened: OpenedModel
     score: float
     history: dict[str, Any]
+    told: tuple[str, ...] = ()
 
 
 def results_of(

@@ -13,8 +13,9 @@ from carbon.adapt.baselines.linear import Linear, fit_linear
 from carbon.adapt.batches import Batch
 from carbon.adapt.config import WayConfig
 from carbon.adapt.examples import Examples
-from carbon.adapt.network import OpenedModel, pooled
+from carbon.adapt.network import OpenedModel, both_sides, pooled
 from carbon.adapt.question import Question
+from carbon.adapt.six_mers import read_six_mers, six_mers_of
 from carbon.console import track
 from carbon.errors import UserError
 from carbon.inference.scoring import blocks
@@ -42,7 +43,7 @@ class Size(NamedTuple):
     """What so many examples of the train part are enough for, at the best layer.
 
     Attributes:
-        examples: learned from.
+        examples: learned from; of a label of every base 6-mers.
         score: on the validation part.
     """
 
@@ -51,18 +52,23 @@ class Size(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """The best linear answer, all that were tried, and what fewer examples would have given."""
+    """The best linear answer, all that were tried, and what fewer examples would have given.
+
+    `told` has a sentence on what was drawn.
+    """
 
     linear: Linear
     best: Trial
     trials: tuple[Trial, ...]
     sizes: tuple[Size, ...]
+    told: tuple[str, ...]
 
 
 class LayerStates(nn.Module):
     """The vectors of a batch behind some layers, from one pass: (rows, layers x width).
 
-    A vector is made as soon as its layer is done, so that no other states are kept.
+    A vector is made as soon as its layer is done, so that no other states are kept. Where every
+    base has a label a row is a 6-mer, and its vector the states of both passes.
     """
 
     def __init__(self, backbone: Any, layers: Sequence[int | None]) -> None:
@@ -76,8 +82,8 @@ class LayerStates(nn.Module):
 
         def keeper(layer: int | None) -> Any:
             def keep(module: Any, inputs: Any, output: Any) -> None:
-                states = output[0] if isinstance(output, tuple) else output
-                found[layer] = pooled(states[0], batch)
+                states = (output[0] if isinstance(output, tuple) else output)[0]
+                found[layer] = (pooled if batch.pairs is None else both_sides)(states, batch)
 
             return keep
 
@@ -112,6 +118,40 @@ def layers_of(opened: OpenedModel, layer: int | None) -> list[int | None]:
     return [layer]
 
 
+def _read(
+    opened: OpenedModel,
+    layers: Sequence[int | None],
+    examples: Examples,
+    way: WayConfig,
+    seed: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[str, ...]]:
+    """Return vectors, (rows, layers, width), labels, (rows, columns), and what was drawn.
+
+    A row is an example, or a 6-mer whose bases have a column each.
+    """
+    if not examples.per_base:
+        return vectors_of(opened, layers, examples.sequences, way), examples.labels, ()
+    averager = six_mers_averager(opened, layers)
+    vectors, labels, total = read_six_mers(averager, examples, way, seed)
+    is_drawn = total > len(labels)
+    told = f"The probe learned from {len(labels):,} of {total:,} 6-mers, drawn by seed {seed}."
+    return vectors.reshape(len(labels), len(layers), -1), labels, (told,) * is_drawn
+
+
+def six_mers_averager(opened: OpenedModel, layers: Sequence[int | None]) -> Averager:
+    """Return what reads of each 6-mer its states in either pass, layer after layer."""
+    width = len(layers) * 2 * opened.backbone.config.hidden_size
+    return Averager(
+        LayerStates(opened.backbone, layers),
+        opened.backbone,
+        opened.model.vocabulary,
+        "mean",
+        width,
+        per_base=True,
+        size_of=six_mers_of,
+    )
+
+
 def vectors_of(
     opened: OpenedModel, layers: Sequence[int | None], sequences: Sequence[str], way: WayConfig
 ) -> NDArray[np.float32]:
@@ -141,27 +181,32 @@ def probe(
     train: Examples,
     validation: Examples,
     way: WayConfig,
+    seed: int = 0,
 ) -> Probed:
     """Fit a linear answer for each layer; return the one with the best score.
 
-    Of equals the first, which is of the lowest layer.
+    Of equals the first, which is of the lowest layer. Of a label of every base the answer has six
+    maps, one for each base of a 6-mer.
+
+    Args:
+        opened: the model.
+        question: what is asked.
+        train: learned from.
+        validation: strength and layer are chosen by it.
+        way: what is read.
+        seed: of the 6-mers that are drawn where every base has a label.
 
     Raises:
-        UserError: a label of every base is asked for, or no score is defined.
+        UserError: no score is defined.
     """
-    if question.per_base:
-        raise UserError(
-            f"way 'probe' gives one answer a sequence, and '{question.kind}' asks for one a base; "
-            "take way 'lora' or 'full'"
-        )
     layers = layers_of(opened, way.layer)
     opened.backbone.train(False)
-    learned = vectors_of(opened, layers, train.sequences, way)
-    chosen_by = vectors_of(opened, layers, validation.sequences, way)
+    learned, labels, told = _read(opened, layers, train, way, seed)
+    chosen_by, validated, _ = _read(opened, layers, validation, way, seed)
     answers: dict[Trial, Linear] = {}
     for number, layer in enumerate(layers):
         found = fit_linear(
-            (learned[:, number], train.labels), (chosen_by[:, number], validation.labels), question
+            (learned[:, number], labels), (chosen_by[:, number], validated), question
         )
         answers[Trial(layer, found.strength, found.score)] = found.linear
     trials = [trial for trial in answers if np.isfinite(trial.score)]
@@ -169,9 +214,9 @@ def probe(
         raise UserError("the validation part has no score; are its labels all alike?")
     best = max(trials, key=lambda trial: trial.score)
     number = layers.index(best.layer)
-    parts = (learned[:, number], train.labels), (chosen_by[:, number], validation.labels)
-    sizes = *_by_size(*parts, question), Size(len(train), best.score)
-    return Probed(answers[best], best, tuple(answers), sizes)
+    parts = (learned[:, number], labels), (chosen_by[:, number], validated)
+    sizes = *_by_size(*parts, question), Size(len(labels), best.score)
+    return Probed(answers[best], best, tuple(answers), sizes, told)
 
 
 Part = tuple[NDArray[np.float32], NDArray[np.float32]]

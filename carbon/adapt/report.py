@@ -112,7 +112,8 @@ def _scores(findings: Findings) -> str:
 def _learning(findings: Findings) -> str:
     seeds, first = findings.results["seeds"], findings.first
     if findings.manifest.way == "probe":
-        return _section("Learning", *_probed(seeds[0], first))
+        learned_from = "6-mers" if findings.manifest.question.per_base else "examples"
+        return _section("Learning", *_probed(seeds[0], first, learned_from))
     captions = (
         "Loss; of the train part the mean since the look before, with dropout where there is any.",
         "Score of the validation part; a ring is the look that was kept.",
@@ -125,15 +126,15 @@ def _learning(findings: Findings) -> str:
     return _section("Learning", *pictures, html_table(rows, header), _text(kept) if kept else "")
 
 
-def _probed(seed: dict[str, Any], first: str) -> list[str]:
+def _probed(seed: dict[str, Any], first: str, rows: str) -> list[str]:
     """Return what a probe has in place of curves: layers, and shares of the train part."""
     parts = []
     if len(seed["layers"]) > 1:
         figure = layers_figure(seed["layers"], seed["layer"], first)
         parts.append(_picture(figure, "By layer; a ring is the one that was kept."))
     if len(seed["sizes"]) > 1:
-        caption = "By examples learned from, at the layer that was kept."
-        parts.append(_picture(sizes_figure(seed["sizes"], first), caption))
+        caption = f"By {rows} learned from, at the layer that was kept."
+        parts.append(_picture(sizes_figure(seed["sizes"], first, rows), caption))
     return parts
 
 

@@ -104,14 +104,14 @@ def layers_figure(layers: Sequence[Json], kept: int | None, first: str) -> Figur
 
 
 @rc_context(PAGE_STYLE)
-def sizes_figure(sizes: Sequence[Json], first: str) -> Figure:
-    """Draw the validation score by examples of the train part."""
+def sizes_figure(sizes: Sequence[Json], first: str, rows: str) -> Figure:
+    """Draw the validation score by examples, or whatever rows are, of the train part."""
     figure, axes = axes_of(5.6, 3.4)
     numbers = [size["examples"] for size in sizes]
     axes.plot(numbers, [size["score"] for size in sizes], marker=".", color=BLUE)
     axes.set_xscale("log", base=2)
     axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
-    axes.set(xlabel="examples learned from", ylabel=f"{spoken(first)}, validation part")
+    axes.set(xlabel=f"{rows} learned from", ylabel=f"{spoken(first)}, validation part")
     return figure
 
 

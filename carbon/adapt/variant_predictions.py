@@ -1,16 +1,19 @@
-"""Predictions of variants: with ALT, with REF, and their difference, of each output."""
+"""Predictions of variants: with ALT, with REF, and their difference, of each output.
+
+Of a label of every base they are those where the difference is largest.
+"""
 
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pysam
-from numpy.typing import NDArray
 
+from carbon.adapt.allele_tracks import Floats32, largest_changes
 from carbon.adapt.data.windows import alleles_of
 from carbon.adapt.prediction_sources import Item, PredictJob, Source
 from carbon.adapt.predictor import Adapted
@@ -22,7 +25,27 @@ from carbon.tables import TABLE_WRITERS, chosen_by_ending, text_of
 
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 _NO_KEY = re.compile(r"[^A-Z0-9_]+")
-_SIDES = {"": "with ALT", "_REF": "with REF", "_DELTA": "with ALT - with REF"}
+_TYPES = {float: "Float", int: "Integer"}
+
+
+class Side(NamedTuple):
+    """What is written of an output."""
+
+    says: str
+    type: type = float
+
+
+_SIDES = {
+    "": Side("with ALT"),
+    "_REF": Side("with REF"),
+    "_DELTA": Side("with ALT - with REF"),
+}
+_SIDES_OF_BASES = {
+    "": Side("with ALT, at the base of the largest change"),
+    "_REF": Side("with REF, there"),
+    "_DELTA": Side("with ALT - with REF, there"),
+    "_OFFSET": Side("bases from POS to there", int),
+}
 
 
 class VariantSource(Source):
@@ -32,13 +55,12 @@ class VariantSource(Source):
         """Open reference and VCF.
 
         Raises:
-            UserError: a label of every base is predicted, no window is known, or it does not fit.
+            UserError: no window is known, or it does not fit.
         """
         writers = {".vcf.gz": _vcf, ".vcf": _vcf, **TABLE_WRITERS}
         self.writer = chosen_by_ending(job.output, writers)
         self.adapted, self.job = adapted, job
-        if adapted.question.per_base:
-            raise UserError(f"{job.model}: labels every base; give sequences or a BED, and no VCF")
+        self.sides = _SIDES_OF_BASES if adapted.question.per_base else _SIDES
         given = adapted.manifest.window_bp if job.window_bp is None else job.window_bp
         if not 2 <= given <= adapted.room_bp:
             raise UserError(
@@ -87,6 +109,16 @@ class VariantSource(Source):
             return "allele_longer_than_half_window"
         return None
 
+    def values(self, variant: Variant, ref: Floats32, alt: Floats32) -> list[float | int | None]:
+        """Return a value for each side of each output; None where there is no prediction."""
+        if self.adapted.question.per_base:
+            before_bp = min(variant.position, self.window_bp // 2)
+            found = largest_changes(ref, alt, variant, before_bp).ravel()
+        else:
+            found = np.stack([alt, ref, alt - ref], axis=1).ravel()
+        types = [side.type for _ in self.adapted.output_names for side in self.sides.values()]
+        return [None if np.isnan(x) else of(x) for x, of in zip(found, types, strict=True)]
+
     def written(self, path: Path, settings: dict[str, Any]) -> Any:
         """Open the output."""
         return _written(self.writer, path, self, settings)
@@ -108,35 +140,36 @@ def keys_of(names: Sequence[str]) -> list[str]:
 
 
 def _rows(
-    item: Item, predictions: Sequence[NDArray[np.float32]], width: int
-) -> Iterator[list[float | None]]:
-    """Yield with ALT, with REF and their difference of each output, for each ALT."""
-    _, reasons = item.record
+    source: VariantSource, item: Item, predictions: Sequence[Floats32]
+) -> Iterator[list[float | int | None]]:
+    """Yield the values of each ALT."""
+    row, reasons = item.record
     found = iter(predictions)
-    for reason in reasons:
-        if reason is not None:
-            yield [None] * (3 * width)
-            continue
-        ref, alt = next(found), next(found)
-        sides = np.stack([alt, ref, alt - ref], axis=1).ravel()
-        yield [None if np.isnan(value) else float(value) for value in sides]
+    num_values = len(source.sides) * len(source.adapted.output_names)
+    nothing: list[float | int | None] = [None] * num_values
+    for variant, reason in zip(row.variants, reasons, strict=True):
+        yield nothing if reason else source.values(variant, next(found), next(found))
 
 
 @contextmanager
 def _written(
     writer: Any, path: Path, source: VariantSource, settings: dict[str, Any]
-) -> Iterator[Callable[[Item, Sequence[NDArray[np.float32]]], None]]:
+) -> Iterator[Callable[[Item, Sequence[Floats32]], None]]:
     names = source.adapted.output_names
     if writer is _vcf:
         with _vcf(path, source, settings) as write:
             yield write
         return
-    columns = {f"predicted_{n}{side.lower()}": float for n in names for side in _SIDES}
+    columns = {
+        f"predicted_{name}{suffix.lower()}": side.type
+        for name in names
+        for suffix, side in source.sides.items()
+    }
     with writer(path, {**_PLACE, **columns, "reason": str}, settings) as write_row:
 
-        def write_rows(item: Item, predictions: Sequence[NDArray[np.float32]]) -> None:
+        def write_rows(item: Item, predictions: Sequence[Floats32]) -> None:
             row, reasons = item.record
-            values = _rows(item, predictions, len(names))
+            values = _rows(source, item, predictions)
             for variant, reason, cells in zip(row.variants, reasons, values, strict=True):
                 place = (row.columns[0], variant.position + 1, row.columns[2])
                 write_row((*place, variant.ref, variant.alt, *cells, reason))
@@ -148,15 +181,15 @@ def _written(
 def _vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
     """Write the VCF as it was, with fields of INFO, one value for each ALT."""
     names = source.adapted.output_names
-    keys = [key + side for key in keys_of(names) for side in _SIDES]
+    keys = [key + suffix for key in keys_of(names) for suffix in source.sides]
     opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
     with opened as sink:
-        header = _header(source.vcf, names, settings)
+        header = _header(source, settings)
         sink.write("".join(f"{line}\n" for line in header).encode())
 
-        def write(item: Item, predictions: Sequence[NDArray[np.float32]]) -> None:
+        def write(item: Item, predictions: Sequence[Floats32]) -> None:
             row, reasons = item.record
-            rows = list(_rows(item, predictions, len(names)))
+            rows = list(_rows(source, item, predictions))
             added = [
                 f"{key}={','.join(text_of(cells[n]) for cells in rows)}"
                 for n, key in enumerate(keys)
@@ -169,12 +202,14 @@ def _vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterato
         yield write
 
 
-def _header(vcf: VcfReader, names: Sequence[str], settings: dict[str, Any]) -> list[str]:
-    *lines, columns = vcf.header
+def _header(source: VariantSource, settings: dict[str, Any]) -> list[str]:
+    *lines, columns = source.vcf.header
+    names = source.adapted.output_names
     added = [
-        f'##INFO=<ID={key}{side},Number=A,Type=Float,Description="{_plain(name)}, {says}">'
+        f"##INFO=<ID={key}{suffix},Number=A,Type={_TYPES[side.type]},"
+        f'Description="{_plain(name)}, {side.says}">'
         for key, name in zip(keys_of(names), names, strict=True)
-        for side, says in _SIDES.items()
+        for suffix, side in source.sides.items()
     ]
     why = '##INFO=<ID=PREDICTED_REASON,Number=A,Type=String,Description="Why there is none">'
     return [*lines, *added, why, f"##carbon_predict={json.dumps(settings)}", columns]

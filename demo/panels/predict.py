@@ -210,7 +210,7 @@ class Predict(Panel):
             return None
         variant, reference = Variant.from_text(values["variant"]), self.lab.genome.reference
         if adapted.question.per_base:
-            raise UserError("this model labels every base, of which a variant has no one number")
+            raise UserError("this model labels every base; give a VCF to `carbon predict`")
         window_bp = values["window_bp"] or adapted.manifest.window_bp
         if not 2 <= window_bp <= adapted.room_bp:
             raise UserError(

@@ -22,6 +22,7 @@ from tests.helpers.files import same_files
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
 from train.__main__ import main
+from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
 from train.config import ParallelConfig
 from train.planning.course import Course
 from train.planning.planner import plan_of
@@ -51,6 +52,16 @@ def starts(tmp_path_factory) -> Path:
     config.tie_word_embeddings = False
     network = LlamaForCausalLM(config).to(torch.bfloat16)
     network.save_pretrained(folder / "untied", max_shard_size="4MB")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory) -> Path:
+    torch.manual_seed(0)
+    config = small_config(CONTEXT_TOKENS)
+    config.num_hidden_layers = 4
+    folder = tmp_path_factory.mktemp("deep")
+    save_model(LlamaForCausalLM(config).eval(), folder)
     return folder
 
 
@@ -201,6 +212,27 @@ def test_every_layout_trains_the_same(corpus, starts, tmp_path, tune, name):
             # AdamW takes a whole step by the sign of a gradient that is nothing but rounding.
             distant = np.abs(there[key] - value) > 1e-4
             assert distant.mean() < 2e-3, (parallel, key)
+
+
+def take_steps_of_all(ranks, configs, num_steps):
+    return [take_steps(ranks, config, num_steps) for config in configs]
+
+
+@pytest.mark.parametrize("tune", TUNINGS)
+def test_every_schedule_trains_the_same(corpus, deep, tmp_path, tune):
+    """Of four layers, so that a process may hold two pieces, all of one frozen or none.
+
+    Theta changes half way, for all pieces of a process.
+    """
+    config = going_on(corpus, tmp_path / "r", deep, tune, "data.microbatch_tokens=128")
+    ((expected, weights),) = run_ranks(1, take_steps, config, 4)
+    layouts = [ParallelConfig(pipeline=2, schedule=schedule) for schedule in PIPELINE_SCHEDULES]
+    configs = [dataclasses.replace(config, parallel=parallel) for parallel in layouts]
+    results, _ = run_ranks(2, take_steps_of_all, configs, 4, parallel=layouts[0], limit_seconds=600)
+    for schedule, (found, there) in zip(PIPELINE_SCHEDULES, results, strict=True):
+        assert np.allclose(found, expected, rtol=1e-4), schedule
+        for key, value in weights.items():
+            assert (np.abs(there[key] - value) > 1e-4).mean() < 2e-3, (schedule, key)
 
 
 def test_resuming_gives_the_same_bits(finished, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import carbon
-from carbon.adapt import job, tuning
+from carbon.adapt import job, six_mers, tuning
 from carbon.adapt.metrics import first_score
 from carbon.cli import main
 from carbon.errors import UserError
@@ -78,6 +78,30 @@ def test_a_run_from_table_to_predictions(tmp_path, network, table, name):
         sizes = [size["examples"] for size in seed["sizes"]]
         assert sizes == sorted(sizes) and sizes[-1] == results["examples"]["train"]
         assert len(sizes) > 2 and seed["sizes"][-1]["score"] == seed["score"]
+
+
+@pytest.mark.parametrize("name", ["probe", "lora"])
+def test_a_label_of_every_base(tmp_path, network, table, monkeypatch, name):
+    monkeypatch.setattr(six_mers, "MOST_SIX_MERS", 300)
+    base_folder(tmp_path, network)
+    rows = list(csv.DictReader(table.open()))
+    with table.open("w", newline="") as sink:
+        writer = csv.writer(sink)
+        writer.writerow(["id", "sequence", "label"])
+        letters = str.maketrans("ACGT", "w.gw")
+        writer.writerows([r["id"], (s := r["sequence"]), s.translate(letters)] for r in rows)
+    plain = config(tmp_path, table, name=name, epochs=1.0) | {"question": {"kind": "bases"}}
+    plain["data"] |= {"unknown": ["."]}
+    results = carbon.adapt(plain)
+    drawn = [line for line in results["told"] if line.startswith("The probe learned from 300 of ")]
+    assert len(drawn) == (name == "probe")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert ("By 6-mers learned from" in page) == (name == "probe")
+    again = carbon.load_adapted(tmp_path / "out")
+    (said,) = again.predict([rows[0]["sequence"]])
+    assert said.shape == (40, 2)
+    assert "calls.vcf" in (tmp_path / "out" / "README.md").read_text()
+    assert not (tmp_path / "out" / "predictions.tsv").exists()
 
 
 def test_seeds_that_ended_are_not_learned_again(tmp_path, network, table, monkeypatch):

@@ -111,13 +111,16 @@ class TestVariants:
         write_fasta(tmp_path / "g.fa", {"chr1": GENOME})
         return other
 
-    def expected(self, folder, other):
-        window = {
+    def sequences(self, other):
+        return {
             "v1": (GENOME[249:349], GENOME[249:299] + other + GENOME[300:349]),
             "v2": (GENOME[349:449], GENOME[349:400] + GENOME[403:452]),
         }
+
+    def expected(self, folder, other):
         adapted = load_adapted(folder)
-        return {n: np.stack(list(adapted.predict(pair))) for n, pair in window.items()}
+        of = self.sequences(other).items()
+        return {n: np.stack(list(adapted.predict(pair))) for n, pair in of}
 
     def test_alt_ref_and_difference(self, tmp_path, folder):
         expected = self.expected(folder, self.vcf(tmp_path))
@@ -141,6 +144,45 @@ class TestVariants:
         assert float(rows[0]["predicted_a_delta"]) == pytest.approx(
             expected["v1"][1, 0] - expected["v1"][0, 0], abs=1e-6
         )
+
+    def test_of_every_base_the_largest_change(self, tmp_path, network):
+        """Held against a walk over the bases, one by one, in dictionaries by place."""
+        folder, other = make(tmp_path, network, BASES), self.vcf(tmp_path)
+        with (tmp_path / "in.vcf").open("a") as sink:
+            sink.write(f"chr1\t590\tv3\t{GENOME[589]}\t{GENOME[589]}CCCTT\t.\t.\t.\n")
+        more = ("--reference", str(tmp_path / "g.fa"), "--window", "100")
+        assert predict(folder, tmp_path / "in.vcf", tmp_path / "out.tsv", *more) == 0
+        assert predict(folder, tmp_path / "in.vcf", tmp_path / "out.vcf", *more) == 0
+        rows = [row for row in table(tmp_path / "out.tsv") if row["reason"] == "."]
+        records = list(pysam.VariantFile(str(tmp_path / "out.vcf")))
+        sequences = self.sequences(other)
+        ends = (GENOME[539:600], GENOME[539:590] + "CCCTT" + GENOME[590:600])
+        sequences = [*sequences.values(), ends]
+        alleles = [(1, 1), (4, 1), (1, 6)]
+        for row, record, pair, (ref_bp, alt_bp) in zip(
+            rows, records, sequences, alleles, strict=True
+        ):
+            ref, alt = load_adapted(folder).predict(pair)
+            for n, name in enumerate(BASES.names):
+                of_ref = {(at - 50, 0): p for at, p in enumerate(ref[:, n])}
+                of_alt = {}
+                for at, p in enumerate(alt[:, n], start=-50):
+                    if at < min(ref_bp, alt_bp):
+                        of_alt[at, 0] = p
+                    elif at < alt_bp:
+                        of_alt[ref_bp - 1, at] = p  # inserted
+                    else:
+                        of_alt[at - alt_bp + ref_bp, 0] = p
+                last = min(max(of_ref)[0], max(of_alt)[0])
+                where = [at for at in {**of_ref, **of_alt} if at[0] <= last]
+                most = max(where, key=lambda at: abs(of_alt.get(at, 0) - of_ref.get(at, 0)))
+                with_alt, with_ref = of_alt.get(most, 0), of_ref.get(most, 0)
+                key = f"predicted_{name}"
+                found = [float(row[key + side]) for side in ("", "_ref", "_delta", "_offset")]
+                expected = [with_alt, with_ref, with_alt - with_ref, most[0]]
+                np.testing.assert_allclose(found, expected, atol=1e-5)
+                told = record.info[f"{key.upper()}_OFFSET"][0]
+                assert told == most[0] == int(row[key + "_offset"])
 
     def test_predicted_twice_or_of_another_reference(self, tmp_path, folder, capsys):
         self.vcf(tmp_path)

@@ -8,11 +8,13 @@ import pytest
 import torch
 from peft import PeftModel
 
+from carbon.adapt import six_mers
 from carbon.adapt.config import WayConfig
+from carbon.adapt.examples import Examples
 from carbon.adapt.folder import Manifest, read_manifest, weights_sha256
 from carbon.adapt.loading import load_adapted, with_linear, write_adapted
 from carbon.adapt.network import OpenedModel
-from carbon.adapt.probe import probe, vectors_of
+from carbon.adapt.probe import probe, six_mers_averager, vectors_of
 from carbon.adapt.question import Question
 from carbon.errors import ModelError, UserError
 from carbon.genome import reverse_complement
@@ -188,11 +190,19 @@ class TestProbe:
         examples = examples_of(question, 60)
         if question.kind == "numbers":
             assert examples.labels.shape == (60, 2)
-        folder = base_folder(tmp_path, network)
         train, validation = examples.part("train"), examples.part("validation")
         found = probe(self.opened(network), question, train, validation, way)
         assert {trial.layer for trial in found.trials} == {1, None}
         assert found.best.score == max(trial.score for trial in found.trials)
+        again = self.stored(tmp_path, network, found, question)
+        assert again.manifest.layer == found.best.layer
+        predictions = np.stack(list(again.predict(validation.sequences)))
+        score = question.score(predictions, validation.labels)
+        assert score == pytest.approx(found.best.score, abs=1e-4)
+
+    def stored(self, tmp_path, network, found, question):
+        """Write what a probe found, and load it again."""
+        folder = base_folder(tmp_path, network)
         manifest = Manifest(
             way="probe",
             base=str(folder),
@@ -204,13 +214,63 @@ class TestProbe:
         adapted, opened = with_linear(load_model(folder), found.linear, manifest)
         (tmp_path / "probe").mkdir()
         write_adapted(tmp_path / "probe", adapted.network, opened, adapted.manifest)
-        again = load_adapted(tmp_path / "probe")
-        assert again.manifest.layer == found.best.layer
-        predictions = np.stack(list(again.predict(validation.sequences)))
-        score = question.score(predictions, validation.labels)
-        assert score == pytest.approx(found.best.score, abs=1e-4)
+        return load_adapted(tmp_path / "probe")
 
-    def test_a_label_of_every_base_is_refused(self, network):
-        examples = examples_of(BASES)
-        with pytest.raises(UserError, match="take way 'lora' or 'full'"):
-            probe(self.opened(network), BASES, examples, examples, WayConfig(name="probe"))
+    def test_every_base_is_answered_as_it_was_chosen(self, tmp_path, network):
+        """Of one strand, all of whose 6-mers are read: predictions have the score to the digit.
+
+        There are eight 6-mers, which random states tell apart; a tail has fewer bases.
+        """
+        rng = np.random.default_rng(0)
+        words = [random_bases(6, seed=n) for n in range(8)]
+        sequences = tuple("".join(rng.choice(words, 9))[: 50 + n % 5] for n in range(60))
+        labels = np.array([[float("ACG".find(b) % 3)] for b in "".join(sequences)], np.float32)
+        of = examples_of(BASES, 60)
+        examples = Examples(of.names, sequences, labels, of.parts, of.groups, per_base=True)
+        train, validation = examples.part("train"), examples.part("validation")
+        way = WayConfig(name="probe", strands="forward")
+        found = probe(self.opened(network), BASES, train, validation, way)
+        again = self.stored(tmp_path, network, found, BASES)
+        said = list(again.predict(validation.sequences, strands="forward"))
+        assert [each.shape for each in said] == [(len(s), 3) for s in validation.sequences]
+        score = BASES.score(np.concatenate(said), validation.labels)
+        assert score == pytest.approx(found.best.score, abs=1e-3) and score > 0.5
+        assert found.told == ()
+        for one, turned in zip(
+            again.predict(SEQUENCES),
+            again.predict(map(reverse_complement, SEQUENCES)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(one, turned[::-1], atol=1e-5)
+
+    def test_of_many_6_mers_some_are_drawn(self, network, monkeypatch):
+        monkeypatch.setattr(six_mers, "MOST_SIX_MERS", 50)
+        examples = examples_of(BASES, 40)
+        parts = examples.part("train"), examples.part("validation")
+        total = 2 * sum(-(-len(sequence) // 6) for sequence in parts[0].sequences)
+        way = WayConfig(name="probe", layer=2)
+        found = [probe(self.opened(network), BASES, *parts, way, seed) for seed in (0, 0, 1)]
+        assert found[0].told == (f"The probe learned from 50 of {total} 6-mers, drawn by seed 0.",)
+        assert found[0].sizes[-1].examples == 50
+        weights = [each.linear.weights for each in found]
+        assert np.array_equal(weights[0], weights[1]) and not np.array_equal(*weights[1:])
+
+    @pytest.mark.parametrize("too_long", ["cut", "tile"])
+    def test_6_mers_have_the_labels_of_their_bases(self, network, too_long):
+        """Labels are the bases themselves, so that either strand's can be written down."""
+        sequences = (random_bases(500), random_bases(31))
+        bases = np.array([["ACGT".index(b)] for b in "".join(sequences)], dtype=np.float32)
+        empty = ("", "")
+        examples = Examples(("a", "b"), sequences, bases, empty, empty, per_base=True)
+        way = WayConfig(name="probe", too_long=too_long)
+        averager = six_mers_averager(self.opened(network), [2])
+        found = six_mers.read_six_mers(averager, examples, way, 0)
+        starts = [0] if too_long == "cut" else [0, 138, 276]
+        pieces = [sequences[0][start : start + 282] for start in starts] + [sequences[1]]
+        expected = ""
+        for piece in pieces:
+            tail = "-" * (-len(piece) % 6)
+            expected += piece + tail + piece[::-1] + tail
+        letters = ["-" if np.isnan(x) else "ACGT"[int(x)] for x in found.labels.ravel()]
+        assert "".join(letters) == expected
+        assert len(found.vectors) == len(found.labels) == found.total == len(expected) // 6

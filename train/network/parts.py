@@ -46,6 +46,7 @@ class LlamaPart(nn.Module):
         self.objective = CE
         self.share = RowShare()
         self.carries_gradients = False
+        self._rope_theta: float | None = None
         self.model: Any = nn.Module()
         if self.is_first:
             self.model.embed_tokens = llama.model.embed_tokens
@@ -118,10 +119,10 @@ class LlamaPart(nn.Module):
 
     def set_rope_theta(self, theta: float, device: torch.device) -> None:
         """Let the rotary embedding, and the configuration of an export, be those of a theta."""
-        rope: Any = self.config.rope_parameters
-        if hasattr(self, "rotary_emb") and rope["rope_theta"] == theta:
+        if self._rope_theta == theta:
             return
-        rope["rope_theta"] = theta
+        rope: Any = self.config.rope_parameters  # of all parts of a process
+        self._rope_theta = rope["rope_theta"] = theta
         with device:
             self.rotary_emb = LlamaRotaryEmbedding(self.config)
 

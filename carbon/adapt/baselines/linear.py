@@ -21,6 +21,7 @@ LOGISTIC_C = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Of mean losses of standardised features times their number, as in scikit-learn; rising."""
 RIDGE_ALPHA = tuple(float(10.0**power) for power in range(5, -3, -1))
 _MOST_STEPS = 300
+_SURE = 20.0  # a logit that leaves no doubt
 
 
 class Linear(NamedTuple):
@@ -62,7 +63,9 @@ def fit_linear(
     """Fit by each strength, and keep that which is best on the validation part.
 
     Args:
-        train: features (rows, features), and labels (rows, columns) in the unit of the file.
+        train: features (rows, features), and labels (rows, columns) in the unit of the file. Of
+            a label of every base a row may hold several bases, each in a column with a map of its
+            own: then the outputs of the first base come first.
         validation: likewise.
         question: what is asked; its transforms and class weights are taken into account.
 
@@ -78,8 +81,9 @@ def fit_linear(
     for strength, linear in fits(scaled, train[1], question):
         weights = linear.weights / sd
         folded = Linear(weights, linear.bias - weights @ mean)
-        said = question.predictions(folded.logits(validation[0]))
-        score = question.score(said, validation[1])
+        logits = folded.logits(validation[0]).reshape(-1, question.num_outputs)
+        labels = validation[1].reshape(-1, question.num_columns)
+        score = question.score(question.predictions(logits), labels)
         if best is None or score > best.score or np.isnan(best.score):
             best = Fitted(folded, strength, score)
     assert best is not None
@@ -94,13 +98,12 @@ def _check_installed() -> None:
 def _logistics(
     features: Floats32, labels: Floats32, question: Question
 ) -> Iterator[tuple[float, Linear]]:
-    models = [_Logistic(features, column) for column in labels.T]
+    is_one_of = question.of_kind.one_column
+    num_logits = question.num_outputs if is_one_of else 1
+    models = [_Logistic(features, column, num_logits) for column in labels.T]
     for strength in LOGISTIC_C:
         found = [model.fit(strength, _class_weights(question, i)) for i, model in enumerate(models)]
         weights, bias = (np.concatenate(part) for part in zip(*found, strict=True))
-        if question.num_outputs > len(weights):
-            # Of two classes scikit-learn has one logit, which is the difference of theirs.
-            weights, bias = (np.concatenate([-each, each]) / 2 for each in (weights, bias))
         yield strength, Linear(weights, bias)
 
 
@@ -115,20 +118,24 @@ def _class_weights(question: Question, column: int) -> dict[float, float] | None
 
 
 class _Logistic:
-    """Regression of one column, each fit going on from the last."""
+    """Regression of one column, each fit going on from the last.
 
-    def __init__(self, features: Floats32, labels: Floats32) -> None:
+    It has one logit, that of the label 1, or one for each class, the indices of which are labels.
+    """
+
+    def __init__(self, features: Floats32, labels: Floats32, num_logits: int) -> None:
         known = ~np.isnan(labels)
+        self._num_logits = num_logits
         self._labels = labels[known]
         self._features = features if known.all() else features[known]
         self._model: Any = None
 
     def fit(self, c: float, class_weights: dict[float, float] | None) -> tuple[Floats, Floats]:
         """Return weights, (outputs, features), and bias, (outputs,)."""
-        if len(np.unique(self._labels)) < 2:
-            # Nothing of the label's other value is known: it is always said.
-            logit = 20.0 if self._labels.any() else -20.0
-            return np.zeros((1, self._features.shape[1])), np.array([logit])
+        there = np.unique(self._labels).astype(np.int64)
+        if len(there) < 2:
+            # Nothing of the label's other values is known: it is always said.
+            return self._constant(there)
         if self._model is None:
             self._model = _sklearn_logistic(class_weights)
         self._model.C = c
@@ -136,7 +143,25 @@ class _Logistic:
             # Weak regularisation may not converge; the validation part chooses what there is.
             warnings.simplefilter("ignore")
             self._model.fit(self._features, self._labels)
-        return self._model.coef_.astype(np.float64), self._model.intercept_.astype(np.float64)
+        found = np.column_stack([self._model.coef_, self._model.intercept_]).astype(np.float64)
+        if self._num_logits > 1:
+            found = self._by_class(found, there)
+        return found[:, :-1], found[:, -1]
+
+    def _constant(self, there: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        bias = np.full(self._num_logits, -_SURE)
+        bias[there if self._num_logits > 1 else there[there == 1] - 1] = _SURE  # one logit is of 1
+        return np.zeros((self._num_logits, self._features.shape[1])), bias
+
+    def _by_class(self, found: Floats, there: NDArray[np.int64]) -> Floats:
+        """Return a row for each class; one that is not there is said never."""
+        if len(there) == 2:
+            # Of two classes scikit-learn has one logit, which is the difference of theirs.
+            found = np.concatenate([-found, found]) / 2
+        whole = np.zeros((self._num_logits, found.shape[1]))
+        whole[:, -1] = -_SURE
+        whole[there] = found
+        return whole
 
 
 def _sklearn_logistic(class_weights: dict[float, float] | None) -> Any:

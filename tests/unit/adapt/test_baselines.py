@@ -123,6 +123,24 @@ def standardised(x):
     return (x - x.mean(axis=0)) / x.std(axis=0)
 
 
+def test_a_column_may_lack_classes():
+    """Three bases a row: of the second two classes are there, of the third one."""
+    random = np.random.default_rng(5)
+    x = random.normal(size=(200, 5)).astype(np.float32)
+    classes = np.digitize(x[:, 0] + random.normal(size=200), [-0.5, 0.5])
+    columns = [classes, 2 * (x[:, 1] + random.normal(size=200) > 0), np.full(200, 1)]
+    labels = np.stack(columns, axis=1).astype(np.float32)
+    question = Question("bases", ("a", "b", "c"), "cross_entropy")
+    found = fit_linear((x, labels), (x, labels), question)
+    said = question.predictions(found.linear.logits(x).reshape(-1, 3)).reshape(200, 3, 3)
+    theirs = LogisticRegression(C=found.strength, tol=1e-8).fit(standardised(x), labels[:, 1])
+    np.testing.assert_allclose(
+        said[:, 1][:, [0, 2]], theirs.predict_proba(standardised(x)), atol=5e-3
+    )
+    assert said[:, 1, 1].max() < 1e-6 and said[:, 2, 1].min() > 1 - 1e-6
+    assert (said[:, 0].argmax(axis=1) == classes).mean() > 0.5
+
+
 @pytest.mark.parametrize("kind", ["binary", "classes"])
 def test_logistic_regression_is_that_of_scikit_learn(kind):
     random = np.random.default_rng(4)
