@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tests.helpers.attention import kernels_on_cpu
+from tests.helpers.graphs import graphs_on_cpu
 
 
 @pytest.fixture(params=["cpu", "cuda"])
@@ -22,5 +23,5 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         "train.network.parallel.chosen_attention",
         lambda compute, *_: "sdpa" if compute.attention == "auto" else compute.attention,
     )
-    with kernels_on_cpu():
+    with kernels_on_cpu(), graphs_on_cpu():
         yield "cpu"

@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Reference, Variant
 from carbon.inference import Carbon
+from carbon.inference.generation import decoding
+from carbon.inference.generation.graphs import Replayed
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.helpers.files import random_bases, write_fasta
@@ -56,3 +59,24 @@ def test_what_is_generated(there: Carbon, model: Carbon) -> None:
     assert found == there.generate(prompts, 60, temperature=0.0)
     if there.dtype == "float32":
         assert found == model.generate(prompts, 60, temperature=0.0)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0.0}, {"seed": 3}, {"mode": "base"}])
+def test_graphs_find_what_the_plain_way_finds(
+    there: Carbon, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of many lengths, tails, contexts that fill; a step of the same kernels either way."""
+    prompts = [BASES[:60], "", BASES[100:143], BASES[:270]]
+    made = 0
+
+    class Counted(Replayed):
+        def __init__(self, *given: Any) -> None:
+            nonlocal made
+            made += 1
+            super().__init__(*given)
+
+    monkeypatch.setattr(decoding, "Replayed", Counted)
+    found = there.generate(prompts, 330, **options)
+    assert made > 0
+    monkeypatch.setattr(decoding, "_REPLAYING", set())
+    assert found == there.generate(prompts, 330, **options)

@@ -98,6 +98,11 @@ class Continuation:
         return -(-(self.tail_bp + self.task.length_bp) // K) - len(self.kmers)
 
     @property
+    def whole_kmers(self) -> int:
+        """6-mers of the prompt and all that is to follow it."""
+        return len(self.prompt) // K + len(self.kmers) + self.tokens_left
+
+    @property
     def text(self) -> str:
         """The bases that follow the prompt so far, at most as many as were asked for."""
         kmers = np.array(self.kmers, dtype=np.int64)

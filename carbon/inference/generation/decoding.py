@@ -7,22 +7,27 @@ rows in whole tiles, so that every product has a shape of which the library comp
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import DynamicCache
 
+from carbon.inference.generation.graphs import Replayed
+from carbon.inference.generation.on_device import draw_on_device
+from carbon.inference.generation.row_cache import BLOCK, RowCache, whole, whole_places
+from carbon.inference.generation.sampling import SamplingRule
 from carbon.inference.reading import Reader, stem_of
 from carbon.model.kept import keeping
 from carbon.tokenizer import K
 
-_BLOCK = 512  # places that torch's attention on a CPU takes at a time; also tokens of one pass
-_FEW = 128  # places of short rows; in a whole block the first so many are summed up alike
 _STEP = 32  # tokens
 _TILE = 8  # rows, or tokens of few
+_MOST_PADDING = 40  # tokens behind a row's end: those of a draft and the one before, in whole tiles
+_REPLAYING = {"cuda"}  # devices on which a launch takes longer than many a kernel
+_LOOKING_AT_PLACES = {"dynamic", "longrope"}  # rotations that ask the device how long rows are
 
 
 class Decoder:
@@ -32,14 +37,34 @@ class Decoder:
     context.
     """
 
-    def __init__(self, reader: Reader, prompts: Sequence[str], tags: tuple[str, ...]) -> None:
-        """Take a prompt for each row; its whole 6-mers are read, a tail is left out."""
+    def __init__(
+        self,
+        reader: Reader,
+        prompts: Sequence[str],
+        tags: tuple[str, ...],
+        most_kmers: int | None = None,
+    ) -> None:
+        """Take a prompt for each row; its whole 6-mers are read, a tail is left out.
+
+        Args:
+            reader: runs the network.
+            prompts: DNA.
+            tags: metadata tags to condition on.
+            most_kmers: of a row, prompt and all, for which memory is taken; a context of them, if
+                None or more than that.
+        """
         self._reader = reader
         self._num_prefix = len(reader.vocabulary.prefix(tags))
         stems = [stem_of(p[: len(p) // K * K], reader.vocabulary, tags) for p in prompts]
         self._ids: list[list[int]] = [stem.tolist() for stem in stems]
         self._num_read = np.zeros(len(prompts), dtype=np.int64)  # and kept, of each row
-        self._cache = _RowCache(reader, len(prompts))
+        context = reader.context_tokens
+        longest = min(context, self._num_prefix + (context if most_kmers is None else most_kmers))
+        self._cache = RowCache(reader, len(prompts), longest + _MOST_PADDING)
+        self._graphs: dict[tuple[int, SamplingRule], Replayed] = {}
+        rope: Any = reader.network.config.rope_parameters
+        looks = rope.get("rope_type") in _LOOKING_AT_PLACES
+        self._replays = reader.device.type in _REPLAYING and not looks
 
     def room(self, row: int) -> int:
         """Return how many tokens a row can take before it starts again; 0 if it is yet to start."""
@@ -65,7 +90,7 @@ class Decoder:
         num_fresh = np.array([len(kmers) for kmers in fresh])
         fits = self._num_read + num_fresh <= self._reader.context_tokens
         starts = (self._num_read == 0) | ~fits
-        states = self._no_states(len(fresh), 1 if at_once == 1 else _whole(at_once, _TILE))
+        states = self._no_states(len(fresh), 1 if at_once == 1 else whole(at_once, _TILE))
         if starts.any():
             rows = np.flatnonzero(starts).tolist()
             states[rows, np.maximum(num_fresh[rows] - 1, 0)] = self._start(rows)
@@ -75,24 +100,41 @@ class Decoder:
             states[rows] = self._pass(rows, chosen, states.shape[1])
         return self._reader.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
 
-    def read_next(self, kmers: Tensor) -> Tensor:
-        """Read a 6-mer of every row, which are on the device and of which only `note` hears.
+    def draw_next(self, kmers: Tensor, uniform: Tensor, rule: SamplingRule) -> tuple[Tensor, ...]:
+        """Read a 6-mer of every row and draw the next, of both of which only `note` hears.
 
-        Nothing here waits for the device. Every row has started and has room.
+        Nothing here waits for the device. Every row has started and has room. On a GPU the first
+        call for so many rows and places is captured, and the others replay it.
 
         Args:
-            kmers: (rows,) int64, 0 to 4,095.
+            kmers: (rows,) int64, 0 to 4,095, on the device.
+            uniform: (rows, 6) fp64 in [0, 1), on the device.
+            rule: how to draw; its penalty of repetitions is left out.
 
         Returns:
-            (rows, 4096) fp32 logits of what may follow.
+            (rows, 4096) fp32 logits of what may follow, and (rows,) int64 what was drawn of them.
         """
-        rows = list(range(len(self._ids)))
-        states = self._run(rows, rows, kmers[:, None] + self._reader.vocabulary.first_kmer)
+        num_places = whole_places(int(self._num_read.max()) + 1)
+        given = (kmers, self.sent(self._num_read.copy()), uniform)
         self._num_read += 1
-        return self._reader.logits(states[:, 0])
+        step = partial(self._step, num_places=num_places, rule=rule)
+        if not self._replays:
+            return step(*given)
+        if (num_places, rule) not in self._graphs:
+            self._graphs[num_places, rule] = Replayed(step, *given)
+        return self._graphs[num_places, rule](*given)
+
+    def _step(
+        self, kmers: Tensor, places: Tensor, uniform: Tensor, *, num_places: int, rule: SamplingRule
+    ) -> tuple[Tensor, Tensor]:
+        """Read and draw, by nothing but tensors on the device whose shapes stay what they are."""
+        self._cache.aim(places[:, None], num_places)
+        ids = kmers[:, None] + self._reader.vocabulary.first_kmer
+        logits = self._reader.logits(self._states(ids, places[:, None], num_places)[:, 0])
+        return logits, draw_on_device(logits, rule, uniform)
 
     def note(self, kmers: Sequence[Sequence[int]]) -> None:
-        """Hear of the 6-mers that `read_next` has read of each row."""
+        """Hear of the 6-mers that `draw_next` has read of each row."""
         for ids, some in zip(self._ids, kmers, strict=True):
             ids.extend(self._reader.vocabulary.first_kmer + kmer for kmer in some)
 
@@ -110,19 +152,20 @@ class Decoder:
         self._ids = [self._ids[row] for row in rows]
         self._num_read = self._num_read[list(rows)]
         self._cache.keep(list(rows))
+        self._graphs.clear()
 
     def _start(self, rows: list[int]) -> Tensor:
         """Read rows from their beginning, or from that of the last half context: (rows, width)."""
         recent = {row: self._recent(self._ids[row]) for row in rows}
         self._num_read[rows] = 0
         states = self._no_states(len(self._ids), 1)[:, 0]
-        most_rows = max(1, self._reader.batch_tokens // _BLOCK)
-        for at in range(0, max(map(len, recent.values())), _BLOCK):
+        most_rows = max(1, self._reader.batch_tokens // BLOCK)
+        for at in range(0, max(map(len, recent.values())), BLOCK):
             longer = [row for row in rows if len(recent[row]) > at]
             for first in range(0, len(longer), most_rows):
                 some = longer[first : first + most_rows]
-                parts = [recent[row][at : at + _BLOCK] for row in some]
-                read = self._pass(some, parts, _whole(max(map(len, parts)), _STEP))
+                parts = [recent[row][at : at + BLOCK] for row in some]
+                read = self._pass(some, parts, whole(max(map(len, parts)), _STEP))
                 states[some] = read[range(len(some)), [len(part) - 1 for part in parts]]
         return states[rows]
 
@@ -148,9 +191,16 @@ class Decoder:
         """Read ids (read rows, width) behind what rows have; the cache keeps the written rows'."""
         first = self._num_read[read]
         width = ids.shape[1]
-        steps = torch.arange(width, device=ids.device)
-        places = self.sent(first)[:, None] + steps
-        num_places = self._cache.prepare(written, read, places, int(first.max()) + width)
+        places = self.sent(first)[:, None] + torch.arange(width, device=ids.device)
+        num_places = whole_places(int(first.max()) + width)
+        if read == list(range(len(self._ids))):
+            self._cache.aim(places, num_places)
+        else:
+            self._cache.aim(places, num_places, written, read)
+        return self._states(ids, places, num_places)
+
+    def _states(self, ids: Tensor, places: Tensor, num_places: int) -> Tensor:
+        """Run the network over ids at places, both (rows, width): (rows, width, states)."""
         unseen = torch.arange(num_places, device=ids.device) > places[:, None, :, None]
         network = self._reader.masked_network
         mask = torch.zeros(unseen.shape, dtype=network.dtype, device=ids.device)
@@ -171,69 +221,3 @@ class Decoder:
         """Return an array on the device of the model."""
         # Memory that is not pinned is copied aside at once, and nothing waits for the device.
         return torch.from_numpy(array).to(self._reader.device, non_blocking=True)
-
-
-class _RowCache(DynamicCache):
-    """Keys and values of rows, (rows, heads, places, width) a layer, every token at its place."""
-
-    def __init__(self, reader: Reader, num_rows: int) -> None:
-        super().__init__()
-        config = reader.network.config
-        self._most_places = _whole(reader.context_tokens, _STEP) + _STEP  # with padding
-        self._num_places = 0
-        shape = (num_rows, config.num_key_value_heads, 0, config.head_dim)
-        weight = reader.network.lm_head.weight
-        self._kept = [
-            (weight.new_zeros(shape), weight.new_zeros(shape))
-            for _ in range(config.num_hidden_layers)
-        ]
-
-    def prepare(self, written: list[int], read: list[int], places: Tensor, needed: int) -> int:
-        """Say which rows are written and read next, and where; return the places that are read."""
-        everything = list(range(len(self._kept[0][0])))
-        self._at = (self._indices(written)[:, None], places[: len(written)])
-        self._read = None if read == everything else self._indices(read)
-        self._only_row = read[0] if len(set(read)) == 1 else None
-        self._num_read = len(read)
-        whole = _whole(needed, _FEW if needed <= _FEW else _BLOCK)
-        self._num_places = min(whole, self._most_places)
-        self._reserve()
-        return self._num_places
-
-    def _indices(self, rows: list[int]) -> Tensor:
-        return torch.tensor(rows).to(self._kept[0][0].device, non_blocking=True)
-
-    def keep(self, rows: list[int]) -> None:
-        """Drop all rows but these."""
-        self._kept = [(keys[rows], values[rows]) for keys, values in self._kept]
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Put new keys and values in their places and return all; `transformers` calls this."""
-        keys, values = self._kept[layer_idx]
-        return self._put(keys, key_states), self._put(values, value_states)
-
-    def _put(self, kept: Tensor, new: Tensor) -> Tensor:
-        rows, places = self._at
-        kept[rows, :, places] = new[: len(rows)].transpose(1, 2)
-        seen = kept[:, :, : self._num_places]
-        if self._read is None:
-            return seen
-        if self._only_row is not None:
-            return seen[self._only_row].expand(self._num_read, -1, -1, -1)
-        return seen[self._read]
-
-    def _reserve(self) -> None:
-        """Have room for the places; it grows by half, so that it is seldom copied."""
-        there = self._kept[0][0].shape[2]
-        if self._num_places <= there:
-            return
-        wanted = min(_whole(there + there // 2, _BLOCK), self._most_places)
-        more = (0, 0, 0, max(self._num_places, wanted) - there)
-        pad = torch.nn.functional.pad
-        self._kept = [(pad(keys, more), pad(values, more)) for keys, values in self._kept]
-
-
-def _whole(number: int, step: int) -> int:
-    return number + -number % step

@@ -16,7 +16,6 @@ from carbon.inference.generation.continuation import (
     continuations,
 )
 from carbon.inference.generation.decoding import Decoder
-from carbon.inference.generation.on_device import draw_on_device
 from carbon.inference.generation.sampling import draw
 from carbon.inference.generation.speculative import Draft, speculative_rounds
 from carbon.inference.reading import Reader, check_finite
@@ -66,7 +65,7 @@ def generate(
     rows = continuations(prompts, task, samples)
     waiting = sorted(rows, key=lambda row: -len(row.prompt))
     while waiting:
-        held = min(len(waiting[0].prompt) // K + waiting[0].tokens_left, reader.context_tokens)
+        held = min(waiting[0].whole_kmers, reader.context_tokens)
         batch = waiting[: min(_MOST_ROWS, max(1, reader.batch_tokens // held))]
         if _all_drawn(reader, batch, held, task.tags, draft, advance):
             del waiting[: len(batch)]
@@ -127,7 +126,9 @@ def _drawn(
     reader: Reader, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
 ) -> Iterator[Drawn]:
     """Draw side by side until all rows are done."""
-    decoder = Decoder(reader, [row.prompt for row in rows], tags)
+    decoder = Decoder(
+        reader, [row.prompt for row in rows], tags, max(row.whole_kmers for row in rows)
+    )
     for drawn in (
         speculative_rounds(decoder, draft, rows, tags) if draft else _rounds(decoder, rows)
     ):
@@ -181,8 +182,8 @@ def _drawn_ahead(
     read, logits = [], []
     for given in numbers:
         read.append(last)
-        logits.append(decoder.read_next(last))
-        last = draw_on_device(logits[-1], rows[0].task.rule, given)
+        behind, last = decoder.draw_next(last, given, rows[0].task.rule)
+        logits.append(behind)
     totals = torch.stack(logits).sum(dim=2).cpu().numpy()
     for row, of_row in zip(rows, totals.T, strict=True):
         check_finite(of_row, f"prompt {row.number}", row.number)

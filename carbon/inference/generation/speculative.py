@@ -69,7 +69,8 @@ def speculative_rounds(
     target: Decoder, draft: Draft, rows: list[Continuation], tags: tuple[str, ...]
 ) -> Iterator[list[Drawn]]:
     """Draw until all rows are done; yield what each round gave."""
-    helper = Decoder(draft.model.reader, [row.prompt for row in rows], tags)
+    most_kmers = max(row.whole_kmers for row in rows)
+    helper = Decoder(draft.model.reader, [row.prompt for row in rows], tags, most_kmers)
     unread: list[list[int]] = [[] for _ in rows]  # by the target: what was drawn last
     behind: list[list[int]] = [[] for _ in rows]  # by the draft
     while rows:

@@ -36,6 +36,13 @@ class TestSpeculative:
         plain = model.generate(PROMPTS, 200, temperature=0)
         assert model.generate(PROMPTS, 200, temperature=0, draft=draft) == plain
 
+    def test_the_most_that_a_draft_proposes_fits_behind_a_full_context(self):
+        """32 6-mers and the one before are read as 40, of which the last lie beyond 64 tokens."""
+        model, draft = (other_network(seed, context_tokens=64) for seed in (5, 6))
+        plain = model.generate([random_bases(330)], 90, temperature=0)
+        drafted = model.generate([random_bases(330)], 90, temperature=0, draft=Draft(draft, 32))
+        assert drafted == plain
+
     def test_the_model_itself_proposes_what_is_accepted(self, model):
         draft = Draft(model, 4)
         texts = model.generate(PROMPTS[:8], 150, seed=8, draft=draft)

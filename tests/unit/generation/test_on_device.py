@@ -65,9 +65,9 @@ def test_no_token_waits_for_the_device(num_rows, options):
     logits = decoder.read([[] for _ in range(num_rows)])[:, 0]
     numbers = decoder.sent(np.random.default_rng(0).random((num_rows, 6)))
     with torch.inference_mode():
-        for _ in range(4):  # past the places that were set aside at first
-            kmers = draw_on_device(logits, SamplingRule(**options), numbers)
-            logits = decoder.read_next(kmers)
+        kmers = draw_on_device(logits, SamplingRule(**options), numbers)
+        for _ in range(4):  # past the first 128 places
+            logits, kmers = decoder.draw_next(kmers, numbers, SamplingRule(**options))
     assert (logits.device.type, logits.shape) == ("meta", (num_rows, 4096))
     with pytest.raises((RuntimeError, NotImplementedError)):
         kmers.tolist()
