@@ -149,12 +149,12 @@ def learn(ranks, config, mailbox, number, told=None):
     return train(ranks, dataclasses.replace(config, learners=learners), ParallelConfig(), 1)
 
 
-def learn_together(configs, mailbox, processes=1):
-    """Start learners of launches of their own; return what each found."""
+def learn_together(config, mailbox, processes=(1, 1)):
+    """Start learners of launches of their own, of so many processes; return what each found."""
     with ThreadPoolExecutor() as pool:
         found = pool.map(
-            lambda number: run_ranks(processes, learn, configs[number], mailbox, number),
-            range(len(configs)),
+            lambda number: run_ranks(processes[number], learn, config, mailbox, number),
+            range(len(processes)),
         )
         return [ranks[0] for ranks in found]
 
@@ -173,11 +173,20 @@ METHODS = {
 def test_a_mailbox_has_the_bytes_of_a_group(method, corpus, tmp_path):
     config = config_of(corpus, tmp_path, **METHODS[method])
     (steps, losses, one), (_, _, two) = run_ranks(2, train, config, ParallelConfig(), 2)
-    others = learn_together([config, config], tmp_path / "mailbox")
+    others = learn_together(config, tmp_path / "mailbox")
     assert (steps, losses) == others[0][:2]
     for name, value in one.items():
         for found in (two, *(weights for _, _, weights in others)):
             assert np.array_equal(found[name], value), name
+
+
+def test_learners_of_a_mailbox_may_have_other_layouts(corpus, plain, tmp_path):
+    """One has a process, the other divides its weights among two."""
+    config = config_of(corpus, tmp_path, **DILOCO)
+    (_, _, one), (_, _, two) = learn_together(config, tmp_path / "mailbox", (1, 2))
+    for name, value in one.items():
+        assert np.array_equal(value, two[name]), name
+    close(one, plain, 1e-4)
 
 
 def run_all(ranks, config, resume):

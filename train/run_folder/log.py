@@ -113,6 +113,7 @@ class RunLog:
         if not self._writes:
             return
         self._write("rounds", line)
+        self._tracker.log(line["step"], _numbers_of_round(line))
         who = ", ".join(map(str, line["learners"]))
         cosines = ", ".join(f"{cosine:.2f}" for cosine in line["cosines"])
         absent = "" if took_part else " without this learner"
@@ -168,6 +169,17 @@ def manifest_of(config: TrainConfig) -> dict[str, Any] | None:
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _numbers_of_round(line: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a tracker draws of a meeting: its numbers, sums and means of those by learner."""
+    numbers = {k: v for k, v in line.items() if isinstance(v, int | float) and k != "step"}
+    numbers |= {
+        "learners": len(line["learners"]),
+        "tokens": sum(line["tokens"]),
+        "cosine": sum(line["cosines"]) / len(line["cosines"]),
+    }
+    return {f"round/{name}": value for name, value in numbers.items()}
 
 
 def _cut_back(path: Path, step: int) -> None:

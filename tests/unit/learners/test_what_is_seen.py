@@ -1,5 +1,6 @@
 """Meetings of learners as the reader of run folders, the page and the demo's panel show them."""
 
+import io
 import json
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from carbon.run_folder import read_lines
 from demo.fields import checked_values
 from demo.panels.training import Training
 from tests.unit.test_demo_training import step_line, write_run
+from train.run_folder.log import RunLog
 from train.run_folder.summary import write_summary
 
 
@@ -73,3 +75,20 @@ def test_the_panel_draws_meetings_along_steps_and_tokens(run, tmp_path):
         assert found["seconds"]["x"] == along
         assert found["seconds"]["y"] == [30.0] * 3
         assert found["cosine"]["y"] == pytest.approx([0.6] * 3)
+
+
+def test_a_tracker_has_the_numbers_of_a_meeting():
+    tracked, written = [], io.StringIO()
+    log = object.__new__(RunLog)
+    log._writes, log._sinks = True, {"rounds": written}
+    log._tracker = SimpleNamespace(log=lambda step, numbers: tracked.append((step, numbers)))
+    line = meeting(2, 100, 250)
+    log.round(line, took_part=True)
+    ((step, numbers),) = tracked
+    assert step == 30 and json.loads(written.getvalue()) == line
+    assert numbers.pop("round/cosine") == pytest.approx(0.6)
+    assert numbers == {
+        "round/round": 2, "round/learners": 3, "round/tokens": 18, "round/sent_bytes": 100,
+        "round/received_bytes": 250, "round/wait_seconds": 30.0, "round/late_steps": 0,
+        "round/mean_norm": 0.6,
+    }  # fmt: skip
