@@ -1,6 +1,6 @@
 """Which size for which budget? Held-out likelihood of sizes x budgets, with fitted exponents.
 
-    python bench/scaling.py OUTPUT --corpus CORPUS --tokens 500000 1000000 2000000
+    python bench/scaling.py OUTPUT --corpus CORPUS --tokens 400000 800000 1600000
     python bench/scaling.py OUTPUT --table --figure scaling.png
 
 Every size is trained once at a level rate; at four fifths of each budget the way branches, and
@@ -36,8 +36,8 @@ from train.loop.trainer import Trainer
 from train.network.ranks import Ranks, joined_ranks
 from train.run_folder.state import RunState
 
-SIZES = {"tiny": 3e-3, "3m": 2.5e-3, "5m": 2e-3}  # and their rates
-CONTEXT_TOKENS, BATCH_ROWS, WARMUP_STEPS = 512, 8, 50
+SIZES = ("tiny", "3m", "5m")
+LEARNING_RATE, CONTEXT_TOKENS, BATCH_ROWS, WARMUP_STEPS = 1e-3, 512, 4, 50
 MIXTURE = {"genome": 0.9, "mrna": 0.1}
 HELDOUT_BP = 300_000
 
@@ -49,8 +49,8 @@ def main() -> int:
     )
     parser.add_argument("output", type=Path)
     parser.add_argument("--corpus", type=Path, help="with the sources genome and mrna")
-    parser.add_argument("--tokens", type=natural, nargs="+", default=[500_000, 1_000_000])
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--tokens", type=natural, nargs="+", default=[400_000, 800_000, 1_600_000])
+    parser.add_argument("--sizes", nargs="+", default=SIZES, choices=SIZES)
     parser.add_argument("--seed", type=natural, default=0)
     parser.add_argument("--table", action="store_true", help="print what is there as Markdown")
     parser.add_argument("--figure", type=Path, help="draw what is there")
@@ -137,7 +137,7 @@ def _config(
         "mixture": MIXTURE,
         "context_tokens": CONTEXT_TOKENS,
         "batch_rows": BATCH_ROWS,
-        "learning_rate": SIZES[size],
+        "learning_rate": LEARNING_RATE,
         "schedule": "wsd",
         "warmup_steps": WARMUP_STEPS,
         "decay_steps": num_steps // 5,
@@ -145,7 +145,7 @@ def _config(
     table = {
         "output": str(folder),
         "seed": arguments.seed,
-        "model": {"preset": size},
+        "model": {"preset": size, "kmer_rows": "bases"},
         "data": {"corpus": str(arguments.corpus), "microbatch_tokens": 2 * CONTEXT_TOKENS},
         "compute": {"dtype": "float32"},
         "stages": [stage],
