@@ -5,10 +5,11 @@ nothing computed anew. A kind of work takes at least its operations over the car
 bytes over the bandwidth, whichever is longer; collectives may hide behind the rest. Nothing is run,
 so no figure is a measurement. `--trace` runs steps of `tiny` on the CPU and counts operators that
 compute (on a GPU each is a launch at least), what would wait for a device, and the bytes that
-operators read and write.
+operators read and write. `--decode` prints the same arithmetic for a 6-mer of each of 64 rows.
 """
 
 import argparse
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from carbon.tokenizer import NUM_KMERS
 from train.planning.sizes import Sizes
 
 ROW_TOKENS, GPUS = 8_192, 8
+DECODED_ROWS = 64
 # Leaves of a trace that compute nothing.
 _NO_WORK = frozenset(
     f"aten::{name}"
@@ -90,6 +92,21 @@ def works(preset: str) -> dict[str, Work]:
         # fp32: weight, gradient and two moments are read, three of them written.
         "optimizer": Work(0, 28 * parameters(sizes) / GPUS),
     }  # fmt: skip
+
+
+def decoding(preset: str, rows: int, places: int) -> dict[str, Work]:
+    """Return what one 6-mer of each row takes: weights in bf16 once, keys and values of places."""
+    sizes = Sizes.of(PRESETS[preset]())
+    matrices = sizes.num_layers * sum(i * o for i, o in sizes.linears.values())
+    head = NUM_KMERS * sizes.hidden
+    return {
+        "matrices": Work(2 * matrices * rows, 2 * matrices),
+        "keys_and_values": Work(
+            4 * sizes.num_layers * sizes.query * rows * places,
+            2 * 2 * sizes.num_layers * sizes.key * rows * places,
+        ),
+        "head": Work(2 * head * rows, 4 * head),  # in fp32
+    }
 
 
 def parameters(sizes: Sizes) -> int:
@@ -179,11 +196,16 @@ def main() -> None:
     """Print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trace", action="store_true")
-    if parser.parse_args().trace:
+    parser.add_argument("--decode", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.trace:
         print("| one step of `tiny` | launches | of them fused | waits | MB |\n" + "|---" * 5 + "|")
         for name, found in traces().items():
             moved = "" if found.bytes is None else f"{found.bytes / 1e6:,.0f}"
             print(f"| {name} | {found.launches:,} | {found.fused} | {found.waits} | {moved} |")
+        return
+    if arguments.decode:
+        print_decoding()
         return
     names = list(works("tiny"))
     heads = [*(name.replace("_", " ") for name in names), "all", "collectives", "highest MFU %"]
@@ -191,6 +213,18 @@ def main() -> None:
     for preset in ("500m", "3b", "8b"):
         for card_name, card in CARDS.items():
             print(f"| {preset}, {card_name} | {' | '.join(cells(preset, card))} |")
+
+
+def print_decoding() -> None:
+    """Print what a 6-mer of each row takes, as Markdown."""
+    heads = ("matrices", "keys and values", "head", "all", "6-mers a second")
+    print(f"| ms, {DECODED_ROWS} rows | {' | '.join(heads)} |\n" + "|---" * (len(heads) + 1) + "|")
+    for preset, places in itertools.product(("500m", "3b", "8b"), (1024, 8192)):
+        for card_name, card in CARDS.items():
+            found = [w.seconds(card) for w in decoding(preset, DECODED_ROWS, places).values()]
+            times = " | ".join(f"{1e3 * seconds:.2f}" for seconds in (*found, sum(found)))
+            speed = DECODED_ROWS / sum(found)
+            print(f"| {preset}, {places:,} places, {card_name} | {times} | {speed:,.0f} |")
 
 
 def cells(preset: str, card: Card) -> list[str]:

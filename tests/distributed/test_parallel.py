@@ -169,7 +169,7 @@ SHARED_ROWS = {
 
 
 @pytest.mark.parametrize("world_size", SHARED_ROWS)
-@pytest.mark.parametrize("kind", ["none", "full"])
+@pytest.mark.parametrize("kind", ["none", "selective", "full"])
 def test_shared_rows_equal_the_plain_loop(world_size, kind, corpus, plain, tmp_path):
     """Alone, over shards, copies and a pipeline; pieces cross the slices, of 4 tokens and more."""
     layouts = [
@@ -185,6 +185,25 @@ def test_shared_rows_equal_the_plain_loop(world_size, kind, corpus, plain, tmp_p
     ]
     config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
     compare_all(run_ranks(world_size, train_all, config, layouts), plain)
+
+
+def test_shared_rows_in_bf16_are_those_of_shards(corpus, tmp_path):
+    """Rounded alike: 8 bits of a gradient."""
+    layouts = [
+        (name, parallel, ComputeConfig(dtype="bfloat16"))
+        for name, parallel in {
+            "shards": ParallelConfig(),
+            "shared": ParallelConfig(context=2),
+        }.items()
+    ]
+    results = run_ranks(
+        2, train_all, make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64"), layouts
+    )
+    for by_layout in results:
+        shards, shared = (by_layout[name][0] for name in ("shards", "shared"))
+        for here, there in zip(shared, shards, strict=True):
+            assert here["loss"] == pytest.approx(there["loss"], rel=1e-3)
+            assert here["gradient_norm"] == pytest.approx(there["gradient_norm"], rel=3e-2)
 
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="compiling needs a C++ compiler")

@@ -233,6 +233,25 @@ def test_every_schedule_trains_the_same(corpus, deep, tmp_path, tune):
         assert np.allclose(found, expected, rtol=1e-4), schedule
         for key, value in weights.items():
             assert (np.abs(there[key] - value) > 1e-4).mean() < 2e-3, (schedule, key)
+def test_adapters_on_shared_rows_train_and_are_probed_as_alone(corpus, starts, tmp_path):
+    """By two processes as by one: losses, a probe before and behind the steps, and the export."""
+    words = ("data.microbatch_tokens=128", "probe.every_steps=4", "probe.source=mrna",
+             "probe.heldout_bp=600", "probe.sites=2")  # fmt: skip
+    config = going_on(corpus, tmp_path, starts / "native", "lora", *words)
+    weights, told = {}, {}
+    for size in (1, 2):
+        folder = tmp_path / str(size)
+        one = dataclasses.replace(config, output=str(folder), parallel=ParallelConfig(context=size))
+        run_ranks(size, run_to_the_end, one, parallel=one.parallel)
+        weights[size] = load_file(folder / "export" / "model.safetensors")
+        paths = [folder / name for name in ("metrics.jsonl", "probes.jsonl")]
+        told[size] = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    assert len(told[1]) == len(told[2]) == 4 + 2
+    for alone, shared in zip(told[1], told[2], strict=True):
+        for key in alone.keys() & {"loss", "gradient_norm", "heldout_nats_per_base"}:
+            assert shared[key] == pytest.approx(alone[key], rel=1e-3), key
+    for key, value in weights[1].items():
+        assert ((weights[2][key] - value).abs() > 1e-4).float().mean() < 2e-3, key
 
 
 def test_resuming_gives_the_same_bits(finished, tmp_path):

@@ -175,6 +175,21 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
             assert found == expected[first + number], (first, number)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_shares_of_rows_are_read_ahead_as_they_are(folder, rows, workers):
+    """A process has its places of every row, whoever reads them for it."""
+    config = load_config(TrainConfig, folder / "run.toml", [f"data.workers={workers}"])
+    course, share = Course(config), RowShare(1, 2)
+    one = SimpleNamespace(reader=0, num_readers=1, device=torch.device("cpu"), share=share)
+    steps = range(43, 45)
+    for k, step in zip(steps, batches(rows, config, course, one, steps), strict=True):
+        whole = [rows[i] for i in course.at(k).rows_of_step(k)]
+        places = share.places(len(whole[0].input_ids))
+        for name in ("input_ids", "position_ids", "targets"):
+            found = torch.cat([getattr(batch, name) for batch in step]).tolist()
+            assert found == [getattr(row, name)[places].tolist() for row in whole]
+
+
 def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path, capsys):
     text = (folder / "run.toml").read_text()
     (folder / "corpus").rename(folder / "moved")

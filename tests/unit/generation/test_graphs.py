@@ -108,12 +108,14 @@ class TestStep:
         """Three of what is given into the graph's memory, two of what it has found."""
         with torch.inference_mode(), graphs_on_cpu():
             decoder, kmers, numbers = begun(other_network(5, context_tokens=700), [0, 60, 600])
-            decoder.draw_next(kmers, numbers[0], SamplingRule())
+            given = numbers[0]
+            decoder.draw_next(kmers, given, SamplingRule())
             monkeypatch.setattr(GraphOnCpu, "replay", lambda graph: None)
             with Capture(around := GraphOnCpu(), None, ""):
-                decoder.draw_next(kmers, numbers[1], SamplingRule())
+                decoder.draw_next(kmers, given, SamplingRule())
         names = [operator.name() for operator, *_ in around.operators]
-        assert names == ["aten::copy_"] * 3 + ["aten::clone"] * 2
+        sent = {"aten::lift_fresh", "aten::to.dtype_layout"}  # how long rows are, from the host
+        assert [n for n in names if n not in sent] == ["aten::copy_"] * 3 + ["aten::clone"] * 2
 
     def test_under_dynamo_it_is_one_graph_for_all_tokens(self):
         graphs = []
