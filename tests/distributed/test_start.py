@@ -233,6 +233,8 @@ def test_every_schedule_trains_the_same(corpus, deep, tmp_path, tune):
         assert np.allclose(found, expected, rtol=1e-4), schedule
         for key, value in weights.items():
             assert (np.abs(there[key] - value) > 1e-4).mean() < 2e-3, (schedule, key)
+
+
 def test_adapters_on_shared_rows_train_and_are_probed_as_alone(corpus, starts, tmp_path):
     """By two processes as by one: losses, a probe before and behind the steps, and the export."""
     words = ("data.microbatch_tokens=128", "probe.every_steps=4", "probe.source=mrna",
