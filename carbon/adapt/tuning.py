@@ -32,6 +32,7 @@ from carbon.adapt.checkpoints import (
     save_trained,
 )
 from carbon.adapt.config import WayConfig
+from carbon.adapt.dropout import Dropout
 from carbon.adapt.examples import Examples
 from carbon.adapt.losses import OF_A_WHOLE_BATCH
 from carbon.adapt.measuring import measured
@@ -79,7 +80,11 @@ def with_lora(backbone: Any, way: WayConfig, base: str) -> Any:
         base_model_name_or_path=base,
     )
     backbone.name_or_path = base  # of the decoder inside the model it would have none
-    return get_peft_model(backbone, config)
+    adapted: Any = get_peft_model(backbone, config)
+    for module in list(adapted.modules()):
+        if way.dropout and hasattr(module, "lora_dropout"):
+            module.lora_dropout["default"] = Dropout(way.dropout)
+    return adapted
 
 
 def tune(
