@@ -58,8 +58,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def say(message: str) -> None:
-    """Print one line of progress or log to stderr."""
-    print(message, file=sys.stderr, flush=True)
+    """Print one line of progress or log to stderr, whole where other processes print there too."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
 
 
 def run_command(main: Callable[[], int | None]) -> int:
