@@ -176,7 +176,7 @@ def _train(words: Sequence[str], case: Case, run: Path) -> None:
     started = []
     for number in range(case.learners if apart else 1):
         own = ["--set", f"learners.number={number}"] if apart else []
-        with (run / f"said-{number}").open("w") as said:
+        with (run / f"said-{number}").open("wb") as said:
             started.append(
                 subprocess.Popen(
                     [*command, *own],

@@ -3,6 +3,7 @@
 import copy
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -62,9 +63,7 @@ def test_what_is_generated(there: Carbon, model: Carbon) -> None:
 
 
 @pytest.mark.parametrize("options", [{"temperature": 0.0}, {"seed": 3}, {"mode": "base"}])
-def test_graphs_find_what_the_plain_way_finds(
-    there: Carbon, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_graphs_find_what_the_plain_way_finds(there: Carbon, options: dict[str, Any]) -> None:
     """Rows of many lengths, tails, contexts that fill; a step of the same kernels either way."""
     prompts = [BASES[:60], "", BASES[100:143], BASES[:270]]
     made = 0
@@ -75,8 +74,8 @@ def test_graphs_find_what_the_plain_way_finds(
             made += 1
             super().__init__(*given)
 
-    monkeypatch.setattr(decoding, "Replayed", Counted)
-    found = there.generate(prompts, 330, **options)
+    with mock.patch.object(decoding, "Replayed", Counted):
+        found = there.generate(prompts, 330, **options)
     assert made > 0
-    monkeypatch.setattr(decoding, "_REPLAYING", set())
-    assert found == there.generate(prompts, 330, **options)
+    with mock.patch.object(decoding, "_REPLAYING", set()):
+        assert found == there.generate(prompts, 330, **options)

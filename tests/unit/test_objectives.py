@@ -148,7 +148,7 @@ def test_the_report_and_the_demo_take_any_name(tmp_path, after):
     ]
     points = {"step": [1, 20], "tokens": [1, 20], "loss": [1.0, 2.0]}
     result = {"run": "r", "step": 20, "tokens": 20, "switches": switches, "points": points}
-    layout = run_curves(result | {"probes": []}, "steps", "")["layout"]
+    layout = run_curves(result | {"probes": [], "rounds": []}, "steps", "")["layout"]
     texts = [note["text"] for note in layout["annotations"]]
     shown = known.short.replace("<", "&lt;").replace(">", "&gt;")
     assert "first (older)" in texts and f"second ({shown})" in texts
