@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from train.config import ParallelConfig
 
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 300  # of a machine with other work
 # What takes seconds to import is imported once by a process that does nothing else, and every rank
 # begins as a copy of that. None of it is ours, which the folder of the caller may choose.
 IMPORTED_ONCE = [
