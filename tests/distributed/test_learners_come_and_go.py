@@ -44,14 +44,16 @@ KILLED = ["killed between meetings", "killed while it writes", "killed before it
 
 @pytest.mark.parametrize("fault", KILLED)
 def test_a_killed_learner_halts_nobody_and_comes_back(fault, mailbox):
-    run = mailbox()
-    other, lost = run.learner(0), run.learner(1, fault)
+    was_whole = fault == "killed before the record"
+    run = mailbox(grace_seconds=30.0 if was_whole else 4.0)
+    # Who is there first creates the record; the one that is to die must come to it.
+    other = run.learner(0, "late with the record" if was_whole else "none")
+    lost = run.learner(1, fault)
     lost.join(LIMIT_SECONDS)
     assert lost.exitcode == 9
     wait_for(lambda: (run.folder / "mailbox/meetings/000001.json").exists())
     run.ends(other, run.learner(1, "none", "--resume", "auto"))
     assert len(run.digests(0, 1)) == 1
-    was_whole = fault == "killed before the record"
     assert members(run.meetings()[1]) == ([0, 1] if was_whole else [0])
 
 

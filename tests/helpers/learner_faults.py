@@ -86,6 +86,9 @@ FAULTS = {
     "killed while it writes": partial(_before, "put", _die_while_writing, _OF_ROUND),
     "killed before it tells": partial(_before, "write_table", _die, _OF_ROUND),
     "killed before the record": partial(_before, "create_table", _die, f"meetings/{ROUND:06d}"),
+    "late with the record": partial(
+        _before, "create_table", lambda *_: time.sleep(5), f"meetings/{ROUND:06d}"
+    ),
     "stopped": partial(_after_steps, _stop_itself),
     "told to stop": partial(_after_steps, _ask_to_stop),
     "slow": partial(_after_steps, partial(time.sleep, 0.2), lambda steps: True),
