@@ -1,8 +1,6 @@
 """Verbs by several processes, started for real, and killed: the bytes are those of one."""
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 from carbon.cli import main
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
-from tests.helpers.processes import children_of, is_at_a_block, waits_for
+from tests.helpers.processes import children_of, told_without_a_child, waits_for
 
 ROOT = Path(__file__).parents[2]
 BASES = random_bases(3000, 4)
@@ -48,15 +46,8 @@ def test_two_processes_one_of_which_is_killed(start, folder, whole, tmp_path):
     output = tmp_path / "o.vcf.gz"
     blocks = tmp_path / ".o.vcf.gz.blocks"
     parent = start([sys.executable, "-m", "carbon", *words(folder, output, "--processes", "2")])
-
-    waits_for(lambda: children_of(parent))
-    (child,) = children_of(parent)
-    waits_for(lambda: is_at_a_block(blocks, child))
-    os.kill(child, signal.SIGKILL)
-    told = parent.communicate(timeout=500)
-    assert parent.returncode == 0, told[1]
-    assert "a process has ended (SIGKILL); the others do its part" in told[1]
-    assert json.loads(told[0])["records"] == 2599
+    told = told_without_a_child(parent, blocks)
+    assert json.loads(told)["records"] == 2599
     assert output.read_bytes() == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi"]
 

@@ -1,8 +1,6 @@
 """`eval run` by several processes, started for real, and killed: the records are those of one."""
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from carbon.model import save_model
 from eval.__main__ import main
 from tests.helpers.eval_runner import records_of
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.processes import children_of, is_at_a_block, waits_for
+from tests.helpers.processes import children_of, told_without_a_child, waits_for
 
 LAUNCH = Path(__file__).parents[2] / "scripts" / "launch"
 NUM_EXAMPLES = 300
@@ -57,13 +55,7 @@ def two_processes(start, folder, output, *more):
 def test_two_processes_one_of_which_is_killed(start, folder, tmp_path):
     """The child dies while it is at a block; its parent does that one, and writes."""
     parent = two_processes(start, folder, tmp_path / "out")
-    waits_for(lambda: children_of(parent))
-    (child,) = children_of(parent)
-    waits_for(lambda: is_at_a_block(tmp_path / ".out.blocks", child))
-    os.kill(child, signal.SIGKILL)
-    told, said = parent.communicate(timeout=500)
-    assert parent.returncode == 0, said
-    assert "a process has ended (SIGKILL); the others do its part" in said
+    told = told_without_a_child(parent, tmp_path / ".out.blocks")
     headlines = [json.loads(line) for line in told.splitlines()]
     assert [each["model"] for each in headlines] == [
         *["chance", "GC", "Markov 1", "Markov 2"] * 2, "m", "m",

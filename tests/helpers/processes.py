@@ -1,5 +1,7 @@
 """Processes that others have started, and what they are at."""
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -22,3 +24,15 @@ def is_at_a_block(blocks, pid) -> bool:
         return any(claim.read_text().endswith(f" {pid}") for claim in blocks.glob("0*.claim"))
     except FileNotFoundError:  # it was given back
         return False
+
+
+def told_without_a_child(parent, blocks) -> str:
+    """Kill the child of a command while it is at a block; return what the command tells."""
+    waits_for(lambda: children_of(parent))
+    (child,) = children_of(parent)
+    waits_for(lambda: is_at_a_block(blocks, child))
+    os.kill(child, signal.SIGKILL)
+    told, said = parent.communicate(timeout=500)
+    assert parent.returncode == 0, said
+    assert "a process has ended (SIGKILL); the others do its part" in said
+    return told
