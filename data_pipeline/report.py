@@ -16,6 +16,7 @@ from carbon.config import check
 from carbon.console import TableRow, text_table
 from carbon.corpus import read_manifest
 from carbon.files import atomic_file
+from carbon.pages import html_answer, html_figure, html_grid, html_page, html_section, html_table
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.census import (
     GC_BINS,
@@ -24,7 +25,7 @@ from data_pipeline.census import (
     dropped_counts,
     read_dropped,
 )
-from data_pipeline.page import bar_chart, figure, grid, histograms, html_page, html_table, section
+from data_pipeline.charts import bar_chart, histograms
 from data_pipeline.sources import SOURCES
 
 BASE_MIXTURE = {name: each.base_share for name, each in SOURCES.items() if each.base_share}
@@ -38,7 +39,8 @@ _DUPLICATES = ("duplicate_sequence", "near_duplicate", "equals_held_out_record",
                "nearly_equals_held_out_record")  # fmt: skip
 _MOST_ROWS = 40
 _COLOURS = (
-    " <b class='train'>Blue</b> is to train on, <b class='test'>orange</b>, on top of it, is held "
+    " <b style='color: var(--blue)'>Blue</b> is to train on, "
+    "<b style='color: var(--orange)'>orange</b>, on top of it, is held "
     "out; point at a bar to read its numbers."
 )
 
@@ -81,6 +83,7 @@ def write_report(
     _check_mixture(manifest["sources"], budget_tokens, weights or {})
     counts = count_corpus(corpus, manifest)
     sections = [
+        _answer(manifest, counts, budget_tokens),
         _summary(manifest, counts),
         _mixture(counts, budget_tokens, weights),
         _lengths(counts),
@@ -96,7 +99,7 @@ def write_report(
         f"Carbon {__version__}. All was counted in the records themselves, unless it says "
         "otherwise."
     )
-    page = html_page(f"Corpus {Path(corpus).resolve().name}", small, sections)
+    page = html_page(f"Corpus {Path(corpus).resolve().name}", small, *sections)
     with atomic_file(output_html) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -139,6 +142,34 @@ def _check_mixture(
         check(weight > 0, f"weight of '{source}' = {weight}: give more than 0")
 
 
+def _answer(manifest: dict[str, Any], counts: Counts, budget_tokens: int) -> str:
+    """Say how much there is, what is held out, what went, and draw the bases of each source."""
+    every = [census for splits in counts.values() for census in splits.values()]
+    train = [splits["train"] for splits in counts.values()]
+    held_out = ", ".join(manifest["held_out"]) or "nothing"
+    bases = sum(census.bases for census in every)
+    train_bases = sum(census.bases for census in train)
+    dropped = Counter[str]()
+    for _, reason, number in dropped_counts(manifest):
+        dropped[reason] += number
+    sentences = [
+        f"{sum(census.lengths_bp.total() for census in every):,} records of {bases:,} bases from "
+        f"{len(manifest['inputs']):,} input{'s' * (len(manifest['inputs']) != 1)}.",
+        f"Held out: {held_out}, {(bases - train_bases) / max(bases, 1):.1%} of the bases.",
+        f"A run of {budget_tokens:,} tokens equals "
+        f"{budget_tokens / max(sum(census.tokens for census in train), 1):,.2f} readings of the "
+        "rest.",
+    ]
+    if dropped:
+        reason, number = dropped.most_common(1)[0]
+        sentences.append(
+            f"Dropped: {dropped.total():,} records; the most common reason is "
+            f"{reason.replace('_', ' ')} ({number:,})."
+        )
+    bars = [(name, splits["train"].bases) for name, splits in counts.items()]
+    return html_answer(sentences) + html_figure(bar_chart(bars), "Bases to train on, by source.")
+
+
 def _mixture(counts: Counts, budget_tokens: int, weights: Mapping[str, float] | None) -> str:
     there = {source: splits["train"].tokens for source, splits in counts.items()}
     wanted = weights or BASE_MIXTURE
@@ -157,14 +188,14 @@ def _mixture(counts: Counts, budget_tokens: int, weights: Mapping[str, float] | 
     rows = [(d.source, 100 * d.share, round(d.tokens), d.tokens_there, d.epochs) for d in drawn]
     header = ("source", "share %", "tokens drawn", "tokens there are", "epochs")
     pictures = (
-        figure(
-            "Tokens that the run draws of each source.", bar_chart([(r[0], r[2]) for r in rows])
+        html_figure(
+            bar_chart([(r[0], r[2]) for r in rows]), "Tokens that the run draws of each source."
         ),
-        figure(
-            "How often the run reads each source: epochs.", bar_chart([(r[0], r[4]) for r in rows])
+        html_figure(
+            bar_chart([(r[0], r[4]) for r in rows]), "How often the run reads each source: epochs."
         ),
     )
-    return section("Mixture", text, html_table(rows, header), grid(pictures))
+    return html_section("Mixture", text, html_table(rows, header), html_grid(pictures))
 
 
 def _summary_rows(counts: Counts) -> list[TableRow]:
@@ -192,7 +223,7 @@ def _input_rows(manifest: dict[str, Any]) -> list[TableRow]:
 def _summary(manifest: dict[str, Any], counts: Counts) -> str:
     held_out = html.escape(", ".join(manifest["held_out"]) or "nothing")
     left_out = [f"<p>Left out: {html.escape(each['error'])}</p>" for each in manifest["left_out"]]
-    return section(
+    return html_section(
         "In short",
         f"Held out: {held_out}. GC is the share of G and C among ACGT, N that of bases that are "
         "none of ACGT, masked that of lower-case bases; a token is six bases.",
@@ -219,7 +250,7 @@ def _lengths(counts: Counts) -> str:
         for source, pair in binned.items()
     }
     text = "How long the records of each source are, in bases, on a logarithmic axis."
-    return section("Lengths", text + _COLOURS, histograms("length in bases", bars, edges))
+    return html_section("Lengths", text + _COLOURS, histograms("length in bases", bars, edges))
 
 
 def _gc(counts: Counts) -> str:
@@ -229,7 +260,7 @@ def _gc(counts: Counts) -> str:
         for source, splits in counts.items()
     }
     text = "How much G and C the records of each source have among their known bases."
-    return section("GC", text + _COLOURS, histograms("share of G and C", bars, edges))
+    return html_section("GC", text + _COLOURS, histograms("share of G and C", bars, edges))
 
 
 def _tags(counts: Counts) -> str:
@@ -244,7 +275,7 @@ def _tags(counts: Counts) -> str:
         ]
         return html_table(rows, (what.replace("_", " "), "tag", *counts))
 
-    return section(
+    return html_section(
         "Tags",
         "Records of each gene type and species type, in both splits, and the tag that it becomes.",
         of_kinds("gene_types", GENE_TAG_OF),
@@ -259,7 +290,7 @@ def _organisms(counts: Counts) -> str:
             found.update(census.origins)
     rows = [(*origin, records) for origin, records in found.most_common(_MOST_ROWS)]
     text = f"Records by assembly and organism, of all sources; {len(found):,} in all."
-    return section("Organisms", text, html_table(rows, ("assembly", "organism", "records")))
+    return html_section("Organisms", text, html_table(rows, ("assembly", "organism", "records")))
 
 
 def _steps(manifest: dict[str, Any]) -> str:
@@ -271,7 +302,7 @@ def _steps(manifest: dict[str, Any]) -> str:
             cells += [count.get("records", 0), count.get("bases", 0)]
         rows.append((source, *cells))
     header = ("source", "cut", "bases", "passed filters", "bases", "written", "bases")
-    return section(
+    return html_section(
         "Steps",
         "From the manifest: records that were cut out of the inputs, those that passed the filters "
         "on single records, and those written when copies were gone. What lies partly in a "
@@ -283,11 +314,11 @@ def _steps(manifest: dict[str, Any]) -> str:
 def _dropped(manifest: dict[str, Any]) -> str:
     rows = dropped_counts(manifest)
     bars = sorted(((f"{source}: {why}", n) for source, why, n in rows), key=lambda bar: -bar[1])
-    return section(
+    return html_section(
         "Dropped",
         "From the manifest: what did not become a record, and why; dropped.tsv has each by name.",
         html_table(rows, ("source", "reason", "dropped")),
-        figure("Reasons to drop a record, most frequent first.", bar_chart(bars[:_MOST_ROWS])),
+        html_figure(bar_chart(bars[:_MOST_ROWS]), "Reasons to drop a record, most frequent first."),
     )
 
 
@@ -303,7 +334,7 @@ def _duplicates(corpus: str | Path, manifest: dict[str, Any]) -> str:
         if kind in _DUPLICATES and stayed:
             copied[row["source"], stayed] += 1
     most = [(*key, count) for key, count in copied.most_common(10)]
-    return section(
+    return html_section(
         "Duplicates",
         "Records that went because an equal or nearly equal one stayed, and those that stayed for "
         "the most others.",
@@ -320,4 +351,4 @@ def _largest(counts: Counts) -> str:
         for length_bp, row, name in census.largest
     ]
     header = ("source", "split", "row", "name", "bases")
-    return section("Largest", "The longest records of each split.", html_table(rows, header))
+    return html_section("Largest", "The longest records of each split.", html_table(rows, header))

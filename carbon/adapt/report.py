@@ -30,7 +30,16 @@ from carbon.adapt.report_pictures import (
 )
 from carbon.console import shown
 from carbon.files import atomic_file
-from carbon.pages import Row, html_page, html_table, svg_of
+from carbon.pages import (
+    Row,
+    html_answer,
+    html_figure,
+    html_page,
+    html_paragraph,
+    html_section,
+    html_table,
+    svg_of,
+)
 
 REPORT = "report.html"
 _MOST_SCORES, _MOST_NUMBERS, _MOST_CLASSES = 40, 6, 40
@@ -62,27 +71,22 @@ def write_report(folder: Path, name: str | None = None) -> Path:
         f"{findings.results['drawn_together']} drawn whole. The test part was measured once."
     )
     with atomic_file(folder / REPORT) as temporary:
-        page = html_page(findings.name, small, "".join(sections))
+        page = html_page(findings.name, small, *sections)
         temporary.write_text(page, encoding="utf-8")
     return folder / REPORT
 
 
 def _section(title: str, *parts: str) -> str:
-    return f"<h2>{title}</h2>{''.join(parts)}" if any(parts) else ""
-
-
-def _text(text: str) -> str:
-    return f"<p>{html.escape(text)}</p>"
+    return html_section(title, "", *parts) if any(parts) else ""
 
 
 def _picture(figure: Figure, caption: str = "") -> str:
-    told = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    return f"<figure>{svg_of(figure)}{told}</figure>"
+    return html_figure(svg_of(figure), caption)
 
 
 def _answer(findings: Findings) -> str:
     picture = _picture(answer_figure(findings.results["test"], findings.first))
-    return _text(" ".join(findings.answer())) + picture
+    return html_answer(findings.answer()) + picture
 
 
 def _scores(findings: Findings) -> str:
@@ -96,7 +100,7 @@ def _scores(findings: Findings) -> str:
         parts += [
             "<h3>Model minus baseline, on the same draws</h3>",
             html_table(rows, ("test part", *(f"minus {name}" for name in against))),
-            _text(
+            html_paragraph(
                 "A difference whose interval leaves out 0 is more than the choice of test examples "
                 "explains. Of a mean squared error less is better."
                 if findings.results["kind"] == "numbers"
@@ -105,7 +109,7 @@ def _scores(findings: Findings) -> str:
             ),
         ]
     if left_out:
-        parts.append(_text(f"{left_out:,} more scores are in results.json."))
+        parts.append(html_paragraph(f"{left_out:,} more scores are in results.json."))
     return _section("Scores", *parts)
 
 
@@ -123,7 +127,9 @@ def _learning(findings: Findings) -> str:
     header = ("seed", "step kept", f"{spoken(first)}, validation part")
     kept = "The folder holds the seed that is best on the validation part." if rows[1:] else ""
     pictures = [_picture(f, caption) for f, caption in zip(figures, captions, strict=True)]
-    return _section("Learning", *pictures, html_table(rows, header), _text(kept) if kept else "")
+    return _section(
+        "Learning", *pictures, html_table(rows, header), html_paragraph(kept) if kept else ""
+    )
 
 
 def _probed(seed: dict[str, Any], first: str, rows: str) -> list[str]:
@@ -199,7 +205,7 @@ def _worst(findings: Findings) -> str:
         else "The loss is the cross-entropy in nats, the mean over labels or bases."
     )
     table = html_table(rows, (*header, "begins with"))
-    return _section("Worst examples", table, _text(loss))
+    return _section("Worst examples", table, html_paragraph(loss))
 
 
 def _said_of(findings: Findings) -> Row:
@@ -238,7 +244,7 @@ def _data(findings: Findings) -> str:
         html_table(label_rows(findings), ("", *PARTS)),
         f"<ul>{told}</ul>",
         html_table(files, ("role", "file", "SHA-256")) if files else "",
-        _text(f"SHA-256 of all sequences and their parts: {results['split_sha256']}."),
+        html_paragraph(f"SHA-256 of all sequences and their parts: {results['split_sha256']}."),
     )
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from carbon.objectives import StageObjective
-from eval.drawing import BLUE, GREEN, GREY, ORANGE, axes_of
+from eval.drawing import BLUE, GREEN, GREY, INK, ORANGE, axes_of
 
 _POINTS = 150
 
@@ -62,7 +62,7 @@ def recovery_figure(recovery: dict[str, Any]) -> Figure:
     for place, (_, bar, colour) in enumerate(bars):
         axes.bar(place, bar["value"], color=colour, width=0.7)
         spread = [[bar["value"] - bar["low"]], [bar["high"] - bar["value"]]]
-        axes.errorbar(place, bar["value"], yerr=spread, color="black", capsize=3)
+        axes.errorbar(place, bar["value"], yerr=spread, color=INK, capsize=3)
         axes.text(place, bar["high"] + 0.01, f"{bar['value']:.2f}", ha="center", va="bottom")
     axes.set_xticks(range(len(bars)), [label for label, _, _ in bars])
     axes.set(ylabel="bases recovered", ylim=(0, min(1.05, axes.get_ylim()[1] + 0.08)))

@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from carbon import __version__
 from carbon.files import atomic_file
 from carbon.objectives import objective_named
-from eval.drawing import html_page, html_table, interval, svg_of
+from eval.drawing import (
+    html_answer,
+    html_figure,
+    html_page,
+    html_section,
+    html_table,
+    interval,
+    svg_of,
+)
 from eval.heldout.figures import Change, loss_figure, recovery_figure, roc_figure
 from eval.heldout.gene_sections import GENE_SECTIONS
 from eval.heldout.meaning import baselines_of, meaning_of
@@ -28,7 +35,7 @@ def write_report(
     """
     metrics = read_metrics(run / "metrics.jsonl")
     found = read_results(results)
-    sections = [_summary(found, metrics), _learning(metrics)]
+    sections = [_answer(found, metrics), _summary(found), _learning(metrics)]
     if "sequence_recovery" in found:
         sections.append(_recovery(found["sequence_recovery"]))
     if "heldout_likelihood" in found:
@@ -42,16 +49,43 @@ def write_report(
         f"Carbon {__version__}. Everything below was measured on what was held out from training, "
         "unless it says otherwise; brackets are 95 % bootstrap intervals."
     )
-    page = html_page(title, small, "".join(sections))
+    page = html_page(title, small, *sections)
     with atomic_file(output) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
-def _svg(figure: Figure) -> str:
-    return f"<figure>{svg_of(figure)}</figure>"
+def _answer(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
+    """Say what the model has learned, beside counting bases, and draw what it recovers."""
+    tokens = f"{metrics[-1]['tokens']:,} tokens in {metrics[-1]['step']:,} steps"
+    sentences = [f"Trained on {tokens}, the model was measured on DNA that it has never read."]
+    if likelihood := found.get("heldout_likelihood"):
+        sentences.append(
+            f"It needs {interval(likelihood, 4)} nats per base, less is better. "
+            f"{order_6_verdict(likelihood)}"
+        )
+        if likelihood.get("best_markov") and likelihood["ahead_of_best"]["high"] < 0:
+            name = likelihood["best_markov"].replace("_", " ")
+            behind = -likelihood["ahead_of_best"]["value"]
+            sentences.append(f"It is behind the best Markov model ({name}) by {behind:.4f}.")
+    if variants := found.get("variant_auroc"):
+        sentences.append(
+            "It ranks a damaging variant above a control in "
+            f"{variants['value']:.0%} of pairs, where half is chance."
+        )
+    if recovery := found.get("sequence_recovery"):
+        best = recovery["markov"][recovery["best_markov_order"]]["value"]
+        sentences.append(
+            f"Of the next {recovery['target_bp']} bases it gets {recovery['value']:.1%} right, the "
+            f"best Markov model {best:.1%}."
+        )
+        return html_answer(sentences) + html_figure(svg_of(recovery_figure(recovery)), _RECOVERED)
+    return html_answer(sentences)
 
 
-def _summary(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
+_RECOVERED = "Share of the next bases that are right, with 95 % intervals."
+
+
+def _summary(found: dict[str, Any]) -> str:
     rows: list[tuple[str, ...]] = []
     if recovery := found.get("sequence_recovery"):
         order = recovery["best_markov_order"]
@@ -65,13 +99,9 @@ def _summary(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
         rows.append(
             ("Variant AUROC", interval(variants), f"{interval(variants['markov_6'])} (order 6)")
         )
-    tokens = f"{metrics[-1]['tokens']:,} tokens in {metrics[-1]['step']:,} steps"
     table = html_table(rows, ("measure", "this model", "Markov model"))
     good = "".join(f"<li>{html.escape(meaning_of(*each))}</li>" for each in found.items())
-    return (
-        f"<h2>In short</h2><p>Trained on {tokens}.</p>{table}<p>What a good number is:</p>"
-        f"<ul>{good}</ul>"
-    )
+    return html_section("In short", "", table, f"<p>What a good number is:</p><ul>{good}</ul>")
 
 
 def _learning(metrics: list[dict[str, Any]]) -> str:
@@ -82,12 +112,12 @@ def _learning(metrics: list[dict[str, Any]]) -> str:
         for change in changes
     )
     text = html.escape(text) or "The objective does not change during this run."
-    return (
-        "<h2>Loss per base</h2><p>On training rows, each point the mean of a stretch of steps. "
-        f"{text} The chain is the likelihood of the sequence itself, base by base, and has one "
-        "meaning on both sides of the switch; the marginals are what FNS trains. 1.386 is knowing "
-        "nothing.</p>" + _svg(loss_figure(metrics, changes))
+    text = (
+        f"On training rows, each point the mean of a stretch of steps. {text} The chain is the "
+        "likelihood of the sequence itself, base by base, and has one meaning on both sides of the "
+        "switch; the marginals are what FNS trains. 1.386 is knowing nothing."
     )
+    return html_section("Loss per base", text, html_figure(svg_of(loss_figure(metrics, changes))))
 
 
 def objective_changes(metrics: list[dict[str, Any]]) -> list[Change]:
@@ -110,25 +140,27 @@ def _recovery(recovery: dict[str, Any]) -> str:
         if ahead["low"] > 0
         else "not above it by more than the 95 % interval"
     )
-    return (
-        "<h2>Sequence recovery</h2>"
-        f"<p>Given up to {recovery['most_prompt_bp']:,} bp, how many of the next "
+    text = (
+        f"Given up to {recovery['most_prompt_bp']:,} bp, how many of the next "
         f"{recovery['target_bp']} bases does the most likely continuation get right? "
-        f"{recovery['num_samples']:,} sites. Ahead of the best Markov model, site by site: "
-        f"{interval(ahead)}: {verdict}.</p>" + _svg(recovery_figure(recovery))
+        f"{recovery['num_samples']:,} sites; the picture is at the top. Ahead of the best "
+        f"Markov model, site by site: {interval(ahead)}: {verdict}."
     )
+    return html_section("Sequence recovery", text)
+
+
+def order_6_verdict(likelihood: dict[str, Any]) -> str:
+    """Return a sentence: whether the model reads better than counts of 7-mers do."""
+    ahead = likelihood["ahead_of_order_6"]
+    if ahead["low"] > 0:
+        return "The model beats the order-6 Markov model."
+    if ahead["high"] < 0:
+        return "The model does NOT beat the order-6 Markov model: it is worse."
+    return "The model does NOT clearly beat the order-6 Markov model: zero is in the interval."
 
 
 def _likelihood(likelihood: dict[str, Any]) -> str:
     ahead = likelihood["ahead_of_order_6"]
-    if ahead["low"] > 0:
-        verdict = "The model beats the order-6 Markov model."
-    elif ahead["high"] < 0:
-        verdict = "The model does NOT beat the order-6 Markov model: it is worse."
-    else:
-        verdict = (
-            "The model does NOT clearly beat the order-6 Markov model: zero is in the interval."
-        )
     rows = [("this model", interval(likelihood, 4))]
     rows += [(f"Markov, {name}", interval(m, 4)) for name, m in baselines_of(likelihood).items()]
     against_best = ""
@@ -138,12 +170,13 @@ def _likelihood(likelihood: dict[str, Any]) -> str:
             f"{interval(likelihood['ahead_of_best'], 4)}, and on "
             f"{interval(likelihood['share_ahead_of_best'])} of all {likelihood['resampled']}."
         )
-    return (
-        f"<h2>Held-out nats per base</h2><p>Over {likelihood['num_bases']:,} bases of "
-        f"{likelihood['num_samples']:,} {likelihood.get('resampled', 'records')}. "
-        f"Ahead of order 6 by {interval(ahead, 4)} nats "
-        f"per base. <strong>{verdict}</strong>{against_best}</p>"
-        + html_table(rows, ("model", "nats per base"))
+    text = (
+        f"Over {likelihood['num_bases']:,} bases of {likelihood['num_samples']:,} "
+        f"{likelihood.get('resampled', 'records')}. Ahead of order 6 by {interval(ahead, 4)} nats "
+        f"per base. <strong>{order_6_verdict(likelihood)}</strong>{against_best}"
+    )
+    return html_section(
+        "Held-out nats per base", text, html_table(rows, ("model", "nats per base"))
     )
 
 
@@ -152,14 +185,13 @@ def _variants(variants: dict[str, Any]) -> str:
     rows += [
         (f"all, against {name} only", interval(e)) for name, e in variants["by_control"].items()
     ]
-    return (
-        f"<h2>Variants</h2><p>{variants['num_damaging']:,} damaging variants against "
-        f"{variants['num_controls']:,} controls of the same trinucleotide changes, known by "
-        "construction. The score is -delta; 0.5 is chance. Average precision "
-        f"{variants['average_precision']:.3f}.</p>"
-        + _svg(roc_figure(variants))
-        + html_table(rows, ("damaging variants", "AUROC"))
+    text = (
+        f"{variants['num_damaging']:,} damaging variants against {variants['num_controls']:,} "
+        "controls of the same trinucleotide changes, known by construction. The score is -delta; "
+        f"0.5 is chance. Average precision {variants['average_precision']:.3f}."
     )
+    picture = html_figure(svg_of(roc_figure(variants)))
+    return html_section("Variants", text, picture, html_table(rows, ("damaging variants", "AUROC")))
 
 
 def _generated(fasta: str) -> str:
@@ -168,7 +200,8 @@ def _generated(fasta: str) -> str:
     coloured = "".join(f"<span class='{base}'>{base}</span>" for base in bases)
     codes = np.array(list(bases))
     gc = float(np.isin(codes, ["G", "C"]).mean()) if len(codes) else 0.0
-    return (
-        f"<h2>Generated</h2><p>{len(bases):,} bp sampled from the model; GC {gc:.0%}.</p>"
-        f"<p class='sequence'>{coloured}</p>"
+    return html_section(
+        "Generated",
+        f"{len(bases):,} bp sampled from the model; GC {gc:.0%}.",
+        f"<p class='sequence'>{coloured}</p>",
     )

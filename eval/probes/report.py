@@ -12,7 +12,19 @@ from matplotlib.figure import Figure
 from carbon import __version__
 from carbon.files import atomic_file
 from carbon.options import POOLS
-from eval.drawing import COLOURS, GREY, axes_of, html_page, html_table, interval, svg_of
+from eval.drawing import (
+    COLOURS,
+    GREY,
+    INK,
+    axes_of,
+    html_figure,
+    html_page,
+    html_paragraph,
+    html_section,
+    html_table,
+    interval,
+    svg_of,
+)
 from eval.probes.vectors import BASELINES
 from eval.probes.windows import PROBES
 
@@ -26,24 +38,25 @@ def write_report(path: Path, results: Mapping[str, Any]) -> None:
         f"{results['window_bp']:,} bp. Brackets are 95 % bootstrap intervals over groups."
     )
     sections = [_section(name, each) for name, each in results["probes"].items()]
-    page = html_page("Embedding probes", small, "".join(sections))
+    page = html_page("Embedding probes", small, *sections)
     with atomic_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
 def _section(name: str, result: Mapping[str, Any]) -> str:
-    notes = "".join(f"<p>{html.escape(note)}</p>" for note in result["notes"])
+    notes = "".join(map(html_paragraph, result["notes"]))
     maps = "".join(
-        f"<h3>{kind}</h3><figure>{svg_of(_maps_figure(points, result))}</figure>"
+        f"<h3>{kind}</h3>{html_figure(svg_of(_maps_figure(points, result)))}"
         for kind, points in result["maps"].items()
     )
-    return (
-        f"<h2>{html.escape(name)}: {html.escape(PROBES[name].question)}</h2>"
-        f"<p>{result['num_windows']:,} windows of {result['num_groups']:,} groups, "
+    text = (
+        f"{result['num_windows']:,} windows of {result['num_groups']:,} groups, "
         f"{result['folds']} folds that divide no group. Always the most common class: "
-        f"{result['chance']:.3f}. Layer and kernel are chosen inside of each training part.</p>"
-        f"{notes}{_table(result)}"
-        f"<figure>{svg_of(_layers_figure(result))}</figure>{maps}"
+        f"{result['chance']:.3f}. Layer and kernel are chosen inside of each training part."
+    )
+    picture = html_figure(svg_of(_layers_figure(result)))
+    return html_section(
+        f"{name}: {PROBES[name].question}", text, notes, _table(result), picture, maps
     )
 
 
@@ -72,7 +85,7 @@ def _layers_figure(result: Mapping[str, Any]) -> Figure:
     for other, style in zip(BASELINES, ("--", ":"), strict=True):
         value = result["readers"][other]["value"]
         axes.axhline(value, color=GREY, linestyle=style, linewidth=0.9, label=other)
-    axes.axhline(result["chance"], color="black", linewidth=0.8, label="most common class")
+    axes.axhline(result["chance"], color=INK, linewidth=0.8, label="most common class")
     axes.set(xlabel="layer; the last is behind the norm", ylabel="told right")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return figure

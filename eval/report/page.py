@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from carbon.files import atomic_file
-from eval.drawing import Row, html_page, html_table, interval, svg_of
+from carbon.uncertainty import inside_noise
+from eval.drawing import (
+    Row,
+    html_answer,
+    html_figure,
+    html_page,
+    html_section,
+    html_table,
+    interval,
+    svg_of,
+)
 from eval.records import Stored, check_folder
 from eval.report.collect import (
     Comparison,
@@ -22,6 +32,7 @@ from eval.report.pictures import Picture, Table, cost_picture, overview, picture
 
 _MARKDOWN = "report.md"
 _HTML = "report.html"
+_MOST_TOLD = 3  # models that the page opens with
 
 
 def write_report(folders: Sequence[Path], output: Path, title: str) -> Path:
@@ -46,7 +57,8 @@ def write_report(folders: Sequence[Path], output: Path, title: str) -> Path:
     tables["comparisons"] = _comparison_table([c for found in compared.values() for c in found])
     tables["precision-gap"] = _comparison_table(gaps)
     body = [
-        "<h2>In short</h2>", html_table(*_headline_table(sections)), _drawn(first[0]),
+        _answer(sections, [c for found in compared.values() for c in found]), _drawn(first[0]),
+        html_section("In short", "", html_table(*_headline_table(sections))),
         *(_task_part(section, found, compared[section.task["name"]]) for section, found in tasks),
         _gap_part(gaps), _cost_part(first[1]), _machine_part(sections),
     ]  # fmt: skip
@@ -59,7 +71,7 @@ def write_report(folders: Sequence[Path], output: Path, title: str) -> Path:
     for name, table in tables.items():
         _write(output / "csv" / f"{name}.csv", _csv_of(table))
     _write(output / _MARKDOWN, _markdown(title, sections, compared, gaps))
-    _write(output / _HTML, html_page(title, small, "".join(body)))
+    _write(output / _HTML, html_page(title, small, *body))
     return output / _HTML
 
 
@@ -77,11 +89,26 @@ def _csv_of(table: Table) -> str:
 def _drawn(picture: Picture) -> str:
     """Return a picture with its data to save, inside the page."""
     data = base64.b64encode(_csv_of(picture.table).encode()).decode()
-    return (
-        f"<figure>{svg_of(picture.figure)}<figcaption>{html.escape(picture.caption)} "
-        f"<a download='{picture.name}.csv' href='data:text/csv;base64,{data}'>CSV</a>"
-        "</figcaption></figure>"
-    )
+    link = f" <a download='{picture.name}.csv' href='data:text/csv;base64,{data}'>CSV</a>"
+    return html_figure(svg_of(picture.figure), picture.caption, link)
+
+
+def _answer(sections: Sequence[Section], compared: Sequence[Comparison]) -> str:
+    """Say how many were measured, and how each model stands beside the best baselines."""
+    models = list(dict.fromkeys(s.entrant for each in sections for s in each.models))
+    sentences = [
+        f"Models measured: {len(models):,}, on {len(sections):,} task{'s' * (len(sections) != 1)}, "
+        "each beside baselines that know no genomes."
+    ]
+    for name in models[:_MOST_TOLD]:
+        found = [c for c in compared if c.first.entrant == name and c.second.is_baseline]
+        ahead, behind = (sum(sign * c.difference.value > 0 and not inside_noise(c.difference)
+                             for c in found) for sign in (1, -1))  # fmt: skip
+        sentences.append(
+            f"{name} is ahead of the best baseline on {ahead} of {len(found)} tasks, behind on "
+            f"{behind}, and inside the noise on {len(found) - ahead - behind}."
+        )
+    return html_answer(sentences)
 
 
 def _headlines(section: Section) -> tuple[list[Row], Row]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from eval.drawing import COLOURS, GREY, axes_of
+from eval.drawing import COLOURS, GREY, INK, axes_of
 from eval.records import Json, Stored
 from eval.report.collect import Section, value_of
 
@@ -113,7 +113,7 @@ def _values(section: Section) -> Picture:
         estimate = (value["value"], value["low"], value["high"], value["num_samples"])
         table.append((stored.entrant, kind, *estimate))
     for published, number in section.task["published"].items():
-        axes.axvline(number, color="black", linewidth=0.8, linestyle=":")
+        axes.axvline(number, color=INK, linewidth=0.8, linestyle=":")
         axes.text(number, len(entrants) - 0.4, published, rotation=60, fontsize=8)
         table.append((published, "published", number, None, None, None))
     if section.task["chance"] is not None:

@@ -204,7 +204,22 @@ def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
         )  # fmt: skip
         pages.append((tmp_path / name).read_text())
     assert pages[0] == pages[1]
-    assert "does NOT beat the order-6 Markov model" in pages[0]
+    assert "does NOT beat the order-6 Markov model" in pages[0].split("<h2>")[0]
+    assert "behind the best Markov model" not in pages[0]
+    results["heldout_likelihood"] |= {
+        "best_markov": "codon_periodic",
+        "others": {"codon_periodic": estimate},
+        "ahead_of_best": {"value": -0.25, "low": -0.3, "high": -0.2},
+        "share_ahead_of_best": estimate,
+        "resampled": "genes",
+    }
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    write_report(
+        tmp_path / "c.html", title="", run=tmp_path, results=tmp_path / "results.json",
+        generated=None,
+    )  # fmt: skip
+    opening = (tmp_path / "c.html").read_text().split("<h2>")[0]
+    assert "is behind the best Markov model (codon periodic) by 0.2500." in opening
     assert "At step 31" in pages[0] and "<svg" in pages[0] and "T &lt;x&gt;" in pages[0]
     assert not any(word in pages[0] for word in ("src=", "<link", "<script", "@import"))
 

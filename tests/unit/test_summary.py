@@ -155,7 +155,12 @@ def page_of(run) -> tuple[str, Page]:
 
 class TestSummary:
     def test_what_a_whole_run_says(self, tmp_path):
-        _, page = page_of(whole_run(tmp_path / "run"))
+        text, page = page_of(whole_run(tmp_path / "run"))
+        assert (
+            "<p class='answer'>60 of 60 planned steps are taken: 61,440 tokens in 30.0 seconds of "
+            "computing. Its model reads what is held out at "
+        ) in text
+        assert "Steps that were skipped: 2.</p><figure>" in text
         totals = {
             "steps": ["60 of 60 planned"],
             "steps skipped": ["2"],

@@ -1,8 +1,7 @@
 """One HTML page about one run: what it was, how it went, what it cost."""
 
 import html
-import io
-import re
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +14,24 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 
 from carbon import __version__
-from carbon.console import TableRow, shown
+from carbon.console import TableRow
 from carbon.files import atomic_file
+from carbon.pages import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PAGE_STYLE,
+    PURPLE,
+    html_answer,
+    html_figure,
+    html_grid,
+    html_page,
+    html_section,
+    html_table,
+    svg_of,
+)
 from carbon.run_folder import Line, column, reduced, stretches
 from train.planning.course import Course
 from train.run_folder.record import (
@@ -29,48 +44,11 @@ from train.run_folder.record import (
     results_of,
 )
 
-# Okabe and Ito's colours, told apart by any eye. On the page each is a variable, so that the
-# pictures follow light and dark.
-BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
-_INK, _FAINT = "#1a1a1b", "#767677"
-_VARIABLES = {BLUE: "blue", ORANGE: "orange", GREEN: "green", PURPLE: "purple"}
-_VARIABLES |= {_INK: "ink", _FAINT: "faint"}
-_RC: dict[Any, Any] = {
-    # Equal input gives equal bytes: no random identifiers, text kept as text.
-    "svg.hashsalt": "carbon",
-    "svg.fonttype": "none",
-    "font.size": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.facecolor": "none",
-    **{f"{what}.color": _INK for what in ("text", "xtick", "ytick")},
-    **{f"axes.{what}": _INK for what in ("edgecolor", "labelcolor")},
-}
 _POINTS = 300
 _FEW = 40  # points that get a mark each
 _NAME_LETTERS = 14
 _THOUSAND = 1000
 _MOST_EVENTS = 200
-_STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1a1a1a; --faint: #595959; --line: #ccc;
-        --blue: #0072B2; --orange: #D55E00; --green: #009E73; --purple: #CC79A7; }
-@media (prefers-color-scheme: dark) { :root { --paper: #15181c; --ink: #e8e8e8; --faint: #adadad;
-        --line: #444a50; --blue: #56B4E9; --orange: #E69F00; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 1.5rem auto;
-       padding: 0 1rem; color: var(--ink); background: var(--paper); overflow-wrap: anywhere; }
-h1 { margin: 0; } h2 { margin: 2.2rem 0 .3rem; } small, figcaption { color: var(--faint); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem;
-        margin: .6rem 0; }
-td, th { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top;
-         border-bottom: 1px solid var(--line); overflow-wrap: normal; }
-td { min-width: 4rem; }
-.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.grid { display: grid; gap: 1rem 2rem;
-        grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)); }
-figure { margin: .6rem 0; max-width: 36rem; } figcaption { font-size: .9rem; }
-svg { width: 100%; height: auto; display: block; }
-svg text { font-family: system-ui, sans-serif !important; }
-"""
 
 
 def write_summary(run: Path) -> Path:
@@ -80,37 +58,62 @@ def write_summary(run: Path) -> Path:
         ConfigError: there is no config.toml, or a file of the folder is malformed.
     """
     record = read_run(run)
-    title = html.escape(f"Run {record.name}")
-    made = (_totals, _recipe, _curves, _meetings, _probes, _events)
-    sections = [section(record) for section in made]
-    page = (
-        "<!doctype html><html lang='en'><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>"
-        f"<small>Carbon {__version__}. From the run folder: config.toml, metrics.jsonl, "
-        f"probes.jsonl, events.jsonl and rounds.jsonl.</small>{''.join(sections)}</html>\n"
+    made = (_answer, _totals, _recipe, _curves, _meetings, _probes, _events)
+    small = (
+        f"Carbon {__version__}. From the run folder: config.toml, metrics.jsonl, probes.jsonl, "
+        "events.jsonl and rounds.jsonl."
     )
+    page = html_page(f"Run {record.name}", small, *(part(record) for part in made))
     with atomic_file(run / "summary.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
     return run / "summary.html"
 
 
-def _totals(record: RunRecord) -> str:
+def _answer(record: RunRecord) -> str:
+    """Say how far the run has come and what its model reads by now; draw its loss."""
     steps, planned = record.steps, Course(record.config).total_steps
     if not steps:
-        return _section("In short", f"No step has been taken yet; {planned:,} are planned.")
-    speeds = column(steps, "tokens_per_second")
-    read = _tokens_of_steps(record)
-    timed = np.isfinite(speeds) & (speeds > 0)
-    seconds = float((read[timed] / speeds[timed]).sum())
+        return html_answer([f"No step has been taken yet; {planned:,} are planned."])
+    seconds = _seconds(record)
+    within = f" in {_duration(seconds)} of computing" if seconds else ""
+    sentences = [
+        f"{steps[-1]['step']:,} of {planned:,} planned steps are taken: {steps[-1]['tokens']:,} "
+        f"tokens{within}."
+    ]
+    told = {
+        name: f"{value:.4f} nats per base at step {step:,}"
+        for name, step, value in results_of(record)
+    }
+    sentences += [
+        f"{what} {told[name]}; {math.log(4):.4f} is knowing nothing."
+        for what, name in (
+            ("Its model reads what is held out at", "held-out nats per base, chain"),
+            ("Its model reads training rows at", "nats per base of training rows, chain"),
+        )
+        if name in told
+    ][:1]
+    if skipped := len(_skipped(record)):
+        sentences.append(f"Steps that were skipped: {skipped:,}.")
+    caption = (
+        "Nats per base of training rows: the chain is the likelihood of the sequence and means the "
+        "same under either objective; the marginals are what FNS trains."
+    )
+    return html_answer(sentences) + _picture(caption, loss_figure(record))
+
+
+def _totals(record: RunRecord) -> str:
+    steps = record.steps
+    if not steps:
+        return ""
     rows: list[TableRow] = [
-        ("steps", f"{steps[-1]['step']:,} of {planned:,} planned"),
-        ("steps skipped", f"{sum('skipped' in line for line in steps):,}"),
+        ("steps", f"{steps[-1]['step']:,} of {Course(record.config).total_steps:,} planned"),
+        ("steps skipped", f"{len(_skipped(record)):,}"),
         ("tokens", f"{steps[-1]['tokens']:,}"),
     ]
-    if seconds:
+    if seconds := _seconds(record):
+        read = _tokens_of_steps(record)[_timed(record)]
         rows.append(("time of computing", _duration(seconds)))
-        rows.append(("tokens a second, mean", f"{read[timed].sum() / seconds:,.0f}"))
+        rows.append(("tokens a second, mean", f"{read.sum() / seconds:,.0f}"))
     used = column(steps, "mfu")
     if np.isfinite(used).any():
         rows.append(("share of peak FLOP/s (MFU), mean", f"{100 * np.nanmean(used):.1f} %"))
@@ -119,7 +122,18 @@ def _totals(record: RunRecord) -> str:
         "The time is tokens over tokens a second, summed over steps: start, probes and saves are "
         "not in it, nor are steps that were taken back."
     )
-    return _section("In short", text, _table(rows))
+    return html_section("In short", text, html_table(rows))
+
+
+def _seconds(record: RunRecord) -> float:
+    timed = _timed(record)
+    speeds = column(record.steps, "tokens_per_second")
+    return float((_tokens_of_steps(record)[timed] / speeds[timed]).sum())
+
+
+def _timed(record: RunRecord) -> NDArray[np.bool_]:
+    speeds = column(record.steps, "tokens_per_second")
+    return np.isfinite(speeds) & (speeds > 0)
 
 
 def _tokens_of_steps(record: RunRecord) -> NDArray[np.float64]:
@@ -150,7 +164,7 @@ def _recipe(record: RunRecord) -> str:
         f"dtype {config.compute.dtype}."
     )
     header, *rows = recipe_rows(record)
-    return _section("Recipe", html.escape(text), _table(rows, header))
+    return html_section("Recipe", html.escape(text), html_table(rows, header))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +203,6 @@ def _curves(record: RunRecord) -> str:
     stretch = -(-len(record.steps) // _POINTS)
     means = f" Each point is the mean of about {stretch:,} steps." if stretch > 1 else ""
     pictures = (
-        _picture(
-            "Nats per base: the chain is the likelihood of the sequence and means the same under "
-            "either objective; the marginals are what FNS trains.",
-            loss_figure(record),
-        ),
         _picture("Learning rate.", _figure(record, _RATE, "rate")),
         _picture(
             "Norm of the gradient before clipping"
@@ -206,7 +215,7 @@ def _curves(record: RunRecord) -> str:
     text = f"On training rows.{means} Dashed lines are where a stage begins"
     text += ", crosses are steps that were skipped." if _skipped(record) else "."
     changes = html.escape(" ".join(objective_changes(record)))
-    return _section("Curves", f"{text} {changes}".rstrip(), _grid(pictures))
+    return html_section("Curves", f"{text} {changes}".rstrip(), html_grid(pictures))
 
 
 def _meetings(record: RunRecord) -> str:
@@ -225,12 +234,12 @@ def _meetings(record: RunRecord) -> str:
         _picture(caption, _figure(record, (_Curve(name, ""),), unit, there, axis=axis))
         for caption, name, unit, axis in _OF_MEETINGS
     ]
-    return _section("Meetings", text, _grid(pictures))
+    return html_section("Meetings", text, html_grid(pictures))
 
 
 def _probes(record: RunRecord) -> str:
     if not record.probes:
-        return _section("Probes", "None.")
+        return html_section("Probes", "None.")
     lines = [
         line | {"gap": fp32 - bf16}
         for line, fp32, bf16 in zip(
@@ -265,7 +274,7 @@ def _probes(record: RunRecord) -> str:
         ),
     )
     text = "On held-out records, the same each time."
-    return _section("Probes", text, _grid(pictures))
+    return html_section("Probes", text, html_grid(pictures))
 
 
 def _events(record: RunRecord) -> str:
@@ -279,11 +288,11 @@ def _events(record: RunRecord) -> str:
     if len(told) > _MOST_EVENTS:
         text += f" The last {_MOST_EVENTS}; events.jsonl has all."
     if not told:
-        return _section("Events", text)
-    return _section("Events", text, _table(rows, ("step", "event", "message")))
+        return html_section("Events", text)
+    return html_section("Events", text, html_table(rows, ("step", "event", "message")))
 
 
-@matplotlib.rc_context(_RC)
+@matplotlib.rc_context(PAGE_STYLE)
 def _figure(
     record: RunRecord,
     curves: Sequence[_Curve],
@@ -346,58 +355,21 @@ def _mark_stages(axes: Any, record: RunRecord) -> None:
     for place in (0, *record.boundaries):
         step, name = record.steps[place]["step"], record.steps[place]["stage"][:_NAME_LETTERS]
         if place:
-            axes.axvline(step - 0.5, color=_FAINT, linestyle="--", linewidth=1)
+            axes.axvline(step - 0.5, color=GREY, linestyle="--", linewidth=1)
         width = (last - first) * (0.01 + 0.02 * len(name))
         start = min(step, last - width)
         row = next((row for row in (0, 1) if start >= free[row]), None)
         if row is not None:
             height = 1.01 + 0.07 * row
-            axes.text(start, height, name, transform=over, color=_FAINT, size=9, parse_math=False)
+            axes.text(start, height, name, transform=over, color=GREY, size=9, parse_math=False)
             free[row] = start + width
     if skipped := _skipped(record):
-        axes.plot(skipped, [0.03] * len(skipped), "x", transform=over, color=_INK, markersize=5)
+        axes.plot(skipped, [0.03] * len(skipped), "x", transform=over, color=INK, markersize=5)
 
 
 def _skipped(record: RunRecord) -> list[int]:
     return [line["step"] for line in record.steps if "skipped" in line]
 
 
-@matplotlib.rc_context(_RC)
-def _svg(figure: Figure) -> str:
-    """Return a figure as an element of a page: its colours variables, no address in it."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = buffer.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
-    text = re.sub(r'<g id="[^"]*">', "<g>", text)  # several pictures would share them
-    for colour, name in _VARIABLES.items():
-        text = text.replace(colour, f"var(--{name})")
-    return text
-
-
 def _picture(caption: str, figure: Figure | None) -> str:
-    if figure is None:
-        return ""
-    return f"<figure><figcaption>{html.escape(caption)}</figcaption>{_svg(figure)}</figure>"
-
-
-def _grid(pictures: Sequence[str]) -> str:
-    return f"<div class='grid'>{''.join(pictures)}</div>"
-
-
-def _section(title: str, text: str, *parts: str) -> str:
-    """Return a section; `text` is HTML already."""
-    return f"<h2>{title}</h2><p>{text}</p>{''.join(parts)}"
-
-
-def _table(rows: Sequence[TableRow], header: TableRow = ()) -> str:
-    def line(row: TableRow, tag: str) -> str:
-        cells = (
-            f"<{tag}{' class=n' * (not isinstance(cell, str))}>{html.escape(shown(cell))}</{tag}>"
-            for cell in row
-        )
-        return f"<tr>{''.join(cells)}</tr>"
-
-    lines = (line(header, "th") if header else "") + "".join(line(row, "td") for row in rows)
-    return f"<div class='scroll'><table>{lines}</table></div>"
+    return "" if figure is None else html_figure(svg_of(figure), caption)

@@ -59,6 +59,9 @@ def test_the_report_holds_everything_and_needs_nothing(folder):
     page, markdown = path.read_text(), (folder / "report/report.md").read_text()
     assert "A &lt;title&gt;" in page and "a note &lt;to&gt; show" in page
     assert not re.search(r"<(script|link|img|iframe)|@import|src=|(href=.|url\()http", page)
+    opening = page.split("<h2>")[0]
+    assert "Models measured: 3, on 1 task, each beside baselines" in opening
+    assert opening.count(" of 1 tasks, behind on ") == 3 and "<svg" in opening
     for text in ("Markov 3", "chance", "m bfloat16", "other", "Carbon-3B", "inside the noise"):
         assert text in page and text in markdown, text
     names = {p.stem for p in (folder / "report/csv").iterdir()}

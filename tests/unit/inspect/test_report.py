@@ -62,6 +62,11 @@ class TestReport:
         (held_out,) = read_manifest(corpus)["held_out"]
         assert f"<p>Held out: {held_out}. GC is" in section(page, "In short")
         rows = cells(page, "In short")[1:]
+        opening = re.search("<p class='answer'>(.*?)</p>", page.read_text()).group(1)
+        records, bases = (sum(number(row[at]) for row in rows) for at in (2, 3))
+        heldout = sum(number(row[3]) for row in rows if row[1] != "train")
+        assert opening.startswith(f"{records:,.0f} records of {bases:,.0f} bases from 1 input. ")
+        assert f"Held out: {held_out}, {heldout / bases:.1%} of the bases." in opening
         assert {(r[0], r[1]): [number(x) for x in r[2:]] for r in rows} == expected_summary(corpus)
 
     def test_histograms(self, corpus, page):
@@ -121,7 +126,7 @@ class TestReport:
         expected = Counter((row["source"], row["reason"].split(":")[0]) for row in rows)
         found = {(a, b): number(n) for a, b, n in cells(page, "Dropped")[1:]}
         assert found == expected
-        labels = re.findall(r"<text y='\d+'>(\w+): (\w+)</text>", section(page, "Dropped"))
+        labels = re.findall(r"<text[^>]*>(\w+): (\w+)</text>", section(page, "Dropped"))
         assert set(labels) == set(expected)
         assert [expected[each] for each in labels] == sorted(expected.values(), reverse=True)
         header, *duplicates = cells(page, "Duplicates")
@@ -181,7 +186,7 @@ class TestReport:
         ]  # fmt: skip
         # Bars: 200 of 400 is half of 340, 400 all of it.
         widths = re.findall(
-            r"<rect class='train' y='\d+' width='([\d.]+)'", section(path, "Mixture")
+            r"<rect[^>]*--blue[^>]* y='\d+' width='([\d.]+)'", section(path, "Mixture")
         )
         assert widths[:2] == ["170.0", "340.0"]
 

@@ -1,0 +1,59 @@
+"""Pictures of a corpus in SVG: bars, and histograms whose bars say their numbers."""
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+
+from carbon.console import shown
+from carbon.pages import html_figure, html_grid
+
+_BINS_A_LABEL = 10
+_WIDTH, _PLOT, _BAR = 340, 100, 40  # of pictures, of a histogram, from bar to bar
+_LABEL = "font-size='12' fill='var(--ink)'"
+_TRAIN, _TEST = "fill='var(--blue)'", "fill='var(--orange)'"
+
+
+def bar_chart(rows: Sequence[tuple[str, float]]) -> str:
+    """Draw horizontal bars under their labels, each with its number."""
+    most = max((value for _, value in rows), default=1)
+    parts = [
+        f"<text {_LABEL} y='{y + 14}'>{html.escape(label)}</text>"
+        f"<text {_LABEL} x='{_WIDTH}' y='{y + 14}' text-anchor='end'>{shown(value)}</text>"
+        f"<rect {_TRAIN} y='{y + 19}' width='{_WIDTH * value / most:.1f}' height='14'/>"
+        for y, (label, value) in zip(range(0, _BAR * len(rows), _BAR), rows, strict=True)
+    ]
+    return _svg(_BAR * len(rows), parts)
+
+
+def histograms(what: str, bars: Mapping[str, Sequence[Sequence[int]]], edges: list[str]) -> str:
+    """Draw one picture a source: the records of each bin, to train on and held out."""
+    return html_grid(
+        html_figure(_histogram(pair, edges), f"{source}: records by {what}.")
+        for source, pair in bars.items()
+    )
+
+
+def _histogram(train_and_test: Sequence[Sequence[int]], edges: list[str]) -> str:
+    columns = list(zip(*train_and_test, strict=True))
+    most = max(max(map(sum, columns)), 1)
+    step, bottom = _WIDTH / len(columns), _PLOT + 20
+    parts = [f"<text {_LABEL} y='12'>up to {most:,} records a bar</text>"]
+    for i, (train, test) in enumerate(columns):
+        told = f"{edges[i]} to under {edges[i + 1]}: {train:,} to train on, {test:,} held out"
+        at = f"x='{i * step:.1f}' width='{step - 0.6:.1f}'"
+        low, high = _PLOT * train / most, _PLOT * test / most
+        parts.append(
+            f"<g><title>{told}</title>"
+            f"<rect {_TRAIN} {at} y='{bottom - low:.1f}' height='{low:.1f}'/>"
+            f"<rect {_TEST} {at} y='{bottom - low - high:.1f}' height='{high:.1f}'/></g>"
+        )
+    parts.append(f"<line stroke='var(--line)' y1='{bottom}' x2='{_WIDTH}' y2='{bottom}'/>")
+    for i in range(0, len(edges), _BINS_A_LABEL):
+        anchor = {0: "start", len(columns): "end"}.get(i, "middle")
+        at = f"x='{i * step:.1f}' y='{bottom + 16}' text-anchor='{anchor}'"
+        short = edges[i].replace(",000,000", "M").replace(",000", "k")
+        parts.append(f"<text {_LABEL} {at}>{short}</text>")
+    return _svg(bottom + 22, parts)
+
+
+def _svg(height: int, parts: Iterable[str]) -> str:
+    return f"<svg class='bars' viewBox='0 0 {_WIDTH} {height}' role='img'>{''.join(parts)}</svg>"
