@@ -30,11 +30,18 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
     return line(header) + "|---" * len(header) + "|\n" + "".join(map(line, rows))
 
 
-def card_front(library: str, pipeline: str, licence: str | None = None) -> str:
+def card_front(library: str, pipeline: str, licence: str | None = None, measured: str = "") -> str:
     """Return what a model card of the Hub begins with; no licence says that none is chosen.
+
+    Args:
+        library: that loads the model.
+        pipeline: what the Hub calls the task.
+        licence: identifier of a licence.
+        measured: lines of YAML, `model-index` with what was measured.
 
     Source: huggingface.co/docs/hub/model-cards, "Model card metadata".
     """
     chosen = f"license: {licence}\n" if licence else _NO_LICENCE
     tags = "".join(f"- {tag}\n" for tag in ("dna", "genomics", "biology", "carbon"))
-    return f"---\nlibrary_name: {library}\npipeline_tag: {pipeline}\n{chosen}tags:\n{tags}---\n"
+    what = f"library_name: {library}\npipeline_tag: {pipeline}\n{chosen}"
+    return f"---\n{what}tags:\n{tags}{measured}---\n"

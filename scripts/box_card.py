@@ -10,6 +10,12 @@ from carbon.tokenizer import K
 from train.config import TrainConfig
 
 _OF_THE_RUN = ("Training", "Data", "Results")
+_HEADLINES = {
+    "heldout heldout_likelihood": ("nats_per_base", "Nats per held-out base"),
+    "heldout sequence_recovery": ("accuracy", "Recovery of the next 30 bases"),
+    "heldout consequence_auroc by_kind stop_gained": ("roc_auc", "AUROC of new stop codons"),
+}
+"""What the metadata of a card says of the results."""
 
 
 def card(
@@ -31,7 +37,7 @@ def card(
     sections = dict(_sections(run_card))
     return "\n".join(
         (
-            card_front("transformers", "text-generation", "apache-2.0"),
+            front(entry, results),
             _what(entry, config, parameters),
             _use(entry),
             _measured(entry, results),
@@ -39,6 +45,26 @@ def card(
             _limits(entry, config),
         )
     )
+
+
+def front(entry: Entry, results: Mapping[str, Any]) -> str:
+    """Return the metadata of the card, with the headline numbers where the Hub looks for them."""
+    dataset = f"chromosome {entry.held_out_contig} of {entry.organism}, {entry.assembly}"
+    found = {
+        " ".join(map(str, names)): estimate["value"] for names, estimate in _estimates(results)
+    }
+    metrics = "".join(
+        f"    - type: {kind}\n      name: {name}\n      value: {found[measure]:.4f}\n"
+        for measure, (kind, name) in _HEADLINES.items()
+        if measure in found
+    )
+    measured = (
+        f"model-index:\n- name: {entry.name}\n  results:\n"
+        f"  - task:\n      type: text-generation\n"
+        f"    dataset:\n      type: held-out-chromosome\n      name: {dataset}\n"
+        f"    metrics:\n{metrics}"
+    )
+    return card_front("transformers", "text-generation", "apache-2.0", measured if metrics else "")
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
@@ -118,8 +144,10 @@ def _limits(entry: Entry, config: TrainConfig) -> str:
         f"- It knows one genome. Nothing was tested of another organism, or beyond "
         f"{config.longest_context_tokens:,} tokens of context.\n"
         "- What stands under Measured is all that was measured, on one chromosome.\n"
+        f"- It was trained on one laboratory strain of *{entry.organism}*; variation in "
+        "populations is not in it.\n"
         f"- What is like chromosome {entry.held_out_contig} in part, elsewhere in the genome, was "
         "trained on.\n"
         "- Generated sequence follows the statistics of the data. Whether it does anything in a "
-        "cell was not tested.\n"
+        "cell was not tested; it is not for use in or on living things without review.\n"
     )

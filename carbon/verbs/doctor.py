@@ -24,6 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from carbon.accelerators import gpu_facts
     from carbon.devices import why_no_cuda
+    from carbon.extras import extras_told
 
     def installed(package: str) -> str | None:
         try:
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         "gpu": gpu_facts(),
         "packages": {package: installed(package) for package in packages},
         "optional": {package: installed(package) for package in optional},
+        "extras": extras_told(),
         "self_test": _self_test(),
     }
     print(json.dumps(facts, indent=1))

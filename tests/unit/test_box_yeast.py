@@ -82,6 +82,19 @@ def test_the_card_has_the_figures_of_the_results(yeast):
     assert measured["value"] == yeast.heldout_nats_per_base < math.log(4)
 
 
+def test_the_card_begins_as_the_hub_reads_it(yeast):
+    yaml = pytest.importorskip("yaml")
+    front = yaml.safe_load((yeast.folder / "README.md").read_text().split("---\n")[1])
+    assert (front["license"], front["library_name"]) == ("apache-2.0", "transformers")
+    (model,) = front["model-index"]
+    (result,) = model["results"]
+    values = {metric["type"]: metric["value"] for metric in result["metrics"]}
+    heldout = yeast.results["heldout"]
+    assert values["nats_per_base"] == pytest.approx(yeast.heldout_nats_per_base, abs=5e-5)
+    stops = heldout["consequence_auroc"]["by_kind"]["stop_gained"]["value"]
+    assert values["roc_auc"] == pytest.approx(stops, abs=5e-5)
+
+
 def test_the_results_are_of_these_weights(yeast):
     """A slice of what was measured, again: twenty thousand bases, near the mean."""
     with Reference(yeast.genome) as genome:

@@ -1,0 +1,204 @@
+"""The reference, read from the code: names of the library, commands, recipe keys, file formats."""
+
+import argparse
+import dataclasses
+import importlib
+import inspect
+import json
+import os
+import typing
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import griffe
+from quickstart_arguments import parser as quickstart_parser
+
+import carbon
+from carbon.adapt.config import AdaptConfig
+from carbon.config import OneOf
+from carbon.inference.scan.writers import SCAN_WRITERS
+from carbon.tables import TABLE_WRITERS
+from data_pipeline.recipe import BuildConfig
+from train.config import TrainConfig
+
+RECIPES = {
+    "Training": (TrainConfig, "torchrun --nproc-per-node N -m train --config FILE", "training.md"),
+    "A corpus": (BuildConfig, "python -m data_pipeline build --config FILE", "corpus.md"),
+    "Labels": (AdaptConfig, "carbon adapt --config FILE", "adapting.md"),
+}
+COMMANDS = ("carbon.cli", "train.__main__", "data_pipeline.__main__", "eval.__main__",
+            "demo.__main__")  # fmt: skip
+_WIDTH = "96"
+
+
+def reference_pages(root: Path) -> dict[str, str]:
+    """Return the pages, by their place in the site."""
+    return {
+        "reference/python.md": _python(),
+        "reference/commands.md": "".join(_commands()),
+        "reference/recipes.md": "".join(_recipes()),
+        "reference/formats.md": "".join(_formats(root)),
+        "decisions/index.md": "".join(_decisions(root / "docs" / "decisions")),
+    }
+
+
+def _python() -> str:
+    names = [name for name in carbon.__all__ if not name.startswith("__")]
+    blocks = (f"::: carbon.{name}\n" for name in names)
+    return (
+        "# Python\n\nFor whoever writes `import carbon`: every public name, from its docstring. "
+        "The [walkthrough](../walkthrough.md) uses most of them.\n\n" + "\n".join(blocks)
+    )
+
+
+def _commands() -> Iterator[str]:
+    yield (
+        "# Commands\n\nFor whoever types: every command with all its options, as `--help` prints "
+        "them.\n"
+    )
+    os.environ["COLUMNS"] = _WIDTH
+    for module in COMMANDS:
+        yield from _helps(importlib.import_module(module)._parser())
+    yield from _helps(quickstart_parser("From an annotated genome to a scored VCF and a report."))
+
+
+def _helps(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
+    """Yield the help of a command, then that of each of its verbs."""
+    yield f"\n{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                yield from _helps(verb, level + 1)
+
+
+def _recipes() -> Iterator[str]:
+    yield (
+        "# Recipe keys\n\nFor whoever writes a recipe in TOML: every key, what it takes, and what "
+        "it is where a recipe does not name it. A nested table is written `[data.split]`, an array "
+        "of tables `[[stages]]`. `--set stages.0.tokens=1000` overrides one key.\n"
+    )
+    for name, (schema, command, page) in RECIPES.items():
+        yield f"\n## {name}\n\n`{command}`; in use: [{page}](../{page}).\n"
+        yield from _tables_of(schema, "")
+
+
+def _tables_of(schema: type, where: str) -> Iterator[str]:
+    """Yield the table of a dataclass, then those of the dataclasses inside."""
+    hints = typing.get_type_hints(schema, include_extras=True)
+    told = _told(schema)
+    title = f"`{where}`" if where else "at the top"
+    yield f"\n### {schema.__name__}: {title}\n\n{_first_paragraph(schema)}\n\n"
+    yield "| key | takes | if not given | |\n|---|---|---|---|\n"
+    inner = []
+    for field in dataclasses.fields(schema):
+        hint = hints[field.name]
+        nested, is_array = _dataclass_in(hint)
+        if nested:
+            path = f"{where.strip('[]')}.{field.name}".lstrip(".")
+            inner.append((nested, f"[[{path}]]" if is_array else f"[{path}]"))
+        cells = (f"`{field.name}`", _takes(hint), _default(field), told.get(field.name, ""))
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    for nested, path in inner:
+        yield from _tables_of(nested, path)
+
+
+def _dataclass_in(hint: Any) -> tuple[type | None, bool]:
+    """Return the dataclass that a type holds, and whether it holds an array of them."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return hint, False
+    for part in typing.get_args(hint):
+        found, _ = _dataclass_in(part)
+        if found:
+            return found, typing.get_origin(hint) is tuple
+    return None, False
+
+
+def _takes(hint: Any) -> str:
+    nested, is_array = _dataclass_in(hint)
+    if nested:
+        return f"{'array of ' if is_array else ''}{nested.__name__}"
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    choices = [part for part in parts[1:] if isinstance(part, OneOf)]
+    if choices:
+        return " or ".join(f'`"{name}"`' for name in choices[0].table)
+    if origin is typing.Annotated:
+        return _takes(parts[0])
+    if origin is tuple:
+        return f"array of {_takes(parts[0])}"
+    if origin is dict:
+        return f"table of {_takes(parts[1])}"
+    if parts:  # X | None
+        return " or ".join(_takes(part) for part in parts if part is not type(None))
+    return {str: "text", int: "integer", float: "number", bool: "true or false"}[hint]
+
+
+def _default(field: "dataclasses.Field[Any]") -> str:
+    if field.default is not dataclasses.MISSING:
+        value = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    else:
+        return "**must be given**"
+    if dataclasses.is_dataclass(value):
+        return "its own"
+    if value is None:
+        return "chosen"
+    return f"`{json.dumps(value)}`"
+
+
+def _first_paragraph(schema: type) -> str:
+    return " ".join((inspect.getdoc(schema) or "").partition("\n\n")[0].split())
+
+
+@cache
+def _told(schema: type) -> dict[str, str]:
+    """Return what the code says of each field: a docstring behind it, or `Attributes` of the class.
+
+    griffe reads the file as text, since Python keeps no docstring of a field.
+    """
+    found = griffe.load(schema.__module__)[schema.__name__]
+    assert isinstance(found, griffe.Class)
+    told = {
+        name: attribute.docstring.value
+        for name, attribute in found.attributes.items()
+        if attribute.docstring
+    }
+    if found.docstring:
+        for section in found.docstring.parse("google", warnings=False):
+            if isinstance(section, griffe.DocstringSectionAttributes):
+                told |= {each.name: each.description for each in section.value}
+    return {name: " ".join(text.split()) for name, text in told.items()}
+
+
+def _formats(root: Path) -> Iterator[str]:
+    yield (
+        "# File formats\n\nFor whoever reads what Carbon has written with another program.\n\n"
+        "| written by | endings | described in |\n|---|---|---|\n"
+    )
+    tables = "`carbon score`, `variants`, `compare`, `next`, `predict`"
+    for verbs, endings, page in (
+        (tables, list(TABLE_WRITERS), "scoring.md"),
+        ("`carbon scan`", list(SCAN_WRITERS), "scanning.md"),
+    ):
+        yield f"| {verbs} | {', '.join(f'`{e}`' for e in endings)} | [{page}](../{page}) |\n"
+    yield (
+        "| `carbon variants`, beside these | `.vcf`, `.vcf.gz` | [scoring.md](../scoring.md) |\n"
+        "| `carbon embed` | `.parquet` | [embeddings.md](../embeddings.md) |\n"
+        "| `python -m data_pipeline build` | a folder of Parquet files and `manifest.json` | "
+        "[corpus.md](../corpus.md) |\n"
+        "| `python -m train` | a run folder: `metrics.jsonl`, `export/`, checkpoints | "
+        "[training.md](../training.md) |\n"
+        "| `python -m eval run` | a record a task and model, by the schema below | "
+        "[evaluation.md](../evaluation.md) |\n\n## A record of `python -m eval run`\n\n"
+    )
+    schema = (root / "eval" / "results.schema.json").read_text(encoding="utf-8")
+    yield f"JSON Schema, draft 2020-12 (`eval/results.schema.json`):\n\n```json\n{schema}```\n"
+
+
+def _decisions(folder: Path) -> Iterator[str]:
+    yield "# Decisions\n\nChoices worth arguing over, half a page each.\n\n"
+    for page in sorted(folder.glob("*.md")):
+        title = page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        yield f"- [{title}]({page.name})\n"

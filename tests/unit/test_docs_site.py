@@ -1,0 +1,81 @@
+"""The site: both engines build it in strict mode, and what is wrong with a page is told."""
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from carbon.cli import VERBS
+from carbon.config import load_config, to_toml
+from train.config import TrainConfig
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module")
+def site():
+    """The module that builds the site, its pages put together."""
+    pytest.importorskip("nbconvert")
+    sys.path.insert(0, str(ROOT / "scripts"))
+    module = importlib.import_module("docs_site")
+    sys.path.remove(str(ROOT / "scripts"))
+    module.put_together(ROOT, ROOT / "build" / "docs")
+    return module
+
+
+@pytest.mark.parametrize(("engine", "package"), [("zensical", "zensical"), ("mkdocs", "material")])
+def test_it_builds_and_every_link_holds(site, engine, package):
+    pytest.importorskip(package)
+    assert site.build(engine) == []
+    api = (site.SITE / "reference" / "python.html").read_text()
+    assert 'id="carbon.Carbon.score_variants"' in api and "log-likelihood" in api
+    assert (site.SITE / "walkthrough.html").read_text().count("<img") == 4
+
+
+def test_the_reference_is_that_of_the_code(site):
+    folder = ROOT / "build" / "docs" / "reference"
+    commands = (folder / "commands.md").read_text()
+    for verb in VERBS:
+        name = verb.__name__.rpartition(".")[2].replace("next_token", "next")
+        assert f"### carbon {name}\n" in commands
+    for words in ("--least-context", "python -m eval probes", "--world-size", "--calls-per-minute"):
+        assert words in commands
+    recipes = (folder / "recipes.md").read_text()
+    resolved = to_toml(load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml"))
+    keys = set(re.findall(r"^(\w+) =", resolved, re.M)) - {"mrna", "eukaryote"}  # of mixtures
+    assert len(keys) > 40 and [key for key in keys if f"| `{key}` |" not in recipes] == []
+    assert "| `fold` | integer | `0` | that is tested, from 0. |" in recipes
+
+
+def test_the_first_page_names_every_page():
+    first = (DOCS / "README.md").read_text()
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md"), *DOCS.glob("*.ipynb")]
+    names = {path.relative_to(DOCS).as_posix() for path in pages} - {"README.md"}
+    assert [name for name in sorted(names) if f"]({name})" not in first] == []
+
+
+def test_what_is_wrong_is_told(tmp_path, site):
+    page = """<h1 id="here">x</h1><a href="#here"></a><a href="#there"></a>
+    <a href="other.html#here"></a><a href="https://arxiv.org/"></a>
+    <script src="https://cdn.example/x.js"></script><link href="//fonts.example/f.css">"""
+    (tmp_path / "index.html").write_text(page)
+    (tmp_path / "a.css").write_text("@import 'https://a.example/a'; b{background:url(b.png)}")
+    assert site.complaints(tmp_path) == [
+        "index.html: loads https://cdn.example/x.js",
+        "index.html: loads //fonts.example/f.css",
+        "index.html: links to #there, and there is no such heading",
+        "index.html: links to other.html#here, which is not there",
+        "a.css: loads https://a.example/a",
+    ]
+
+
+def test_links_follow_their_page(site):
+    pages = importlib.import_module("docs_pages")
+    places = {DOCS / "a.md": "a.md", ROOT / "eval" / "README.md": "tasks/x.md"}
+    text = "[a](a.md#b) [x](../eval/README.md) [code](../eval/y.py) [web](https://a.b)\n"
+    fenced = "```\n[a](../eval/y.py)\n```\n"
+    moved = pages._with_links(text + fenced, DOCS / "b.md", "deep/b.md", places)
+    assert moved == f"[a](../a.md#b) [x](../tasks/x.md) code [web](https://a.b)\n{fenced}"
