@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from collections import Counter
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -177,5 +178,15 @@ def _variants(arguments: argparse.Namespace) -> None:
         )
 
 
+class _WithoutPandas(MetaPathFinder):
+    """Keeps Arrow from importing pandas at its first array: no command here makes or takes one."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Raise ImportError for pandas, and leave all else to the other finders."""
+        if name == "pandas":
+            raise ImportError(name)
+
+
 if __name__ == "__main__":
+    sys.meta_path.insert(0, _WithoutPandas())
     raise SystemExit(main())
