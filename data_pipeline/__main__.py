@@ -1,27 +1,20 @@
-"""The data pipeline's commands: `python -m data_pipeline build|inspect|download|...`."""
+"""The data pipeline's commands: `python -m data_pipeline build|inspect|download|...`.
+
+What a command computes with is imported when it runs, so that none waits for what others need.
+"""
 
 import argparse
 import json
 import sys
 from collections import Counter
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
 from carbon.config import from_table, load_config, to_toml, with_overrides
 from carbon.console import Parser, natural, run_command, say
-from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.files import atomic_folder, check_no_input
-from carbon.genome import Reference, contig_names, read_gene_file, region_by_name
-from carbon.genome.contig_names import names_table
-from data_pipeline.build import build
-from data_pipeline.connection import NCBI
-from data_pipeline.download import main_download
-from data_pipeline.inspect import inspect_dropped, inspect_record
-from data_pipeline.recipe import BuildConfig
-from data_pipeline.report import inspect_summary, write_report
-from data_pipeline.simulate import simulate
-from data_pipeline.variants import write_labelled_variants
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,9 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("download", help="assemblies from NCBI, by accession")
     verb.add_argument("accessions", type=Path, help="accessions, one a line; species type behind")
     verb.add_argument("--output", type=Path, required=True, help="folder; a rerun goes on")
-    verb.add_argument("--server", default=NCBI)
+    verb.add_argument("--server", help="a mirror of NCBI's public files, instead of theirs")
     verb.add_argument("--keep-going", action="store_true", help="leave out what cannot be had")
-    verb.set_defaults(run=lambda a: main_download(a.accessions, a.output, a.server, a.keep_going))
+    verb.set_defaults(run=_download)
 
     verb = verbs.add_parser("simulate", help="a small annotated genome with labelled variants")
     verb.add_argument("--output", type=Path, required=True, help="folder to make")
@@ -92,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(arguments: argparse.Namespace) -> None:
+    from data_pipeline.build import build
+    from data_pipeline.recipe import BuildConfig
+
     if arguments.config:
         config = load_config(BuildConfig, arguments.config, arguments.overrides)
     else:
@@ -121,7 +117,18 @@ def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
             )
 
 
+def _download(arguments: argparse.Namespace) -> None:
+    from data_pipeline.connection import NCBI
+    from data_pipeline.download import main_download
+
+    server = arguments.server or NCBI
+    main_download(arguments.accessions, arguments.output, server, arguments.keep_going)
+
+
 def _inspect(arguments: argparse.Namespace) -> int:
+    from data_pipeline.inspect import inspect_dropped, inspect_record
+    from data_pipeline.report import inspect_summary, write_report
+
     if arguments.report:
         write_report(arguments.corpus, arguments.report, arguments.tokens)
     elif arguments.dropped:
@@ -138,12 +145,19 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
+    from data_pipeline.simulate import simulate
+
     with atomic_folder(arguments.output) as output:
         say(f"simulating {arguments.genome_bp:,} bp")
         simulate(output, arguments.genome_bp, arguments.seed, arguments.variants)
 
 
 def _variants(arguments: argparse.Namespace) -> None:
+    from carbon.corpus import read_manifest
+    from carbon.genome import Reference, contig_names, read_gene_file, region_by_name
+    from carbon.genome.contig_names import names_table
+    from data_pipeline.variants import write_labelled_variants
+
     table = names_table(arguments.contigs)
     check_no_input(arguments.output, arguments.genome, arguments.annotation, table)
     with Reference(arguments.genome) as reference:
@@ -164,5 +178,15 @@ def _variants(arguments: argparse.Namespace) -> None:
         )
 
 
+class _WithoutPandas(MetaPathFinder):
+    """Keeps Arrow from importing pandas at its first array: no command here makes or takes one."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Raise ImportError for pandas, and leave all else to the other finders."""
+        if name == "pandas":
+            raise ImportError(name)
+
+
 if __name__ == "__main__":
+    sys.meta_path.insert(0, _WithoutPandas())
     raise SystemExit(main())

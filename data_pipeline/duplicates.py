@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import edlib
 import numpy as np
-from datasketch import MinHash, MinHashLSH
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
@@ -54,6 +53,8 @@ def near_duplicates(candidates: list[Candidate], identity: float) -> Iterator[tu
     Identity is one less the edit distance over the longer length, of either strand. What is held
     out stays before what is not, longer before shorter, earlier before later.
     """
+    from datasketch import MinHash, MinHashLSH  # slow to import, and most builds end before
+
     order = sorted(
         range(len(candidates)), key=lambda i: (not candidates[i].held_out, -candidates[i].length_bp)
     )

@@ -1,22 +1,12 @@
-"""Where steps run: datatrove's executors, on this machine, under Slurm or under Ray."""
+"""Where steps run: in this process, or by datatrove's executors: here, under Slurm or under Ray."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from datatrove.executor import (
-    LocalPipelineExecutor,
-    RayPipelineExecutor,
-    SlurmPipelineExecutor,
-)
-from datatrove.utils.logging import logger
-
 from carbon.config import OneOf, check, check_choices
-
-# Its own log tells of ranks and pipelines; what users want to know the steps say themselves.
-logger.disable("datatrove")
 
 
 class Step(NamedTuple):
@@ -44,16 +34,26 @@ class Executor:
 
 def _run_local(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
     for step in steps:
-        LocalPipelineExecutor(**_common(config, step, logs)).run()
+        if min(config.workers, step.num_tasks) == 1:
+            for rank in range(step.num_tasks):
+                step.run(rank)
+        else:
+            from data_pipeline.tasks import LocalPipelineExecutor
+
+            LocalPipelineExecutor(**_common(config, step, logs)).run()
 
 
 def _run_ray(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
+    from data_pipeline.tasks import RayPipelineExecutor
+
     for step in steps:
         RayPipelineExecutor(**_common(config, step, logs), **_per_task(config)).run()
 
 
 def _submit(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
     """Hand all steps to Slurm as arrays, each waiting for the one before."""
+    from data_pipeline.tasks import SlurmPipelineExecutor
+
     last = None
     for step in steps:
         last = SlurmPipelineExecutor(
@@ -114,8 +114,10 @@ def run_steps(config: ExecutorConfig, steps: list[Step], logs: Path) -> bool:
 
 def _common(config: ExecutorConfig, step: Step, logs: Path) -> dict[str, Any]:
     """Return what every executor is told of a step."""
+    from data_pipeline.tasks import call
+
     return {
-        "pipeline": [partial(_call, step.run)],
+        "pipeline": [partial(call, step.run)],
         "tasks": step.num_tasks,
         "workers": min(config.workers, step.num_tasks),
         "logging_dir": str(logs / step.name),
@@ -128,10 +130,3 @@ def _per_task(config: ExecutorConfig) -> dict[str, Any]:
         "cpus_per_task": config.cpus_per_task,
         "mem_per_cpu_gb": config.memory_gb_per_cpu,
     }
-
-
-def _call(run: Callable[[int], None], data: Any, rank: int, world_size: int) -> Iterable[Any]:
-    """Be a step of datatrove's: documents in, documents out, of which there are none here."""
-    del data, world_size
-    run(rank)
-    return ()

@@ -1,5 +1,7 @@
 """What a sequence is made of, and why a record of it is left out."""
 
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -9,9 +11,10 @@ from carbon.kmers import NO_BASE, digits_of
 from data_pipeline.limits import KeepConfig
 
 _TRIMERS = 64
-_IS_KNOWN = digits_of(np.arange(256, dtype=np.uint8)) < NO_BASE
-_IS_LOWER = np.zeros(256, dtype=bool)
-_IS_LOWER[ord("a") : ord("z") + 1] = True
+_NO_TRIMER = 64  # the digit of what is no base: with it, a trimer's number is 64 or more
+_DIGITS = digits_of(np.arange(256, dtype=np.uint8))
+_DIGITS_OF_BYTES = np.where(_DIGITS < NO_BASE, _DIGITS, _NO_TRIMER).tobytes()
+_LOWER_AS_ONE = bytes(ord("a") <= letter <= ord("z") for letter in range(256))
 
 
 class Composition(NamedTuple):
@@ -30,25 +33,37 @@ class Composition(NamedTuple):
     complexity: float
 
 
-def composition_of(sequence: str) -> Composition:
-    """Count a sequence's letters and trimers."""
-    letters = np.frombuffer(sequence.encode("ascii", errors="replace"), dtype=np.uint8)
-    counts = np.bincount(letters, minlength=256)
-    digits = digits_of(letters)
-    num_known = int(counts[_IS_KNOWN].sum())
-    num_masked = int(counts[_IS_LOWER].sum())
-    return Composition(len(letters), num_known, num_masked, _complexity(digits))
+def compositions_of(sequences: Sequence[str]) -> list[Composition]:
+    """Count the letters and trimers of sequences, in one pass over all their letters."""
+    lengths_bp = [len(sequence) for sequence in sequences]
+    ends = accumulate(lengths_bp, initial=0)
+    text = "".join(sequences).encode("ascii", errors="replace")
+    digits = np.frombuffer(text.translate(_DIGITS_OF_BYTES), dtype=np.uint8)
+    lower = np.frombuffer(text.translate(_LOWER_AS_ONE), dtype=np.bool_)
+    known, trimers = digits < NO_BASE, _trimers(digits)
+    counts = np.empty((len(lengths_bp), _TRIMERS), dtype=np.int64)
+    letters = []
+    for row, (start, end) in zip(counts, pairwise(ends), strict=True):
+        inside = trimers[start : max(start, end - 2)]
+        row[:] = np.bincount(inside, minlength=_TRIMERS)[:_TRIMERS]
+        letters.append([int(np.count_nonzero(each[start:end])) for each in (known, lower)])
+    columns = zip(lengths_bp, letters, _complexities(counts).tolist(), strict=True)
+    return [Composition(length_bp, *two, complexity) for length_bp, two, complexity in columns]
 
 
-def _complexity(digits: NDArray[np.uint8]) -> float:
-    whole = digits < NO_BASE
-    inside = whole[:-2] & whole[1:-1] & whole[2:]
-    trimers = (digits[:-2] * np.uint8(16) + digits[1:-1] * np.uint8(4) + digits[2:])[inside]
-    if len(trimers) < 2:
-        return 0.0
-    counts = np.bincount(trimers, minlength=_TRIMERS)
-    p = counts[counts > 0] / len(trimers)
-    return float(-(p * np.log2(p)).sum() / np.log2(min(len(trimers), _TRIMERS)))
+def _trimers(digits: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """Return the trimer that begins at each letter, 64 or more where it holds what is no base."""
+    wide = digits.astype(np.uint16)
+    return wide[:-2] * np.uint16(16) + wide[1:-1] * np.uint16(4) + wide[2:]
+
+
+def _complexities(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the entropy of each row of counts over its maximum, 0 of fewer than two: (n,)."""
+    totals = counts.sum(axis=1)
+    p = counts / np.maximum(totals, 1)[:, None]
+    entropies = -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=1)
+    most = np.log2(np.clip(totals, 2, _TRIMERS))
+    return np.where(totals < 2, 0.0, entropies / most)
 
 
 def why_not(found: Composition, digest: int, keep: KeepConfig, *, joined: bool) -> str:

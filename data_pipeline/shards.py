@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from carbon.console import say
 from carbon.files import atomic_folder, sha256_of_file
@@ -15,7 +15,7 @@ from carbon.genome import Interval, read_sequences
 from carbon.genome.contig_names import names_table
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_out_regions, split_of
-from data_pipeline.filters import composition_of, why_not
+from data_pipeline.filters import Composition, compositions_of, why_not
 from data_pipeline.inputs import Assembly, EvaluationPlaces, evaluation_places, file_rows, opened
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import (
@@ -29,6 +29,7 @@ from data_pipeline.sources import SOURCES, Source, source_of
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
+_LETTERS_AT_ONCE = 1 << 22
 Input = AssemblyConfig | tuple[FilesConfig, Path]
 
 
@@ -99,6 +100,14 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
     say(f"{title_of(each)}; held out: {where}; {kept:,} records")
 
 
+class _Waiting(NamedTuple):
+    """A row whose letters are not counted yet."""
+
+    source: Source
+    row: dict[str, Any]
+    digest: int
+
+
 class _ShardMaker:
     def __init__(self, config: BuildConfig, shard: Path) -> None:
         self._config = config
@@ -106,6 +115,8 @@ class _ShardMaker:
         self._dropped_path = shard / "dropped.tsv"
         self._dropped: list[tuple[Any, ...]] = []
         self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
+        self._waiting: list[_Waiting] = []
+        self._waiting_bp = 0
         self._sequences = [
             EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
             for evaluation in config.evaluations
@@ -157,6 +168,7 @@ class _ShardMaker:
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:
         """Write what is left; return records and bases, as cut and as kept, of each source."""
+        self._decide()
         self._writer.close()
         with self._dropped_path.open("w", encoding="utf-8", newline="") as sink:
             writer = csv.writer(sink, delimiter="\t", lineterminator="\n")
@@ -203,11 +215,27 @@ class _ShardMaker:
             self._add_row(source, row, digest_of(sequence))
 
     def _add_row(self, source: Source, row: dict[str, Any], digest: int) -> None:
+        self._waiting.append(_Waiting(source, row, digest))
+        self._waiting_bp += len(row["sequence"])
+        if self._waiting_bp >= _LETTERS_AT_ONCE:
+            self._decide()
+
+    def _decide(self) -> None:
+        """Keep or drop the rows that wait, whose letters are counted all at once."""
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._waiting_bp = self._waiting, [], 0
+        found = compositions_of([each.row["sequence"] for each in waiting])
+        for each, composition in zip(waiting, found, strict=True):
+            self._keep_or_drop(*each, composition)
+
+    def _keep_or_drop(
+        self, source: Source, row: dict[str, Any], digest: int, found: Composition
+    ) -> None:
         sequence = row["sequence"]
-        found = composition_of(sequence)
         self._count("cut", source.name, found.length_bp, found.num_masked)
         reason = why_not(found, digest, self._config.keep, joined=source.joined)
-        if not reason and row["split"] == "train":
+        if not reason and self._sequences and row["split"] == "train":
             contained = (index.contained_in(sequence) for index in self._sequences)
             name = next((name for name in contained if name), None)
             reason = f"contains_evaluation:{name}" if name else ""
@@ -222,9 +250,12 @@ class _ShardMaker:
 
     def _count(self, step: str, source: str, length_bp: int, num_masked: int) -> None:
         count = self._counts[step].setdefault(source, Counter())
-        count.update(records=1, bases=length_bp, masked_bases=num_masked)
+        count["records"] += 1
+        count["bases"] += length_bp
+        count["masked_bases"] += num_masked
 
     def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
+        self._decide()  # what came before is told before
         row = (source, name, reason, *where, *[""] * (4 - len(where)))
         self._dropped.append(tuple(_UNPRINTABLE.sub(" ", str(value)) for value in row))
 

@@ -4,7 +4,6 @@ import mmap
 from pathlib import Path
 from typing import IO, Any
 
-import fsspec
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -18,6 +17,8 @@ def opened(path: str) -> IO[bytes]:
     Raises:
         CorpusError: it is not there, or what opens its protocol is not installed.
     """
+    import fsspec
+
     try:
         source: IO[bytes] = fsspec.open(path, "rb").open()
     except Exception as error:  # each kind of store has errors of its own
@@ -31,6 +32,8 @@ def content_if_there(path: str) -> bytes | None:
     Raises:
         CorpusError: it may be there, but it cannot be read.
     """
+    import fsspec
+
     try:
         with fsspec.open(path, "rb").open() as source:
             content: bytes = source.read()
@@ -47,6 +50,8 @@ def listed(folder: str, ending: str) -> list[str]:
     Raises:
         CorpusError: it cannot be listed.
     """
+    import fsspec
+
     try:
         system, inner = fsspec.core.url_to_fs(folder)
         names = system.ls(inner, detail=False)

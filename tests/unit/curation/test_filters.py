@@ -1,7 +1,9 @@
 """Recipes, the six sources, filters, duplicates, evaluation sets, files, and what goes wrong."""
 
 import gzip
+import math
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from data_pipeline.duplicates import (
     near_duplicates,
     sketch_of,
 )
-from data_pipeline.filters import composition_of
+from data_pipeline.filters import compositions_of
 from data_pipeline.records import digest_of
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
@@ -36,9 +38,24 @@ class TestFilters:
         ],
     )
     def test_composition(self, sequence, known, masked, complexity):
-        found = composition_of(sequence)
+        (found,) = compositions_of([sequence])
         assert found[:3] == (len(sequence), known, masked)
         assert abs(found.complexity - complexity) < 0.01
+
+    @given(st.lists(st.text(alphabet="ACGTacgtNn-", max_size=30), max_size=6))
+    def test_sequences_are_counted_at_once_as_each_alone(self, sequences):
+        """One beside the other: no trimer lies on two, and what is no base is in none."""
+        for sequence, found in zip(sequences, compositions_of(sequences), strict=True):
+            upper = sequence.upper()
+            trimers = Counter(upper[i : i + 3] for i in range(len(upper) - 2))
+            counts = [n for each, n in trimers.items() if set(each) <= set("ACGT")]
+            n = sum(counts)
+            entropy = -sum(c / n * math.log2(c / n) for c in counts)
+            assert found.length_bp == len(sequence)
+            assert found.num_known == sum(upper.count(base) for base in "ACGT")
+            assert found.num_masked == sum(map(str.islower, sequence))
+            expected = entropy / math.log2(min(n, 64)) if n > 1 else 0
+            assert found.complexity == pytest.approx(expected, abs=1e-12)
 
     def test_what_is_dropped_is_kept_with_its_reason(self, tmp_path):
         rng = random.Random(1)
