@@ -1,5 +1,7 @@
 """K-mers of either strand as numbers: what tells equal and nearly equal sequences."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,13 +30,37 @@ def canonical_kmers(sequence: str, k: int) -> UInt64s:
     count = len(digits) - k + 1
     if count < 1:
         return np.zeros(0, dtype=np.uint64)
-    forward = np.zeros(count, dtype=np.uint64)
-    reverse = np.zeros(count, dtype=np.uint64)
-    for i in range(k):
-        digit = (digits[i : i + count] & 3).astype(np.uint64)
-        forward = forward << np.uint64(2) | digit
-        reverse |= (digit ^ np.uint64(1)) << np.uint64(2 * i)
-    unknown = np.concatenate([[0], np.cumsum(digits == NO_BASE)])
-    whole = unknown[k:] == unknown[:-k]
-    smaller: UInt64s = np.minimum(forward, reverse)[whole]
-    return smaller
+    known = digits < NO_BASE
+    forward, reverse = _codes(digits & np.uint8(3), k)
+    smaller = np.minimum(forward, reverse)
+    if not known.all():
+        unknown = np.concatenate([[0], np.cumsum(~known)])
+        smaller = smaller[unknown[k:] == unknown[:-k]]
+    wide: UInt64s = smaller.astype(np.uint64)
+    return wide
+
+
+def _codes(digits: NDArray[np.uint8], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the codes of all k-mers and of their reverse complements, as narrow as they can be.
+
+    Those of k are joined from those of its two halves, so few passes go over the sequence.
+    """
+    if k == 1:
+        return digits, digits ^ np.uint8(1)
+    left, right = k // 2, k - k // 2
+    forward, reverse = _codes(digits, right)
+    if left == right:
+        first_forward, first_reverse = forward, reverse
+    else:
+        first_forward, first_reverse = _codes(digits, left)
+    count = len(digits) - k + 1
+    wide = _width_of(k)
+    both = first_forward[:count].astype(wide) << wide(2 * right) | forward[left : left + count]
+    back = reverse[left : left + count].astype(wide) << wide(2 * left) | first_reverse[:count]
+    return both, back
+
+
+def _width_of(k: int) -> type[np.unsignedinteger[Any]]:
+    """Return the narrowest type that two bits for each of k bases fit."""
+    narrow = (np.uint8, np.uint16, np.uint32, np.uint64)
+    return next(each for each in narrow if 2 * k <= np.dtype(each).itemsize * 8)

@@ -6,24 +6,30 @@ pairs: at 90 % identity two transcripts share a sixth of their 12-mers (Jaccard,
 always. Every pair on offer is then aligned end to end (edlib), so that nothing goes on a guess.
 """
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import edlib
 import numpy as np
+from numpy.typing import NDArray
 
+from carbon.console import say
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.kmers import canonical_kmers
+from data_pipeline.bands import Bands, Groups
 
 SKETCH_K = 12
 EVALUATION_K = 31
 _NUM_PERM = 256
-_SCHEME = "affine32"  # datasketch's name for a * x + b modulo 2 ** 32
 _FACTORS, _ADDENDS = np.random.default_rng(1).integers(2**32, size=(2, _NUM_PERM), dtype=np.uint32)
 _FACTORS |= np.uint32(1)
-_HASHED_AT_ONCE = 1024
-_BANDS = (128, 2)  # how many, and hashes in each
+_HASHED_AT_ONCE = 256  # so that their hashes stay in the processor's cache
+_NUM_BANDS = 128  # of two hashes each
+_LARGE_GROUP = 100_000
 
 
 def sketch_of(sequence: str) -> bytes:
@@ -32,55 +38,98 @@ def sketch_of(sequence: str) -> bytes:
     # Codes that differ in their last bits must not stay near one another.
     mixed = (kmers * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)).astype(np.uint32)
     smallest = np.full(_NUM_PERM, 2**32 - 1, dtype=np.uint32)
+    room = np.empty((min(len(mixed), _HASHED_AT_ONCE), _NUM_PERM), dtype=np.uint32)
     for at in range(0, len(mixed), _HASHED_AT_ONCE):
-        hashes = mixed[at : at + _HASHED_AT_ONCE, None] * _FACTORS + _ADDENDS
+        some = mixed[at : at + _HASHED_AT_ONCE, None]
+        hashes = np.multiply(some, _FACTORS, out=room[: len(some)])
+        hashes += _ADDENDS
         np.minimum(smallest, hashes.min(axis=0), out=smallest)
     return smallest.astype("<u4").tobytes()
 
 
-class Candidate(NamedTuple):
-    """A transcript that may be a near-duplicate; `sequence` fetches it when it is looked at."""
+class Candidates(NamedTuple):
+    """Records that may be near-duplicates of one another; arrays have one item a record.
 
-    length_bp: int
-    held_out: bool
-    sketch: bytes
-    sequence: Callable[[], str]
+    Attributes:
+        lengths_bp: of their sequences.
+        held_out: whether they are.
+        considered: those that take part; the others are gone already.
+        sketches: in the order of the records, some at a time, of shape (some, 256).
+        sequence: fetches the bases of one.
+    """
+
+    lengths_bp: NDArray[np.int64]
+    held_out: NDArray[np.bool_]
+    considered: NDArray[np.bool_]
+    sketches: Iterator[NDArray[np.uint32]]
+    sequence: Callable[[int], str]
 
 
-def near_duplicates(candidates: list[Candidate], identity: float) -> Iterator[tuple[int, int]]:
-    """Yield `(i, j)` where candidate i goes because j, which stays, is at least this much alike.
+def near_duplicates(candidates: Candidates, identity: float, scratch: Path) -> NDArray[np.int64]:
+    """Return for each record the one that it goes because of, which stays; or -1.
 
     Identity is one less the edit distance over the longer length, of either strand. What is held
-    out stays before what is not, longer before shorter, earlier before later.
+    out stays before what is not, longer before shorter, earlier before later. `scratch` is a folder
+    to make and remove: 1 KiB a record, and 16 bytes for each band that a record shares.
     """
-    from datasketch import MinHash, MinHashLSH  # slow to import, and most builds end before
+    lengths_bp, held_out = candidates.lengths_bp, candidates.held_out
+    order = np.flatnonzero(candidates.considered).astype(np.uint32)
+    order = order[np.lexsort((-lengths_bp[order], ~held_out[order]))]
+    because = np.full(len(lengths_bp), -1, dtype=np.int64)
 
-    order = sorted(
-        range(len(candidates)), key=lambda i: (not candidates[i].held_out, -candidates[i].length_bp)
-    )
-    index = MinHashLSH(num_perm=_NUM_PERM, params=_BANDS)
-    for i in order:
-        mine = candidates[i]
-        hashes = np.frombuffer(mine.sketch, dtype="<u4").astype(np.uint64)
-        minhash = MinHash(num_perm=_NUM_PERM, seed=1, hashvalues=hashes, scheme=_SCHEME)
-        found = sorted(int(j) for j in index.query(minhash))
-        alike = next((j for j in found if _are_alike(mine, candidates[j], identity)), None)
-        if alike is None:
-            index.insert(i, minhash)
-        else:
-            yield i, alike
+    def decide(rank: int, found: set[int]) -> bool:
+        record = int(order[rank])
+        others = np.sort(order[np.fromiter(found, dtype=np.int64, count=len(found))])
+        because[record] = _first_alike(candidates, record, others, identity)
+        return bool(because[record] < 0)
+
+    def is_needed(kept: int, later: int) -> bool:
+        # Behind one to train on there are none but shorter ones to train on.
+        one, other = order[kept], order[later]
+        longest = int(lengths_bp[one])
+        return bool(held_out[one]) or longest - lengths_bp[other] <= _most_edits(longest, identity)
+
+    with _scratch(scratch):
+        bands = Bands(scratch / "bands", _NUM_BANDS)
+        bands.fill(some.view(np.uint64) for some in candidates.sketches)
+        groups = Groups(scratch / "groups", bands, order)
+        if groups.largest > _LARGE_GROUP:
+            say(
+                f"near-duplicates: {groups.largest:,} records share a part of their sketches; each "
+                "is compared with all of them that stay, which may take long"
+            )
+        groups.replay(decide, is_needed)
+    return because
 
 
-def _are_alike(one: Candidate, other: Candidate, identity: float) -> bool:
-    shorter, longer = sorted((one.length_bp, other.length_bp))
-    most_edits = int((1 - identity) * longer + 1e-9)
-    if longer - shorter > most_edits:
-        return False
-    mine, theirs = one.sequence().upper(), other.sequence().upper()
-    return any(
-        edlib.align(form, theirs, task="distance", k=most_edits)["editDistance"] >= 0
-        for form in (mine, reverse_complement(mine))
-    )
+@contextmanager
+def _scratch(folder: Path) -> Iterator[None]:
+    shutil.rmtree(folder, ignore_errors=True)  # of a step that was killed
+    yield
+    shutil.rmtree(folder)
+
+
+def _first_alike(
+    candidates: Candidates, record: int, others: NDArray[np.uint32], identity: float
+) -> int:
+    """Return the first of some records that a record is alike, or -1."""
+    shorter_bp = np.minimum(candidates.lengths_bp[others], candidates.lengths_bp[record])
+    longer_bp = np.maximum(candidates.lengths_bp[others], candidates.lengths_bp[record])
+    near = longer_bp - shorter_bp <= _most_edits(longer_bp, identity)
+    if not near.any():
+        return -1
+    mine = candidates.sequence(record).upper()
+    forms = (mine, reverse_complement(mine))
+    for other, length_bp in zip(others[near].tolist(), longer_bp[near].tolist(), strict=True):
+        theirs, most = candidates.sequence(other).upper(), int(_most_edits(length_bp, identity))
+        if any(edlib.align(f, theirs, task="distance", k=most)["editDistance"] >= 0 for f in forms):
+            return int(other)
+    return -1
+
+
+def _most_edits(longer_bp: Any, identity: float) -> Any:
+    """Return how many edits two records may be apart, from the longer length or an array of it."""
+    return np.floor((1 - identity) * longer_bp + 1e-9)
 
 
 class EvaluationSequences:

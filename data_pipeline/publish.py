@@ -29,7 +29,7 @@ from data_pipeline.sources import source_of
 _ROWS_A_GROUP = 1024
 _ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
 _SPLITS = ("train", "test")
-_LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "datasketch", "edlib", "numpy")
+_LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "edlib", "numpy")
 
 
 def write_part(work: Path, rank: int) -> None:

@@ -5,17 +5,21 @@ region, one an exon for a transcript. From them every base can be traced back to
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from carbon.corpus import SCHEMA
 from carbon.genome import Interval, Reference, Strand, reverse_complement
 
 _BASES_A_BATCH = 1 << 25
+_FILES_OPEN = 64
 # A shard on its way: the corpus's columns, and what is decided on. `digest` is the same for both
 # strands; `sketch` is a MinHash, where near-duplicates are looked for.
 SHARD_SCHEMA = pa.schema(
@@ -135,3 +139,60 @@ def shard_batches(path: Path) -> Iterator[pa.RecordBatch]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
         for i in range(reader.num_record_batches):
             yield reader.get_batch(i)
+
+
+def shard_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a shard's file, a batch in memory at a time."""
+    options = pa.ipc.IpcReadOptions(
+        included_fields=[SHARD_SCHEMA.get_field_index(name) for name in names]
+    )
+    with pa.OSFile(str(path)) as source, pa.ipc.open_file(source, options=options) as reader:
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)
+
+
+class ShardTexts:
+    """A column of text of many shards' files, of which one value at a time is read.
+
+    A map of the files would be quicker to write down, and count as memory what it has touched.
+    """
+
+    def __init__(self, paths: Iterable[Path], column: str) -> None:
+        """Find where the batches of the files lie."""
+        self._pieces: list[tuple[Path, int, int]] = []  # a batch: file, its offsets and letters
+        starts = [0]
+        wide = pa.types.is_large_string(SHARD_SCHEMA.field(column).type)
+        self._offset = np.dtype("<i8" if wide else "<i4")
+        for path in paths:
+            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+                source.seek(0)
+                first = source.read_buffer(1).address
+                for i in range(reader.num_record_batches):
+                    batch = reader.get_batch(i)
+                    _, offsets, letters = batch.column(column).buffers()
+                    self._pieces.append((path, offsets.address - first, letters.address - first))
+                    starts.append(starts[-1] + batch.num_rows)
+        self._starts = np.array(starts)
+        self._open = lru_cache(_FILES_OPEN)(_OpenFile)
+
+    def __call__(self, row: int) -> str:
+        """Return the value of a row, counted over all files."""
+        piece = int(np.searchsorted(self._starts, row, side="right")) - 1
+        path, offsets, letters = self._pieces[piece]
+        file, size = self._open(path), self._offset.itemsize
+        ends = file.read(offsets + (row - int(self._starts[piece])) * size, 2 * size)
+        start, end = np.frombuffer(ends, dtype=self._offset).tolist()
+        return file.read(letters + start, end - start).decode()
+
+
+class _OpenFile:
+    """A file to read at any place, closed when nothing holds it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self._number = os.open(path, os.O_RDONLY)
+
+    def read(self, start: int, length: int) -> bytes:
+        return os.pread(self._number, length, start)
+
+    def __del__(self) -> None:
+        os.close(self._number)

@@ -2,10 +2,9 @@
 
 import json
 import shutil
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,22 +12,38 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from carbon.files import atomic_file
-from data_pipeline.duplicates import Candidate, near_duplicates
-from data_pipeline.records import shard_batches
+from data_pipeline.duplicates import Candidates, near_duplicates
+from data_pipeline.records import ShardTexts, shard_columns
 from data_pipeline.shards import shard_sources
 from data_pipeline.sources import SOURCES
 
 Reasons = dict[str, dict[int, str]]  # of one shard: source, row, why
+_REASONS = (
+    "",
+    "equals_held_out_record",
+    "duplicate_sequence",
+    "nearly_equals_held_out_record",
+    "near_duplicate",
+)
+_STAYS, _LEAKED, _EQUAL, _NEARLY_LEAKED, _NEARLY_EQUAL = range(len(_REASONS))
 
 
 class _Column(NamedTuple):
-    """The rows of one source in one shard."""
+    """The rows of one source in one shard.
+
+    Attributes:
+        gone: the index in _REASONS of why a row goes.
+        because: the row that it goes because of, counted over all columns of the source; or -1.
+    """
 
     shard: int
     source: str
-    batches: list[pa.RecordBatch]
+    path: Path
     digests: NDArray[np.uint64]
     held_out: NDArray[np.bool_]
+    lengths_bp: NDArray[np.int32]
+    gone: NDArray[np.uint8]
+    because: NDArray[np.int32]
 
 
 def shards_of(work: Path) -> list[Path]:
@@ -43,26 +58,24 @@ def select(work: Path, near_identity: float) -> None:
     to train on, else the longest, else the first in the order of the recipe.
     """
     shards = shards_of(work)
-    done, names = work / "selected" / "done", " ".join(shard.name for shard in shards)
-    if done.exists() and done.read_text(encoding="utf-8") == names:
+    done, told = work / "selected" / "done", " ".join(shard.name for shard in shards)
+    if done.exists() and done.read_text(encoding="utf-8") == told:
         return
     for part in (work / "parts").glob("[0-9]*"):  # of another choice of inputs
         shutil.rmtree(part)
     columns = [column for i, shard in enumerate(shards) for column in _columns(i, shard)]
-    reasons: list[Reasons] = [defaultdict(dict) for _ in shards]
-    for column, row, reason in _equal(columns):
-        reasons[column.shard][column.source].setdefault(row, reason)
-    if near_identity < 1:
-        for source in (name for name, each in SOURCES.items() if each.near_duplicates):
-            mine = [column for column in columns if column.source == source]
-            for column, row, reason in _nearly_equal(mine, reasons, near_identity):
-                reasons[column.shard][source][row] = reason
-    for shard, found in zip(shards, reasons, strict=True):
+    _mark_equal(columns)
+    names_of = {}
+    for source in dict.fromkeys(column.source for column in columns):
+        mine = [column for column in columns if column.source == source]
+        names_of[source] = ShardTexts([column.path for column in mine], "name")
+        if near_identity < 1 and source in SOURCES and SOURCES[source].near_duplicates:
+            _mark_nearly_equal(mine, near_identity, work / "near")
+    for i, shard in enumerate(shards):
+        reasons = {c.source: _told(c, names_of[c.source]) for c in columns if c.shard == i}
         with atomic_file(work / "selected" / f"{shard.name}.json") as path:
-            path.write_text(
-                json.dumps({source: dict(rows) for source, rows in found.items()}), encoding="utf-8"
-            )
-    done.write_text(names, encoding="utf-8")
+            path.write_text(json.dumps(reasons), encoding="utf-8")
+    done.write_text(told, encoding="utf-8")
 
 
 def selected_out(work: Path, shard: Path) -> Reasons:
@@ -73,20 +86,29 @@ def selected_out(work: Path, shard: Path) -> Reasons:
 
 def _columns(i: int, shard: Path) -> Iterator[_Column]:
     for source, path in shard_sources(shard):
-        batches = list(shard_batches(path))
-        digests = np.concatenate([batch.column("digest").to_numpy() for batch in batches])
-        splits = [batch.column("split").to_numpy(zero_copy_only=False) for batch in batches]
-        yield _Column(i, source, batches, digests, np.concatenate(splits) == "test")
+        digests, splits, lengths_bp = [], [], []
+        for batch in shard_columns(path, ("sequence", "split", "digest")):
+            digests.append(batch.column("digest").to_numpy())
+            splits.append(batch.column("split").to_numpy(zero_copy_only=False) == "test")
+            lengths = pa.compute.utf8_length(batch.column("sequence"))
+            lengths_bp.append(lengths.to_numpy(zero_copy_only=False).astype(np.int32))
+        rows = sum(map(len, digests))
+        yield _Column(
+            i,
+            source,
+            path,
+            np.concatenate(digests),
+            np.concatenate(splits),
+            np.concatenate(lengths_bp),
+            gone=np.zeros(rows, dtype=np.uint8),
+            because=np.full(rows, -1, dtype=np.int32),
+        )
 
 
-def _equal(columns: list[_Column]) -> Iterator[tuple[_Column, int, str]]:
-    """Find records that are equal to a held-out one of any source, or to another of their own."""
+def _mark_equal(columns: list[_Column]) -> None:
+    """Mark records that are equal to a held-out one of any source, or to another of their own."""
     nothing: list[NDArray[np.uint64]] = [np.zeros(0, dtype=np.uint64)]
     tested = np.unique(np.concatenate(nothing + [c.digests[c.held_out] for c in columns]))
-    for column in columns:
-        leaked = np.isin(column.digests, tested) & ~column.held_out
-        for row in np.flatnonzero(leaked).tolist():
-            yield column, row, "equals_held_out_record"
     for source in dict.fromkeys(column.source for column in columns):
         mine = [column for column in columns if column.source == source]
         digests = np.concatenate([column.digests for column in mine])
@@ -94,32 +116,48 @@ def _equal(columns: list[_Column]) -> Iterator[tuple[_Column, int, str]]:
         order = np.lexsort((~held_out, digests))  # stable: else as they stand
         again = np.zeros(len(order), dtype=bool)
         again[order[1:]] = digests[order[1:]] == digests[order[:-1]]
-        starts = np.cumsum([0, *(len(column.digests) for column in mine)])
-        for column, start in zip(mine, starts, strict=False):
-            for row in np.flatnonzero(again[start : start + len(column.digests)]).tolist():
-                yield column, row, "duplicate_sequence"
+        for column, repeats in zip(mine, _parts(mine, again), strict=True):
+            column.gone[repeats] = _EQUAL
+            column.gone[np.isin(column.digests, tested) & ~column.held_out] = _LEAKED
 
 
-def _nearly_equal(
-    columns: list[_Column], reasons: list[Reasons], identity: float
-) -> Iterator[tuple[_Column, int, str]]:
-    candidates: list[Candidate] = []
-    places: list[tuple[_Column, int, str]] = []
+def _mark_nearly_equal(columns: list[_Column], identity: float, scratch: Path) -> None:
+    """Mark records of one source that are nearly equal to another one that stays."""
+    held_out = np.concatenate([column.held_out for column in columns])
+    candidates = Candidates(
+        np.concatenate([column.lengths_bp for column in columns]).astype(np.int64),
+        held_out,
+        np.concatenate([column.gone for column in columns]) == _STAYS,
+        _sketches(columns),
+        ShardTexts([column.path for column in columns], "sequence"),
+    )
+    because = near_duplicates(candidates, identity, scratch)
+    leaks = held_out[because] & ~held_out
+    for column, others, leaked in zip(
+        columns, _parts(columns, because), _parts(columns, leaks), strict=True
+    ):
+        near = others >= 0
+        column.because[near] = others[near]
+        column.gone[near] = np.where(leaked[near], _NEARLY_LEAKED, _NEARLY_EQUAL)
+
+
+def _sketches(columns: list[_Column]) -> Iterator[NDArray[np.uint32]]:
     for column in columns:
-        gone = reasons[column.shard][column.source]
-        row = -1
-        for batch in column.batches:
-            sequences, names = batch.column("sequence"), batch.column("name")
-            lengths_bp = pa.compute.utf8_length(sequences).to_numpy(zero_copy_only=False)
-            for i in range(batch.num_rows):
-                row += 1
-                if row not in gone:
-                    sketch = batch.column("sketch")[i].as_py()
-                    sequence = sequences[i].as_py
-                    held_out = bool(column.held_out[row])
-                    candidates.append(Candidate(int(lengths_bp[i]), held_out, sketch, sequence))
-                    places.append((column, row, names[i].as_py()))
-    for i, j in near_duplicates(candidates, identity):
-        leaks = candidates[j].held_out and not candidates[i].held_out
-        reason = "nearly_equals_held_out_record" if leaks else "near_duplicate"
-        yield *places[i][:2], f"{reason}:{places[j][2]}"
+        for batch in shard_columns(column.path, ["sketch"]):
+            sketches = b"".join(batch.column("sketch").to_pylist())
+            yield np.frombuffer(sketches, dtype="<u4").reshape(batch.num_rows, -1)
+
+
+def _parts(columns: list[_Column], values: NDArray[Any]) -> list[NDArray[Any]]:
+    """Cut an array over all rows of some columns into one for each."""
+    return np.split(values, np.cumsum([len(column.gone) for column in columns])[:-1])
+
+
+def _told(column: _Column, name_of: ShardTexts) -> dict[int, str]:
+    """Return the rows of a column that go, with the reason."""
+    told = {}
+    for row in np.flatnonzero(column.gone).tolist():
+        told[row] = _REASONS[column.gone[row]]
+        if column.because[row] >= 0:
+            told[row] += f":{name_of(int(column.because[row]))}"
+    return told

@@ -13,17 +13,12 @@ from hypothesis import strategies as st
 from carbon.corpus import read_manifest, read_source
 from carbon.files import sha256_of_file
 from carbon.genome import Interval, Reference, reverse_complement
-from data_pipeline.duplicates import (
-    Candidate,
-    EvaluationSequences,
-    canonical_kmers,
-    near_duplicates,
-    sketch_of,
-)
+from data_pipeline.duplicates import EvaluationSequences
 from data_pipeline.filters import compositions_of
 from data_pipeline.records import digest_of
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
+from tests.helpers.near_duplicates import mutated
 
 
 class TestFilters:
@@ -104,91 +99,6 @@ class TestFilters:
         digest = digest_of(sequence)
         assert digest == digest_of(reverse_complement(sequence).lower())
         assert digest != digest_of(sequence + "A") or sequence == reverse_complement(sequence)
-
-
-def mutated(sequence, rate, seed):
-    rng = random.Random(seed)
-    result = []
-    for base in sequence:
-        if rng.random() >= rate:
-            result.append(base)
-        elif (kind := rng.random()) < 0.8:
-            result.append(rng.choice([b for b in "ACGT" if b != base]))
-        elif kind < 0.9:
-            result.append(base + rng.choice("ACGT"))
-    return "".join(result)
-
-
-def edit_distance(one, other):
-    """Row by row, as in any textbook."""
-    before = list(range(len(other) + 1))
-    for i, a in enumerate(one, start=1):
-        row = [i]
-        for j, b in enumerate(other, start=1):
-            row.append(min(row[-1] + 1, before[j] + 1, before[j - 1] + (a != b)))
-        before = row
-    return before[-1]
-
-
-class TestNearDuplicates:
-    @given(sequence=st.text(alphabet="ACGTN", max_size=60), k=st.integers(1, 31))
-    def test_canonical_kmers(self, sequence, k):
-        codes = {"A": 0, "T": 1, "C": 2, "G": 3}
-        expected = []
-        for at in range(len(sequence) - k + 1):
-            word = sequence[at : at + k]
-            if "N" not in word:
-                forms = (word, reverse_complement(word))
-                numbers = [sum(codes[b] * 4 ** (k - 1 - i) for i, b in enumerate(f)) for f in forms]
-                expected.append(min(numbers))
-        assert canonical_kmers(sequence, k).tolist() == expected
-
-    def test_pairs_against_the_edit_distance_of_all(self):
-        sequences = []
-        for i in range(30):
-            base = random_bases(random.Random(i).randint(150, 260), i)
-            other = mutated(base, (0.02, 0.06, 0.09, 0.12, 0.3)[i % 5], 100 + i)
-            sequences += [base, reverse_complement(other) if i % 2 else other]
-        candidates = [Candidate(len(s), False, sketch_of(s), lambda s=s: s) for s in sequences]
-        found = dict(near_duplicates(candidates, 0.9))
-        for i, j in found.items():
-            longer = max(len(sequences[i]), len(sequences[j]))
-            assert len(sequences[j]) >= len(sequences[i])
-            forms = (sequences[i], reverse_complement(sequences[i]))
-            assert min(edit_distance(f, sequences[j]) for f in forms) <= 0.1 * longer
-        missed = 0
-        for i in range(0, 60, 2):
-            one, other = sequences[i], sequences[i + 1]
-            forms = (one, reverse_complement(one))
-            distance = min(edit_distance(f, other) for f in forms)
-            if distance <= 0.1 * max(len(one), len(other)):
-                missed += i not in found and i + 1 not in found
-        assert missed <= 1 and len(found) >= 15
-
-    def test_what_is_held_out_stays(self):
-        base = random_bases(400, 1)
-        near = mutated(base, 0.02, 2)
-        pair = [
-            Candidate(len(base), False, sketch_of(base), lambda: base),
-            Candidate(len(near), True, sketch_of(near), lambda: near),
-        ]
-        assert list(near_duplicates(pair, 0.9)) == [(0, 1)]
-
-    def test_in_a_build(self, tmp_path):
-        """Of two that are alike the longer stays."""
-        base = random_bases(600, 4)
-        texts = {"a": base, "b": mutated(base, 0.03, 1) + "ACGTACGTAC", "c": random_bases(600, 9)}
-        (tmp_path / "x.fa").write_text("".join(f">{n}\n{s}\n" for n, s in texts.items()))
-        settings = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
-        assert build(tmp_path / "c", *settings) == 0
-        kept = {row["name"] for row in rows_of(tmp_path / "c", "mrna")}
-        longest = max(("a", "b"), key=lambda n: len(texts[n]))
-        gone = ({"a", "b"} - {longest}).pop()
-        assert kept == {longest, "c"}
-        lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
-        assert f"mrna\t{gone}\tnear_duplicate:{longest}" in lines[1]
-        assert build(tmp_path / "d", *settings, "keep.near_identity=1.0") == 0
-        assert len(rows_of(tmp_path / "d", "mrna")) == 3
 
 
 class TestEvaluationSets:

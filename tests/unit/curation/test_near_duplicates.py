@@ -1,0 +1,125 @@
+"""Transcripts that are nearly equal: which pairs are found, and which of them goes."""
+
+import random
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.genome import reverse_complement
+from carbon.kmers import canonical_kmers
+from data_pipeline import bands, duplicates
+from tests.helpers.curation import build, rows_of
+from tests.helpers.files import random_bases
+from tests.helpers.near_duplicates import found_in, found_in_memory, mutated
+
+
+def edit_distance(one, other):
+    """Row by row, as in any textbook."""
+    before = list(range(len(other) + 1))
+    for i, a in enumerate(one, start=1):
+        row = [i]
+        for j, b in enumerate(other, start=1):
+            row.append(min(row[-1] + 1, before[j] + 1, before[j - 1] + (a != b)))
+        before = row
+    return before[-1]
+
+
+class TestNearDuplicates:
+    @given(sequence=st.text(alphabet="ACGTN", max_size=60), k=st.integers(1, 31))
+    def test_canonical_kmers(self, sequence, k):
+        codes = {"A": 0, "T": 1, "C": 2, "G": 3}
+        expected = []
+        for at in range(len(sequence) - k + 1):
+            word = sequence[at : at + k]
+            if "N" not in word:
+                forms = (word, reverse_complement(word))
+                numbers = [sum(codes[b] * 4 ** (k - 1 - i) for i, b in enumerate(f)) for f in forms]
+                expected.append(min(numbers))
+        assert canonical_kmers(sequence, k).tolist() == expected
+
+    def test_pairs_against_the_edit_distance_of_all(self, tmp_path):
+        sequences = []
+        for i in range(30):
+            base = random_bases(random.Random(i).randint(150, 260), i)
+            other = mutated(base, (0.02, 0.06, 0.09, 0.12, 0.3)[i % 5], 100 + i)
+            sequences += [base, reverse_complement(other) if i % 2 else other]
+        found = found_in(sequences, [False] * 60, 0.9, tmp_path)
+        for i, j in found.items():
+            longer = max(len(sequences[i]), len(sequences[j]))
+            assert len(sequences[j]) >= len(sequences[i])
+            forms = (sequences[i], reverse_complement(sequences[i]))
+            assert min(edit_distance(f, sequences[j]) for f in forms) <= 0.1 * longer
+        missed = 0
+        for i in range(0, 60, 2):
+            one, other = sequences[i], sequences[i + 1]
+            forms = (one, reverse_complement(one))
+            distance = min(edit_distance(f, other) for f in forms)
+            if distance <= 0.1 * max(len(one), len(other)):
+                missed += i not in found and i + 1 not in found
+        assert missed <= 1 and len(found) >= 15
+
+    def test_what_is_held_out_stays(self, tmp_path):
+        base = random_bases(400, 1)
+        near = mutated(base, 0.02, 2)
+        assert found_in([base, near], [False, True], 0.9, tmp_path) == {0: 1}
+
+    @given(
+        parents=st.lists(st.integers(0, 3), min_size=2, max_size=24),
+        seed=st.integers(0, 99),
+        ranks_a_file=st.sampled_from([1, 2, 5, 8192]),
+    )
+    @settings(max_examples=40, deadline=None)
+    def test_the_answer_is_that_of_an_index_in_memory(self, parents, seed, ranks_a_file):
+        """Families of mutated copies of some lengths, of either strand, at the edge of alike."""
+        rng = random.Random(seed)
+        sequences = []
+        for i, parent in enumerate(parents):
+            rate = rng.choice((0, 0.02, 0.05, 0.08, 0.1))
+            copy = mutated(random_bases(90 + 4 * parent, parent), rate, 1000 * seed + i)
+            sequences.append(reverse_complement(copy) if rng.random() < 0.3 else copy)
+        held_out = [rng.random() < 0.3 for _ in sequences]
+        gone = {i for i in range(len(sequences)) if rng.random() < 0.1}
+        with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+            patch.setattr(bands, "RANKS_A_FILE", ranks_a_file)
+            found = found_in(sequences, held_out, 0.9, folder, gone)
+        assert found == found_in_memory(sequences, held_out, 0.9, gone)
+
+    def test_a_band_that_all_records_share(self, tmp_path, monkeypatch, capsys):
+        """What has too little sequence for a sketch is all alike to it, and to nobody else."""
+        monkeypatch.setattr(duplicates, "_LARGE_GROUP", 50)
+        monkeypatch.setattr(bands, "RANKS_A_FILE", 16)
+        rng = random.Random(3)
+        sequences = ["N".join(random_bases(11, rng.random()) for _ in range(6)) for _ in range(60)]
+        sequences += [mutated(sequence, 0.03, i) for i, sequence in enumerate(sequences[:20])]
+        held_out = [i % 7 == 0 for i in range(80)]
+        found = found_in(sequences, held_out, 0.9, tmp_path)
+        assert found == found_in_memory(sequences, held_out, 0.9) and 10 < len(found) < 30
+        assert "75 records share a part of their sketches" in capsys.readouterr().err
+
+    def test_what_lies_there_of_a_step_that_was_killed(self, tmp_path):
+        (tmp_path / "near" / "bands").mkdir(parents=True)
+        (tmp_path / "near" / "bands" / "000").write_bytes(b"half")
+        base = random_bases(400, 1)
+        assert found_in([base, base[5:]], [False, False], 0.9, tmp_path) == {1: 0}
+
+    def test_no_record_and_one(self, tmp_path):
+        assert found_in([], [], 0.9, tmp_path) == {}
+        assert found_in([random_bases(90, 1)], [False], 0.9, tmp_path) == {}
+
+    def test_in_a_build(self, tmp_path):
+        """Of two that are alike the longer stays."""
+        base = random_bases(600, 4)
+        texts = {"a": base, "b": mutated(base, 0.03, 1) + "ACGTACGTAC", "c": random_bases(600, 9)}
+        (tmp_path / "x.fa").write_text("".join(f">{n}\n{s}\n" for n, s in texts.items()))
+        words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *words) == 0
+        kept = {row["name"] for row in rows_of(tmp_path / "c", "mrna")}
+        longest = max(("a", "b"), key=lambda n: len(texts[n]))
+        gone = ({"a", "b"} - {longest}).pop()
+        assert kept == {longest, "c"}
+        lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()
+        assert f"mrna\t{gone}\tnear_duplicate:{longest}" in lines[1]
+        assert build(tmp_path / "d", *words, "keep.near_identity=1.0") == 0
+        assert len(rows_of(tmp_path / "d", "mrna")) == 3
