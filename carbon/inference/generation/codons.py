@@ -44,4 +44,5 @@ class Codons:
 
     def hold(self, end_bp: int) -> Bools:
         """Tell which states have the amino acid whose codon ends here: (states + 1,)."""
-        return self._coding_for[self._protein[end_bp // 3 - 1]]
+        held: Bools = self._coding_for[self._protein[end_bp // 3 - 1]]
+        return held
