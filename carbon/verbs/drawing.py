@@ -33,8 +33,13 @@ def add_sampling(verb: argparse.ArgumentParser) -> None:
     group.add_argument("--repetition-window", type=int, dest="repetition_window_bp", metavar="BP")
 
 
-def add_constraints(verb: argparse.ArgumentParser) -> None:
-    """Add what `Constraints` has."""
+def add_constraints(verb: argparse.ArgumentParser, protein_of_start: str | None = None) -> None:
+    """Add what `Constraints` has.
+
+    Args:
+        verb: to add it to.
+        protein_of_start: what a protein without letters stands for; they must be given if None.
+    """
     group = verb.add_argument_group("constraints, kept exactly")
     group.add_argument(
         "--forbid", nargs="+", action="extend", default=[], metavar="MOTIF", help="IUPAC motifs"
@@ -57,8 +62,11 @@ def add_constraints(verb: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--protein",
+        nargs=None if protein_of_start is None else "?",
+        const=protein_of_start,
         metavar="LETTERS",
-        help="amino acids that the generated bases code for, three bases each; * for a stop",
+        help="amino acids that the generated bases code for, three bases each; * for a stop"
+        + ("" if protein_of_start is None else "; without letters, those of --start"),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from carbon.blocks.crew import Crew, add_crew, add_resume, crew_of
 from carbon.console import natural
 from carbon.options import ENGINES
+from carbon.tables import words_of
 from carbon.verbs.common import Verbs, add_model, check_inputs, load, options_of
 from carbon.verbs.drawing import add_constraints, add_sampling, constraints_of
 from carbon.verbs.sequences import why_alone
@@ -282,9 +283,9 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _fasta(arguments: argparse.Namespace, dtype: str, records: Iterator[Record]) -> Iterator[str]:
     """Yield FASTA whose headers tell all that the bases follow from, but for the prompts."""
-    asked = _words(_asked(arguments, dtype))
+    asked = words_of(_asked(arguments, dtype))
     for name, facts, bases in records:
-        yield f">{name} {_words(facts)} {asked}\n"
+        yield f">{name} {words_of(facts)} {asked}\n"
         yield from (f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP))
 
 
@@ -311,9 +312,3 @@ def _asked(arguments: argparse.Namespace, dtype: str) -> dict[str, Any]:
         "no_stop_frame": arguments.no_stop,
         "protein": arguments.protein,
     }
-
-
-def _words(facts: dict[str, Any]) -> str:
-    """Write `name=value`, blanks in a value as %20; what was not asked for is left out."""
-    shown = {key: str(value) for key, value in facts.items() if value not in (None, "")}
-    return " ".join(f"{key}={'%20'.join(value.split())}" for key, value in shown.items())
