@@ -23,17 +23,10 @@ def _python(what: str) -> Function:
 
 def _adapted(what: str) -> Function:
     from carbon.adapt.loading import load_adapted
-    from carbon.design.oracles import folder_and_label
-    from carbon.errors import UserError
+    from carbon.design.oracles import column_of, folder_and_label
 
-    folder, label = folder_and_label(what)
-    adapted = load_adapted(folder)
-    names = adapted.output_names
-    if adapted.question.per_base:
-        raise UserError(f"{folder}: predicts every base; an oracle needs one number a sequence")
-    if (label is None and len(names) != 1) or (label is not None and label not in names):
-        raise UserError(f"{folder}: predicts {', '.join(names)}; say which: adapted:{folder}:LABEL")
-    column = names.index(label) if label is not None else 0
+    adapted = load_adapted(folder_and_label(what)[0])
+    column = column_of(what, adapted.question)
     return lambda sequences: [each[column] for each in adapted.predict(sequences)]
 
 
@@ -59,8 +52,7 @@ def _answer(function: Function, sequences: list[str]) -> dict[str, Any]:
     try:
         return {"values": _plain(function(sequences))}
     except Exception as error:
-        found = {"error": _told(error), "number": _number_of_bad(function, sequences)}
-        return found
+        return {"error": _told(error), "number": _number_of_bad(function, sequences)}
 
 
 def _number_of_bad(function: Function, sequences: Sequence[str]) -> int | None:

@@ -15,9 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.errors import UserError
+
+if TYPE_CHECKING:
+    from carbon.adapt.question import Question
 
 Function = Callable[[list[str]], Iterable[float]]
 
@@ -212,6 +215,23 @@ def folder_and_label(what: str) -> tuple[str, str | None]:
     return (what, None) if not colon or Path(what).is_dir() else (folder, label)
 
 
+def column_of(what: str, question: "Question") -> int:
+    """Return which output of an adapted model `FOLDER:LABEL` means.
+
+    Raises:
+        UserError: it is not one number of a sequence.
+    """
+    folder, label = folder_and_label(what)
+    names = question.output_names
+    if question.per_base:
+        raise UserError(f"{folder}: predicts every base; an oracle needs one number a sequence")
+    if label is None and len(names) == 1:
+        return 0
+    if label not in names:
+        raise UserError(f"{folder}: predicts {', '.join(names)}; say which: adapted:{folder}:LABEL")
+    return names.index(label)
+
+
 class OracleKind(NamedTuple):
     """A kind of oracle that can be named in text.
 
@@ -236,7 +256,7 @@ def _check_function(what: str) -> None:
 def _check_folder(what: str) -> None:
     from carbon.adapt.folder import read_manifest
 
-    read_manifest(folder_and_label(what)[0])
+    column_of(what, read_manifest(folder_and_label(what)[0]).question)
 
 
 def _check_command(what: str) -> None:

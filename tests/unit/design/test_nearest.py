@@ -1,8 +1,13 @@
 """The nearest record, found again among others after changes of known number."""
 
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from carbon.design.nearest import edits_between, edits_within, nearest_records, records_of
+from carbon.errors import CorpusError
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta
 
@@ -44,6 +49,20 @@ def test_distances_against_the_table():
         assert edits_within(a, b) == min(
             slow_distance(a, b, inside=True), slow_distance(reverse_complement(a), b, inside=True)
         )
+
+
+def test_records_of_a_corpus_are_those_to_train_on(tmp_path):
+    for split, bases in (("train", "ACGT"), ("test", "GGGG")):
+        rows = {"record_id": [split], "sequence": [bases], "strand": ["+"]}
+        (tmp_path / "dna").mkdir(exist_ok=True)
+        pq.write_table(pa.table(rows), tmp_path / "dna" / f"{split}-00000.parquet")
+    outputs = {f"dna/{split}-00000.parquet": "" for split in ("train", "test")}
+    manifest = {"held_out": [], "outputs": outputs, "sources": {"dna": {}}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert list(records_of(tmp_path)) == [("train", "ACGT")]
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(CorpusError, match="is no corpus"):
+        list(records_of(tmp_path))
 
 
 def test_records_of_a_fasta(tmp_path):
