@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from carbon.design.goals import Goal, goal_of
+from carbon.design.nearest import check_distances, records_of
 from carbon.design.proposals import Proposer
 from carbon.design.rules import Judge, Rules
 from carbon.design.ways import WAYS, Search
@@ -145,6 +146,10 @@ def search_of(reader: Reader, task: DesignTask, num_oracles: int) -> tuple[Searc
         UserError: nothing keeps to the rules, or something does not fit the model or the oracles.
     """
     reader.vocabulary.prefix(tuple(task.tags))
+    if task.start or task.records:
+        check_distances()
+    if task.records:
+        next(records_of(task.records), None)  # what cannot be read is told before the search
     goals = task.goals_for(num_oracles)
     judge = Judge(task.rules, task.prompt, task.bases_bp)
     start = task.start.upper() if task.start else None

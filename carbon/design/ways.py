@@ -14,6 +14,8 @@ from carbon.design.goals import Floats, Goal, best, gains
 from carbon.design.proposals import Proposer
 from carbon.errors import UserError
 
+_LAST_SHARE = 1 / 16  # of the longest window, when all calls are spent
+
 
 class Proposal(NamedTuple):
     """A sequence to measure, and the number of the candidate that it was made of."""
@@ -109,9 +111,6 @@ def _beam(search: Search, history: Sequence[Candidate], number: int) -> list[Pro
         drawn = search.proposer.regrown(parent.bases, count, (number, n), most_bp, temperature)
         proposals += [Proposal(each, parent.number) for each in drawn]
     return proposals
-
-
-_LAST_SHARE = 1 / 16  # of the longest window, when all calls are spent
 
 
 def _is_never(search: Search, history: Sequence[Candidate]) -> bool:

@@ -172,6 +172,7 @@ def test_rejection(model):
         ({"length_bp": 9, "hot": -1.0}, "temperature -1"),
         ({"length_bp": 9, "goals": ["most", "least"]}, "1 oracles and 2 goals"),
         ({"length_bp": 9, "way": "rejection"}, "a --goal that is a number"),
+        ({"length_bp": 9, "records": "absent.fa"}, "absent.fa: no such file"),
         ({"length_bp": 9, "tags": ["<nobody>"]}, "<nobody>"),
     ],
 )  # fmt: skip
