@@ -163,6 +163,14 @@ ENGINES: dict[Engine, str] = {
 }
 
 
+DESIGN_WAYS: dict[str, str] = {
+    "beam": "lineages, whose windows the model draws anew, cooler with every round",
+    "best_of_n": "sequences that the model draws",
+    "rejection": "those too, until enough of them are at the numbers aimed at",
+}
+"""What they do is in `carbon.design.ways.WAYS`."""
+
+
 def check_choice(name: str, value: str, table: Collection[str]) -> None:
     """Raise UserError unless a value stands in its table."""
     if value not in table:

@@ -29,6 +29,16 @@ def text_of(value: str | float | None) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value).translate(_ENCODED)
 
 
+def words_of(facts: Mapping[str, Any]) -> str:
+    """Write `name=value`, blanks in a value as %20; what was not asked for is left out.
+
+    >>> words_of({"seed": 1, "tags": "", "command": "a b"})
+    'seed=1 command=a%20b'
+    """
+    shown = {key: str(value) for key, value in facts.items() if value not in (None, "")}
+    return " ".join(f"{key}={'%20'.join(value.split())}" for key, value in shown.items())
+
+
 @contextmanager
 def _tsv(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
     """Write settings as a comment line, names, and a line a row; `-` is standard output."""

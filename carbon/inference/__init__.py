@@ -1,6 +1,7 @@
 """Scoring, variants and generation with a loaded model.
 
-`engine` has `Carbon`, a loaded model and all it can do; every folder is one thing of that:
+`engine` has `Carbon`, a loaded model and all it can do, which `loading` makes; every folder is one
+thing of that:
 
 - `reading`: runs the network in batches; passages; the distribution of the next 6-mer.
 - `scoring`: likelihoods of sequences.
@@ -12,7 +13,7 @@
 What can be chosen for them, a table each, is in `carbon.options`.
 """
 
-from carbon.inference.engine import DTYPES, Carbon, load
+from carbon.inference.engine import Carbon
 from carbon.inference.generation import (
     Constraints,
     Draft,
@@ -21,6 +22,7 @@ from carbon.inference.generation import (
     SamplingRule,
     Step,
 )
+from carbon.inference.loading import DTYPES, load
 from carbon.inference.reading import (
     Branch,
     NextToken,

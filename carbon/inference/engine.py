@@ -1,14 +1,8 @@
 """A loaded model and everything it can do: what `carbon.load` returns."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Literal, Unpack
+from typing import TYPE_CHECKING, Unpack
 
-import torch
-from transformers.utils.import_utils import is_flash_attn_2_available
-
-from carbon.devices import default_device
-from carbon.errors import UserError
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.background import Background, Drawing, make_background
 from carbon.inference.embeddings import Float32s, embed_sequences
@@ -42,11 +36,14 @@ from carbon.inference.variants import (
     method_for,
     score_variants,
 )
-from carbon.model import LoadedModel, load_model
-from carbon.options import By, Dtype, Engine, Pool, Strands
+from carbon.model import LoadedModel
+from carbon.options import By, Engine, Pool, Strands
 from carbon.tokenizer import K
 
-DTYPES: dict[Dtype, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+if TYPE_CHECKING:  # it draws with what is here
+    from carbon.design.designs import Design
+    from carbon.design.oracles import Function
+    from carbon.design.task import DesignOptions
 
 
 class Carbon:
@@ -336,6 +333,29 @@ class Carbon:
         task = Task(length_bp, rule, seed, tuple(tags), constraints, right)
         return infill(self.reader, left, task, candidates, draft, advance)
 
+    def design(
+        self, oracles: "Sequence[str | Function]", **options: "Unpack[DesignOptions]"
+    ) -> "list[Design]":
+        """Look for sequences that oracles like, and return the best, the best first.
+
+        Args:
+            oracles: each `python:MODULE:FUNCTION`, `adapted:FOLDER[:LABEL]` or `command:COMMAND`,
+                with `NAME=` before it if it is to have another name; or a callable that takes a
+                list of sequences and returns a number for each. A callable is called in this
+                process, without a time limit; the others have processes of their own.
+            **options: the fields of `carbon.design.task.DesignTask`, none of which must be given
+                where a length, a start or a protein is: `length_bp`, `start`, `prompt`, `goals`,
+                `way`, `calls`, `batch`, `width`, `hot`, `cold`, `within`, `num_designs`, `seed`,
+                `tags`, `rules`, `sampling`, `records` and `timeout_seconds`.
+
+        Raises:
+            UserError: an option makes no sense, an oracle fails, or nothing is found.
+        """
+        from carbon.design.designs import design
+        from carbon.design.task import DesignTask
+
+        return design(self.reader, oracles, DesignTask(**options))
+
     def next_token(self, context: str, *, tags: Sequence[str] = ()) -> NextToken:
         """Return the distribution of the 6-mer that begins right behind a context.
 
@@ -376,45 +396,3 @@ class Carbon:
             UserError: there is no such pool, layer or tag, or the tags leave no room.
         """
         return embed_sequences(self.reader, sequences, pool, layer, tuple(tags))
-
-
-def load(
-    source: str | Path,
-    *,
-    device: str = "auto",
-    dtype: Dtype | Literal["auto"] = "auto",
-    attention: str = "auto",
-    yarn: float | None = None,
-) -> Carbon:
-    """Load a model folder, a model of the box, or the Hub's of that name, to score and generate.
-
-    A local folder comes before a model in the box of that name.
-
-    Args:
-        source: the `export/` folder of a run, any stock folder with one of the vocabularies, or a
-            name such as `yeast`: `carbon models` lists what is in the box.
-        device: `cpu`, `cuda`, `mps` (not tried), or `auto` for a CUDA GPU where there is one.
-        dtype: of weights and activations, `auto` for bfloat16 on a CUDA GPU and float32 elsewhere;
-            log-probabilities are always float32.
-        attention: `sdpa`, `flash_attention_2`, or `auto`: the latter where it is installed, the
-            device is a CUDA GPU and the dtype one it knows.
-        yarn: stretch the context by this factor with YaRN (Peng et al. 2023, arXiv 2309.00071); the
-            released models are stretched by 4.
-
-    Raises:
-        ModelError: the folder is absent, incomplete or of another kind.
-        UserError: the device is not there, or the attention.
-    """
-    if device == "auto":
-        device = default_device()
-    if dtype == "auto":
-        dtype = "bfloat16" if device.startswith("cuda") else "float32"
-    if attention == "auto":
-        has_flash = is_flash_attn_2_available() and dtype == "bfloat16" and device != "cpu"
-        attention = "flash_attention_2" if has_flash else "sdpa"
-    model = load_model(source, DTYPES[dtype], attention=attention, yarn=yarn)
-    try:
-        model.network.to(device)  # type: ignore[arg-type]
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device '{device}' cannot be used: {str(error).splitlines()[0]}") from None
-    return Carbon(model)

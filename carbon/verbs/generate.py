@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.blocks.crew import Crew, add_crew, add_resume, crew_of
 from carbon.console import natural
-from carbon.options import ENGINES, MODES
-from carbon.verbs.common import NOT_GIVEN, Verbs, add_model, check_inputs, load, options_of
+from carbon.options import ENGINES
+from carbon.tables import words_of
+from carbon.verbs.common import Verbs, add_model, check_inputs, load, options_of
+from carbon.verbs.drawing import add_constraints, add_sampling, constraints_of
 from carbon.verbs.sequences import why_alone
 
 if TYPE_CHECKING:
@@ -56,8 +58,8 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("-n", type=natural, default=1, dest="num_samples", help="samples a prompt")
     verb.add_argument("--seed", type=natural, default=0)
     verb.add_argument("--output", metavar="FASTA", help="default: standard output")
-    _add_sampling(verb)
-    _add_constraints(verb)
+    add_sampling(verb)
+    add_constraints(verb)
     verb.add_argument("--draft", metavar="MODEL", help="a smaller model, to decode speculatively")
     verb.add_argument(
         "--draft-tokens", type=natural, default=4, help="6-mers it proposes at a time"
@@ -75,52 +77,6 @@ def add_parser(verbs: Verbs) -> None:
     add_crew(verb)
     add_resume(verb)
     verb.set_defaults(run=run)
-
-
-def _add_sampling(verb: argparse.ArgumentParser) -> None:
-    """Add what `SamplingOptions` has."""
-    group = verb.add_argument_group("sampling", argument_default=NOT_GIVEN)
-    group.add_argument(
-        "--mode",
-        choices=MODES,
-        help="draw 6-mers, bases by their marginals, or bases one after the other",
-    )
-    group.add_argument("--temperature", type=float, help="0 takes the most likely")
-    group.add_argument("--top-k", type=int, metavar="K", help="only the K most likely")
-    group.add_argument("--top-p", type=float, metavar="P", help="only the fewest that hold P")
-    group.add_argument(
-        "--min-p", type=float, metavar="P", help="of those at least P times the best"
-    )
-    group.add_argument(
-        "--repetition-penalty",
-        type=float,
-        metavar="NATS",
-        help="for every time a 6-mer stands in the last bases, in any frame",
-    )
-    group.add_argument("--repetition-window", type=int, dest="repetition_window_bp", metavar="BP")
-
-
-def _add_constraints(verb: argparse.ArgumentParser) -> None:
-    group = verb.add_argument_group("constraints, kept exactly")
-    group.add_argument(
-        "--forbid", nargs="+", action="extend", default=[], metavar="MOTIF", help="IUPAC motifs"
-    )
-    group.add_argument(
-        "--require", nargs="+", action="extend", default=[], metavar="MOTIF", help="IUPAC motifs"
-    )
-    group.add_argument(
-        "--gc", nargs=2, type=float, metavar=("MIN", "MAX"), help="share of G and C, 0 to 1"
-    )
-    group.add_argument(
-        "--gc-window", type=int, metavar="BP", help="of each window of so many; default: of all"
-    )
-    group.add_argument(
-        "--no-stop",
-        type=int,
-        choices=[0, 1, 2],
-        metavar="FRAME",
-        help="no stop codon so many bases, and every third, after the prompt's start: 0, 1 or 2",
-    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -315,27 +271,21 @@ def _fill(
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    from carbon.inference import Constraints, SamplingOptions
+    from carbon.inference import SamplingOptions
 
     return {
         "seed": arguments.seed,
         "tags": arguments.tags,
-        "constraints": Constraints(
-            tuple(arguments.forbid),
-            tuple(arguments.require),
-            tuple(arguments.gc) if arguments.gc else None,
-            arguments.gc_window,
-            arguments.no_stop,
-        ),
+        "constraints": constraints_of(arguments),
         **options_of(arguments, SamplingOptions),
     }
 
 
 def _fasta(arguments: argparse.Namespace, dtype: str, records: Iterator[Record]) -> Iterator[str]:
     """Yield FASTA whose headers tell all that the bases follow from, but for the prompts."""
-    asked = _words(_asked(arguments, dtype))
+    asked = words_of(_asked(arguments, dtype))
     for name, facts, bases in records:
-        yield f">{name} {_words(facts)} {asked}\n"
+        yield f">{name} {words_of(facts)} {asked}\n"
         yield from (f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP))
 
 
@@ -360,10 +310,5 @@ def _asked(arguments: argparse.Namespace, dtype: str) -> dict[str, Any]:
         "gc": "-".join(map(str, arguments.gc or ())),
         "gc_window_bp": arguments.gc_window,
         "no_stop_frame": arguments.no_stop,
+        "protein": arguments.protein,
     }
-
-
-def _words(facts: dict[str, Any]) -> str:
-    """Write `name=value`, blanks in a value as %20; what was not asked for is left out."""
-    shown = {key: str(value) for key, value in facts.items() if value not in (None, "")}
-    return " ".join(f"{key}={'%20'.join(value.split())}" for key, value in shown.items())

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from Bio.Seq import Seq
 from transformers import LlamaForCausalLM
 
 from carbon.genome import STOP_CODONS
@@ -76,6 +77,8 @@ def keeps(constraints: Constraints, prompt: str, bases: str, right: str = "") ->
             touches = at < end and at + 3 > start
             if touches and any(occurrences(stop, text[at : at + 3]) for stop in STOP_CODONS):
                 return False
+    if constraints.protein is not None and str(Seq(bases).translate()) != constraints.protein:
+        return False
     if constraints.gc:
         window_bp = constraints.gc_window_bp or len(bases)
         for window in chunks_of(bases, window_bp):

@@ -20,7 +20,7 @@ from carbon.inference import (
     ScanMethod,
     ScanOptions,
     VariantOptions,
-    engine,
+    loading,
 )
 from carbon.inference.scan import scan_method_for
 from carbon.inference.scoring import MEASURES
@@ -177,9 +177,9 @@ def test_a_gpu_computes_in_bfloat16_unless_asked_otherwise(device, asked, used, 
     def load_model(source, dtype, **_):
         raise Loaded(dtype)
 
-    monkeypatch.setattr(engine, "load_model", load_model)
+    monkeypatch.setattr(loading, "load_model", load_model)
     with pytest.raises(Loaded) as found:
-        engine.load("folder", device=device, dtype=asked)
+        loading.load("folder", device=device, dtype=asked)
     assert found.value.args == (used,)
 
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
+from carbon.inference.generation.codons import Codons
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.gc_windows import GcWindows
 from carbon.inference.generation.motifs import Patterns, deterministic
-from carbon.tokenizer import BASES, K
+from carbon.tokenizer import BASES, KMER_DIGITS, K, encode_kmers
 
 Bools = NDArray[np.bool_]
 
@@ -52,6 +53,7 @@ class Automaton:
         patterns = Patterns(constraints)
         starts = [patterns.after_prompt(prompt) for prompt in prompts]
         self._next, numbers, accepts = deterministic(patterns, starts, right)
+        self._codons = Codons(constraints, length_bp, numbers)
         self._starts = [AutomatonState(0, numbers[start], 0) for start in starts]
         self._alive = self._reach_backwards(accepts)
 
@@ -94,8 +96,20 @@ class Automaton:
             if self._windows.end_at(position_bp):
                 motifs = np.where(self._windows.holds(position_bp)[gc], motifs, dead)
                 gc = np.zeros_like(gc)
+            if self._codons.end_at(position_bp):
+                motifs = np.where(self._codons.hold(position_bp)[motifs], motifs, dead)
         alive: Bools = self._alive_at(position_bp)[motifs, gc]
         return np.repeat(alive, 4**K // len(alive))
+
+    def keeps(self, prompt: int, bases: str) -> bool:
+        """Tell whether bases behind a prompt, all of A, C, G and T, keep to everything."""
+        state = self.start(prompt)
+        kmers = encode_kmers(bases.ljust(-(-len(bases) // K) * K, "A")).indices
+        for kmer in kmers.tolist():
+            if not self.allowed(state)[kmer]:
+                return False
+            state = self.advance(state, KMER_DIGITS[kmer].tolist())
+        return True
 
     def _alive_at(self, position_bp: int) -> Bools:
         """Tell which states reach a good end from here: (states, G and C in the window)."""
@@ -104,14 +118,15 @@ class Automaton:
     def _reach_backwards(self, accepts: Bools) -> list[Bools]:
         """Return for each number of bases still to come, from 0, which states reach a good end.
 
-        Each is (states, G and C in the window). Without windows the list ends where it no longer
-        changes: what holds for its last number holds for all greater ones.
+        Each is (states, G and C in the window). Without windows and codons the list ends where it
+        no longer changes: what holds for its last number holds for all greater ones.
         """
         cells = max(len(accepts) * (self._windows.most + 1), _LEAST_CELLS) * self._length_bp
-        if self._windows.are_counted and cells > _MOST_CELLS:
+        changes = self._windows.are_counted or self._codons.are_fixed
+        if changes and cells > _MOST_CELLS:
             raise UserError(
-                f"the GC share of {self._length_bp} bases with these motifs needs too large a "
-                "table; give a shorter GC window, fewer bases or fewer motifs"
+                f"{self._length_bp} bases with these constraints need too large a table; give a "
+                "shorter GC window, fewer bases or fewer motifs"
             )
         last = np.repeat(accepts[:, None], self._windows.most + 1, axis=1)
         alive = [last]
@@ -121,10 +136,12 @@ class Automaton:
             after = alive[-1]
             if self._windows.end_at(position_bp):
                 after = self._windows.holds(position_bp) & after[:, :1]
+            if self._codons.end_at(position_bp):
+                after = after & self._codons.hold(position_bp)[:, None]
             before = np.logical_or.reduce(
                 [after[self._next[:, digit]][:, counted[digit]] for digit in range(4)]
             )
-            if not self._windows.are_counted and np.array_equal(before, after):
+            if not changes and np.array_equal(before, after):
                 break
             alive.append(before)
         return alive
@@ -165,6 +182,7 @@ def _impossible_alone(
         "the required motifs": Constraints(require=constraints.require),
         "the GC share": Constraints(gc=constraints.gc, gc_window_bp=constraints.gc_window_bp),
         "the open reading frame": Constraints(no_stop_frame=constraints.no_stop_frame),
+        "the protein": Constraints(protein=constraints.protein),
     }
     return [
         name

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
+from carbon.genome.alphabet import GENETIC_CODE
 
 _LONGEST_MOTIF_BP = 1000
 
@@ -25,6 +26,8 @@ class Constraints:
         no_stop_frame: 0, 1 or 2: no codon that begins so many bases, and then every third, after
             the prompt's first base may be a stop codon of the standard code, if it touches a
             generated base. This keeps a reading frame open.
+        protein: amino acids in one-letter code, `*` for a stop: what the generated bases code for
+            by the standard code, from the first one on. There are three bases for each.
 
     Raises:
         UserError: a motif is no IUPAC DNA, or a value makes no sense.
@@ -35,6 +38,7 @@ class Constraints:
     gc: tuple[float, float] | None = None
     gc_window_bp: int | None = None
     no_stop_frame: int | None = None
+    protein: str | None = None
 
     def __post_init__(self) -> None:
         for motif in (*self.forbid, *self.require):
@@ -50,6 +54,11 @@ class Constraints:
             raise UserError(f"GC window {self.gc_window_bp}: give 1 or more and a GC share with it")
         if self.no_stop_frame not in (None, 0, 1, 2):
             raise UserError(f"frame {self.no_stop_frame} for no stop: give 0, 1 or 2")
+        if self.protein is not None and (wrong := set(self.protein) - set(GENETIC_CODE.values())):
+            raise UserError(
+                f"protein: {min(wrong)!r} is no amino acid; give capital letters such as MAK, and "
+                "* for a stop"
+            )
 
     def __bool__(self) -> bool:
         """Whether there is any constraint."""

@@ -26,6 +26,7 @@ class MotifState(NamedTuple):
     active: int
     phase: int  # of the codon that the next base is in; 0 where frames do not matter
     found: int  # a bit for each required motif
+    codon: str = ""  # the generated bases of the running codon; empty where no protein is fixed
 
 
 class Patterns:
@@ -33,6 +34,7 @@ class Patterns:
 
     def __init__(self, constraints: Constraints) -> None:
         self._frame = constraints.no_stop_frame
+        self._reads_codons = constraints.protein is not None
         codons = sorted(STOP_CODONS) if self._frame is not None else []
         self._longest_bp = max(map(len, (*constraints.forbid, *codons)), default=1)
         self._match = dict.fromkeys(IUPAC_DNA, 0)
@@ -69,7 +71,9 @@ class Patterns:
             found |= bool(active & _last(bits)) << number
             if found >> number & 1:
                 active &= ~bits
-        return MotifState(active, (state.phase + 1) % 3 if self._frame is not None else 0, found)
+        phase = (state.phase + 1) % 3 if self._frame is not None else 0
+        codon = state.codon[: len(state.codon) % 3] + base if self._reads_codons else ""
+        return MotifState(active, phase, found, codon)
 
     def ends_well(self, state: MotifState, right: str) -> bool:
         """Tell whether all is found, and nothing forbidden is completed by what stands behind."""

@@ -1,6 +1,7 @@
 """Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -43,10 +44,11 @@ class TestConstraints:
         st.text("ACGTN", max_size=4),
         st.integers(1, 6),
         st.sampled_from([None, 2, 3, 4]),
+        st.none() | st.text("MSLRAK*", min_size=2, max_size=2),
     )
     @settings(max_examples=50)
     def test_what_is_allowed_is_what_can_be_completed(
-        self, constraints, prompt, right, length_bp, window_bp
+        self, constraints, prompt, right, length_bp, window_bp, protein
     ):
         """All 4^n sequences are tried: a 6-mer is allowed if and only if one goes on from it."""
         if constraints.gc and window_bp:
@@ -54,16 +56,17 @@ class TestConstraints:
                 constraints.forbid, constraints.require, constraints.gc, window_bp,
                 constraints.no_stop_frame,
             )  # fmt: skip
-        good = {
-            "".join(bases)
-            for bases in itertools.product("ACGT", repeat=length_bp)
-            if keeps(constraints, prompt, "".join(bases), right)
-        }
+        if protein and length_bp % 3 == 0:
+            constraints = replace(constraints, protein=protein[: length_bp // 3])
+        texts = ["".join(bases) for bases in itertools.product("ACGT", repeat=length_bp)]
+        good = {bases for bases in texts if keeps(constraints, prompt, bases, right)}
         if not good:
             with pytest.raises(UserError, match=f"prompt 1: no {length_bp} bases behind it"):
                 automaton_for(constraints, [prompt], length_bp, right)
             return
         automaton = automaton_for(constraints, [prompt], length_bp, right)
+        for bases in [*texts[::97], *sorted(good)[:5]]:
+            assert automaton.keeps(0, bases) == (bases in good)
         for tail_bp in (0, 2, 5):
             allowed = automaton.allowed(automaton.start(0), tail_bp)
             new_bp = min(length_bp, 6 - tail_bp)

@@ -1,0 +1,218 @@
+"""Designs by oracles whose best is known: how many calls it takes to reach 90 % of it.
+
+    python bench/design.py OUT --calls 1000 --seeds 0 1 2
+
+Every way of `carbon design` that looks for the most is compared with sequences drawn at random and
+with a genetic algorithm, neither of which has a model. OUT is the table, as JSON.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import carbon
+from carbon.console import natural, run_command, say
+from carbon.design.oracles import started
+from carbon.design.rules import Rules
+from carbon.design.search import run_search
+from carbon.design.task import DesignTask, search_of
+from carbon.genome.alphabet import GENETIC_CODE
+from carbon.inference.generation.constraints import Constraints
+from carbon.markdown import table
+from data_pipeline.codons import FLY_CODON_USAGE
+
+REACHED = 0.9
+BATCHES = {"beam": 16, "best_of_n": 64}  # of the latter nothing but the time follows from it
+PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
+BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulate.py
+FIRST, SECOND, BETWEEN_BP = "TGACTCA", "CACGTG", 20
+
+
+def gc_window(bases: str) -> float:
+    """Return how much of bases 40 to 60 is G and C and of the rest A and T."""
+    inside = sum(base in "GC" for base in bases[40:60]) / 20
+    outside = sum(base in "AT" for base in bases[:40] + bases[60:]) / (len(bases) - 20)
+    return (inside + outside) / 2
+
+
+def matches(motif: str, bases: str) -> int:
+    return sum(a == b for a, b in zip(motif, bases, strict=True))
+
+
+def motif_pair(bases: str) -> float:
+    """Return the letters of two motifs that stand 20 bases apart, where they do best."""
+    second_at = len(FIRST) + BETWEEN_BP
+    last = len(bases) - second_at - len(SECOND)
+    return max(
+        matches(FIRST, bases[at : at + len(FIRST)])
+        + matches(SECOND, bases[at + second_at :][: len(SECOND)])
+        for at in range(last + 1)
+    ) / len(FIRST + SECOND)
+
+
+def promoter(bases: str) -> float:
+    """Return the letters of a simulated promoter's box and initiator, each at its place."""
+    found = matches(BOX, bases[BOX_AT : BOX_AT + len(BOX)]) + matches(INITIATOR, bases[-3:])
+    return found / len(BOX + INITIATOR)
+
+
+def codon_adaptation(bases: str) -> float:
+    """Return the codon adaptation index (Sharp and Li 1987) by the usage of a fly."""
+    codons = [bases[at : at + 3] for at in range(0, len(bases), 3)]
+    usages = [(FLY_CODON_USAGE[GENETIC_CODE[codon]], codon) for codon in codons]
+    return math.exp(sum(math.log(u[c] / max(u.values())) for u, c in usages) / len(codons))
+
+
+class Question(NamedTuple):
+    """An oracle whose most is 1, the length of a sequence, and the protein it codes for."""
+
+    value: Callable[[str], float]
+    length_bp: int
+    protein: str | None = None
+
+
+QUESTIONS = {
+    "GC window": Question(gc_window, 100),
+    "motif pair": Question(motif_pair, 100),
+    "simulated promoter": Question(promoter, 100),
+    "codon adaptation": Question(codon_adaptation, 3 * len(PROTEIN), PROTEIN),
+}
+
+
+def units(question: Question) -> list[list[str]]:
+    """Return what may stand at each place: bases, or the codons of an amino acid."""
+    if question.protein is None:
+        return [list("ACGT")] * question.length_bp
+    return [[c for c, a in GENETIC_CODE.items() if a == letter] for letter in question.protein]
+
+
+def at_random(question: Question, random: np.random.Generator) -> list[str]:
+    return [str(random.choice(choices)) for choices in units(question)]
+
+
+def random_search(question: Question, random: np.random.Generator) -> Iterator[str]:
+    while True:
+        yield "".join(at_random(question, random))
+
+
+def genetic(question: Question, random: np.random.Generator, size: int = 32) -> Iterator[str]:
+    """Yield what a genetic algorithm measures: tournaments of three, one crossing, a change each.
+
+    The best two of a generation live on; they are not measured again.
+    """
+    choices = units(question)
+
+    def value(parts: list[str]) -> float:
+        return question.value("".join(parts))
+
+    people = [at_random(question, random) for _ in range(size)]
+    yield from map("".join, people)
+    while True:
+        best = sorted(people, key=value, reverse=True)[:2]
+        children = []
+        for _ in range(size - 2):
+            mother, father = (
+                max((people[n] for n in random.integers(size, size=3)), key=value) for _ in "12"
+            )
+            cut = int(random.integers(1, len(choices)))
+            child = mother[:cut] + father[cut:]
+            place = int(random.integers(len(choices)))
+            child[place] = str(random.choice(choices[place]))
+            children.append(child)
+        yield from map("".join, children)
+        people = best + children
+
+
+def calls_and_best(
+    question: Question, texts: Iterator[str], calls: int
+) -> tuple[int | None, float]:
+    """Return at which call 90 % is reached, if it is, and the best of all calls."""
+    best = 0.0
+    reached = None
+    for call, bases in zip(range(1, calls + 1), texts, strict=False):
+        best = max(best, question.value(bases))
+        if reached is None and best >= REACHED:
+            reached = call
+    return reached, best
+
+
+def by_model(
+    model: "carbon.Carbon", question: Question, way: str, calls: int, seed: int
+) -> Iterator[str]:
+    """Yield all that a way of `carbon design` measures, in order."""
+    rules = Rules(constraints=Constraints(protein=question.protein))
+    task = DesignTask(
+        way=way,
+        length_bp=question.length_bp,
+        calls=calls,
+        batch=BATCHES[way],
+        seed=seed,
+        rules=rules,
+    )
+    search, judge = search_of(model.reader, task, 1)
+    oracles = started([lambda texts: list(map(question.value, texts))], 60)
+    return (candidate.bases for candidate in run_search(search, judge, oracles))
+
+
+def measured(model: "carbon.Carbon", calls: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    rows = []
+    drawn: dict[tuple[int, int, str | None], list[str]] = {}  # it goes by no value
+    for name, question in QUESTIONS.items():
+        for seed in seeds:
+            found: dict[str, Iterator[str]] = {
+                "random": random_search(question, np.random.default_rng(seed)),
+                "genetic": genetic(question, np.random.default_rng(seed)),
+            }
+            alike = (seed, question.length_bp, question.protein)
+            if alike not in drawn:
+                drawn[alike] = list(by_model(model, question, "best_of_n", calls, seed))
+            found["best_of_n"] = iter(drawn[alike])
+            found["beam"] = by_model(model, question, "beam", calls, seed)
+            for way, texts in found.items():
+                reached, best = calls_and_best(question, texts, calls)
+                rows.append({"oracle": name, "way": way, "seed": seed, "reached": reached,
+                             "best": best})  # fmt: skip
+                say(json.dumps(rows[-1]))
+    return rows
+
+
+def told(rows: list[dict[str, Any]], calls: int) -> str:
+    """Return a table: the calls of every seed, and the median of the best."""
+    lines = []
+    for name in QUESTIONS:
+        for way in ("random", "genetic", "best_of_n", "beam"):
+            some = [row for row in rows if (row["oracle"], row["way"]) == (name, way)]
+            reached = ", ".join(str(row["reached"] or f"> {calls}") for row in some)
+            best = median(row["best"] for row in some)
+            lines.append((name, way, reached, f"{best:.3f}"))
+    return table(lines, ("oracle", "way", "calls to 0.9, each seed", "median of the best"))
+
+
+def main() -> int:
+    """Parse the arguments and run; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--model", default="yeast")
+    parser.add_argument("--calls", type=natural, default=1000)
+    parser.add_argument("--seeds", type=natural, nargs="+", default=[0, 1, 2])
+    arguments = parser.parse_args()
+    return run_command(lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    rows = measured(carbon.load(arguments.model), arguments.calls, arguments.seeds)
+    arguments.output.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    print(told(rows, arguments.calls))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

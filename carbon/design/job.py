@@ -1,0 +1,142 @@
+"""A search that is written to a file, and goes on where it was stopped."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from carbon.__version__ import __version__
+from carbon.adapt.folder import weights_sha256
+from carbon.blocks.journal import Journal
+from carbon.console import progress
+from carbon.design.designs import COLUMNS, Design, columns_of, designs_of, row_of
+from carbon.design.oracles import named_oracle, started
+from carbon.design.rules import Judge
+from carbon.design.search import run_search
+from carbon.design.task import DesignTask, search_of
+from carbon.design.ways import Candidate, Search
+from carbon.design.writers import DESIGN_WRITERS
+from carbon.files import atomic_file
+from carbon.inference.identity import identity_of
+from carbon.inference.reading import Reader
+from carbon.model import model_folder
+from carbon.tables import chosen_by_ending
+
+# Neither changes what is measured.
+_FREE = ("records", "timeout_seconds")
+
+
+class DesignJob(NamedTuple):
+    """What to write.
+
+    Attributes:
+        model: as it was named.
+        oracles: `NAME=KIND:WHAT` or `KIND:WHAT`.
+        task: what is asked for.
+        output: to write.
+        resume: go on with what an earlier run left.
+    """
+
+    model: str
+    oracles: Sequence[str]
+    task: DesignTask
+    output: Path
+    resume: bool
+
+
+def check_job(job: DesignJob) -> None:
+    """Look for all that can be wrong before a model is loaded.
+
+    Raises:
+        UserError: something is.
+    """
+    chosen_by_ending(job.output, DESIGN_WRITERS)
+    for oracle in job.oracles:
+        named_oracle(oracle)
+    job.task.goals_for(len(job.oracles))
+
+
+def run_design_job(reader: Reader, job: DesignJob) -> dict[str, Any]:
+    """Search, write the best designs, and return a summary.
+
+    Raises:
+        UserError: an oracle fails, or nothing was found, or an earlier run is in the way.
+    """
+    search, judge = search_of(reader, job.task, len(job.oracles))
+    settings = _settings(reader, job)
+    with atomic_file(job.output) as path:  # an impossible one is known before the work
+        journal = Journal(job.output, _asked(reader, job, settings), resume=job.resume)
+        try:
+            history = _history(search, judge, job, journal)
+            designs = designs_of(job.task, search, _names(job), history)
+            _write(path, job, designs, settings)
+        except BaseException:
+            journal.say_what_is_kept()
+            raise
+    journal.remove()
+    return _summary(job, search, history, designs)
+
+
+def _history(search: Search, judge: Judge, job: DesignJob, journal: Journal) -> list[Candidate]:
+    kept = list(journal.kept())
+    done = sum(map(len, kept))
+    oracles = started(job.oracles, job.task.timeout_seconds, COLUMNS)
+    try:
+        with progress("oracle calls", search.calls, done) as advance:
+            return run_search(search, judge, oracles, kept, journal.add, advance)
+    finally:
+        for oracle in oracles:
+            oracle.close()
+
+
+def _write(path: Path, job: DesignJob, designs: Sequence[Design], settings: dict[str, Any]) -> None:
+    columns = columns_of(_names(job))
+    with chosen_by_ending(job.output, DESIGN_WRITERS)(path, columns, settings) as write:
+        for design in designs:
+            write(list(row_of(design).values()))
+
+
+def _names(job: DesignJob) -> list[str]:
+    return [named_oracle(oracle).name for oracle in job.oracles]
+
+
+def _settings(reader: Reader, job: DesignJob) -> dict[str, Any]:
+    """Return where designs come from, in words that a header can hold."""
+    task, folder = job.task, model_folder(job.model).path
+    named = [named_oracle(oracle) for oracle in job.oracles]
+    return {
+        "carbon": __version__,
+        "model": job.model,
+        "model_sha256": weights_sha256(folder),
+        "dtype": reader.dtype,
+        "way": task.way,
+        "oracles": ",".join(f"{each.name}={each.kind}:{each.what}" for each in named),
+        "goals": ",".join(map(str, task.goals or ["most"] * len(named))),
+        "calls": task.calls,
+        "batch": task.batch,
+        "seed": task.seed,
+        "tags": "".join(task.tags),
+        "prompt_bp": len(task.prompt) or None,
+        "records": task.records,
+    }
+
+
+def _asked(reader: Reader, job: DesignJob, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return everything that what is measured follows from."""
+    task = {name: value for name, value in asdict(job.task).items() if name not in _FREE}
+    kept = {name: value for name, value in settings.items() if name not in _FREE}
+    return kept | task | identity_of(reader, job.model)
+
+
+def _summary(
+    job: DesignJob, search: Search, history: Sequence[Candidate], designs: Sequence[Design]
+) -> dict[str, Any]:
+    return {
+        "output": str(job.output),
+        "designs": len(designs),
+        "first": designs[0].values,
+        "front": sum(design.front == 1 for design in designs),
+        "calls": len(history),
+        "rounds": history[-1].round + 1,
+        "start_keeps_rules": None if job.task.start is None else search.start is not None,
+    }

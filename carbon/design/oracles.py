@@ -1,0 +1,348 @@
+"""What measures a sequence: an adapted model, a Python function, a command, or a callable.
+
+Oracles are asked in batches. All but a callable have a process of their own, and a time limit.
+"""
+
+import json
+import math
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from carbon.errors import UserError
+
+if TYPE_CHECKING:
+    from carbon.adapt.question import Question
+
+Function = Callable[[list[str]], Iterable[float]]
+
+
+class Oracle:
+    """Something that gives a number for a sequence.
+
+    Attributes:
+        name: of the column of its values.
+        spec: as it was asked for.
+    """
+
+    def __init__(self, name: str, spec: str) -> None:
+        """Take names; nothing is started."""
+        self.name, self.spec = name, spec
+
+    def values(self, names: Sequence[str], sequences: Sequence[str]) -> list[float]:
+        """Return a finite number for each sequence.
+
+        Args:
+            names: of the sequences, for messages.
+            sequences: DNA.
+
+        Raises:
+            UserError: the oracle fails, takes too long, or gives anything but such numbers.
+        """
+        found = list(self._answer(names, sequences))
+        if len(found) != len(sequences):
+            raise self._wrong(
+                f"gave {len(found)} numbers for {len(sequences)} sequences", batch(names)
+            )
+        for name, value in zip(names, found, strict=True):
+            if isinstance(value, str):
+                raise self._wrong(f"gave {value[:60]!r}, which is no number", name)
+            if not math.isfinite(value):
+                raise self._wrong(f"gave {value}, which is not finite", name)
+        return [float(value) for value in found]
+
+    def close(self) -> None:
+        """End its process, if it has one."""
+
+    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+        """Return numbers, or text where there are none."""
+        raise NotImplementedError
+
+    def _wrong(self, what: str, of: str) -> UserError:
+        return UserError(f"oracle '{self.name}': {of}: it {what}; mend the oracle")
+
+
+def batch(names: Sequence[str]) -> str:
+    """Name a batch.
+
+    >>> batch(["design_3", "design_4"])
+    'design_3 to design_4'
+    """
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+
+
+class InProcess(Oracle):
+    """A callable of this process: it has no time limit."""
+
+    def __init__(self, function: Function) -> None:
+        """Take what is to be called with a list of sequences."""
+        name = getattr(function, "__name__", type(function).__name__).strip("<>")
+        super().__init__(name, f"callable:{name}")
+        self._function = function
+
+    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+        return self._function(list(sequences))
+
+
+class ProcessOracle(Oracle):
+    """A Python function or an adapted model, in a process of its own that lasts."""
+
+    def __init__(self, name: str, kind: str, what: str, timeout_seconds: float) -> None:
+        """Start the process, and wait until the function is imported or the model is loaded."""
+        super().__init__(name, f"{kind}:{what}")
+        self._timeout_seconds = timeout_seconds
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "carbon.design.asked", kind, what],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # so that it can be ended with all that it has started
+        )
+        self._read(["the start"])
+
+    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(list(sequences)).encode() + b"\n")
+            self._process.stdin.flush()
+        return self._read(names)
+
+    def _read(self, names: Sequence[str]) -> list[Any]:
+        line = self._line(names)
+        if not line:
+            self._process.wait()
+            raise self._wrong(f"has ended ({_how(self._process.returncode)})", batch(names))
+        answer = json.loads(line)
+        if "error" in answer:
+            number = answer.get("number")
+            where = batch(names) if number is None else names[number]
+            raise self._wrong(f"raised {answer['error']}", where)
+        values: list[Any] = answer["values"]
+        return values
+
+    def _line(self, names: Sequence[str]) -> bytes:
+        """Return a line of the process; nothing if it has ended."""
+        assert self._process.stdout is not None
+        end, line = time.monotonic() + self._timeout_seconds, b""
+        while not line.endswith(b"\n"):
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
+                self.close()
+                raise self._wrong(late(self._timeout_seconds), batch(names))
+            more = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not more:
+                return b""
+            line += more
+        return line
+
+    def close(self) -> None:
+        """End the process and all that it has started."""
+        end_group(self._process)
+
+
+class CommandOracle(Oracle):
+    """A command that reads FASTA and prints a number a line; it is started for every batch."""
+
+    def __init__(self, name: str, what: str, timeout_seconds: float) -> None:
+        """Take the command; no shell reads it."""
+        super().__init__(name, f"command:{what}")
+        self._words = shlex.split(what)
+        self._timeout_seconds = timeout_seconds
+
+    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+        fasta = "".join(f">{n}\n{s}\n" for n, s in zip(names, sequences, strict=True))
+        try:
+            process = subprocess.Popen(
+                self._words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self._wrong(f"cannot be started ({error.strerror})", batch(names)) from None
+        try:
+            printed, said = process.communicate(fasta, self._timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise self._wrong(late(self._timeout_seconds), batch(names)) from None
+        finally:
+            end_group(process)
+        if process.returncode:
+            last = said.strip().rpartition("\n")[2]
+            raise self._wrong(f"has ended ({last or _how(process.returncode)})", batch(names))
+        return [_number(line.strip()) for line in printed.splitlines() if line.strip()]
+
+
+def late(seconds: float) -> str:
+    """Say that an answer has not come."""
+    return f"did not answer in {seconds:g} seconds (--timeout)"
+
+
+def end_group(process: "subprocess.Popen[Any]") -> None:
+    """End a process with all that it has started."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _how(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def folder_and_label(what: str) -> tuple[str, str | None]:
+    """Part `FOLDER:LABEL`; a folder that is there may have a colon in its name."""
+    folder, colon, label = what.rpartition(":")
+    return (what, None) if not colon or Path(what).is_dir() else (folder, label)
+
+
+def column_of(what: str, question: "Question") -> int:
+    """Return which output of an adapted model `FOLDER:LABEL` means.
+
+    Raises:
+        UserError: it is not one number of a sequence.
+    """
+    folder, label = folder_and_label(what)
+    names = question.output_names
+    if question.per_base:
+        raise UserError(f"{folder}: predicts every base; an oracle needs one number a sequence")
+    if label is None and len(names) == 1:
+        return 0
+    if label not in names:
+        raise UserError(f"{folder}: predicts {', '.join(names)}; say which: adapted:{folder}:LABEL")
+    return names.index(label)
+
+
+class OracleKind(NamedTuple):
+    """A kind of oracle that can be named in text.
+
+    Attributes:
+        form: of what stands behind the colon.
+        name: from that to a name.
+        check: raises UserError where it cannot be.
+        start: from name, what stands there, and seconds for a batch.
+    """
+
+    form: str
+    name: Callable[[str], str]
+    check: Callable[[str], object]
+    start: Callable[[str, str, float], Oracle]
+
+
+def _check_function(what: str) -> None:
+    if not all(part and " " not in part for part in what.split(":")) or what.count(":") != 1:
+        raise UserError(f"oracle python:{what}: give python:MODULE:NAME")
+
+
+def _check_folder(what: str) -> None:
+    from carbon.adapt.folder import read_manifest
+
+    column_of(what, read_manifest(folder_and_label(what)[0]).question)
+
+
+def _check_command(what: str) -> None:
+    try:
+        words = shlex.split(what)
+    except ValueError as error:
+        raise UserError(f"oracle command:{what}: {str(error).lower()}") from None
+    if not words:
+        raise UserError("oracle command: give a command behind the colon")
+
+
+def _name_of_folder(what: str) -> str:
+    folder, label = folder_and_label(what)
+    return label or Path(folder).name
+
+
+ORACLES: dict[str, OracleKind] = {
+    "adapted": OracleKind(
+        "FOLDER[:LABEL]",
+        _name_of_folder,
+        _check_folder,
+        lambda name, what, seconds: ProcessOracle(name, "adapted", what, seconds),
+    ),
+    "python": OracleKind(
+        "MODULE:FUNCTION",
+        lambda what: what.partition(":")[2],
+        _check_function,
+        lambda name, what, seconds: ProcessOracle(name, "python", what, seconds),
+    ),
+    "command": OracleKind(
+        "COMMAND", lambda what: Path(shlex.split(what)[0]).stem, _check_command, CommandOracle
+    ),
+}
+
+
+class Named(NamedTuple):
+    """An oracle that text names: `NAME=KIND:WHAT`, or `KIND:WHAT`."""
+
+    name: str
+    kind: str
+    what: str
+
+
+def named_oracle(text: str) -> Named:
+    """Read an oracle, and look whether it can be.
+
+    Raises:
+        UserError: there is no such kind, folder or form.
+    """
+    head, colon, what = text.partition(":")
+    name, _, kind = head.rpartition("=")
+    if not colon or kind not in ORACLES:
+        forms = ", ".join(f"{kind}:{known.form}" for kind, known in ORACLES.items())
+        raise UserError(f"oracle '{text}': give one of {forms}")
+    ORACLES[kind].check(what)
+    return Named(name or ORACLES[kind].name(what), kind, what)
+
+
+def started(
+    oracles: Sequence[str | Function], timeout_seconds: float, taken: Sequence[str] = ()
+) -> list[Oracle]:
+    """Return oracles ready to be asked.
+
+    Args:
+        oracles: as `named_oracle` reads them, or callables.
+        timeout_seconds: for a batch, and for the start of a process.
+        taken: names that none may have.
+
+    Raises:
+        UserError: one cannot be, two have one name, or one does not start.
+    """
+    named = [named_oracle(each) if isinstance(each, str) else InProcess(each) for each in oracles]
+    names = [each.name for each in named]
+    if not named:
+        raise UserError("no oracle: give at least one")
+    if twice := [name for name in names if [*names, *taken].count(name) > 1]:
+        raise UserError(f"two columns would be called '{twice[0]}'; name it: NAME=KIND:...")
+    ready: list[Oracle] = []
+    try:
+        for each in named:
+            if isinstance(each, Oracle):
+                ready.append(each)
+            else:
+                ready.append(ORACLES[each.kind].start(each.name, each.what, timeout_seconds))
+    except BaseException:
+        for oracle in ready:
+            oracle.close()
+        raise
+    return ready

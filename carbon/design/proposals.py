@@ -1,0 +1,116 @@
+"""What the model proposes: whole sequences behind a prompt, and windows of one drawn anew."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from carbon.inference.generation.constraints import Constraints
+from carbon.inference.generation.continuation import Task
+from carbon.inference.generation.drawing import generate
+from carbon.inference.generation.sampling import SamplingRule
+from carbon.inference.reading import Reader
+from carbon.inference.scoring import base_log_likelihoods
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposer:
+    """A model that draws sequences of one length within constraints.
+
+    Attributes:
+        reader: runs the network.
+        prompt: DNA that stands before every design, and conditions it.
+        length_bp: of a design.
+        rule: how 6-mers are drawn; `regrown` has temperatures of its own.
+        constraints: that every design keeps to.
+        seed: of the random numbers.
+        tags: metadata tags to condition on.
+    """
+
+    reader: Reader
+    prompt: str
+    length_bp: int
+    rule: SamplingRule
+    constraints: Constraints
+    seed: int
+    tags: tuple[str, ...]
+
+    def fresh(self, samples: Sequence[int]) -> list[str]:
+        """Return samples of whole sequences; each follows from the seed and its number."""
+        task = Task(self.length_bp, self.rule, self.seed, self.tags, self.constraints)
+        prompts = [self.prompt] * len(samples)
+        return generate(self.reader, prompts, task, samples=list(samples))
+
+    def regrown(
+        self, bases: str, count: int, turn: tuple[int, int], most_bp: float, temperature: float
+    ) -> list[str]:
+        """Return copies of a sequence with one window of it drawn anew from what stands before.
+
+        The window has as many bases as chance gives, short ones as often as long ones by their
+        logarithm. What stands behind it is not looked at, but for motifs that would reach into it.
+
+        Args:
+            bases: a sequence that keeps to the constraints.
+            count: of copies.
+            turn: round and lineage, from which the random numbers follow.
+            most_bp: of the window.
+            temperature: to draw at.
+        """
+        seed = _seed_of(self.seed, *turn)
+        start, end = self._window(np.random.default_rng(seed), most_bp)
+        task = Task(
+            end - start,
+            replace(self.rule, temperature=temperature),
+            seed,
+            self.tags,
+            within(self.constraints, bases, start, end),
+            bases[end:],
+        )
+        drawn = generate(self.reader, [self.prompt + bases[:start]] * count, task)
+        return [bases[:start] + each + bases[end:] for each in drawn]
+
+    def _window(self, random: np.random.Generator, most_bp: float) -> tuple[int, int]:
+        """Return a window of whole units: bases, codons or GC windows."""
+        unit_bp = _unit_bp(self.constraints)
+        num_units = math.ceil(self.length_bp / unit_bp)
+        most = min(max(most_bp / unit_bp, 1), num_units)
+        size = round(math.exp(random.uniform(0, math.log(most))))
+        first = int(random.integers(num_units - size + 1))
+        return first * unit_bp, min((first + size) * unit_bp, self.length_bp)
+
+    def nats_per_base(self, designs: Sequence[str]) -> list[float]:
+        """Return the mean surprise of the bases of each design behind the prompt."""
+        whole = [self.prompt + bases for bases in designs]
+        found = base_log_likelihoods(self.reader, whole, self.tags)
+        skip = len(self.prompt)
+        return [-float(values[skip:].sum(dtype=np.float64)) / self.length_bp for values in found]
+
+
+def _seed_of(*numbers: int) -> int:
+    digest = blake2b(",".join(map(str, numbers)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest)
+
+
+def _unit_bp(constraints: Constraints) -> int:
+    """Return what windows are cut in, so that what holds for the whole holds for the window."""
+    codon_bp = 3 if constraints.protein is not None else 1
+    return math.lcm(codon_bp, constraints.gc_window_bp or 1)
+
+
+def within(constraints: Constraints, bases: str, start: int, end: int) -> Constraints:
+    """Return what a window must keep to, so that the whole sequence keeps to its constraints.
+
+    Required motifs are left out: they may stand elsewhere, and the whole is looked at afterwards.
+    """
+    protein, gc = constraints.protein, constraints.gc
+    if gc is not None and constraints.gc_window_bp is None:
+        outside = sum(map((bases[:start] + bases[end:]).count, "GC"))
+        least = math.ceil(gc[0] * len(bases) - 1e-9) - outside
+        most = math.floor(gc[1] * len(bases) + 1e-9) - outside
+        size = end - start
+        gc = (max(least, 0) / size, min(most, size) / size)
+    if protein is not None:
+        protein = protein[start // 3 : end // 3]
+    return replace(constraints, require=(), gc=gc, protein=protein)

@@ -1,0 +1,112 @@
+"""What every design must keep to.
+
+Constraints, sites and runs of one base are kept by the automaton while bases are drawn. Repeats and
+hairpins are looked for in what was drawn, and what has one is not measured.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from carbon.design.sites import both_strands
+from carbon.errors import UserError
+from carbon.inference.generation.automaton import automaton_for
+from carbon.inference.generation.constraints import Constraints
+from carbon.kmers import canonical_kmers
+from carbon.tokenizer import BASES
+
+HAIRPIN_WINDOW_BP = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """What every design must keep to.
+
+    Attributes:
+        constraints: those of `generate`.
+        sites: enzymes or IUPAC motifs that stand on neither strand.
+        most_run_bp: longest run of one base.
+        most_repeat_bp: longest stretch that stands twice, on either strand; at most 30.
+        least_kcal: per mol, of the most stable fold of any 60 bases as DNA at 37 degrees, by
+            ViennaRNA; a negative number.
+
+    Raises:
+        UserError: a value makes no sense, or ViennaRNA is asked for and not there.
+    """
+
+    constraints: Constraints = field(default_factory=Constraints)
+    sites: tuple[str, ...] = ()
+    most_run_bp: int | None = None
+    most_repeat_bp: int | None = None
+    least_kcal: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.most_run_bp is not None and self.most_run_bp < 1:
+            raise UserError(f"runs of {self.most_run_bp} bases: give 1 or more")
+        if self.most_repeat_bp is not None and not 5 <= self.most_repeat_bp <= 30:
+            raise UserError(f"repeats of {self.most_repeat_bp} bases: give 5 to 30")
+        if self.least_kcal is not None:
+            if self.least_kcal >= 0:
+                raise UserError(f"hairpins of {self.least_kcal} kcal/mol: give less than 0")
+            _folding()
+
+    @property
+    def exact(self) -> Constraints:
+        """All that the automaton keeps."""
+        run_bp = self.most_run_bp
+        runs = tuple(base * (run_bp + 1) for base in BASES) if run_bp else ()
+        forbid = (*self.constraints.forbid, *both_strands(self.sites), *runs)
+        return replace(self.constraints, forbid=tuple(dict.fromkeys(forbid)))
+
+
+class Judge:
+    """Tells whether whole sequences keep to the rules."""
+
+    def __init__(self, rules: Rules, prompt: str, length_bp: int) -> None:
+        """Build the automaton of the whole length.
+
+        Raises:
+            UserError: no sequence of this length keeps to them.
+        """
+        self._rules = rules
+        exact = rules.exact
+        self._automaton = automaton_for(exact, [prompt], length_bp) if exact else None
+
+    def keeps(self, bases: str) -> bool:
+        """Tell whether a sequence of A, C, G and T keeps to everything."""
+        if self._automaton and not self._automaton.keeps(0, bases):
+            return False
+        most_bp, least_kcal = self._rules.most_repeat_bp, self._rules.least_kcal
+        if most_bp is not None and has_repeat(bases, most_bp + 1):
+            return False
+        return least_kcal is None or least_fold_kcal(bases) >= least_kcal
+
+
+def has_repeat(bases: str, length_bp: int) -> bool:
+    """Tell whether some stretch of this length stands twice, on either strand.
+
+    >>> has_repeat("ACGGATTTTCCGT", 5), has_repeat("ACGGATTTTCCGT", 6)
+    (True, False)
+    """
+    kmers = canonical_kmers(bases, length_bp)
+    return len(set(kmers.tolist())) < len(kmers)
+
+
+def least_fold_kcal(bases: str) -> float:
+    """Return the least free energy of windows of 60 bases that overlap by half, in kcal/mol."""
+    fold = _folding()
+    step_bp = HAIRPIN_WINDOW_BP // 2
+    starts = range(0, max(len(bases) - step_bp, 1), step_bp)
+    return min(float(fold(bases[at : at + HAIRPIN_WINDOW_BP])[1]) for at in starts)
+
+
+def _folding() -> Callable[[str], tuple[str, float]]:
+    """Return ViennaRNA's fold, with energies of DNA."""
+    try:
+        import RNA
+    except ImportError:
+        raise UserError(
+            "hairpins need ViennaRNA: pip install 'carbon-dna[design]', or leave the rule out"
+        ) from None
+    RNA.params_load_DNA_Mathews2004()
+    fold: Callable[[str], tuple[str, float]] = RNA.fold
+    return fold

@@ -1,0 +1,106 @@
+"""The loop: propose, leave out what is known or breaks a rule, measure, keep."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from carbon.design.goals import best
+from carbon.design.oracles import Oracle
+from carbon.design.rules import Judge
+from carbon.design.ways import WAYS, Candidate, Proposal, Search
+
+_MOST_EMPTY = 50  # rounds in a row that propose nothing new
+
+Keep = Callable[[list[Any]], None]
+
+
+def run_search(
+    search: Search,
+    judge: Judge,
+    oracles: Sequence[Oracle],
+    kept: Iterable[list[Any]] = (),
+    keep: Keep = lambda measured: None,
+    advance: Callable[[int], None] = lambda calls: None,
+) -> list[Candidate]:
+    """Measure sequences until the calls are spent, or the way has enough, or nothing new comes.
+
+    Args:
+        search: what the way goes by.
+        judge: tells what keeps to the rules.
+        oracles: one for each goal.
+        kept: rounds of an earlier run, as `keep` got them.
+        keep: gets every round when it is measured, as JSON holds it.
+        advance: is told of calls.
+
+    Returns:
+        All that was measured, in order.
+
+    Raises:
+        UserError: an oracle fails.
+    """
+    history = [_unpacked(each) for block in kept for each in block]
+    seen = {candidate.bases for candidate in history}
+    number, num_empty = (history[-1].round + 1 if history else 0), 0
+    way = WAYS[search.way]
+    while len(history) < search.calls and not way.is_done(search, history):
+        proposals = _new(way.propose(search, history, number), seen, judge)
+        proposals = proposals[: search.calls - len(history)]
+        num_empty = 0 if proposals else num_empty + 1
+        if num_empty == _MOST_EMPTY:
+            break
+        if proposals:
+            measured = _measured(search, oracles, proposals, len(history), number)
+            keep([_packed(each) for each in measured])
+            history += measured
+            seen |= {each.bases for each in measured}
+            advance(len(measured))
+        number += 1
+    return history
+
+
+def chosen(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
+    """Return the designs that are wanted, the best first, as many as there are."""
+    counted = WAYS[search.way].counted(search, history)
+    if not counted:
+        return []
+    return [counted[n] for n in best(search.gains(counted), search.wanted)]
+
+
+def _new(proposals: Sequence[Proposal], seen: set[str], judge: Judge) -> list[Proposal]:
+    once = {proposal.bases: proposal for proposal in reversed(proposals)}
+    first = [each for each in proposals if once[each.bases] is each]
+    return [each for each in first if each.bases not in seen and judge.keeps(each.bases)]
+
+
+def _measured(
+    search: Search,
+    oracles: Sequence[Oracle],
+    proposals: Sequence[Proposal],
+    num_before: int,
+    round_number: int,
+) -> list[Candidate]:
+    texts = [proposal.bases for proposal in proposals]
+    names = [f"design_{num_before + n}" for n in range(1, len(texts) + 1)]
+    values = zip(*(oracle.values(names, texts) for oracle in oracles), strict=True)
+    surprises = search.proposer.nats_per_base(texts)
+    return [
+        Candidate(num_before + n, round_number, proposal.parent, proposal.bases, found, nats)
+        for n, (proposal, found, nats) in enumerate(
+            zip(proposals, values, surprises, strict=True), start=1
+        )
+    ]
+
+
+def _packed(candidate: Candidate) -> list[Any]:
+    return [
+        candidate.number,
+        candidate.round,
+        candidate.parent,
+        candidate.bases,
+        candidate.values,
+        candidate.nats_per_base,
+    ]
+
+
+def _unpacked(packed: Sequence[Any]) -> Candidate:
+    number, round_number, parent, bases, values, nats = packed
+    return Candidate(number, round_number, parent, bases, tuple(values), nats)

@@ -1,0 +1,116 @@
+"""`carbon design` from the shell's side."""
+
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+from carbon.cli import main
+from carbon.genome import read_sequences
+from carbon.genome.sequences import read_records
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("design")
+    save_model(network, folder / "model")
+    write_fasta(folder / "start.fa", {"one": "ATGAAAGCTGAATTCGGTTAA"})
+    return folder
+
+
+def command(folder, *words, calls=48):
+    return main(
+        ["design", "--model", str(folder / "model"), "--calls", str(calls), "--batch", "16",
+         *map(str, words)]
+    )  # fmt: skip
+
+
+GC = ["--oracle", "python:some_oracles:gc"]
+
+
+def test_formats_agree_and_headers_tell_where_it_comes_from(folder, functions, capsys):
+    words = [*GC, "--oracle", "python:some_oracles:at", "--length", 30, "-n", 5]
+    write_fasta(functions / "records.fa", {"r1": random_bases(500, 1)})
+    words += ["--records", functions / "records.fa"]
+    for name in ("o.fa", "o.tsv", "o.json", "o.parquet"):
+        assert command(folder, *words, "--output", functions / name) == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["calls"], summary["designs"]) == (48, 5)
+    rows = pq.read_table(functions / "o.parquet").to_pylist()
+    assert json.loads((functions / "o.json").read_text())["rows"] == rows
+    records = list(read_records(functions / "o.fa"))
+    assert [(r.name, r.bases) for r in records] == [(r["name"], r["bases"]) for r in rows]
+    first = dict(word.split("=", 1) for word in records[0].description.split())
+    assert first["way"] == "beam" and first["seed"] == "0" and len(first["model_sha256"]) == 64
+    assert first["oracles"] == "gc=python:some_oracles:gc,at=python:some_oracles:at"
+    assert float(first["gc"]) == pytest.approx(rows[0]["gc"]) and "carbon" in first
+    settings, header, *_ = (functions / "o.tsv").read_text().splitlines()
+    assert json.loads(settings[2:])["goals"] == "most,most"
+    assert header.split("\t") == list(rows[0])
+    assert not list(functions.glob(".o*"))
+
+
+def test_it_goes_on_where_an_oracle_failed(folder, functions, capsys):
+    """The oracle fails at its third batch until a file is there."""
+    (functions / "moody.py").write_text(
+        "import os, some_oracles\n"
+        "calls = 0\n"
+        "def gc(sequences):\n"
+        "    global calls\n"
+        "    calls += 1\n"
+        "    open('asked', 'a').write(f'{len(sequences)}\\n')\n"
+        "    if calls > 2 and not os.path.exists('well'):\n"
+        "        raise RuntimeError('not today')\n"
+        "    return some_oracles.gc(sequences)\n"
+    )
+    words = ["--oracle", "python:moody:gc", "--length", 30, "-n", 48]
+    assert command(folder, *words, "--output", "o.tsv") == 2
+    message = capsys.readouterr().err
+    assert re.search(r"oracle 'gc': design_\d+: it raised RuntimeError: not today; mend", message)
+    before = [int(line) for line in (functions / "asked").read_text().split()][:2]
+    assert "go on with --resume" in message and not (functions / "o.tsv").exists()
+    assert command(folder, *words, "--output", "o.tsv") == 2
+    assert "an earlier run was stopped; go on with --resume" in capsys.readouterr().err
+    assert command(folder, *words, "--output", "o.tsv", "--resume", "--seed", 9) == 2
+    assert "the earlier run differs in: seed" in capsys.readouterr().err
+    (functions / "well").touch()
+    (functions / "asked").unlink()
+    assert command(folder, *words, "--output", "o.tsv", "--resume", "--timeout", 99) == 0
+    after = [int(line) for line in (functions / "asked").read_text().split()]
+    assert sum(before + after) == 48
+    assert command(folder, *words, "--output", "again.tsv") == 0
+    assert (functions / "o.tsv").read_bytes() == (functions / "again.tsv").read_bytes()
+
+
+def test_the_protein_of_a_start(folder, functions, capsys):
+    words = [*GC, "--start", folder / "start.fa", "--protein", "--sites", "EcoRI", "-n", 48]
+    assert command(folder, *words, "--output", "o.fa") == 0
+    assert json.loads(capsys.readouterr().out)["start_keeps_rules"] is False
+    from Bio.Seq import Seq
+
+    designs = [bases for _, bases in read_sequences(functions / "o.fa")]
+    assert {str(Seq(bases).translate()) for bases in designs} == {"MKAEFG*"}
+    assert len(designs) > 10 and not any("GAATTC" in bases for bases in designs)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([*GC, "--output", "o.txt", "--length", 9], "end the output with one of .fa"),
+        ([*GC, "--output", "o.fa"], "no length: give one"),
+        ([*GC, "--output", "o.fa", "--protein"], "--protein: give its letters, or a --start"),
+        ([*GC, "--output", "o.fa", "--length", 9, "--goal", "up"], "goal 'up': give most"),
+        (["--oracle", "x", "--output", "o.fa", "--length", 9], "oracle 'x': give one of"),
+        ([*GC, "--output", "o.fa", "--start", "absent.fa"], "absent.fa: no such file"),
+        ([*GC, "--output", "no/o.fa", "--length", 9], "the folder no does not exist"),
+        ([*GC, "--output", "o.fa", "--length", 9, "--sites", "Eco"], "site 'Eco'"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(folder, functions, capsys, words, message):
+    before = sorted(functions.iterdir())
+    assert command(folder, *words) == 2
+    assert message in capsys.readouterr().err
+    assert [path for path in sorted(functions.iterdir()) if path.name != "__pycache__"] == before

@@ -1,0 +1,38 @@
+"""The commands and the Python of `docs/design.md`, as they stand, with the model in the box."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from Bio.Seq import Seq
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "design.md").read_text()
+
+
+def run(words, folder):
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_example(tmp_path):
+    (block,) = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)
+    run(["bash", "-ec", block.replace("--calls 200", "--calls 60")], tmp_path)
+    _, header, *lines = (tmp_path / "designs.tsv").read_text().splitlines()
+    shown = re.search(r"^\| name \| .* \|$", PAGE, flags=re.MULTILINE).group()
+    assert set(shown.strip("| ").split(" | ")) < set(header.split("\t"))
+    for bases in (line.split("\t")[-1] for line in lines):
+        assert str(Seq(bases).translate()) == "MSKGEELFTGVVPILVELDGDVNGHK"
+
+
+def test_the_python(tmp_path):
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    printed = run([sys.executable, "-c", block.replace("calls=200", "calls=40")], tmp_path)
+    assert re.search(r"[ACGT]{60}$", printed)

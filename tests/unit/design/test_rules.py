@@ -1,0 +1,68 @@
+"""Rules, each against the plainest way to look for it."""
+
+import random
+
+import pytest
+from Bio import Restriction
+
+from carbon.design.rules import Judge, Rules, has_repeat, least_fold_kcal
+from carbon.design.sites import SITES, both_strands
+from carbon.errors import UserError
+from carbon.genome import reverse_complement
+from carbon.inference.generation.constraints import Constraints
+from tests.helpers.files import random_bases
+
+
+def test_sites_are_those_of_rebase():
+    assert {name: getattr(Restriction, name).site for name in SITES} == SITES
+    assert both_strands(("gaattc", "BsaI")) == ("GAATTC", "GGTCTC", "GAGACC")
+    with pytest.raises(UserError, match="site 'EcoR1': give IUPAC letters"):
+        both_strands(("EcoR1",))
+
+
+@pytest.mark.parametrize("length_bp", [5, 8])
+def test_repeats(length_bp):
+    alphabet = random.Random(1)
+    seen = set()
+    for _ in range(300):
+        bases = "".join(alphabet.choices("ACGT", k=alphabet.randint(0, 60)))
+        pieces = [bases[n : n + length_bp] for n in range(len(bases) - length_bp + 1)]
+        either = [min(piece, reverse_complement(piece)) for piece in pieces]
+        truth = len(set(either)) < len(either)
+        assert has_repeat(bases, length_bp) == truth
+        seen.add(truth)
+    assert seen == {True, False}
+
+
+def test_a_hairpin_is_found_wherever_it_is():
+    stem = "GGCGCGATCCGG"
+    hairpin = stem + "TTTT" + reverse_complement(stem)
+    plain = "AC" * 60
+    assert least_fold_kcal(plain) > -1
+    for at in (0, 13, 60, 92):
+        assert least_fold_kcal(plain[:at] + hairpin + plain[at:]) < -12
+    judge = Judge(Rules(least_kcal=-5), "", 148)
+    assert judge.keeps((plain * 2)[:148]) and not judge.keeps(plain + hairpin)
+
+
+@pytest.mark.parametrize(
+    ("rules", "good", "bad"),
+    [
+        (Rules(sites=("BsaI",)), "ACGTACGTAC", "ACGAGACCAC"),
+        (Rules(most_run_bp=3), "AAACCCGGGT", "AAACCCCGGT"),
+        (Rules(most_repeat_bp=5), "ACGTTCATGG", "ACGTACGTAC"),
+        (Rules(constraints=Constraints(require=("GATC",))), "AAGATCAAAA", "AAGATGAAAA"),
+    ],
+)
+def test_what_keeps_to_rules(rules, good, bad):
+    judge = Judge(rules, "", 10)
+    assert judge.keeps(good) and not judge.keeps(bad)
+
+
+def test_rules_that_make_no_sense():
+    for wrong in ({"most_run_bp": 0}, {"most_repeat_bp": 4}, {"least_kcal": 1.0}):
+        with pytest.raises(UserError):
+            Rules(**wrong)
+    with pytest.raises(UserError, match="can keep to"):
+        Judge(Rules(most_run_bp=2, constraints=Constraints(require=("AAA",))), "", 30)
+    assert Judge(Rules(), "", 30).keeps(random_bases(30))

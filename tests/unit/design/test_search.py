@@ -1,0 +1,182 @@
+"""The search with a small random model and oracles whose best is known."""
+
+import pytest
+from Bio.Seq import Seq
+
+from carbon.design.proposals import Proposer, within
+from carbon.design.rules import Judge, Rules
+from carbon.design.ways import WAYS
+from carbon.errors import UserError
+from carbon.genome import reverse_complement
+from carbon.inference.generation.constraints import Constraints
+from carbon.inference.generation.sampling import SamplingRule
+from carbon.options import DESIGN_WAYS
+
+
+def gc(sequences):
+    return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
+
+
+def a(sequences):
+    return [s.count("A") / len(s) for s in sequences]
+
+
+class Counting:
+    """An oracle that remembers what it was asked."""
+
+    def __init__(self, function):
+        self.function, self.asked = function, []
+
+    def __call__(self, sequences):
+        self.asked.append(list(sequences))
+        return self.function(sequences)
+
+
+def test_the_table_is_that_of_the_help():
+    assert list(WAYS) == list(DESIGN_WAYS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_budget_and_the_same_designs_for_a_seed(model, way):
+    def run(seed):
+        oracle = Counting(gc)
+        options = {"goals": [0.5], "within": 0.1, "num_designs": 50}
+        found = model.design([oracle], way=way, length_bp=40, calls=60, batch=16, seed=seed,
+                             **options)  # fmt: skip
+        return oracle, found
+
+    (oracle, found), (again, same), (other, _) = run(1), run(1), run(2)
+    asked = [bases for batch in oracle.asked for bases in batch]
+    assert len(asked) == len(set(asked)) <= 60 and max(map(len, oracle.asked)) <= 16
+    assert way == "rejection" or len(asked) == 60
+    assert (oracle.asked, found) == (again.asked, same)
+    assert oracle.asked != other.asked
+    assert {len(each.bases) for each in found} == {40} and set("".join(asked)) <= set("ACGT")
+    for each in found:
+        assert asked[int(each.name.removeprefix("design_")) - 1] == each.bases
+    misses = [abs(each.values["Counting"] - 0.5) for each in found]
+    assert misses == sorted(misses)
+
+
+def test_a_beam_climbs_from_its_start_and_tells_how_far(model):
+    start = "AT" * 30
+    found = model.design([gc], start=start, calls=400, num_designs=3, seed=1)
+    drawn = model.design([gc], way="best_of_n", length_bp=60, calls=400, batch=50)
+    assert found[0].values["gc"] > drawn[0].values["gc"]
+    assert 20 < found[0].edits_to_start <= 60 and drawn[0].edits_to_start is None
+    assert found[0].parent is not None and drawn[0].parent is None
+
+
+def test_likelihoods_are_those_of_score(model):
+    prompt = "ACGTTGC"
+    found = model.design([gc], prompt=prompt, length_bp=30, calls=20, batch=20, num_designs=20)
+    for each in found:
+        (score,) = model.score([prompt + each.bases])
+        assert each.nats_per_base == pytest.approx(-score.bases[7:].sum() / 30, abs=1e-5)
+
+
+def test_several_goals_make_a_front(model):
+    asked = Counting(gc)
+    found = model.design([asked, a], length_bp=40, calls=150, batch=30, num_designs=150)
+    values = {bases: (gc([bases])[0], a([bases])[0]) for batch in asked.asked for bases in batch}
+
+    def is_beaten(point):
+        return any(other != point and other[0] >= point[0] and other[1] >= point[1]
+                   for other in values.values())  # fmt: skip
+
+    for each in found:
+        assert (each.front == 1) == (not is_beaten(values[each.bases]))
+    assert sum(each.front == 1 for each in found) > 1
+    least = model.design([gc], goals=["least"], length_bp=40, calls=40, batch=20)
+    assert least[0].values["gc"] == min(each.values["gc"] for each in least)
+
+
+PROTEIN = "MSLRAKGSVLPTRA*"
+CODING = "ATGTCTTTGAGAGCTAAAGGTTCTGTTTTGCCAACTAGAGCTTAA"
+CONSTRAINTS = {
+    "protein": Constraints(protein=PROTEIN, forbid=("GAATTC", "TTGAGA")),
+    "gc": Constraints(gc=(0.4, 0.45)),
+    "windows": Constraints(gc=(0.3, 0.6), gc_window_bp=10, forbid=("ACG",)),
+    "all": Constraints(
+        protein=PROTEIN, gc=(0.45, 0.5), forbid=("GCT",), require=("CAC",), no_stop_frame=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name):
+    """Required motifs apart, which the judge looks for in the whole."""
+    constraints = CONSTRAINTS[name]
+    proposer = Proposer(
+        reader=model.reader,
+        prompt="ACG",
+        length_bp=45,
+        rule=SamplingRule(),
+        constraints=constraints,
+        seed=3,
+        tags=(),
+    )
+    (parent,) = proposer.fresh([0])
+    judge = Judge(Rules(constraints=within(constraints, parent, 0, 45)), "ACG", 45)
+    changed = 0
+    for turn in range(20):
+        drawn = proposer.regrown(parent, 4, (turn, 0), 22, 1.5)
+        assert all(judge.keeps(each) for each in drawn)
+        if constraints.protein:
+            assert {str(Seq(each).translate()) for each in drawn} == {PROTEIN}
+        changed += sum(each != parent for each in drawn)
+    assert changed > 20
+
+
+def test_the_protein_stays_and_the_sites_go(model):
+    """The start has the site, so that lineages begin from what the model draws whole."""
+    start = CODING[:6] + "GAATTC" + CODING[12:]
+    protein = str(Seq(start).translate())
+    rules = Rules(
+        constraints=Constraints(protein=protein), sites=("EcoRI", "GGTCTC"), most_run_bp=4
+    )
+    found = model.design([gc], start=start, rules=rules, calls=100, batch=20, num_designs=100)
+    assert len(found) > 50
+    for each in found:
+        assert str(Seq(each.bases).translate()) == protein
+        for strand in (each.bases, reverse_complement(each.bases)):
+            assert not any(x in strand for x in ("GAATTC", "GGTCTC"))
+            assert not any(base * 5 in strand for base in "ACGT")
+
+
+def test_a_search_ends_where_there_is_nothing_more(model):
+    """MW has one sequence."""
+    oracle = Counting(gc)
+    rules = Rules(constraints=Constraints(protein="MW"))
+    found = model.design([oracle], rules=rules, calls=10, batch=2)
+    assert [each.bases for each in found] == ["ATGTGG"] and oracle.asked == [["ATGTGG"]]
+
+
+def test_rejection(model):
+    options = {"way": "rejection", "length_bp": 40, "goals": [0.5], "calls": 400, "batch": 20}
+    found = model.design([gc], within=0.05, num_designs=5, **options)
+    assert len(found) == 5
+    assert all(abs(each.values["gc"] - 0.5) <= 0.05 for each in found)
+    with pytest.raises(UserError, match=r"none of 40 .* gc 0\.\d+; give a larger --within"):
+        model.design([gc], within=0.05, **options | {"goals": [0.01], "calls": 40})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "no length"),
+        ({"length_bp": 9, "start": "ACGT"}, "the length has 9, the start has 4"),
+        ({"start": "ACGN"}, "the start: give bases"),
+        ({"length_bp": 9, "way": "magic"}, "way 'magic': give one of beam"),
+        ({"length_bp": 9, "calls": 0}, "calls 0"),
+        ({"length_bp": 9, "hot": -1.0}, "temperature -1"),
+        ({"length_bp": 9, "goals": ["most", "least"]}, "1 oracles and 2 goals"),
+        ({"length_bp": 9, "way": "rejection"}, "a --goal that is a number"),
+        ({"length_bp": 9, "records": "absent.fa"}, "absent.fa: no such file"),
+        ({"length_bp": 9, "tags": ["<nobody>"]}, "<nobody>"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense(model, options, message):
+    with pytest.raises(UserError) as raised:
+        model.design([gc], **options)
+    assert message in str(raised.value)
