@@ -17,9 +17,9 @@ from carbon.genome import (
     Interval,
     Reference,
     contig_names,
-    from_region,
     is_genbank,
     read_gene_file,
+    region_by_name,
     unpack_genbank,
 )
 from carbon.genome.gene_lookup import find_gene
@@ -72,12 +72,13 @@ class Genome:
         """
         if not text:
             raise UserError("no place is given; type a gene's name or contig:first-last")
-        if ":" in text or text in self.reference.contig_lengths_bp or self.annotation is None:
-            interval = from_region(text, self.reference.contig_lengths_bp)
+        lengths_bp = self.reference.contig_lengths_bp
+        names = contig_names(CHR, lengths_bp)
+        if ":" in text or text in {*lengths_bp, *names} or self.annotation is None:
+            interval = region_by_name(text, lengths_bp, names)
         else:
             gene = find_gene(self.annotation, text).interval
-            length_bp = self.reference.contig_lengths_bp[gene.contig]
-            interval = gene.widened(flank_bp, length_bp)
+            interval = gene.widened(flank_bp, lengths_bp[gene.contig])
         if interval.length_bp > most_bp:
             raise UserError(
                 f"{interval.to_region()} has {interval.length_bp:,} bases; this page reads "

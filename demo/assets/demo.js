@@ -29,7 +29,9 @@ window.carbon = (() => {
   const figure = (element, props, trigger, watch) => {
     const draw = () => whenLoaded(() => {
       const target = element.querySelector(".figure");
-      if (!target || !props.value || !props.value.data) return;
+      if (!target) return;
+      target.hidden = !props.value?.data;
+      if (target.hidden) return;
       const { data, layout } = props.value;
       target.style.height = `${layout.height || 320}px`;
       Plotly.react(target, data, { ...layout, template: template(element) },
@@ -79,7 +81,7 @@ window.carbon = (() => {
     const draw = () => {
       const value = props.value;
       const strip = element.querySelector(".strip");
-      if (!strip || !value || !value.bases) return;
+      if (!strip || !value?.bases) return strip?.replaceChildren();
       const shown = document.createDocumentFragment();
       [...value.bases].forEach((base, n) => {
         const span = document.createElement("span");
@@ -104,5 +106,27 @@ window.carbon = (() => {
     draw();
   };
 
-  return { figure, bases };
+  // A link to another state of this page is answered in place; so is the browser's Back.
+  const links = (element, trigger) => {
+    document.title = `${element.querySelector("h1").textContent} · Carbon`;
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("a[href]");
+      const elsewhere = !link || link.origin !== location.origin || link.hash ||
+        link.pathname !== location.pathname || link.hasAttribute("download");
+      if (elsewhere || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      history.pushState(null, "", link.href);
+      trigger("select", { picked: link.search });
+    });
+    window.addEventListener("popstate", () => trigger("select", { picked: location.search }));
+  };
+
+  // Returns the whole address of a state, which is the page's own from then on.
+  const showAddress = (link, change) => {
+    const { href } = new URL(link || location.href, location.href);
+    if (href !== location.href) history[change](null, "", href);
+    return link && href;
+  };
+
+  return { figure, bases, links, showAddress };
 })();

@@ -43,7 +43,7 @@ class Generate(Panel):
         species = ("", *(tag for tag in SPECIES_TAGS if tag in known))
         genes = ("", *(tag for tag in GENE_TAGS if tag in known))
         return (
-            Field("prompt", "Prompt", "ATGGCCAAG", "lines", most=6000,
+            Field("prompt", "Prompt", "ATGGCCAAG", "bases", most=6000,
                   info="DNA, or nothing; base 1 is the first of it"),
             Field("length_bp", "Bases to add", 240, "integer", least=1, most=1200),
             Field("species", "Species tag", "", "choice", species),
@@ -78,7 +78,7 @@ class Generate(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the bases as they come."""
-        prompt = "".join(values["prompt"].split()).upper()
+        prompt = values["prompt"]
         steps = self.lab.model.stream(prompt, values["length_bp"], **_options(values))
         bases, probabilities, alternatives = "", [], []
         for step in steps:
@@ -116,7 +116,7 @@ class Generate(Panel):
         options = ", ".join(
             f"{name}={value!r}" for name, value in _options(values).items() if value or value == 0
         )
-        prompt = "".join(values["prompt"].split()).upper()
+        prompt = values["prompt"]
         return (
             "import carbon\nfrom carbon.inference import Constraints\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
@@ -125,7 +125,7 @@ class Generate(Panel):
 
     def command(self, values: Values) -> str:
         """Return the command line."""
-        prompt = "".join(values["prompt"].split()).upper()
+        prompt = values["prompt"]
         words = ["carbon", "generate", "--model", self.lab.model_name, "--prompt", prompt,
                  "--length", values["length_bp"], "--seed", values["seed"],
                  "--mode", values["mode"], "--temperature", values["temperature"],

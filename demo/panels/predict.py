@@ -17,6 +17,7 @@ from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
 from carbon.files import scratch_folder
 from carbon.genome import Interval, Variant, read_sequences
+from carbon.genome.typed import read_variant
 from demo.fields import Field, Values
 from demo.folders import find_folders, written
 from demo.lab import Lab, without_folders
@@ -89,7 +90,8 @@ class Predict(Panel):
             yield from self._answered(values, name, self._adapted(folder))
         except UserError as error:
             told = str(error).replace(str(folder), name)
-            raise UserError(without_folders(told, [_base_of(folder)])) from None
+            error.args = (without_folders(told, [_base_of(folder)]),)
+            raise
 
     def _answered(self, values: Values, name: str, adapted: Adapted) -> Iterator[Progress | Result]:
         named = _read_pasted(values["sequences"])
@@ -139,7 +141,7 @@ class Predict(Panel):
                 "    print(name, *prediction.ravel())\n"
             )
         if values["variant"]:
-            variant = Variant.from_text(values["variant"])
+            variant = self._typed(values)
             window_bp = values["window_bp"] or read_manifest(folder).window_bp
             program += (
                 "from carbon.adapt.data.windows import alleles_of\n\n"
@@ -162,7 +164,7 @@ class Predict(Panel):
             lines.append(f"# {_PASTED}: download it on this page")
             lines.append(shlex.join([*words, _PASTED, *more, "--output", "predictions.tsv"]))
         if values["variant"]:
-            variant = Variant.from_text(values["variant"])
+            variant = self._typed(values)
             window = ["--window", str(values["window_bp"])] if values["window_bp"] else []
             reference = ["--reference", self.lab.genome.shown_files[0]]
             written_to = ["--output", "variant.tsv"]
@@ -198,6 +200,10 @@ class Predict(Panel):
                 self._kept.popitem(last=False)
             return self._kept[key]
 
+    def _typed(self, values: Values) -> Variant:
+        genome = self.lab.genome
+        return read_variant(values["variant"], genome.reference, genome.annotation)
+
     def _variant(
         self, values: Values, adapted: Adapted
     ) -> tuple[dict[str, Any], tuple[str, str]] | None:
@@ -208,7 +214,7 @@ class Predict(Panel):
         """
         if not values["variant"]:
             return None
-        variant, reference = Variant.from_text(values["variant"]), self.lab.genome.reference
+        variant, reference = self._typed(values), self.lab.genome.reference
         if adapted.question.per_base:
             raise UserError("this model labels every base; give a VCF to `carbon predict`")
         window_bp = values["window_bp"] or adapted.manifest.window_bp

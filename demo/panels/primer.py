@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import IUPAC_DNA, Gene, reverse_complement, short, spliced, translate
+from carbon.genome import Gene, reverse_complement, short, spliced, translate
 from carbon.inference import NextToken, kmer_index
 from carbon.tokenizer import ALL_KNOWN, BASES, KMER_DIGITS, K, encode_kmers
 from demo import primer_text as text
@@ -51,7 +51,7 @@ class Primer(Panel):
         """Return the inputs."""
         return (
             Field("sequence", "A sequence to play with", example_bases(self.lab, _SEQUENCE_BP),
-                  "lines", most=300, info="DNA; the model predicts its last six bases"),
+                  "bases", most=300, info="DNA; the model predicts its last six bases"),
             Field("frame", "Second frame", 2, "integer", least=1, most=5,
                   info="bases left out before the 6-mers are cut"),
             Field("gene", "Gene", self.lab.example_gene, info="a gene's name or contig:first-last"),
@@ -189,9 +189,7 @@ def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]
 
 
 def _sequence(values: Values) -> str:
-    sequence = "".join(values["sequence"].split()).upper()
-    if wrong := set(sequence) - set(IUPAC_DNA):
-        raise UserError(f"the sequence: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
+    sequence: str = values["sequence"]
     if len(sequence) < K or set(sequence[-K:]) - set(BASES):
         raise UserError(
             f"the sequence '{short(sequence)}' is to end with six of ACGT, which the model predicts"

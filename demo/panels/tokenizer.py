@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.errors import UserError
+from carbon.errors import TypedError, UserError
 from carbon.genome import IUPAC_DNA, Strand, reverse_complement
+from carbon.genome.typed import read_bases
 from carbon.tokenizer import HYBRID, NATIVE, Encoding, K, Vocabulary, encode, known_bases
 from carbon.tokenizer.pretrained import HybridDNATokenizer
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid, tokenize_native
@@ -162,14 +163,11 @@ def _bases(text: str) -> str:
         raise UserError("nothing is given; type DNA, or text with <dna> tags")
     if "<" in text:
         return _first_region(text)
-    bases = "".join(text.split())
-    wrong = next((letter for letter in bases if letter.upper() not in IUPAC_DNA), None)
-    if wrong is not None:
-        raise UserError(
-            f"{wrong!r} is not a DNA letter (ACGT, N and IUPAC codes); write text around DNA with "
-            "tags: words <dna>ACGT</dna>"
-        )
-    return bases
+    try:
+        return read_bases(text)
+    except TypedError as error:
+        hint = "; write text around DNA with tags: words <dna>ACGT</dna>"
+        raise TypedError(f"{error}{hint}", error.text, error.at) from None
 
 
 def _first_region(text: str) -> str:

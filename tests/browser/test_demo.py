@@ -114,6 +114,51 @@ def test_errors_are_sentences_and_the_page_goes_on(visitor):
     visitor.press("Read")
 
 
+def test_enter_answers_and_a_wrong_letter_is_marked(visitor):
+    visitor.open("/variant")
+    variant = visitor.field("Variant")
+    variant.fill("c1:114 Q>T")
+    variant.press("Enter")
+    mark = visitor.page.locator("#status mark")
+    mark.wait_for()
+    assert mark.inner_text() == "Q"
+    visitor.page.locator(".figure").first.wait_for(state="hidden")
+    assert visitor.page.locator("#view-facts").inner_text().strip() == ""
+    visitor.keep("wrong-letter-1400")
+    variant.fill("chr1-114-A-T")
+    variant.press("Enter")
+    visitor.page.locator("#status").get_by_text("no contig 'chr1'").wait_for()
+    variant.fill("ABC:c.4U>A")
+    variant.press("Enter")
+    visitor.answered()
+    visitor.page.locator("#view-facts").get_by_text("c1:114 T>A").wait_for()
+    visitor.drawn()
+
+
+def test_a_near_name_is_a_click_away_and_back_is_one_too(visitor):
+    visitor.open("/read")
+    visitor.page.evaluate("window.stayed = true")
+    place = visitor.field("Gene or region")
+    place.fill("ABD")
+    place.press("Enter")
+    visitor.page.locator("#status a", has_text="ABC").click()
+    visitor.answered()
+    assert place.input_value() == "ABC"
+    place.fill("c1:50-100")
+    visitor.press("Read")
+    visitor.page.wait_for_url("**/read?place=c1*")
+    links = visitor.page.locator("textarea, input").evaluate_all("all => all.map(e => e.value)")
+    assert visitor.page.url in links
+    visitor.page.go_back()
+    visitor.page.wait_for_function("!location.search.includes('c1')")
+    visitor.page.wait_for_function(
+        "[...document.querySelectorAll('textarea')].some(e => e.value === 'ABC')"
+    )
+    visitor.answered()
+    assert visitor.page.evaluate("window.stayed")
+    assert visitor.page.title() == "Read a sequence · Carbon"
+
+
 def test_zoom_and_token_grid(visitor):
     visitor.open("/read?place=c1:1-1200&grid=True&start_bp=100&width_bp=60")
     visitor.drawn()

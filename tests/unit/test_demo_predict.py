@@ -150,7 +150,7 @@ def test_sequences_without_a_known_base_have_no_prediction(panel):
         ({"sequences": "\n".join(["ACGT"] * 51)}, "51 sequences; give 50"),
         ({"sequences": "A" * 5000}, "sequence_1: has 5000 bp"),
         ({"variant": "c1:10 A>C"}, "around the variant: 0; give 2 to"),
-        ({"variant": "c9:10 A>C", "window_bp": 60}, "contig unknown"),
+        ({"variant": "c9:10 A>C", "window_bp": 60}, "no contig 'c9'"),
         ({"variant": "c1:400 ACGTTGCATG>C", "window_bp": 60}, "ref mismatch"),
         ({"variant": "c1", "window_bp": 60}, "c1"),
     ],
