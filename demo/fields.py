@@ -32,7 +32,8 @@ class Field:
         default: of the panel's first example.
         kind: what it is; `bases` are DNA as it may be typed, in capitals once they are checked;
             `files` are uploads, which no link restores.
-        choices: of `choice` and `choices`, or the endings that `files` may have.
+        choices: of `choice` and `choices`; names that a `text` may begin with, offered as it is
+            typed; or the endings that `files` may have.
         least: of a number.
         most: of a number; of a text, its letters.
         info: a line under the label.
@@ -53,6 +54,10 @@ class Field:
         """Return the widget."""
         label: dict[str, Any] = {"label": self.label, "info": self.info or None}
         match self.kind:
+            case "text" if self.choices:
+                return gr.Dropdown(
+                    list(self.choices), value=self.default, allow_custom_value=True, **label
+                )
             case "text" | "lines" | "bases":
                 lines = 1 if self.kind == "text" else 4
                 return gr.Textbox(self.default, lines=lines, max_lines=8, **label)

@@ -89,7 +89,11 @@ class Page:
         quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         ask = {"fn": self._ask, "inputs": self.inputs, "outputs": self._outputs, **turn, **quiet}
         asked: list[Any] = [self.run.click(**ask)]
-        asked += [typed.submit(**ask) for typed in self.inputs if isinstance(typed, gr.Textbox)]
+        for typed in self.inputs:
+            if isinstance(typed, gr.Textbox):
+                asked.append(typed.submit(**ask))
+            elif isinstance(typed, gr.Dropdown) and typed.allow_custom_value:
+                asked.append(typed.input(**ask))
         restored = [*self.inputs, *self._outputs]
         opened = [
             page.load(self._open, None, restored, **turn, **quiet),
@@ -104,7 +108,8 @@ class Page:
             picked = self.views[pick.view].select(
                 self._picked_by(pick.set), self.inputs, self.inputs, **quiet
             )
-            asked.append(picked.success(**ask))
+            redraw = {"fn": self._redraw, "inputs": [self.result, *self.inputs]}
+            asked.append(picked.success(**ask if pick.asks else ask | redraw))
         if self.panel.refresh_seconds:
             asked.append(gr.Timer(self.panel.refresh_seconds).tick(**ask | {"fn": self._ask_again}))
         for event, way in (*((e, "push") for e in asked), *((e, "replace") for e in opened)):
@@ -181,10 +186,20 @@ class Page:
             else:
                 yield [_status("Working ..."), *self._shown(values, item), *[gr.skip()] * 4]
             shown_at = time.monotonic()
-        kept = result if self.more else None
-        code = [self.panel.python(values), self.panel.command(values), self.panel.link(values)]
+        redrawn = any(not pick.asks for pick in self.panel.picks())
+        kept = result if self.more or redrawn else None
         status = _status(f"{time.monotonic() - start:.2f} s")
-        yield [status, *self._shown(values, result), *code, kept]
+        yield [status, *self._shown(values, result), *self._code(values), kept]
+
+    def _redraw(self, result: Result | None, *given: Any) -> list[Any]:
+        """Show the last answer once more, as the values want it shown."""
+        if result is None:
+            return [gr.skip(), *self._unchanged()]
+        values = self._values(given)
+        return [gr.skip(), *self._shown(values, result), *self._code(values), gr.skip()]
+
+    def _code(self, values: Values) -> list[str]:
+        return [self.panel.python(values), self.panel.command(values), self.panel.link(values)]
 
     def _shown(self, values: Values, result: Result) -> list[Any]:
         shown = self.panel.show(values, result)

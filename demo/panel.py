@@ -58,10 +58,12 @@ class Pick(NamedTuple):
     Attributes:
         view: where it happens.
         set: what was picked, and the values before it, to the values that change.
+        asks: whether they change the answer, and not only how it is shown.
     """
 
     view: str
     set: Callable[[Any, Values], Values]
+    asks: bool = True
 
 
 class Panel(ABC):

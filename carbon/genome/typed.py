@@ -43,7 +43,7 @@ def read_bases(text: str) -> str:
     Raises:
         TypedError: a letter is no base, or there are several records.
     """
-    found = []
+    found: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith(">"):
             if found:
@@ -123,7 +123,7 @@ def _contig(text: str, lengths_bp: Mapping[str, int]) -> tuple[str, int]:
 
 def _pieces(text: str, at: int, pieces: tuple[tuple[str, re.Pattern[str]], ...]) -> list[str]:
     """Return what stands in a text from `at` on, one piece behind the other."""
-    found = []
+    found: list[str] = []
     for name, pattern in pieces:
         match = pattern.match(text, at)
         if match is None:

@@ -25,6 +25,22 @@ window.carbon = (() => {
     } };
   };
 
+  // Buttons that save a figure as it is seen, on the page's own ground.
+  const saves = (kind, target) => ({
+    name: `Save as ${kind}`,
+    icon: kind === "PNG" ? Plotly.Icons.camera : Plotly.Icons.disk,
+    click: () => {
+      const paper = getComputedStyle(document.body).backgroundColor;
+      const { data, layout } = target;
+      const size = { width: target.clientWidth, height: target.clientHeight };
+      Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: paper } },
+                           { ...size, format: kind.toLowerCase(), scale: kind === "PNG" ? 2 : 1,
+                             filename: `carbon-${element_name(target)}` });
+    },
+  });
+
+  const element_name = (target) => target.closest("[id^=view-]")?.id.slice(5) || "figure";
+
   // A figure: props.value is {data, layout}; a click triggers `select` with the point's customdata.
   const figure = (element, props, trigger, watch) => {
     const draw = () => whenLoaded(() => {
@@ -36,12 +52,22 @@ window.carbon = (() => {
       target.style.height = `${layout.height || 320}px`;
       Plotly.react(target, data, { ...layout, template: template(element) },
                    { displaylogo: false, responsive: true, scrollZoom: false,
-                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"] });
+                     doubleClick: layout.meta?.follows ? "autosize" : "reset+autosize",
+                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"],
+                     modeBarButtonsToAdd: ["PNG", "SVG"].map((kind) => saves(kind, target)) });
       if (!target.dataset.listens) {
         target.dataset.listens = "yes";
         target.on("plotly_click", (event) => {
           const picked = event.points[0].customdata;
           if (picked !== undefined && picked !== null) trigger("select", { picked });
+        });
+        let later = 0;
+        target.on("plotly_relayout", (change) => {
+          if (!props.value?.layout.meta?.follows) return;
+          const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+          if (range[0] === undefined && !change["xaxis.autorange"]) return;
+          clearTimeout(later);
+          later = setTimeout(() => trigger("select", { picked: { range } }), 300);
         });
         new MutationObserver(draw).observe(document.body, { attributeFilter: ["class"] });
       }

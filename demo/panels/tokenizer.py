@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.errors import TypedError, UserError
-from carbon.genome import IUPAC_DNA, Strand, reverse_complement
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA, Strand, fasta_text, reverse_complement
 from carbon.genome.typed import read_bases
 from carbon.tokenizer import HYBRID, NATIVE, Encoding, K, Vocabulary, encode, known_bases
 from carbon.tokenizer.pretrained import HybridDNATokenizer
@@ -163,11 +163,7 @@ def _bases(text: str) -> str:
         raise UserError("nothing is given; type DNA, or text with <dna> tags")
     if "<" in text:
         return _first_region(text)
-    try:
-        return read_bases(text)
-    except TypedError as error:
-        hint = "; write text around DNA with tags: words <dna>ACGT</dna>"
-        raise TypedError(f"{error}{hint}", error.text, error.at) from None
+    return read_bases(text)
 
 
 def _first_region(text: str) -> str:
@@ -291,4 +287,4 @@ def _fasta(bases: str, shift: int) -> str:
         (name.replace(" ", "_"), (bases if strand == "+" else reverse_complement(bases))[frame:])
         for name, frame, strand in _ways(shift, bases)
     )
-    return "".join(f">{name}\n{letters}\n" for name, letters in records)
+    return fasta_text(records)

@@ -152,7 +152,7 @@ def test_a_near_name_is_a_click_away_and_back_is_one_too(visitor):
     visitor.page.go_back()
     visitor.page.wait_for_function("!location.search.includes('c1')")
     visitor.page.wait_for_function(
-        "[...document.querySelectorAll('textarea')].some(e => e.value === 'ABC')"
+        "[...document.querySelectorAll('textarea, input')].some(e => e.value === 'ABC')"
     )
     visitor.answered()
     assert visitor.page.evaluate("window.stayed")
@@ -165,6 +165,8 @@ def test_zoom_and_token_grid(visitor):
     left, right = visitor.page.evaluate(
         "document.querySelector('.js-plotly-plot').layout.xaxis.range"
     )
+    letters = "document.querySelector('.js-plotly-plot').data.some(t => t.name === 'the bases')"
+    assert visitor.page.evaluate(letters)
     assert (left, right) == (100.5, 160.5)
     shapes = visitor.page.evaluate(
         "document.querySelector('.js-plotly-plot').layout.shapes.map(s => s.x0)"
@@ -178,6 +180,38 @@ def test_zoom_and_token_grid(visitor):
     visitor.page.wait_for_timeout(300)
     nearer = visitor.page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     assert nearer[1] - nearer[0] < right - left
+    visitor.page.wait_for_function("!location.search.includes('start_bp=100&width_bp=60')")
+    start_bp = int(visitor.page.url.partition("start_bp=")[2].partition("&")[0])
+    assert start_bp == pytest.approx(nearer[0] - 0.5, abs=1)
+    visitor.page.go_back()
+    visitor.page.wait_for_function("location.search.includes('start_bp=100&width_bp=60')")
+
+
+def test_names_are_offered_as_they_are_typed(visitor):
+    visitor.open("/read?place=c1:50-100")
+    place = visitor.field("Gene or region")
+    place.fill("AB")
+    visitor.page.get_by_role("option", name="ABC").click()
+    visitor.page.wait_for_function("!location.search.includes('c1')")
+    visitor.answered()
+    assert place.input_value() == "ABC"
+
+
+def test_a_pasted_genome(visitor):
+    visitor.open("/read")
+    visitor.page.get_by_role("button", name="More settings").click()
+    visitor.field("Or paste one").fill(">own\n" + random_bases(300, seed=3))
+    visitor.press("Read")
+    visitor.page.locator("#view-facts").get_by_text("own:1-300").wait_for()
+
+
+def test_proteins_of_open_frames_and_a_growing_track(visitor):
+    visitor.open("/generate?prompt=ATGGCC&length_bp=600&no_stop_frame=0")
+    visitor.drawn()
+    visitor.page.locator("#view-frames td", has_text="MA").first.wait_for()
+    visitor.keep("generate-600-1400")
+    range_ = visitor.page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert range_ == [0.5, 606.5]
 
 
 def test_a_click_on_the_heat_map_asks_for_that_variant(visitor):
@@ -303,7 +337,7 @@ def test_predictions_of_a_folder(visitor, lab):
     write_adapted(folder, adapted.network, opened, adapted.manifest)
     visitor.open("/predict")
     visitor.drawn()
-    assert visitor.page.locator("#view-tables tbody tr").count() == 3
+    assert visitor.page.locator("#view-tables tbody tr").count() == 2
     visitor.field("Sequences").fill(">mine\nACGTTGCATTAGCATGACGT")
     visitor.press("Predict")
     (row,) = visitor.page.locator("#view-tables tbody tr").all()

@@ -67,9 +67,9 @@ def test_folders_are_offered_the_newest_first(panel):
 
 def test_it_opens_with_pieces_of_the_genome(panel, lab):
     _, result = ask(panel)
-    assert result["names"] == ["c1:101-340", "c1:431-670", "c1:761-1000"]
+    assert result["names"] == ["c1:111-350(+)", "c1:1001-1240(+)"]  # coding, and behind the gene
     assert result["sequences"][0] == lab.genome.reference.fetch(
-        lab.genome.place("c1:101-340", 0, 400)
+        lab.genome.place("c1:111-350", 0, 400)
     )
 
 

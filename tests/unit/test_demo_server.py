@@ -95,8 +95,8 @@ def test_errors_of_endpoints_are_sentences(client):
     [
         ("generate", []),
         ("primer", ["ATGGCCAAG", None, ""]),
-        ("read", ["c1:1-60", 0, 0, 5, "forward", False, None]),
-        ("read", ["c1:1-60", 0, 0, ["0"], "forward", False, "x.fa"]),
+        ("read", ["c1:1-60", 0, 0, 5, "forward", False, None, ""]),
+        ("read", ["c1:1-60", 0, 0, ["0"], "forward", False, "x.fa", ""]),
         ("tokenizer", ["ACGT", "9"]),
     ],
 )
