@@ -3,6 +3,7 @@
 UserError
   ConfigError      a TOML file or a --set that does not fit
   GenomeError      FASTA, GFF3/GTF, VCF, coordinates
+    TypedError     what was typed for one of them, wrong at a letter
   CorpusError      a corpus folder that is absent, torn or of another shape
   ModelError       a model folder or checkpoint that cannot be used
 
@@ -21,6 +22,24 @@ class ConfigError(UserError):
 
 class GenomeError(UserError):
     """A sequence, annotation or variant file that is malformed or does not fit the others."""
+
+
+class TypedError(GenomeError):
+    """What was typed is wrong at a letter.
+
+    Attributes:
+        text: the line as it was typed.
+        at: where in it the first wrong letter stands, from 0; its length where one is missing.
+        wrong: the word there that is unknown; empty where a letter is the trouble.
+        near: names that may have been meant for that word.
+    """
+
+    def __init__(
+        self, message: str, text: str, at: int, wrong: str = "", near: tuple[str, ...] = ()
+    ) -> None:
+        """Keep them."""
+        super().__init__(message)
+        self.text, self.at, self.wrong, self.near = text, at, wrong, near
 
 
 class CorpusError(UserError):

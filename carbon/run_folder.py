@@ -10,7 +10,7 @@ import json
 import math
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,17 @@ class RunLines:
         """Places in `steps` where another stage begins."""
         pairs = itertools.pairwise((line["stage"], line["objective"]) for line in self.steps)
         return [i for i, (before, after) in enumerate(pairs, start=1) if before != after]
+
+    def last(self, num_steps: int) -> "RunLines":
+        """Return the lines of the last steps; all of them for 0."""
+        if not num_steps or not self.steps:
+            return self
+        first = self.steps[-1]["step"] - num_steps
+        steps, probes, rounds = (
+            [line for line in lines if line["step"] > first]
+            for lines in (self.steps, self.probes, self.rounds)
+        )
+        return replace(self, steps=steps, probes=probes, rounds=rounds)
 
 
 def read_lines(run: str | Path, most_lines: int | None = None) -> RunLines:

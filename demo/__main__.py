@@ -44,7 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--host", default=_LOCAL, help="0.0.0.0 to be seen from other machines")
     parser.add_argument("--port", type=natural, default=7860)
-    parser.add_argument("--share", action="store_true", help="a public link, by Gradio's servers")
     parser.add_argument("--calls-per-minute", type=natural, default=120, help="of one address")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
     parser.add_argument("--dtype", choices=("auto", *get_args(Dtype)), default="auto")
@@ -74,10 +73,9 @@ def _serve(arguments: argparse.Namespace) -> None:
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)
     try:
-        _, local, public = app.launch(
+        _, local, _ = app.launch(
             server_name=arguments.host,
             server_port=arguments.port,
-            share=arguments.share,
             prevent_thread_lock=True,
             **launch_options(lab, limits),
         )
@@ -86,8 +84,6 @@ def _serve(arguments: argparse.Namespace) -> None:
             f"port {arguments.port}: is taken, or not allowed; give another --port"
         ) from None
     say(f"open {local} (stop with Ctrl-C)")
-    if public:
-        say(f"and for everybody: {public}")
     app.block_thread()
 
 

@@ -9,8 +9,11 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from carbon.errors import UserError
+from carbon.genome.typed import read_bases
 
-Kind = Literal["text", "lines", "integer", "number", "choice", "choices", "switch", "files"]
+Kind = Literal[
+    "text", "lines", "bases", "integer", "number", "choice", "choices", "switch", "files"
+]
 Values = dict[str, Any]
 
 MOST_FILES = 4
@@ -27,8 +30,10 @@ class Field:
         name: in links, in code and for programs.
         label: on the page.
         default: of the panel's first example.
-        kind: what it is; `files` are uploads, which no link restores.
-        choices: of `choice` and `choices`, or the endings that `files` may have.
+        kind: what it is; `bases` are DNA as it may be typed, in capitals once they are checked;
+            `files` are uploads, which no link restores.
+        choices: of `choice` and `choices`; names that a `text` may begin with, offered as it is
+            typed; or the endings that `files` may have.
         least: of a number.
         most: of a number; of a text, its letters.
         info: a line under the label.
@@ -49,8 +54,12 @@ class Field:
         """Return the widget."""
         label: dict[str, Any] = {"label": self.label, "info": self.info or None}
         match self.kind:
-            case "text" | "lines":
-                lines = {"text": 1, "lines": 4}[self.kind]
+            case "text" if self.choices:
+                return gr.Dropdown(
+                    list(self.choices), value=self.default, allow_custom_value=True, **label
+                )
+            case "text" | "lines" | "bases":
+                lines = 1 if self.kind == "text" else 4
                 return gr.Textbox(self.default, lines=lines, max_lines=8, **label)
             case "integer" | "number":
                 whole = self.kind == "integer"
@@ -81,6 +90,8 @@ class Field:
         match self.kind:
             case "text" | "lines":
                 return self._text(value)
+            case "bases":
+                return read_bases(self._text(value)).upper()
             case "integer" | "number":
                 return self._number(value)
             case "choice":

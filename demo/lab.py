@@ -1,94 +1,24 @@
 """What the panels share: the model, the genome beside it, and genomes that visitors bring."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
-from typing import Self
 
 from carbon.errors import UserError
 from carbon.files import scratch_folder
-from carbon.genome import (
-    CHR,
-    Annotation,
-    Gene,
-    Interval,
-    Reference,
-    contig_names,
-    from_region,
-    is_genbank,
-    read_gene_file,
-    unpack_genbank,
-)
-from carbon.genome.gene_lookup import find_gene
+from carbon.genome import CHR, Reference, is_genbank, unpack_genbank
+from carbon.genome.opened import Genome as Genome
+from carbon.genome.opened import example_gene as example_gene
+from carbon.genome.typed import read_bases
 from carbon.inference import Carbon
+from demo.kept import Kept
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")
 GENBANK_ENDINGS = (".gb", ".gbk", ".gbff", ".genbank")
 GENOME_ENDINGS = FASTA_ENDINGS + ANNOTATION_ENDINGS + GENBANK_ENDINGS
 _KEPT_GENOMES = 8
-_EXAMPLE_BP = (600, 2500)
-
-
-@dataclass(frozen=True, slots=True)
-class Genome:
-    """A reference and its genes.
-
-    Attributes:
-        reference: the sequence.
-        annotation: its genes; None where there are none.
-        shown_files: FASTA and annotation as a command line names them; uploads by their names.
-    """
-
-    reference: Reference
-    annotation: Annotation | None
-    shown_files: tuple[str, ...]
-
-    @classmethod
-    def open(
-        cls, fasta: str | Path, annotation: str | Path | None, contigs: str | None = None
-    ) -> Self:
-        """Open a FASTA and the annotation beside it, whose contigs may have other names.
-
-        Raises:
-            GenomeError: a file is malformed, or the two do not belong together.
-        """
-        reference = Reference(fasta)
-        names = contig_names(contigs, reference.contig_lengths_bp)
-        genes = None
-        if annotation:
-            genes = read_gene_file(annotation, reference, names)
-        return cls(reference, genes, tuple(str(f) for f in (fasta, annotation) if f))
-
-    def place(self, text: str, flank_bp: int, most_bp: int) -> Interval:
-        """Return the interval of a gene's name, with a flank, or of a `contig:first-last`.
-
-        Raises:
-            GenomeError: there is no such gene or region.
-            UserError: it is longer than `most_bp`.
-        """
-        if not text:
-            raise UserError("no place is given; type a gene's name or contig:first-last")
-        if ":" in text or text in self.reference.contig_lengths_bp or self.annotation is None:
-            interval = from_region(text, self.reference.contig_lengths_bp)
-        else:
-            gene = find_gene(self.annotation, text).interval
-            length_bp = self.reference.contig_lengths_bp[gene.contig]
-            interval = gene.widened(flank_bp, length_bp)
-        if interval.length_bp > most_bp:
-            raise UserError(
-                f"{interval.to_region()} has {interval.length_bp:,} bases; this page reads "
-                f"{most_bp:,} at most: give a region within it"
-            )
-        return interval
-
-    def genes_in(self, interval: Interval) -> list[Gene]:
-        """Return the genes that an interval touches."""
-        genes = self.annotation.genes if self.annotation else ()
-        return [gene for gene in genes if gene.interval.overlaps(interval)]
 
 
 class Lab:
@@ -117,12 +47,11 @@ class Lab:
         self.genome = genome
         self.runs = runs
         self.known_genes = known_genes
-        self.example_gene = next(iter(known_genes), None) or _example_gene(genome)
-        self._uploaded: OrderedDict[tuple[str, ...], Genome] = OrderedDict()
-        self._lock = Lock()
+        self.example_gene = next(iter(known_genes), None) or example_gene(genome)
+        self._uploaded: Kept[Genome] = Kept(_KEPT_GENOMES)
 
-    def genome_of(self, files: Sequence[str]) -> Genome:
-        """Return the genome in uploaded files, or the one that is there from the start.
+    def genome_of(self, files: Sequence[str], pasted: str = "") -> Genome:
+        """Return the genome in a pasted text or uploaded files, or the one there from the start.
 
         The last few are kept, so that a visitor's next question need not read them again.
 
@@ -130,32 +59,13 @@ class Lab:
             UserError: the files are not one FASTA, with or without annotation, or one GenBank.
             GenomeError: a file is malformed.
         """
+        if pasted:
+            return self._uploaded.get(pasted, lambda: _read_pasted(pasted))
         if not files:
             return self.genome
         key = tuple(sorted(files))
-        with self._lock:
-            if key not in self._uploaded:
-                names = tuple(Path(path).name for path in key)
-                self._uploaded[key] = replace(_read_upload(key), shown_files=names)
-            self._uploaded.move_to_end(key)
-            while len(self._uploaded) > _KEPT_GENOMES:
-                self._uploaded.popitem(last=False)
-            return self._uploaded[key]
-
-
-def _example_gene(genome: Genome) -> str:
-    """Return a gene of a few exons that a page reads at once, on the last contig that has one."""
-    genes = genome.annotation.genes if genome.annotation else ()
-    fit = [
-        gene
-        for gene in genes
-        if _EXAMPLE_BP[0] <= gene.interval.length_bp <= _EXAMPLE_BP[1] and gene.transcripts
-    ]
-    if fit:
-        last = [gene for gene in fit if gene.interval.contig == fit[-1].interval.contig]
-        return max(last, key=lambda gene: len(gene.transcripts[0].exons)).name
-    contig, length_bp = next(iter(genome.reference.contig_lengths_bp.items()))
-    return Interval(contig, 0, min(length_bp, _EXAMPLE_BP[1])).to_region()
+        names = tuple(Path(path).name for path in key)
+        return self._uploaded.get(key, lambda: replace(_read_upload(key), shown_files=names))
 
 
 def _read_upload(files: tuple[str, ...]) -> Genome:
@@ -170,6 +80,18 @@ def _read_upload(files: tuple[str, ...]) -> Genome:
     except UserError as error:
         raise UserError(without_folders(str(error), files)) from None
     raise UserError("upload one GenBank file, or one FASTA with or without one GFF3, GTF or BED")
+
+
+def _read_pasted(text: str) -> Genome:
+    """Return the genome in a text: GenBank, FASTA, or bases alone."""
+    name = "pasted.gb" if text.startswith("LOCUS") else "pasted.fa"
+    if name == "pasted.fa":
+        head = "" if text.startswith(">") else ">pasted\n"
+        lines = (s if s.startswith(">") else read_bases(s) for s in text.splitlines())
+        text = head + "\n".join(lines)
+    with scratch_folder("pasted") as folder:
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+        return replace(_read_upload((str(folder / name),)), shown_files=(name,))
 
 
 def _read_genbank(path: str) -> Genome:

@@ -39,6 +39,12 @@ def download(name: str, text: str, label: str = "") -> str:
     return f'<a class="chip" download="{escape(name)}" href="{address}">{shown}</a>'
 
 
+def link_chip(address: str, text: str, title: str = "") -> str:
+    """Return a link to a state of a page; the sentence of `title` is shown under the pointer."""
+    said = f' title="{escape(title)}"' if title else ""
+    return f'<a class="chip" href="{escape(address)}"{said}>{escape(text)}</a>'
+
+
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f'<td class="number">{value:.4g}</td>'

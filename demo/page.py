@@ -3,24 +3,29 @@
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qsl
 
 import gradio as gr
 
-from carbon.errors import UserError
+from carbon.errors import TypedError, UserError
 from demo.fields import Field, Values, checked_values
 from demo.lab import without_folders
 from demo.limits import Limits
-from demo.markup import escape
+from demo.markup import escape, link_chip
 from demo.panel import Panel, Progress, Result
-from demo.views import component_of
+from demo.views import SCRIPT, component_of
 
 _LOG = logging.getLogger("carbon.demo")
 _BROKEN = "something went wrong on this side; what it was is in the server's log"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_LETTERS_BESIDE = 24  # of a wrong letter, that are shown
 _POLITE = ' role="status"'
 _SECONDS_BETWEEN_VIEWS = 0.2  # drawing costs more than computing where the model is small
-_SHOW_ADDRESS = "(link) => { history.replaceState(null, '', link); }"
+_SHOW_ADDRESS = "(link) => carbon.showAddress(link, '%sState')"
 
 
 class Page:
@@ -29,9 +34,11 @@ class Page:
     def __init__(self, page: gr.Blocks, panel: Panel, limits: Limits) -> None:
         """Build it."""
         self.panel, self.limits = panel, limits
-        gr.HTML(
+        self.links = gr.HTML(
             f"<h1>{escape(panel.title)}</h1><p>{escape(panel.sentence)}</p>"
-            f"<nav aria-label='Examples'>{panel.example_links()}</nav>"
+            f"<nav aria-label='Examples'>{panel.example_links()}</nav>",
+            head=SCRIPT,
+            js_on_load="window.carbon.links(element, trigger)",
         )
         with gr.Row():
             with gr.Column(scale=1, min_width=300):
@@ -82,7 +89,16 @@ class Page:
         quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         ask = {"fn": self._ask, "inputs": self.inputs, "outputs": self._outputs, **turn, **quiet}
         asked: list[Any] = [self.run.click(**ask)]
-        asked.append(page.load(self._open, None, [*self.inputs, *self._outputs], **turn, **quiet))
+        for typed in self.inputs:
+            if isinstance(typed, gr.Textbox):
+                asked.append(typed.submit(**ask))
+            elif isinstance(typed, gr.Dropdown) and typed.allow_custom_value:
+                asked.append(typed.input(**ask))
+        restored = [*self.inputs, *self._outputs]
+        opened = [
+            page.load(self._open, None, restored, **turn, **quiet),
+            self.links.select(self._follow, self.inputs, restored, **turn, **quiet),
+        ]
         for label, button in self.more.items():
             change = button.click(
                 self._changed_by(label), [self.result, *self.inputs], self.inputs, **quiet
@@ -92,13 +108,14 @@ class Page:
             picked = self.views[pick.view].select(
                 self._picked_by(pick.set), self.inputs, self.inputs, **quiet
             )
-            asked.append(picked.success(**ask))
+            redraw = {"fn": self._redraw, "inputs": [self.result, *self.inputs]}
+            asked.append(picked.success(**ask if pick.asks else ask | redraw))
         if self.panel.refresh_seconds:
             asked.append(gr.Timer(self.panel.refresh_seconds).tick(**ask | {"fn": self._ask_again}))
-        for event in asked:
-            event.success(None, self.link, js=_SHOW_ADDRESS, **quiet)
+        for event, way in (*((e, "push") for e in asked), *((e, "replace") for e in opened)):
+            event.success(None, self.link, self.link, js=_SHOW_ADDRESS % way, **quiet)
         # Told only when it is so: what was on its way until then would stand over it.
-        stopped = self.stop.click(None, cancels=asked, **quiet)
+        stopped = self.stop.click(None, cancels=[*asked, *opened], **quiet)
         stopped.then(lambda: _status("Stopped."), None, self.status, queue=False, **quiet)
         gr.Button(visible=False).click(
             self._program(),
@@ -109,17 +126,24 @@ class Page:
             **turn,
         )
 
+    def _named(self, given: Sequence[Any]) -> Values:
+        return dict(zip((field.name for field in self.panel.fields), given, strict=True))
+
     def _values(self, given: Sequence[Any]) -> Values:
-        names = [field.name for field in self.panel.fields]
-        return checked_values(self.panel.fields, dict(zip(names, given, strict=True)))
+        return checked_values(self.panel.fields, self._named(given))
 
     def _ask(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
         """Answer the widgets' values; yield the outputs as they come."""
+        yield from self._told(request, self._named(given))
+
+    def _told(self, request: gr.Request, given: Values) -> Iterator[list[Any]]:
+        """Answer values, or say what is wrong with them where an answer would stand."""
         try:
             self.limits.admit(_address(request))
-            yield from self._answered(self._values(given))
+            yield from self._answered(checked_values(self.panel.fields, given))
         except Exception as error:
-            yield [_status(self._sentence(error), wrong=True), *self._unchanged()]
+            told = _status(self._sentence(error), wrong=True, more=self._shown_wrong(error, given))
+            yield [told, *([None] * len(self._outputs[1:]))]
 
     def _ask_again(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
         """Answer by the clock; a screen reader is told nothing but what is wrong."""
@@ -129,27 +153,25 @@ class Page:
     def _open(self, request: gr.Request) -> Iterator[list[Any]]:
         """Restore the state that the address names, and answer it."""
         self.panel.fields = self.panel.make_fields()  # what can be chosen changes with time
+        yield from self._restored(request, request.query_params)
+
+    def _follow(self, event: gr.EventData, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
+        """Restore the state of a link to this page, beside what is uploaded, and answer it."""
+        query = dict(parse_qsl(event._data["picked"].removeprefix("?"), keep_blank_values=True))
+        yield from self._restored(request, query, self._named(given))
+
+    def _restored(
+        self, request: gr.Request, query: Mapping[str, str], kept: Mapping[str, Any] = _NOTHING
+    ) -> Iterator[list[Any]]:
         fields = self.panel.fields
-        values: Values = {field.name: field.default for field in fields}
-        try:
-            self.limits.admit(_address(request))
-            values = checked_values(
-                fields,
-                {
-                    k: v
-                    for k, v in request.query_params.items()
-                    if any(f.name == k and f.kind != "files" for f in fields)
-                },
-            )
-            yield [
-                *(_restored(field, values[field.name]) for field in fields),
-                _status("Waiting ..."),
-                *self._unchanged(),
-            ]
-            for outputs in self._answered(values):
-                yield [*(gr.skip() for _ in fields), *outputs]
-        except Exception as error:
-            outputs = [_status(self._sentence(error), wrong=True), *self._unchanged()]
+        given = {f.name: query[f.name] for f in fields if f.kind != "files" and f.name in query}
+        shown: list[Any] = [gr.skip() for _ in fields]
+        with suppress(UserError):  # which is said by the answer
+            values = checked_values(fields, given)
+            shown = [_in_widget(f, values[f.name], bool(kept)) for f in fields]
+        yield [*shown, _status("Waiting ..."), *self._unchanged()]
+        files = {f.name: kept.get(f.name) for f in fields if f.kind == "files"}
+        for outputs in self._told(request, files | given):
             yield [*(gr.skip() for _ in fields), *outputs]
 
     def _answered(self, values: Values) -> Iterator[list[Any]]:
@@ -164,10 +186,20 @@ class Page:
             else:
                 yield [_status("Working ..."), *self._shown(values, item), *[gr.skip()] * 4]
             shown_at = time.monotonic()
-        kept = result if self.more else None
-        code = [self.panel.python(values), self.panel.command(values), self.panel.link(values)]
+        redrawn = any(not pick.asks for pick in self.panel.picks())
+        kept = result if self.more or redrawn else None
         status = _status(f"{time.monotonic() - start:.2f} s")
-        yield [status, *self._shown(values, result), *code, kept]
+        yield [status, *self._shown(values, result), *self._code(values), kept]
+
+    def _redraw(self, result: Result | None, *given: Any) -> list[Any]:
+        """Show the last answer once more, as the values want it shown."""
+        if result is None:
+            return [gr.skip(), *self._unchanged()]
+        values = self._values(given)
+        return [gr.skip(), *self._shown(values, result), *self._code(values), gr.skip()]
+
+    def _code(self, values: Values) -> list[str]:
+        return [self.panel.python(values), self.panel.command(values), self.panel.link(values)]
 
     def _shown(self, values: Values, result: Result) -> list[Any]:
         shown = self.panel.show(values, result)
@@ -197,6 +229,25 @@ class Page:
             return without_folders(str(error), self.panel.lab.genome.shown_files)
         _LOG.error("a panel failed", exc_info=error)
         return _BROKEN
+
+    def _shown_wrong(self, error: Exception, given: Values) -> str:
+        """Return the first wrong letter as it was typed, and links to what may have been meant."""
+        if not isinstance(error, TypedError):
+            return ""
+        line, at, end = error.text, error.at, error.at + max(1, len(error.wrong))
+        parts = line[max(0, at - _LETTERS_BESIDE) : at], line[at:end] or " ", line[end:]
+        before, wrong, behind = (escape(part[:_LETTERS_BESIDE]) for part in parts)
+        links = "".join(
+            link_chip(self.panel.link(self._respelled(given, error.wrong, name)), name)
+            for name in error.near
+        )
+        shown = f"<pre>{before}<mark>{wrong}</mark>{behind}</pre>"
+        return shown + (f"<p>Did you mean {links}</p>" if links else "")
+
+    def _respelled(self, given: Values, wrong: str, name: str) -> Values:
+        """Return the values with a name in the place of a wrong one, wherever that is typed."""
+        typed = (field.name for field in self.panel.fields if field.kind == "text")
+        return given | {key: given[key].replace(wrong, name, 1) for key in typed if given.get(key)}
 
     def _as_updates(self, changed: Values) -> list[Any]:
         return [changed.get(field.name, gr.skip()) for field in self.panel.fields]
@@ -228,16 +279,18 @@ def _address(request: gr.Request) -> str:
     return request.client.host if request.client else "unknown"
 
 
-def _restored(field: Field, value: Any) -> Any:
+def _in_widget(field: Field, value: Any, keeps_files: bool) -> Any:
     if field.kind == "choice":
         return gr.update(value=value, choices=list(field.choices))
-    return None if field.kind == "files" else value
+    if field.kind == "files":
+        return gr.skip() if keeps_files else None
+    return value
 
 
-def _status(text: str, *, wrong: bool = False) -> str:
+def _status(text: str, *, wrong: bool = False, more: str = "") -> str:
     style, role = ("status wrong", ' role="alert"') if wrong else ("status", _POLITE)
     # The page would not take notice of an answer that takes just as long as the one before.
-    return f'<div class="{style}" data-at="{time.monotonic_ns()}"{role}>{escape(text)}</div>'
+    return f'<div class="{style}" data-at="{time.monotonic_ns()}"{role}>{escape(text)}{more}</div>'
 
 
 def _bar(progress: Progress) -> str:

@@ -1,6 +1,5 @@
 """What a panel is: a question that a visitor asks the model, and how its answer is shown."""
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from demo.fields import Field, Values, link_to
 from demo.lab import Lab
+from demo.markup import link_chip
 
 Result = dict[str, Any]
 """What a program gets: numbers, texts and lists, ready for JSON."""
@@ -58,10 +58,12 @@ class Pick(NamedTuple):
     Attributes:
         view: where it happens.
         set: what was picked, and the values before it, to the values that change.
+        asks: whether they change the answer, and not only how it is shown.
     """
 
     view: str
     set: Callable[[Any, Values], Values]
+    asks: bool = True
 
 
 class Panel(ABC):
@@ -138,9 +140,4 @@ class Panel(ABC):
 
     def example_links(self) -> str:
         """Return the examples as markup."""
-        links = (
-            f'<a class="chip" href="{html.escape(self.link(example.values))}"'
-            f' title="{html.escape(example.sentence)}">{html.escape(example.label)}</a>'
-            for example in self.examples()
-        )
-        return "".join(links)
+        return "".join(link_chip(self.link(e.values), e.label, e.sentence) for e in self.examples())

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from carbon.genome import fasta_text
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
 from demo.markup import download, facts, paragraph, table
 from demo.panel import Result
@@ -13,11 +14,6 @@ _MOST_DRAWN = 8  # outputs
 _MOST_ROWS = 300  # of the table on the page; the download has all
 _ROW_HEIGHT, _LEAST_HEIGHT, _GAP = 130, 320, 0.06
 _SHOWN = 40  # letters of a name
-
-
-def fasta_of(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return names and bases as FASTA."""
-    return "".join(f">{name}\n{bases}\n" for name, bases in pairs)
 
 
 def prediction_facts(result: Result) -> str:
@@ -76,7 +72,7 @@ def prediction_tables(result: Result, fasta_name: str) -> str:
     caption = f"The first {_MOST_ROWS} of {len(rows):,} rows" if len(rows) > _MOST_ROWS else ""
     pairs = zip(result["names"], result["sequences"], strict=True)
     shown = table(header, _filled(rows[:_MOST_ROWS]), caption)
-    saved = download("predictions.tsv", tsv(header, rows)) + download(fasta_name, fasta_of(pairs))
+    saved = download("predictions.tsv", tsv(header, rows)) + download(fasta_name, fasta_text(pairs))
     return f'{saved}<div class="tall">{shown}</div>'
 
 

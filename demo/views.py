@@ -5,7 +5,7 @@ import gradio as gr
 from demo.markup import escape
 from demo.panel import View
 
-_OURS = '<script src="/carbon/assets/demo.js"></script>'
+SCRIPT = '<script src="/carbon/assets/demo.js"></script>'
 _PLOTLY = '<script src="/carbon/plotly/plotly.min.js"></script>'
 _FIGURE = '<div class="figure" role="img" aria-label="{label}"></div>'
 _BASES = (
@@ -19,7 +19,7 @@ def component_of(view: View) -> gr.HTML:
     label = escape(view.label)
     if view.kind == "html":
         return gr.HTML(elem_id=f"view-{view.name}")
-    scripts = _OURS + (_PLOTLY if view.kind == "figure" else "")
+    scripts = SCRIPT + (_PLOTLY if view.kind == "figure" else "")
     template = {"figure": _FIGURE, "bases": _BASES}[view.kind].format(label=label)
     return gr.HTML(
         value=None,

@@ -17,7 +17,7 @@ from carbon.genome.gene_files import read_gene_file
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
 from carbon.genome.interval import Interval, Strand, from_region
 from carbon.genome.pieces import Piece, read_pieces
-from carbon.genome.sequences import SequenceRecord, read_records, read_sequences
+from carbon.genome.sequences import SequenceRecord, fasta_text, read_records, read_sequences
 from carbon.genome.variant import Variant
 from carbon.genome.vcf import VcfReader, VcfRow
 
@@ -46,6 +46,7 @@ __all__ = [
     "VcfRow",
     "contig_names",
     "effect_on",
+    "fasta_text",
     "from_region",
     "intergenic",
     "is_genbank",

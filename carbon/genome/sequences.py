@@ -43,6 +43,19 @@ def read_sequences(path: str | Path) -> Iterator[tuple[str, str]]:
     return ((record.name, record.bases) for record in read_records(path))
 
 
+def fasta_text(pairs: Iterable[tuple[str, str]], line_bp: int | None = None) -> str:
+    r"""Return headers and bases as FASTA, in lines of `line_bp`, or one line a record.
+
+    >>> fasta_text([("a", "ACGTA")], 3)
+    '>a\nACG\nTA\n'
+    """
+    lines = []
+    for header, bases in pairs:
+        step = line_bp or max(1, len(bases))
+        lines += [f">{header}", *(bases[n : n + step] for n in range(0, len(bases), step))]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def read_records(path: str | Path) -> Iterator[SequenceRecord]:
     """Return the records of FASTA or FASTQ, plain, bgzip or gzip, one in memory at a time.
 

@@ -25,21 +25,49 @@ window.carbon = (() => {
     } };
   };
 
+  // Buttons that save a figure as it is seen, on the page's own ground.
+  const saves = (kind, target) => ({
+    name: `Save as ${kind}`,
+    icon: kind === "PNG" ? Plotly.Icons.camera : Plotly.Icons.disk,
+    click: () => {
+      const paper = getComputedStyle(document.body).backgroundColor;
+      const { data, layout } = target;
+      const size = { width: target.clientWidth, height: target.clientHeight };
+      Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: paper } },
+                           { ...size, format: kind.toLowerCase(), scale: kind === "PNG" ? 2 : 1,
+                             filename: `carbon-${element_name(target)}` });
+    },
+  });
+
+  const element_name = (target) => target.closest("[id^=view-]")?.id.slice(5) || "figure";
+
   // A figure: props.value is {data, layout}; a click triggers `select` with the point's customdata.
   const figure = (element, props, trigger, watch) => {
     const draw = () => whenLoaded(() => {
       const target = element.querySelector(".figure");
-      if (!target || !props.value || !props.value.data) return;
+      if (!target) return;
+      target.hidden = !props.value?.data;
+      if (target.hidden) return;
       const { data, layout } = props.value;
       target.style.height = `${layout.height || 320}px`;
       Plotly.react(target, data, { ...layout, template: template(element) },
                    { displaylogo: false, responsive: true, scrollZoom: false,
-                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"] });
+                     doubleClick: layout.meta?.follows ? "autosize" : "reset+autosize",
+                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"],
+                     modeBarButtonsToAdd: ["PNG", "SVG"].map((kind) => saves(kind, target)) });
       if (!target.dataset.listens) {
         target.dataset.listens = "yes";
         target.on("plotly_click", (event) => {
           const picked = event.points[0].customdata;
           if (picked !== undefined && picked !== null) trigger("select", { picked });
+        });
+        let later = 0;
+        target.on("plotly_relayout", (change) => {
+          if (!props.value?.layout.meta?.follows) return;
+          const range = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+          if (range[0] === undefined && !change["xaxis.autorange"]) return;
+          clearTimeout(later);
+          later = setTimeout(() => trigger("select", { picked: { range } }), 300);
         });
         new MutationObserver(draw).observe(document.body, { attributeFilter: ["class"] });
       }
@@ -79,7 +107,7 @@ window.carbon = (() => {
     const draw = () => {
       const value = props.value;
       const strip = element.querySelector(".strip");
-      if (!strip || !value || !value.bases) return;
+      if (!strip || !value?.bases) return strip?.replaceChildren();
       const shown = document.createDocumentFragment();
       [...value.bases].forEach((base, n) => {
         const span = document.createElement("span");
@@ -104,5 +132,27 @@ window.carbon = (() => {
     draw();
   };
 
-  return { figure, bases };
+  // A link to another state of this page is answered in place; so is the browser's Back.
+  const links = (element, trigger) => {
+    document.title = `${element.querySelector("h1").textContent} · Carbon`;
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("a[href]");
+      const elsewhere = !link || link.origin !== location.origin || link.hash ||
+        link.pathname !== location.pathname || link.hasAttribute("download");
+      if (elsewhere || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      history.pushState(null, "", link.href);
+      trigger("select", { picked: link.search });
+    });
+    window.addEventListener("popstate", () => trigger("select", { picked: location.search }));
+  };
+
+  // Returns the whole address of a state, which is the page's own from then on.
+  const showAddress = (link, change) => {
+    const { href } = new URL(link || location.href, location.href);
+    if (href !== location.href) history[change](null, "", href);
+    return link && href;
+  };
+
+  return { figure, bases, links, showAddress };
 })();

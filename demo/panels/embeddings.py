@@ -1,33 +1,24 @@
 """Embeddings: a map of sequences by what the model makes of them."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from carbon.errors import UserError
-from carbon.genome import (
-    Interval,
-    SequenceRecord,
-    Strand,
-    intergenic,
-    read_records,
-    reverse_complement,
-)
+from carbon.genome import SequenceRecord, fasta_text, read_records
+from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
-from demo.lab import FASTA_ENDINGS, Genome, without_folders
+from demo.lab import FASTA_ENDINGS, without_folders
 from demo.markup import download, facts, table
 from demo.panel import Example, Panel, Progress, Result, View
-
-T = TypeVar("T")
-_Site = tuple[Interval, Strand]
 
 _FASTA = "sequences.fa"
 _ALL_LAYERS = "all and the last norm"
@@ -108,9 +99,7 @@ class Embeddings(Panel):
         rows = list(zip(*(result[name] for name in columns), strict=True))
         header = ("name", "label", "bases", "pc1", "pc2")
         tsv = "".join("\t".join(map(str, row)) + "\n" for row in [header, *rows])
-        fasta = "".join(
-            f">{r.name} label={r.description}\n{r.bases}\n" for r in self._records(values)
-        )
+        labelled = ((f"{r.name} label={r.description}", r.bases) for r in self._records(values))
         return {
             "map": _map(result),
             "facts": facts([
@@ -119,7 +108,7 @@ class Embeddings(Panel):
                 ("variance shown", f"{100 * sum(result['explained']):.1f} %"),
                 ("labels", counts),
             ]),
-            "downloads": download("map.tsv", tsv) + download(_FASTA, fasta),
+            "downloads": download("map.tsv", tsv) + download(_FASTA, fasta_text(labelled)),
             "table": f'<div class="tall">{table(header, rows)}</div>',
         }  # fmt: skip
 
@@ -155,12 +144,16 @@ class Embeddings(Panel):
         Raises:
             UserError: there are too few or too many, or one is too long or has no base.
         """
-        files = values["sequences"]
+        files, genome = values["sequences"], self.lab.genome
         try:
             records = (
                 list(_uploaded(files))
                 if files
-                else list(_pieces(self.lab.genome, values["per_kind"], values["piece_bp"]))
+                else list(
+                    pieces_of_kinds(
+                        genome.reference, genome.annotation, values["per_kind"], values["piece_bp"]
+                    )
+                )
             )
         except UserError as error:
             raise UserError(without_folders(str(error), files)) from None
@@ -211,59 +204,6 @@ def _label(record: SequenceRecord, path: str) -> str:
         if word.startswith("label="):
             return word.removeprefix("label=")
     return record.description.strip() or Path(path).stem
-
-
-def _pieces(genome: Genome, per_kind: int, piece_bp: int) -> Iterator[SequenceRecord]:
-    """Yield pieces of each kind, spread over the genome; genes are read along their strand."""
-    for kind, sites in _sites_of_kinds(genome).items():
-        for interval, strand in _windows(sites, per_kind, piece_bp):
-            bases = genome.reference.fetch(interval)
-            if any(letter in "ACGTacgt" for letter in bases):
-                name = f"{interval.to_region()}({strand})"
-                yield SequenceRecord(
-                    name, kind, bases if strand == "+" else reverse_complement(bases)
-                )
-
-
-def _sites_of_kinds(genome: Genome) -> dict[str, list[_Site]]:
-    """Return coding spans, introns and what is between genes; contigs where no gene is known."""
-    lengths_bp = genome.reference.contig_lengths_bp
-    if genome.annotation is None:
-        return {name: [(Interval(name, 0, bp), "+")] for name, bp in lengths_bp.items()}
-    genes = genome.annotation.genes
-    transcripts = [gene.transcripts[0] for gene in genes if gene.transcripts]
-    spans = {
-        "coding": [(t, span) for t in transcripts for span in t.cds],
-        "intron": [(t, span) for t in transcripts for span in t.introns],
-    }
-    found: dict[str, list[_Site]] = {
-        kind: [
-            (Interval(t.contig, start, end), t.strand)
-            for t, (start, end) in kind_spans
-            if end <= lengths_bp[t.contig]  # on a circular contig a span may go on from its start
-        ]
-        for kind, kind_spans in spans.items()
-    }
-    return found | {"intergenic": [(gap, "+") for gap in intergenic(genes, lengths_bp)]}
-
-
-def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:
-    """Return so many pieces of one length, of as many sites as there are."""
-    sites = _evenly([site for site in sites if site[0].length_bp >= piece_bp], number)
-    per_site = -(-number // max(len(sites), 1))
-    found = [
-        (Interval(site.contig, start, start + piece_bp), strand)
-        for site, strand in sites
-        for start in _evenly(range(site.start, site.end - piece_bp + 1, piece_bp), per_site)
-    ]
-    return _evenly(found, number)
-
-
-def _evenly(items: Sequence[T], number: int) -> list[T]:
-    """Return so many of the items, or all if there are fewer, at even distances."""
-    if len(items) <= number:
-        return list(items)
-    return [items[n * len(items) // number] for n in range(number)]
 
 
 def _map(result: Result) -> Figure:

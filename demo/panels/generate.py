@@ -6,18 +6,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from carbon.genome import translate
+from carbon.genome import fasta_text, short
+from carbon.genome.orfs import OpenFrame, open_frames
 from carbon.inference import Constraints
 from carbon.options import MODES
 from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure
-from demo.markup import download, facts
+from demo.markup import download, facts, table
 from demo.panel import Example, Panel, Progress, Result, View
 
 _GC_WINDOW_BP = 30
 _LINE_BP = 60
 _FRAMES = ("", "0", "1", "2")
+_FRAME_NAMES = ["+0", "+1", "+2", "-0", "-1", "-2"]
+_LEAST_CODONS = 15
 
 
 class Generate(Panel):
@@ -33,7 +36,8 @@ class Generate(Panel):
     views: ClassVar[tuple[View, ...]] = (
         View("bases", "bases", "Generated bases, coloured by their probability"),
         View("facts", "html", "What was generated, in numbers"),
-        View("tracks", "figure", "GC content, probability and stop codons along the sequence"),
+        View("tracks", "figure", "Probability, GC content and open frames along the sequence"),
+        View("frames", "html", "Proteins of the open frames"),
         View("fasta", "html", "Download"),
     )
 
@@ -43,7 +47,7 @@ class Generate(Panel):
         species = ("", *(tag for tag in SPECIES_TAGS if tag in known))
         genes = ("", *(tag for tag in GENE_TAGS if tag in known))
         return (
-            Field("prompt", "Prompt", "ATGGCCAAG", "lines", most=6000,
+            Field("prompt", "Prompt", "ATGGCCAAG", "bases", most=6000,
                   info="DNA, or nothing; base 1 is the first of it"),
             Field("length_bp", "Bases to add", 240, "integer", least=1, most=1200),
             Field("species", "Species tag", "", "choice", species),
@@ -69,6 +73,7 @@ class Generate(Panel):
             Example("No EcoRI site, 40 to 60 % GC",
                     {"prompt": "", "forbid": "GAATTC", "gc_least": 0.4, "gc_most": 0.6}),
             Example("The most likely continuation", {"temperature": 0.0}),
+            Example("1,200 bases in one go", {"prompt": "", "length_bp": 1200}),
             Example("Base by base", {"mode": "base", "seed": 3}),
         )  # fmt: skip
 
@@ -78,7 +83,7 @@ class Generate(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the bases as they come."""
-        prompt = "".join(values["prompt"].split()).upper()
+        prompt = values["prompt"]
         steps = self.lab.model.stream(prompt, values["length_bp"], **_options(values))
         bases, probabilities, alternatives = "", [], []
         for step in steps:
@@ -89,15 +94,16 @@ class Generate(Panel):
                    "alternatives": alternatives}  # fmt: skip
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return the views; tracks once all bases are there."""
+        """Return the views, which grow; numbers and proteins once all bases are there."""
         text = result["prompt"] + result["bases"]
         shown: dict[str, Any] = {
+            "tracks": _tracks(text, result, values["length_bp"]),
             "bases": {
                 "bases": text,
                 "prompt_bp": len(result["prompt"]),
                 "probabilities": result["probabilities"],
                 "alternatives": result["alternatives"],
-            }
+            },
         }
         if len(result["bases"]) == values["length_bp"]:
             mean = float(np.log(np.maximum(result["probabilities"], 1e-30)).mean())
@@ -105,9 +111,10 @@ class Generate(Panel):
                 ("bases", f"{len(result['bases']):,}"),
                 ("GC", f"{100 * gc_share(result['bases']):.1f} %"),
                 ("nats per base", f"{-mean:.3f}"),
-                ("longest open frame", f"{_longest_open_codons(text)} codons"),
             ])  # fmt: skip
-            shown["tracks"] = _tracks(text, result)
+            header = ("open frame", "amino acids", "protein", "end")
+            frames = open_frames(text, _LEAST_CODONS)
+            shown["frames"] = table(header, map(_of_frame, frames), "Open frames from an ATG")
             shown["fasta"] = download("generated.fa", self._fasta(values, result))
         return shown
 
@@ -116,7 +123,7 @@ class Generate(Panel):
         options = ", ".join(
             f"{name}={value!r}" for name, value in _options(values).items() if value or value == 0
         )
-        prompt = "".join(values["prompt"].split()).upper()
+        prompt = values["prompt"]
         return (
             "import carbon\nfrom carbon.inference import Constraints\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
@@ -125,7 +132,7 @@ class Generate(Panel):
 
     def command(self, values: Values) -> str:
         """Return the command line."""
-        prompt = "".join(values["prompt"].split()).upper()
+        prompt = values["prompt"]
         words = ["carbon", "generate", "--model", self.lab.model_name, "--prompt", prompt,
                  "--length", values["length_bp"], "--seed", values["seed"],
                  "--mode", values["mode"], "--temperature", values["temperature"],
@@ -147,10 +154,8 @@ class Generate(Panel):
             for name, value in values.items()
             if value not in ("", None) and name != "prompt"
         )
-        bases = result["bases"]
-        lines = (bases[at : at + _LINE_BP] for at in range(0, len(bases), _LINE_BP))
-        head = f">generated model={self.lab.model_name} prompt_bp={len(result['prompt'])} {asked}"
-        return "\n".join([head, *lines, ""])
+        head = f"generated model={self.lab.model_name} prompt_bp={len(result['prompt'])} {asked}"
+        return fasta_text([(head, result["bases"])], _LINE_BP)
 
 
 def _options(values: Values) -> dict[str, Any]:
@@ -183,47 +188,45 @@ def gc_share(bases: str) -> float:
     return sum(base in "GC" for base in bases) / len(bases) if bases else 0.0
 
 
-def _longest_open_codons(text: str) -> int:
-    """Return the longest run of codons without a stop, in the three frames of this strand."""
-    proteins = (translate(text[frame : len(text) - (len(text) - frame) % 3]) for frame in range(3))
-    return max(len(part) for protein in proteins for part in protein.split("*"))
-
-
-def _tracks(text: str, result: Result) -> Figure:
-    """Return probability, GC of running windows, and where codons stop in each frame."""
+def _tracks(text: str, result: Result, length_bp: int) -> Figure:
+    """Return probability and GC of running windows over a ruler, and open frames as arrows."""
     first = len(result["prompt"]) + 1
-    places = list(range(first, first + len(result["bases"])))
     windows = [text[max(0, at - _GC_WINDOW_BP) : at] for at in range(1, len(text) + 1)]
-    stops = [
-        (at + 1, frame)
-        for frame in range(3)
-        for at in range(frame, len(text) - 2, 3)
-        if translate(text[at : at + 3]) == "*"
-    ]
-    starts = [(at + 1, at % 3) for at in range(len(text) - 2) if text[at : at + 3] == "ATG"]
     traces = [
-        {"type": "bar", "name": "probability", "x": places, "y": result["probabilities"],
-         "marker": {"color": GREY}},
+        {"type": "bar", "name": "probability", "y": result["probabilities"],
+         "x": list(range(first, first + len(result["bases"]))), "marker": {"color": GREY}},
         {"type": "scatter", "mode": "lines", "name": f"GC of {_GC_WINDOW_BP} bp",
          "x": list(range(1, len(text) + 1)), "y": [gc_share(w) for w in windows],
          "line": {"color": BLUE}},
-        _codons("stop codon", stops, ORANGE, "x"),
-        _codons("ATG", starts, GREEN, "triangle-right"),
+        *map(_arrow, open_frames(text, _LEAST_CODONS)),
     ]  # fmt: skip
     return figure(
         traces,
-        height=360,
-        xaxis={"title": {"text": "base"}, "anchor": "y2"},
-        yaxis={"domain": [0.38, 1], "range": [0, 1]},
-        yaxis2={"domain": [0, 0.28], "title": {"text": "frame"}, "range": [2.6, -0.6], "dtick": 1,
-                "fixedrange": True},
+        height=400,
+        xaxis={"title": {"text": "base"}, "anchor": "y2", "range": [0.5, first + length_bp - 0.5]},
+        yaxis={"domain": [0.46, 1], "range": [0, 1]},
+        yaxis2={"domain": [0, 0.36], "title": {"text": "open frame"}, "range": [5.6, -0.6],
+                "tickvals": list(range(6)), "ticktext": _FRAME_NAMES, "fixedrange": True},
         bargap=0.1,
     )  # fmt: skip
 
 
-def _codons(name: str, found: list[tuple[int, int]], color: str, symbol: str) -> dict[str, Any]:
+def _arrow(frame: OpenFrame) -> dict[str, Any]:
+    """Return an open frame as an arrow in the row of its strand and frame."""
+    forward = frame.strand == "+"
+    row = frame.start % 3 if forward else 3 + frame.end % 3
+    ends = [frame.start + 1, frame.end]
     return {
-        "type": "scatter", "mode": "markers", "name": name, "x": [x for x, _ in found],
-        "y": [frame for _, frame in found], "yaxis": "y2",
-        "marker": {"color": color, "symbol": symbol, "size": 8},
+        "type": "scatter", "mode": "lines+markers", "x": ends if forward else ends[::-1],
+        "y": [row, row], "yaxis": "y2", "showlegend": False, "hoverinfo": "text",
+        "text": f"{_of_frame(frame)[0]}: {short(frame.protein)}",
+        "line": {"width": 5, "color": GREEN if forward else ORANGE},
+        "marker": {"size": [0, 15], "angleref": "previous", "symbol": "triangle-up", "opacity": 1},
     }  # fmt: skip
+
+
+def _of_frame(frame: OpenFrame) -> tuple[str, int, str, str]:
+    """Return what a table says of an open frame."""
+    place = f"{frame.start + 1:,} to {frame.end:,} on {frame.strand}"
+    end = "a stop codon" if frame.has_stop else "the sequence's end"
+    return place, len(frame.protein), frame.protein, end

@@ -1,10 +1,9 @@
 """Predict: what a model that learned labels says of pasted sequences, and of a variant."""
 
 import shlex
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,12 +15,15 @@ from carbon.adapt.loading import load_adapted
 from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
 from carbon.files import scratch_folder
-from carbon.genome import Interval, Variant, read_sequences
+from carbon.genome import Variant, fasta_text, read_sequences
+from carbon.genome.kind_pieces import pieces_of_kinds
+from carbon.genome.typed import read_variant
 from demo.fields import Field, Values
 from demo.folders import find_folders, written
+from demo.kept import Kept
 from demo.lab import Lab, without_folders
 from demo.panel import Example, Panel, Progress, Result, View
-from demo.prediction_views import fasta_of, prediction_facts, prediction_figure, prediction_tables
+from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
 from demo.variant_views import vcf_of
 
 _NEWEST = "newest"
@@ -55,8 +57,7 @@ class Predict(Panel):
         """Keep the last models that were opened."""
         self._pieces = _pieces(lab)
         super().__init__(lab)
-        self._kept: OrderedDict[tuple[Any, ...], Adapted] = OrderedDict()
-        self._lock = Lock()
+        self._kept: Kept[Adapted] = Kept(_KEPT_MODELS)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -89,7 +90,8 @@ class Predict(Panel):
             yield from self._answered(values, name, self._adapted(folder))
         except UserError as error:
             told = str(error).replace(str(folder), name)
-            raise UserError(without_folders(told, [_base_of(folder)])) from None
+            error.args = (without_folders(told, [_base_of(folder)]),)
+            raise
 
     def _answered(self, values: Values, name: str, adapted: Adapted) -> Iterator[Progress | Result]:
         named = _read_pasted(values["sequences"])
@@ -139,7 +141,7 @@ class Predict(Panel):
                 "    print(name, *prediction.ravel())\n"
             )
         if values["variant"]:
-            variant = Variant.from_text(values["variant"])
+            variant = self._typed(values)
             window_bp = values["window_bp"] or read_manifest(folder).window_bp
             program += (
                 "from carbon.adapt.data.windows import alleles_of\n\n"
@@ -162,7 +164,7 @@ class Predict(Panel):
             lines.append(f"# {_PASTED}: download it on this page")
             lines.append(shlex.join([*words, _PASTED, *more, "--output", "predictions.tsv"]))
         if values["variant"]:
-            variant = Variant.from_text(values["variant"])
+            variant = self._typed(values)
             window = ["--window", str(values["window_bp"])] if values["window_bp"] else []
             reference = ["--reference", self.lab.genome.shown_files[0]]
             written_to = ["--output", "variant.tsv"]
@@ -189,14 +191,12 @@ class Predict(Panel):
     def _adapted(self, folder: Path) -> Adapted:
         """Load a model, or return it if nothing was written to its folder since."""
         key = (folder, written(folder / MANIFEST), written(folder / HEAD))
-        with self._lock:
-            if key not in self._kept:
-                device = self.lab.model.model.network.device.type
-                self._kept[key] = load_adapted(folder, device=device)
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT_MODELS:
-                self._kept.popitem(last=False)
-            return self._kept[key]
+        device = self.lab.model.model.network.device.type
+        return self._kept.get(key, lambda: load_adapted(folder, device=device))
+
+    def _typed(self, values: Values) -> Variant:
+        genome = self.lab.genome
+        return read_variant(values["variant"], genome.reference, genome.annotation)
 
     def _variant(
         self, values: Values, adapted: Adapted
@@ -208,7 +208,7 @@ class Predict(Panel):
         """
         if not values["variant"]:
             return None
-        variant, reference = Variant.from_text(values["variant"]), self.lab.genome.reference
+        variant, reference = self._typed(values), self.lab.genome.reference
         if adapted.question.per_base:
             raise UserError("this model labels every base; give a VCF to `carbon predict`")
         window_bp = values["window_bp"] or adapted.manifest.window_bp
@@ -254,7 +254,7 @@ def _read_pasted(text: str) -> list[tuple[str, str]]:
     if not text.startswith(">"):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         pairs = ((f"sequence_{n}", line) for n, line in enumerate(lines, start=1))
-        text = fasta_of(pairs)
+        text = fasta_text(pairs)
     with scratch_folder("pasted") as folder:
         path = folder / _PASTED
         path.write_text(text + "\n", encoding="utf-8")
@@ -276,16 +276,11 @@ def _plain(values: NDArray[np.float32]) -> list[Any]:
 
 
 def _pieces(lab: Lab) -> str:
-    """Return a few pieces of the example gene as FASTA."""
+    """Return a piece of each kind of the genome as FASTA."""
     genome = lab.genome
-    length_bp = max(genome.reference.contig_lengths_bp.values())
-    place = genome.place(lab.example_gene, 0, length_bp)
-    piece_bp = min(_EXAMPLE_BP, place.length_bp)
-    last = place.end - piece_bp
-    starts = np.linspace(place.start, last, _NUM_EXAMPLES).astype(int).tolist()
-    pieces = [Interval(place.contig, start, start + piece_bp) for start in dict.fromkeys(starts)]
-    pairs = ((piece.to_region(), genome.reference.fetch(piece)) for piece in pieces)
-    return fasta_of(pairs).strip()
+    pieces = pieces_of_kinds(genome.reference, genome.annotation, 1, _EXAMPLE_BP)
+    named = ((f"{piece.name} {piece.description}", piece.bases) for piece in pieces)
+    return fasta_text(islice(named, _NUM_EXAMPLES)).strip()
 
 
 def _example_variant(lab: Lab) -> str:

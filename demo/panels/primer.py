@@ -1,12 +1,12 @@
 """Primer: what a reader of either side needs of the other, with figures that are computed here."""
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import IUPAC_DNA, Gene, reverse_complement, short, spliced, translate
+from carbon.genome import Gene, reverse_complement, short, translate
+from carbon.genome.described import described
 from carbon.inference import NextToken, kmer_index
 from carbon.tokenizer import ALL_KNOWN, BASES, KMER_DIGITS, K, encode_kmers
 from demo import primer_text as text
@@ -51,7 +51,7 @@ class Primer(Panel):
         """Return the inputs."""
         return (
             Field("sequence", "A sequence to play with", example_bases(self.lab, _SEQUENCE_BP),
-                  "lines", most=300, info="DNA; the model predicts its last six bases"),
+                  "bases", most=300, info="DNA; the model predicts its last six bases"),
             Field("frame", "Second frame", 2, "integer", least=1, most=5,
                   info="bases left out before the 6-mers are cut"),
             Field("gene", "Gene", self.lab.example_gene, info="a gene's name or contig:first-last"),
@@ -158,24 +158,7 @@ def gene_facts(genome: Genome, place: str) -> Result | None:
         UserError: there is no such gene or region, or it is too long.
     """
     gene = _gene(genome, place)
-    if gene is None:
-        return None
-    transcript = gene.transcripts[0]
-    where = (genome.reference, transcript.contig)
-    coding = spliced(*where, transcript.cds, gene.strand).upper()
-    introns = [spliced(*where, [span], gene.strand).upper() for span in transcript.introns]
-    codons = [coding[at : at + 3] for at in range(0, len(coding) // 3 * 3, 3)]
-    return {
-        "name": gene.name,
-        "region": gene.interval.to_region(),
-        "length_bp": gene.interval.length_bp,
-        "strand": gene.strand,
-        "exons": len(transcript.exons),
-        "coding_bp": len(coding),
-        "introns": [f"{intron[:2]}…{intron[-2:]}" for intron in introns],
-        "protein": translate("".join(codons)),
-        "codons": dict(sorted(Counter(codons).items())),
-    }
+    return described(genome.reference, gene, gene.transcripts[0]) if gene else None
 
 
 def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]:
@@ -189,9 +172,7 @@ def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]
 
 
 def _sequence(values: Values) -> str:
-    sequence = "".join(values["sequence"].split()).upper()
-    if wrong := set(sequence) - set(IUPAC_DNA):
-        raise UserError(f"the sequence: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
+    sequence: str = values["sequence"]
     if len(sequence) < K or set(sequence[-K:]) - set(BASES):
         raise UserError(
             f"the sequence '{short(sequence)}' is to end with six of ACGT, which the model predicts"

@@ -1,20 +1,21 @@
 """Read a sequence: how likely the model finds each base of a gene."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from carbon.genome import Interval
+from carbon.genome.residues import residues
 from carbon.inference import ScanChunk, ScanOptions, join_chunks
+from carbon.logo import letter_heights, logo_polygons
 from carbon.options import STRANDS_READ
 from carbon.tokenizer import K
 from demo.fields import Field, Values
 from demo.figures import (
     BASE_COLORS,
     BLUE,
-    GREY,
     Figure,
     figure,
     gene_axis,
@@ -22,13 +23,16 @@ from demo.figures import (
     plain,
     positions,
 )
-from demo.lab import GENOME_ENDINGS, Genome
-from demo.markup import download, facts
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.lab import GENOME_ENDINGS, Genome, example_gene
+from demo.markup import download, facts, link_chip, paragraph
+from demo.panel import Example, Panel, Pick, Progress, Result, View
 
 _FLANK_BP = 100
 _MOST_BP = 6000
 _MOST_GRID_LINES = 400
+_MOST_LETTERS_BP, _MOST_POINTS = 150, 600  # in sight: bases as letters, and parts of an area
+_LEAST_TOP_BITS = 0.5
+_MOST_PASTED, _MOST_LISTED = 20_000, 200
 _FRAMES = tuple("012345")
 
 
@@ -52,7 +56,7 @@ class Read(Panel):
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         return (
-            Field("place", "Gene or region", self.lab.example_gene,
+            Field("place", "Gene or region", self.lab.example_gene, choices=self._names(),
                   info="a gene's name, or contig:first-last; drag in the track to zoom, double-"
                   "click to see all"),
             Field("start_bp", "From base of it", 0, "integer", most=_MOST_BP,
@@ -64,8 +68,35 @@ class Read(Panel):
                   tuple(STRANDS_READ)),
             Field("grid", "Token grid", False, "switch"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
-                  info="one GenBank file, or FASTA and annotation"),
+                  info="one GenBank file, or FASTA and annotation; its genes are listed"),
+            Field("pasted", "Or paste one", "", "lines", most=_MOST_PASTED, more=True,
+                  info="bases, FASTA or GenBank"),
         )  # fmt: skip
+
+    def _names(self) -> tuple[str, ...]:
+        annotation = self.lab.genome.annotation
+        return tuple(sorted({gene.name for gene in annotation.genes})) if annotation else ()
+
+    def picks(self) -> tuple[Pick, ...]:
+        """Return what a zoom or a shift of the track does: the link holds it."""
+        return (Pick("track", self._in_sight, asks=False),)
+
+    def _in_sight(self, picked: Any, values: Values) -> Values:
+        _, interval = self._where(values)
+        left, right = picked["range"]
+        if left is None:
+            return {"start_bp": 0, "width_bp": 0}
+        start_bp = min(max(0, round(left - 0.5) - interval.start), interval.length_bp - 1)
+        most_bp = interval.length_bp - start_bp
+        return {"start_bp": start_bp, "width_bp": min(max(1, round(right - left)), most_bp)}
+
+    def _where(self, values: Values) -> tuple[Genome, Interval]:
+        """Return the genome and the place; that of the first example is none of another genome."""
+        genome = self.lab.genome_of(values["genome"], values["pasted"])
+        place = values["place"]
+        if genome is not self.lab.genome and place == self.lab.example_gene:
+            place = example_gene(genome)
+        return genome, genome.place(place, _FLANK_BP, _MOST_BP)
 
     def examples(self) -> tuple[Example, ...]:
         """Return more of them."""
@@ -81,8 +112,7 @@ class Read(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the scan's log-probabilities."""
-        genome = self.lab.genome_of(values["genome"])
-        interval = genome.place(values["place"], _FLANK_BP, _MOST_BP)
+        genome, interval = self._where(values)
         chunks: list[ScanChunk] = []
         done_bp = 0
         for chunk in self.lab.model.scan(genome.reference, interval, **_options(values)):
@@ -102,8 +132,7 @@ class Read(Panel):
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return track, facts and download."""
-        genome = self.lab.genome_of(values["genome"])
-        interval = genome.place(result["region"], 0, _MOST_BP)
+        genome, interval = self._where(values)
         known = [v for v in result["log_p_ref"] if v is not None]
         above = sum(v > np.log(0.5) for v in known)
         rows = zip(positions(interval), result["bases"], result["log_p_ref"], strict=True)
@@ -117,7 +146,7 @@ class Read(Panel):
                 ("bases above 1/2", f"{100 * above / len(known):.1f} %" if known else "-"),
                 ("a fair die has", "1.3863"),
             ]),
-            "tsv": download("bases.tsv", tsv),
+            "tsv": download("bases.tsv", tsv) + self._listed(genome),
         }  # fmt: skip
 
     def _sentence(self, values: Values) -> list[tuple[str, str]]:
@@ -125,10 +154,19 @@ class Read(Panel):
         name, known = values["place"], self.lab.known_genes
         return [(name, known[name])] if name in known and not values["genome"] else []
 
+    def _listed(self, genome: Genome) -> str:
+        """Return links to the genes of a genome that a visitor brought."""
+        if genome is self.lab.genome or not genome.annotation:
+            return ""
+        genes = genome.annotation.genes
+        some = f"The first {_MOST_LISTED} of its {len(genes):,}" if genes[_MOST_LISTED:] else "Its"
+        names = dict.fromkeys(gene.name for gene in genes[:_MOST_LISTED])
+        links = (link_chip(self.link({"place": name}), name) for name in names)
+        return paragraph(f"{some} genes:") + "".join(links)
+
     def python(self, values: Values) -> str:
         """Return the program."""
-        genome = self.lab.genome_of(values["genome"])
-        region = genome.place(values["place"], _FLANK_BP, _MOST_BP)
+        genome, region = self._where(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         return (
             "import carbon\nfrom carbon.inference import join_chunks\n\n"
@@ -142,8 +180,7 @@ class Read(Panel):
 
     def command(self, values: Values) -> str:
         """Return the command line."""
-        genome = self.lab.genome_of(values["genome"])
-        region = genome.place(values["place"], _FLANK_BP, _MOST_BP)
+        genome, region = self._where(values)
         words = ["carbon", "scan", "--model", self.lab.model_name,
                  "--reference", genome.shown_files[0], "--region", region.to_region(),
                  "--frames", ",".join(map(str, _frames(values))),
@@ -160,39 +197,83 @@ def _frames(values: Values) -> list[int]:
 
 
 def _track(genome: Genome, interval: Interval, values: Values, result: Result) -> Figure:
-    """Return probabilities as bars coloured by base, entropy, exons, and the token grid."""
-    places = positions(interval)
-    p = [None if v is None else float(np.exp(v)) for v in result["log_p_ref"]]
-    traces: list[dict[str, Any]] = [
-        _bases(base, places, result["bases"], p) for base in "ACGT"
-    ] + [{
-        "type": "scatter", "mode": "lines", "name": "entropy, of 2 bits", "x": places, "yaxis": "y",
-        "y": (np.array(result["entropy_nats"]) / np.log(2) / 2).tolist(),
-        "line": {"color": GREY, "width": 1}, "visible": "legendonly",
-    }]  # fmt: skip
-    genes = genome.genes_in(interval)
-    traces += gene_traces(genes, interval, "y2")
+    """Return an area of probabilities, or letters where they can be read, with exons below."""
     first = interval.start + 1 + min(values["start_bp"], interval.length_bp - 1)
     last = min(first + values["width_bp"] - 1, interval.end) if values["width_bp"] else interval.end
+    is_near = last - first < _MOST_LETTERS_BP
+    traces, axis = (_letters if is_near else _area)(genome, interval, first, last, result)
+    genes = genome.genes_in(interval)
+    traces += gene_traces(genes, interval, "y2")
     return figure(
         traces,
         height=420,
-        barmode="overlay",
-        bargap=0,
+        meta={"follows": True},
         xaxis={"title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
                "range": [first - 0.5, last + 0.5], "anchor": "y2"},
-        yaxis={"domain": [0.3, 1], "range": [0, 1], "fixedrange": True,
-               "title": {"text": "p(base | before)"}},
+        yaxis={"domain": [0.3, 1], "fixedrange": True, **axis},
         yaxis2=gene_axis((0, 0.22), len(genes)),
         shapes=_grid(first, last, values),
     )  # fmt: skip
 
 
-def _bases(base: str, places: list[int], bases: str, p: list[float | None]) -> dict[str, Any]:
-    chosen = [n for n, letter in enumerate(bases.upper()) if letter == base]
+def _area(
+    genome: Genome, interval: Interval, first: int, last: int, result: Result
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the mean probability of the bases under each point of the screen."""
+    bin_bp = -(-(last - first + 1) // _MOST_POINTS)
+    p = np.exp(np.array(result["log_p_ref"], dtype=float))  # None is NaN
+    starts = range(0, interval.length_bp, bin_bp)
+    bins = [known[~np.isnan(known)] for known in (p[at : at + bin_bp] for at in starts)]
+    step = f"mean of {bin_bp} bases" if bin_bp > 1 else "of each base"
+    trace = {
+        "type": "scatter", "mode": "lines", "name": f"probability, {step}", "fill": "tozeroy",
+        "x": [interval.start + 1 + at + (bin_bp - 1) / 2 for at in starts],
+        "y": [float(known.mean()) if len(known) else None for known in bins],
+        "line": {"color": BLUE, "width": 1, "shape": "hvh"}, "showlegend": True,
+    }  # fmt: skip
+    return [trace], {"range": [0, 1], "title": {"text": "p(base | before)"}}
+
+
+def _letters(
+    genome: Genome, interval: Interval, first: int, last: int, result: Result
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the logo of the bases in sight and beside it, their own letters, and amino acids."""
+    width_bp = last - first + 1
+    start, end = max(interval.start, first - 1 - width_bp), min(interval.end, last + width_bp)
+    there = slice(start - interval.start, end - interval.start)
+    places, bases = list(range(start + 1, end + 1)), result["bases"][there].upper()
+    p = np.exp(np.array(result["log_probabilities"], dtype=float)[there])
+    heights = letter_heights(p)
+    logo = logo_polygons(heights, "ACGT", start + 1)
+    top = max(_LEAST_TOP_BITS, 1.1 * float(heights.sum(axis=1).max()))
+    traces: list[dict[str, Any]] = [
+        {"type": "scatter", "mode": "lines", "fill": "toself", "name": base, "x": x, "y": y,
+         "fillcolor": BASE_COLORS[base], "line": {"width": 0}, "hoverinfo": "skip"}
+        for base, (x, y) in logo.items()
+    ]  # fmt: skip
+    told = ["-" if v is None else f"{np.exp(v):.3f}" for v in result["log_p_ref"][there]]
+    traces.append(_texts("the bases", places, -0.08 * top, bases, told))
+    found = [
+        (residue.places[1] + 1, residue.amino_acid, f"{plain(gene.name)} {residue.number}")
+        for gene in genome.genes_in(interval) for transcript in gene.transcripts[:1]
+        for residue in residues(genome.reference, transcript)
+        if start <= residue.places[1] < end
+    ]  # fmt: skip
+    if found:
+        x, letters, numbers = zip(*found, strict=True)
+        traces.append(_texts("amino acids", list(x), -0.2 * top, letters, numbers))
+    title = {"text": "bits, of 2"}
+    return traces, {"range": [-0.28 * top, top], "title": title}
+
+
+def _texts(
+    name: str, places: list[int], y: float, letters: Sequence[str], told: Sequence[str]
+) -> dict[str, Any]:
     return {
-        "type": "bar", "name": base, "x": [places[n] for n in chosen],
-        "y": [p[n] for n in chosen], "marker": {"color": BASE_COLORS[base]}, "width": 1,
+        "type": "scatter", "mode": "text", "name": name, "x": places, "y": [y] * len(places),
+        "text": list(letters), "hovertext": list(told), "showlegend": False,
+        "hovertemplate": "%{x:,d} %{text}: %{hovertext}<extra></extra>",
+        "textfont": {"family": "ui-monospace, monospace"},
     }  # fmt: skip
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.genome import IUPAC_DNA, Strand, reverse_complement
+from carbon.genome import IUPAC_DNA, Strand, fasta_text, reverse_complement
+from carbon.genome.typed import read_bases
 from carbon.tokenizer import HYBRID, NATIVE, Encoding, K, Vocabulary, encode, known_bases
 from carbon.tokenizer.pretrained import HybridDNATokenizer
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid, tokenize_native
@@ -162,14 +163,7 @@ def _bases(text: str) -> str:
         raise UserError("nothing is given; type DNA, or text with <dna> tags")
     if "<" in text:
         return _first_region(text)
-    bases = "".join(text.split())
-    wrong = next((letter for letter in bases if letter.upper() not in IUPAC_DNA), None)
-    if wrong is not None:
-        raise UserError(
-            f"{wrong!r} is not a DNA letter (ACGT, N and IUPAC codes); write text around DNA with "
-            "tags: words <dna>ACGT</dna>"
-        )
-    return bases
+    return read_bases(text)
 
 
 def _first_region(text: str) -> str:
@@ -293,4 +287,4 @@ def _fasta(bases: str, shift: int) -> str:
         (name.replace(" ", "_"), (bases if strand == "+" else reverse_complement(bases))[frame:])
         for name, frame, strand in _ways(shift, bases)
     )
-    return "".join(f">{name}\n{letters}\n" for name, letters in records)
+    return fasta_text(records)

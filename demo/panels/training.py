@@ -2,11 +2,8 @@
 
 import math
 import shlex
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +28,7 @@ from carbon.run_folder import (
 )
 from demo.fields import Field, Values
 from demo.folders import find_folders, written
+from demo.kept import Kept
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
 from demo.panel import Example, Panel, Progress, Result, View
@@ -66,8 +64,7 @@ class Training(Panel):
     def __init__(self, lab: Lab) -> None:
         """Keep the last runs that were read."""
         super().__init__(lab)
-        self._kept: OrderedDict[tuple[Any, ...], RunLines] = OrderedDict()
-        self._lock = Lock()
+        self._kept: Kept[RunLines] = Kept(_KEPT_RUNS)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -95,7 +92,7 @@ class Training(Panel):
             recipe, lines = read_recipe(folder), self._lines(folder)
         except UserError as error:
             raise UserError(str(error).replace(str(folder), name)) from None
-        shown = _last_steps(lines, values["last_steps"])
+        shown = lines.last(values["last_steps"])
         groups = stretches(len(shown.steps), shown.boundaries, _MOST_POINTS)
         last = lines.steps[-1] if lines.steps else {}
         yield {
@@ -129,16 +126,10 @@ class Training(Panel):
     def python(self, values: Values) -> str:
         """Return the program."""
         _, folder = self._folder(values["run"])
-        last = values["last_steps"]
-        cut = (
-            f"first = run.steps[-1]['step'] - {last}\n"
-            "run = replace(run, steps=[line for line in run.steps if line['step'] > first])\n"
-        )
         return (
-            f"{'from dataclasses import replace' + chr(10) * 2 if last else ''}"
             "from carbon.run_folder import column, read_lines, reduced, stretches\n\n"
             f"run = read_lines({str(folder)!r}, most_lines={_MOST_LINES})\n"
-            f"{cut if last else ''}"
+            f"run = run.last({values['last_steps']})\n"
             f"groups = stretches(len(run.steps), run.boundaries, {_MOST_POINTS})\n"
             'names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")\n'
             "columns = [reduced(column(run.steps, name), groups) for name in names]\n"
@@ -171,30 +162,12 @@ class Training(Panel):
     def _lines(self, folder: Path) -> RunLines:
         """Read a run's lines, or return those that were read if nothing was written since."""
         key = (folder, *(written(folder / name) for name in (METRICS, PROBES, EVENTS, ROUNDS)))
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = read_lines(folder, _MOST_LINES)
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT_RUNS:
-                self._kept.popitem(last=False)
-            return self._kept[key]
+        return self._kept.get(key, lambda: read_lines(folder, _MOST_LINES))
 
 
 def find_runs(root: Path) -> dict[str, Path]:
     """Return the run folders a few levels below a folder, the last written first."""
     return find_folders(root, (RECIPE, METRICS))
-
-
-def _last_steps(lines: RunLines, number: int) -> RunLines:
-    if not number or not lines.steps:
-        return lines
-    first = lines.steps[-1]["step"] - number
-    return replace(
-        lines,
-        steps=[line for line in lines.steps if line["step"] > first],
-        probes=[line for line in lines.probes if line["step"] > first],
-        rounds=[line for line in lines.rounds if line["step"] > first],
-    )
 
 
 def _meeting(line: Line, steps: Sequence[Line]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, VcfReader, from_region, snv_effect
+from carbon.genome.typed import read_variant
 from carbon.inference import VariantOptions, VariantScore, join_chunks
 from carbon.options import PROTOCOLS, STRANDS_READ
 from demo.fields import Field, Values
@@ -60,8 +61,8 @@ class VariantEffect(Panel):
         """Return the inputs."""
         return (
             Field("variant", "Variant", next(iter(self._examples.values())),
-                  info="contig:position REF>ALT, from 1, or click a cell of the heat map; empty "
-                  "for the first of your VCF"),
+                  info="such as VIII-55172-G-T, 55172G>T or GENE:c.28A>T; or click a cell of the "
+                  "heat map; empty for the first of your VCF"),
             Field("window_bp", "Bases in the heat map", 60, "integer", least=6,
                   most=_MOST_WINDOW_BP,
                   info="its deltas are those of the alleles alone, read in the same window"),
@@ -93,7 +94,8 @@ class VariantEffect(Panel):
             yield from self._answered(values)
         except UserError as error:
             files = [*values["genome"], *values["vcf"]]
-            raise UserError(without_folders(str(error), files)) from None
+            error.args = (without_folders(str(error), files),)
+            raise
 
     def _answered(self, values: Values) -> Iterator[Progress | Result]:
         genome, listed, variant = self._read(values)
@@ -212,7 +214,7 @@ class VariantEffect(Panel):
         """Return the genome, the variants of the VCF, and the one that is looked at."""
         genome = self.lab.genome_of(values["genome"])
         listed = _read_vcf(values["vcf"], genome.reference)
-        return genome, listed, _chosen(values["variant"], listed)
+        return genome, listed, _chosen(values["variant"], listed, genome)
 
 
 def _read_vcf(files: list[str], reference: Reference) -> list[Listed]:
@@ -233,10 +235,10 @@ def _read_vcf(files: list[str], reference: Reference) -> list[Listed]:
     return list(islice(each, _MOST_VARIANTS + 1))
 
 
-def _chosen(text: str, listed: list[Listed]) -> Variant:
+def _chosen(text: str, listed: list[Listed], genome: Genome) -> Variant:
     """Return the variant that is typed, or the first of the VCF that has bases."""
     if text:
-        return Variant.from_text(text)
+        return read_variant(text, genome.reference, genome.annotation)
     fit = (v for v, reason in listed if reason is None and v.why_unscorable() is None)
     if variant := next(fit, None):
         return variant

@@ -87,7 +87,9 @@ class Visitor:
 
     def field(self, label):
         """Return a text field; its name goes on with what stands below the label."""
-        return self.page.get_by_role("textbox", name=re.compile(rf"^{label}"))
+        name = re.compile(rf"^{label}")
+        names = (self.page.get_by_role(role, name=name) for role in ("textbox", "combobox"))
+        return next(names).or_(next(names))
 
     def status(self):
         return self.page.locator("#status").inner_text().strip()

@@ -114,12 +114,59 @@ def test_errors_are_sentences_and_the_page_goes_on(visitor):
     visitor.press("Read")
 
 
+def test_enter_answers_and_a_wrong_letter_is_marked(visitor):
+    visitor.open("/variant")
+    variant = visitor.field("Variant")
+    variant.fill("c1:114 Q>T")
+    variant.press("Enter")
+    mark = visitor.page.locator("#status mark")
+    mark.wait_for()
+    assert mark.inner_text() == "Q"
+    visitor.page.locator(".figure").first.wait_for(state="hidden")
+    assert visitor.page.locator("#view-facts").inner_text().strip() == ""
+    visitor.keep("wrong-letter-1400")
+    variant.fill("chr1-114-A-T")
+    variant.press("Enter")
+    visitor.page.locator("#status").get_by_text("no contig 'chr1'").wait_for()
+    variant.fill("ABC:c.4U>A")
+    variant.press("Enter")
+    visitor.answered()
+    visitor.page.locator("#view-facts").get_by_text("c1:114 T>A").wait_for()
+    visitor.drawn()
+
+
+def test_a_near_name_is_a_click_away_and_back_is_one_too(visitor):
+    visitor.open("/read")
+    visitor.page.evaluate("window.stayed = true")
+    place = visitor.field("Gene or region")
+    place.fill("ABD")
+    place.press("Enter")
+    visitor.page.locator("#status a", has_text="ABC").click()
+    visitor.answered()
+    assert place.input_value() == "ABC"
+    place.fill("c1:50-100")
+    visitor.press("Read")
+    visitor.page.wait_for_url("**/read?place=c1*")
+    links = visitor.page.locator("textarea, input").evaluate_all("all => all.map(e => e.value)")
+    assert visitor.page.url in links
+    visitor.page.go_back()
+    visitor.page.wait_for_function("!location.search.includes('c1')")
+    visitor.page.wait_for_function(
+        "[...document.querySelectorAll('textarea, input')].some(e => e.value === 'ABC')"
+    )
+    visitor.answered()
+    assert visitor.page.evaluate("window.stayed")
+    assert visitor.page.title() == "Read a sequence · Carbon"
+
+
 def test_zoom_and_token_grid(visitor):
     visitor.open("/read?place=c1:1-1200&grid=True&start_bp=100&width_bp=60")
     visitor.drawn()
     left, right = visitor.page.evaluate(
         "document.querySelector('.js-plotly-plot').layout.xaxis.range"
     )
+    letters = "document.querySelector('.js-plotly-plot').data.some(t => t.name === 'the bases')"
+    assert visitor.page.evaluate(letters)
     assert (left, right) == (100.5, 160.5)
     shapes = visitor.page.evaluate(
         "document.querySelector('.js-plotly-plot').layout.shapes.map(s => s.x0)"
@@ -133,6 +180,38 @@ def test_zoom_and_token_grid(visitor):
     visitor.page.wait_for_timeout(300)
     nearer = visitor.page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
     assert nearer[1] - nearer[0] < right - left
+    visitor.page.wait_for_function("!location.search.includes('start_bp=100&width_bp=60')")
+    start_bp = int(visitor.page.url.partition("start_bp=")[2].partition("&")[0])
+    assert start_bp == pytest.approx(nearer[0] - 0.5, abs=1)
+    visitor.page.go_back()
+    visitor.page.wait_for_function("location.search.includes('start_bp=100&width_bp=60')")
+
+
+def test_names_are_offered_as_they_are_typed(visitor):
+    visitor.open("/read?place=c1:50-100")
+    place = visitor.field("Gene or region")
+    place.fill("AB")
+    visitor.page.get_by_role("option", name="ABC").click()
+    visitor.page.wait_for_function("!location.search.includes('c1')")
+    visitor.answered()
+    assert place.input_value() == "ABC"
+
+
+def test_a_pasted_genome(visitor):
+    visitor.open("/read")
+    visitor.page.get_by_role("button", name="More settings").click()
+    visitor.field("Or paste one").fill(">own\n" + random_bases(300, seed=3))
+    visitor.press("Read")
+    visitor.page.locator("#view-facts").get_by_text("own:1-300").wait_for()
+
+
+def test_proteins_of_open_frames_and_a_growing_track(visitor):
+    visitor.open("/generate?prompt=ATGGCC&length_bp=600&no_stop_frame=0")
+    visitor.drawn()
+    visitor.page.locator("#view-frames td", has_text="MA").first.wait_for()
+    visitor.keep("generate-600-1400")
+    range_ = visitor.page.evaluate("document.querySelector('.js-plotly-plot').layout.xaxis.range")
+    assert range_ == [0.5, 606.5]
 
 
 def test_a_click_on_the_heat_map_asks_for_that_variant(visitor):
@@ -258,7 +337,7 @@ def test_predictions_of_a_folder(visitor, lab):
     write_adapted(folder, adapted.network, opened, adapted.manifest)
     visitor.open("/predict")
     visitor.drawn()
-    assert visitor.page.locator("#view-tables tbody tr").count() == 3
+    assert visitor.page.locator("#view-tables tbody tr").count() == 2
     visitor.field("Sequences").fill(">mine\nACGTTGCATTAGCATGACGT")
     visitor.press("Predict")
     (row,) = visitor.page.locator("#view-tables tbody tr").all()

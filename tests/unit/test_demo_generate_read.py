@@ -8,12 +8,12 @@ import pytest
 
 from carbon.cli import main as carbon
 from carbon.errors import UserError
-from carbon.genome import Interval
+from carbon.genome import Interval, reverse_complement
 from carbon.inference import Constraints, join_chunks
 from demo.fields import checked_values
 from demo.panels.generate import Generate, gc_share
 from demo.panels.read import Read
-from tests.helpers.demo import GENE, answered, make_lab
+from tests.helpers.demo import GENE, answered, make_lab, write_genome
 from tests.helpers.files import write_fasta
 
 
@@ -79,15 +79,34 @@ def test_probabilities_are_those_of_the_bases(generate):
         assert p == four["ATCG".index(base)] and sum(four) == pytest.approx(1, abs=1e-5)
 
 
-def test_tracks_count_codons_and_gc(generate):
+def test_tracks_count_gc(generate):
     values = filled(generate, prompt="ATGTAA", length_bp=6)
     result = answered(generate, {"prompt": "ATGTAA", "length_bp": 6})
     result |= {"bases": "GCGCTA"}
     traces = {t["name"]: t for t in generate.show(values, result)["tracks"]["data"]}
-    # ATGTAAGCGCTA: TAA at 4, frame 0, alone; ATG at 1; GC of the whole 4 of 12.
-    assert list(zip(traces["stop codon"]["x"], traces["stop codon"]["y"], strict=True)) == [(4, 0)]
-    assert traces["ATG"]["x"] == [1]
+    assert set(traces) == {"probability", "GC of 30 bp"}
+    # ATGTAAGCGCTA: GC of the whole 5 of 12.
     assert traces["GC of 30 bp"]["y"][-1] == pytest.approx(5 / 12) == gc_share("ATGTAAGCGCTA")
+
+
+def test_open_frames_are_arrows_and_proteins(generate):
+    """A frame of 20 codons on the reverse strand, from base 64 back to base 2, with its stop."""
+    coding = "ATG" + "GCC" * 19 + "TAA"
+    prompt = f"C{reverse_complement(coding)}C"
+    values = filled(generate, prompt=prompt, length_bp=1)
+    result = answered(generate, {"prompt": prompt, "length_bp": 1}) | {"bases": "C"}
+    shown = generate.show(values, result)
+    (arrow,) = [t for t in shown["tracks"]["data"] if t.get("mode") == "lines+markers"]
+    assert (arrow["x"], arrow["y"]) == ([64, 2], [4, 4])
+    assert f"<td>M{'A' * 19}</td>" in shown["frames"] and "2 to 64 on -" in shown["frames"]
+
+
+def test_tracks_grow_on_a_ruler_that_stays(generate):
+    values = filled(generate, prompt="ATG", length_bp=600)
+    result = answered(generate, {"prompt": "ATG", "length_bp": 60})
+    shown = generate.show(values, result)
+    assert shown["tracks"]["layout"]["xaxis"]["range"] == [0.5, 603.5]
+    assert "facts" not in shown and "frames" not in shown
 
 
 @pytest.mark.parametrize(
@@ -159,6 +178,66 @@ def test_a_contig_named_as_markup_is_shown_letter_by_letter(lab, tmp_path):
     assert layout["xaxis"]["title"]["text"] == "position on &lt;b&gt;z&lt;/b&gt;"
 
 
+def test_far_out_an_area_of_means(read):
+    result = answered(read, {"place": "c1:1-1400"})
+    (area, *_) = read.show(filled(read, place="c1:1-1400"), result)["track"]["data"]
+    p = np.exp(np.array(result["log_p_ref"]))
+    # 1,400 bases on 600 points at most: three bases each, the last two.
+    assert area["x"][:2] == [2, 5] and area["name"] == "probability, mean of 3 bases"
+    assert area["y"][0] == pytest.approx(p[:3].mean()) and len(area["y"]) == 467
+    assert area["y"][-1] == pytest.approx(p[-2:].mean())
+
+
+def test_near_by_letters_bases_and_amino_acids(read):
+    given = {"place": "c1:1-1400", "start_bp": 110, "width_bp": 30}
+    result = answered(read, given)
+    traces = {t["name"]: t for t in read.show(filled(read, **given), result)["track"]["data"]
+              if "name" in t}  # fmt: skip
+    assert set("ACGT") < set(traces)
+    bases = dict(zip(traces["the bases"]["x"], traces["the bases"]["text"], strict=True))
+    assert "".join(bases[place] for place in range(111, 120)) == "ATGTACCAA"
+    acids = traces["amino acids"]
+    found = list(zip(acids["x"], acids["text"], acids["hovertext"], strict=True))[:3]
+    assert found == [(112, "M", "ABC 1"), (115, "Y", "ABC 2"), (118, "Q", "ABC 3")]
+    # What stands at a base is as high as its information.
+    p = np.exp(np.array(result["log_probabilities"]))
+    p /= p.sum(axis=1, keepdims=True)
+    bits = 2 + (p * np.log2(p)).sum(axis=1)
+    xy = [(x, y) for base in "ACGT" for x, y in zip(traces[base]["x"], traces[base]["y"],
+          strict=True) if x is not None]  # fmt: skip
+    tallest = max(y for x, y in xy if 110.5 <= x < 111.5)
+    assert tallest == pytest.approx(bits[110], abs=0.06)
+
+
+def test_a_zoom_is_held_by_the_link(read):
+    (pick,) = read.picks()
+    values = filled(read, place="c1:101-700")
+    assert not pick.asks
+    assert pick.set({"range": [150.2, 210.4]}, values) == {"start_bp": 50, "width_bp": 60}
+    assert pick.set({"range": [None, None]}, values) == {"start_bp": 0, "width_bp": 0}
+    assert pick.set({"range": [-20, 5000]}, values) == {"start_bp": 0, "width_bp": 600}
+
+
+@pytest.mark.parametrize(
+    "text", ["ACGUACGU" * 20, ">z words\n" + "ACGTACGT\n" * 20, "1 acgtacgt\n9 acgtacgt"]
+)
+def test_a_pasted_sequence_is_read(read, text):
+    result = answered(read, {"pasted": text})
+    assert set(result["bases"].upper()) == set("ACGT")
+    assert "pasted.fa" in read.command(filled(read, pasted=text))
+
+
+def test_the_genes_of_an_upload_are_listed(lab, tmp_path):
+    fasta, gff = write_genome(tmp_path, "own", "-")
+    read = Read(lab)
+    given = {"genome": [str(fasta), str(gff)]}
+    result = answered(read, given)
+    assert result["region"] == "own:301-1400"  # its gene ABC with flanks
+    listed = read.show(filled(read, **given), result)["tsv"]
+    assert "Its genes:" in listed and ">ABC</a>" in listed
+    assert "genes" not in read.show(filled(read), answered(read, {}))["tsv"]
+
+
 def test_the_grid_stands_where_tokens_begin(read):
     values = filled(read, place="c1:101-200", frames=["2"], grid=True, start_bp=7, width_bp=50)
     result = answered(read, {"place": "c1:101-200", "frames": ["2"]})
@@ -187,5 +266,5 @@ def test_places_that_are_not_there(read, place, message):
 
 def test_a_place_that_is_too_long(lab, tmp_path):
     fasta = write_fasta(tmp_path / "long.fa", {"z": "ACGT" * 2000})
-    with pytest.raises(UserError, match="8,000 bases; this page reads 6,000"):
+    with pytest.raises(UserError, match="8,000 bases; give 6,000 at most"):
         answered(Read(lab), {"place": "z", "genome": [str(fasta)]})

@@ -67,9 +67,9 @@ def test_folders_are_offered_the_newest_first(panel):
 
 def test_it_opens_with_pieces_of_the_genome(panel, lab):
     _, result = ask(panel)
-    assert result["names"] == ["c1:101-340", "c1:431-670", "c1:761-1000"]
+    assert result["names"] == ["c1:111-350(+)", "c1:1001-1240(+)"]  # coding, and behind the gene
     assert result["sequences"][0] == lab.genome.reference.fetch(
-        lab.genome.place("c1:101-340", 0, 400)
+        lab.genome.place("c1:111-350", 0, 400)
     )
 
 
@@ -150,7 +150,7 @@ def test_sequences_without_a_known_base_have_no_prediction(panel):
         ({"sequences": "\n".join(["ACGT"] * 51)}, "51 sequences; give 50"),
         ({"sequences": "A" * 5000}, "sequence_1: has 5000 bp"),
         ({"variant": "c1:10 A>C"}, "around the variant: 0; give 2 to"),
-        ({"variant": "c9:10 A>C", "window_bp": 60}, "contig unknown"),
+        ({"variant": "c9:10 A>C", "window_bp": 60}, "no contig 'c9'"),
         ({"variant": "c1:400 ACGTTGCATG>C", "window_bp": 60}, "ref mismatch"),
         ({"variant": "c1", "window_bp": 60}, "c1"),
     ],

@@ -95,8 +95,8 @@ def test_errors_of_endpoints_are_sentences(client):
     [
         ("generate", []),
         ("primer", ["ATGGCCAAG", None, ""]),
-        ("read", ["c1:1-60", 0, 0, 5, "forward", False, None]),
-        ("read", ["c1:1-60", 0, 0, ["0"], "forward", False, "x.fa"]),
+        ("read", ["c1:1-60", 0, 0, 5, "forward", False, None, ""]),
+        ("read", ["c1:1-60", 0, 0, ["0"], "forward", False, "x.fa", ""]),
         ("tokenizer", ["ACGT", "9"]),
     ],
 )
@@ -265,6 +265,8 @@ def test_twenty_visitors_at_once(lab, address):
         ("choice", "no such run of all", "there is no 'no such run of all'; give"),
         ("choices", ["a", "c"], "give one of a, b"),
         ("text", "A" * 201, "200 at most"),
+        ("bases", "ACX", "letter 3: 'X' is not a DNA letter"),
+        ("bases", "A" * 201, "200 at most"),
         ("files", ["x.exe"], "end in"),
         ("files", ["x.a"] * 5, "4 at most"),
     ],
@@ -274,6 +276,11 @@ def test_values_that_are_not_possible(kind, value, message):
     field = Field("f", "F", "a", kind, endings, most=200)
     with pytest.raises(UserError, match=message):
         field.checked(value)
+
+
+def test_bases_are_taken_as_they_are_typed():
+    field = Field("f", "F", "", "bases")
+    assert field.checked(" >mine\nacgu\nAC ") == "ACGTAC"
 
 
 def test_the_bounds_of_a_number_are_digits():

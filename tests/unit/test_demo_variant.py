@@ -192,7 +192,7 @@ def test_the_command_lines_that_are_shown_write_the_same(panel, vcf, monkeypatch
     ("text", "message"),
     [
         ("", "no variant is given"),
-        ("chr1", "write it as contig:position REF>ALT"),
+        ("chr1", "no contig 'chr1'; near names: c1"),
         ("c1:0 A>T", "from 1"),
         ("c2:5 A>T", "no contig 'c2'"),
         ("c1:2000 A>T", "ends past the contig"),

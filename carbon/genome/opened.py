@@ -1,0 +1,89 @@
+"""A genome that is open: its sequence with its genes, and places in it by name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from carbon.errors import UserError
+from carbon.genome.contig_names import CHR, contig_names, region_by_name
+from carbon.genome.fasta import Reference
+from carbon.genome.gene_files import read_gene_file
+from carbon.genome.gene_lookup import find_gene
+from carbon.genome.genes import Annotation, Gene
+from carbon.genome.interval import Interval
+
+_EXAMPLE_BP = (600, 2500)
+
+
+@dataclass(frozen=True, slots=True)
+class Genome:
+    """A reference and its genes.
+
+    Attributes:
+        reference: the sequence.
+        annotation: its genes; None where there are none.
+        shown_files: FASTA and annotation as a command line names them; uploads by their names.
+    """
+
+    reference: Reference
+    annotation: Annotation | None
+    shown_files: tuple[str, ...]
+
+    @classmethod
+    def open(
+        cls, fasta: str | Path, annotation: str | Path | None, contigs: str | None = None
+    ) -> Self:
+        """Open a FASTA and the annotation beside it, whose contigs may have other names.
+
+        Raises:
+            GenomeError: a file is malformed, or the two do not belong together.
+        """
+        reference = Reference(fasta)
+        names = contig_names(contigs, reference.contig_lengths_bp)
+        genes = None
+        if annotation:
+            genes = read_gene_file(annotation, reference, names)
+        return cls(reference, genes, tuple(str(f) for f in (fasta, annotation) if f))
+
+    def place(self, text: str, flank_bp: int, most_bp: int) -> Interval:
+        """Return the interval of a gene's name, with a flank, or of a `contig:first-last`.
+
+        Raises:
+            GenomeError: there is no such gene or region.
+            UserError: it is longer than `most_bp`.
+        """
+        if not text:
+            raise UserError("no place is given; type a gene's name or contig:first-last")
+        lengths_bp = self.reference.contig_lengths_bp
+        names = contig_names(CHR, lengths_bp)
+        if ":" in text or text in {*lengths_bp, *names} or self.annotation is None:
+            interval = region_by_name(text, lengths_bp, names)
+        else:
+            gene = find_gene(self.annotation, text).interval
+            interval = gene.widened(flank_bp, lengths_bp[gene.contig])
+        if interval.length_bp > most_bp:
+            raise UserError(
+                f"{interval.to_region()} has {interval.length_bp:,} bases; give "
+                f"{most_bp:,} at most, such as a region within it"
+            )
+        return interval
+
+    def genes_in(self, interval: Interval) -> list[Gene]:
+        """Return the genes that an interval touches."""
+        genes = self.annotation.genes if self.annotation else ()
+        return [gene for gene in genes if gene.interval.overlaps(interval)]
+
+
+def example_gene(genome: Genome) -> str:
+    """Return a gene of a few exons that a page reads at once, on the last contig that has one."""
+    genes = genome.annotation.genes if genome.annotation else ()
+    fit = [
+        gene
+        for gene in genes
+        if _EXAMPLE_BP[0] <= gene.interval.length_bp <= _EXAMPLE_BP[1] and gene.transcripts
+    ]
+    if fit:
+        last = [gene for gene in fit if gene.interval.contig == fit[-1].interval.contig]
+        return max(last, key=lambda gene: len(gene.transcripts[0].exons)).name
+    contig, length_bp = next(iter(genome.reference.contig_lengths_bp.items()))
+    return Interval(contig, 0, min(length_bp, _EXAMPLE_BP[1])).to_region()

@@ -1,0 +1,32 @@
+"""Amino acids of a transcript, and where their codons stand on the contig."""
+
+from typing import NamedTuple
+
+from carbon.genome.alphabet import translate
+from carbon.genome.fasta import Reference
+from carbon.genome.genes import Transcript, spliced
+
+
+class Residue(NamedTuple):
+    """One codon; `places` are the 0-based positions of its bases, as the strand reads them."""
+
+    number: int
+    places: tuple[int, ...]
+    amino_acid: str
+
+
+def residues(reference: Reference, transcript: Transcript) -> list[Residue]:
+    """Return the whole codons of a CDS by the standard code, numbered from 1; `*` is a stop.
+
+    Empty where the annotation does not tell the frame.
+    """
+    if transcript.phase_bp is None:
+        return []
+    places = [place for start, end in transcript.cds for place in range(start, end)]
+    read = places if transcript.strand == "+" else places[::-1]
+    coding = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
+    starts = range(transcript.phase_bp, len(read) - 2, 3)
+    return [
+        Residue(number, tuple(read[at : at + 3]), translate(coding[at : at + 3]))
+        for number, at in enumerate(starts, start=1)
+    ]

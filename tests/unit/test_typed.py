@@ -1,0 +1,209 @@
+"""Variants and sequences as they are typed."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carbon.errors import GenomeError, TypedError
+from carbon.genome import (
+    Annotation,
+    Gene,
+    Interval,
+    Reference,
+    Transcript,
+    Variant,
+    read_annotation,
+    reverse_complement,
+    spliced,
+)
+from carbon.genome.typed import cds_position, read_bases, read_variant
+from tests.helpers.demo import GENE, write_genome
+from tests.helpers.files import write_fasta
+
+
+@pytest.fixture(scope="module", params="+-")
+def genome(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("typed")
+    fasta, gff = write_genome(folder, "VIII", request.param)
+    with Reference(fasta) as reference:
+        yield reference, read_annotation(gff, reference)
+
+
+def slow_cds(transcript):
+    """Return the position of every base of the CDS, as the strand reads it, one by one."""
+    places = [place for start, end in transcript.cds for place in range(start, end)]
+    return places if transcript.strand == "+" else places[::-1]
+
+
+@st.composite
+def transcripts(draw):
+    edges = sorted(draw(st.sets(st.integers(0, 300), min_size=2, max_size=9)))
+    spans = tuple(zip(edges[::2], edges[1::2], strict=False))
+    strand = draw(st.sampled_from("+-"))
+    return Transcript("t", "c", strand, spans, spans, False, "here")
+
+
+@given(transcripts())
+def test_numbers_of_a_cds_are_those_of_a_walk_along_it(transcript):
+    places = slow_cds(transcript)
+    assert [cds_position(transcript, n + 1) for n in range(len(places))] == places
+    for number in (0, len(places) + 1):
+        with pytest.raises(IndexError):
+            cds_position(transcript, number)
+
+
+@given(transcripts(), st.data())
+def test_a_coding_change_changes_the_cds_alone(tmp_path_factory, transcript, data):
+    """The variant is put into the contig, and the CDS read from that: it differs as was typed."""
+    contig = data.draw(st.text("ACGT", min_size=302, max_size=302))
+    fasta = write_fasta(tmp_path_factory.mktemp("c") / "c.fa", {"c": contig})
+    gene = Gene("g", "g", "", Interval("c", 0, 302), transcript.strand, (transcript,))
+    with Reference(fasta) as reference:
+        coding = spliced(reference, "c", transcript.cds, transcript.strand)
+        at = data.draw(st.integers(1, len(coding)))
+        ref = coding[at - 1]
+        alt = data.draw(st.sampled_from("ACGT".replace(ref, "")))
+        annotation = Annotation(fasta, (gene,), ())
+        variant = read_variant(f"g:c.{at}{ref}>{alt}", reference, annotation)
+    start, end = variant.interval.start, variant.interval.end
+    assert contig[start:end] == variant.ref
+    changed = contig[:start] + variant.alt + contig[end:]
+    bases = "".join(changed[place] for place in sorted(slow_cds(transcript)))
+    expected = coding[: at - 1] + alt + coding[at:]
+    assert (bases if transcript.strand == "+" else reverse_complement(bases)) == expected
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{c}:{p} {r}>{a}", "{c}-{p}-{r}-{a}", "chr{c}:{p}:{r}:{a}", "{c} {p} {r} {a}", "{p}{r}>{a}",
+     "{c}:g.{p}{r}>{a}", "g.{p}{r}>{a}", "Chr{c}:{p}{r}>{a}", " {c}:{p:,} {r} > {a} "],
+)  # fmt: skip
+def test_forms_of_one_variant(genome, form):
+    reference, annotation = genome
+    ref = reference.fetch(Interval("VIII", 1033, 1034))
+    alt = "ACGT".replace(ref, "")[0]
+    expected = Variant("VIII", 1033, ref, alt)
+    for change in (str.upper, str.lower):
+        text = form.format(c="VIII", p=1034, r=change(ref), a=change(alt))
+        assert read_variant(text, reference, annotation) == expected
+        assert read_variant(text, reference, None) == expected
+    rna = Variant("VIII", 1033, ref.replace("U", "T"), "T")
+    assert read_variant(f"VIII-1034-{ref}-U", reference, None) == rna
+
+
+def applied(reference, variant):
+    contig = reference.fetch(Interval("VIII", 0, 1400))
+    place = variant.interval
+    assert contig[place.start : place.end] == variant.ref
+    return contig[: place.start] + variant.alt + contig[place.end :]
+
+
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [  # The CDS begins ATGTACCAATTA, as tests/helpers/demo.py writes it.
+        ("4T>A", "ATGAACCAATTA"),
+        ("4del", "ATGACCAATTA"),
+        ("4_6del", "ATGCAATTA"),
+        ("4_6delTAC", "ATGCAATTA"),
+        ("4_6dup", "ATGTACTACCAATTA"),
+        ("4_5insGG", "ATGTGGACCAATTA"),
+        ("4_5delinsGGG", "ATGGGGCCAATTA"),
+        ("4delinsUU", "ATGTTACCAATTA"),
+    ],
+)
+def test_edits_of_a_cds(genome, edit, changed):
+    reference, annotation = genome
+    for name in (GENE, "g1", "t1"):
+        variant = read_variant(f"{name}:c.{edit}", reference, annotation)
+        contig = reference.fetch(Interval("VIII", 0, 1400))
+        found = applied(reference, variant)
+        if annotation.genes[0].strand == "-":
+            contig, found = reverse_complement(contig), reverse_complement(found)
+        assert contig[110:122] == "ATGTACCAATTA"
+        assert found == contig[:110] + changed + contig[122:]
+
+
+def test_the_first_base_of_an_intron(genome):
+    """The first exon codes 390 bases, and GT follows."""
+    reference, annotation = genome
+    variant = read_variant(f"{GENE}:c.390+1G>A", reference, annotation)
+    forward = annotation.genes[0].strand == "+"
+    assert variant == (
+        Variant("VIII", 500, "G", "A") if forward else Variant("VIII", 899, "C", "T")
+    )
+    with pytest.raises(TypedError, match="does not lie in an intron"):
+        read_variant(f"{GENE}:c.380+1G>A", reference, annotation)
+
+
+def test_a_base_before_the_contig_is_none(tmp_path):
+    fasta = write_fasta(tmp_path / "z.fa", {"z": "ATGACC"})
+    transcript = Transcript("t", "z", "+", ((0, 6),), ((0, 6),), False, "here")
+    genes = (Gene("g", "g", "", Interval("z", 0, 6), "+", (transcript,)),)
+    with Reference(fasta) as reference:
+        variant = read_variant("g:c.1_2del", reference, Annotation(fasta, genes, ()))
+    assert variant == Variant("z", 0, "ATG", "G")
+
+
+@pytest.mark.parametrize(
+    ("text", "stands", "message"),
+    [
+        ("VIII:1034 Q>T", "Q", "REF, in bases"),
+        ("VIII:1034 A>", "", "it ends where ALT"),
+        ("VIII:1034 A>T.", ".", "nothing more"),
+        ("VIII:x A>T", "x", "a position"),
+        ("VIII:0 A>T", "0", "a position"),
+        ("VII:10 A>T", "VII", "no contig 'VII'; near names: VIII"),
+        ("", "", "no contig"),
+        (f"{GENE}:c.9999A>T", "9999", "the CDS has 720 bases"),
+        (f"{GENE}:c.xA>T", "x", "a position in the CDS"),
+        (f"{GENE}:c.4A>T", "A>T", "the reference has T there"),
+        (f"{GENE}:c.4_6delGGG", "GGG", "the reference has TAC there"),
+        (f"{GENE}:c.4?", "?", "G>T, del, dup"),
+        (f"{GENE}:c.4insA", "insA", "between two neighbours"),
+        (f"{GENE}:c.4_5ins", "ins", "names no bases"),
+    ],
+)
+def test_the_first_wrong_letter(genome, text, stands, message):
+    reference, annotation = genome
+    with pytest.raises(TypedError, match=message) as raised:
+        read_variant(text, reference, annotation)
+    error = raised.value
+    assert error.text[error.at :].startswith(stands) and "\n" not in str(error)
+    if stands and not error.wrong:
+        assert f"letter {error.at + 1}:" in str(error)
+
+
+def test_near_names(genome):
+    reference, annotation = genome
+    with pytest.raises(TypedError, match="near names: ABC") as raised:
+        read_variant("abd:c.4T>A", reference, annotation)
+    assert (raised.value.wrong, raised.value.near) == ("abd", ("ABC",))
+    with pytest.raises(GenomeError, match="no annotation"):
+        read_variant("ABC:c.4T>A", reference, None)
+
+
+@given(st.text("ACGTNacgtnRy", min_size=1, max_size=99), st.integers(1, 30))
+def test_bases_in_any_dress(bases, width):
+    lines = [bases[at : at + width] for at in range(0, len(bases), width)]
+    assert read_bases("\n".join(lines)) == bases
+    assert read_bases(">a name of words\r\n" + "\r\n".join(lines)) == bases
+    numbered = (f"{1 + n * width:>9} {line}" for n, line in enumerate(lines))
+    assert read_bases("\n".join(numbered)) == bases
+    assert read_bases(re.sub("T", "U", bases).replace("t", "u")) == bases
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "message"),
+    [
+        ("ACGEFIL", 3, "letter 4: 'E' is not a DNA letter"),
+        (">a\nACG\nAC-", 2, "line 3 letter 3: '-'"),
+        (">a\nACG\n>b\nAC", 0, "line 3 begins a second sequence"),
+        ("  1 ACX", 6, "letter 7: 'X'"),
+    ],
+)
+def test_the_first_letter_that_is_no_base(text, at, message):
+    with pytest.raises(TypedError, match=message) as raised:
+        read_bases(text)
+    assert raised.value.at == at
