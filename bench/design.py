@@ -188,7 +188,7 @@ def told(rows: list[dict[str, Any]], calls: int) -> str:
     for name in QUESTIONS:
         for way in ("random", "genetic", "best_of_n", "beam"):
             some = [row for row in rows if (row["oracle"], row["way"]) == (name, way)]
-            reached = ", ".join(str(row["reached"] or f"> {calls}") for row in some)
+            reached = ", ".join(str(row["reached"] or f"over {calls}") for row in some)
             best = median(row["best"] for row in some)
             lines.append((name, way, reached, f"{best:.3f}"))
     return table(lines, ("oracle", "way", "calls to 0.9, each seed", "median of the best"))
