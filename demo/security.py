@@ -96,7 +96,7 @@ class BodyLimits:
             return JSONResponse({"detail": f"give its length, and {most:,} bytes at most"}, 413)
         try:
             if is_upload:
-                self.limits.admit(scope["client"][0] if scope["client"] else "unknown")
+                self.limits.admit(scope["client"][0] if scope["client"] else "unknown", "uploads")
         except UserError as error:
             return JSONResponse({"detail": str(error)}, 429)
         return None
