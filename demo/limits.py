@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 from carbon.errors import UserError
 
 T = TypeVar("T")
+_Key = tuple[str, str]  # address and kind
 _KEPT_ADDRESSES = 10_000
 
 
@@ -33,9 +34,7 @@ class Limits:
     waiting: int = 64
     upload_bytes: int = 5 * 2**20
     clock: Callable[[], float] = time.monotonic
-    _calls: OrderedDict[tuple[str, str], deque[float]] = field(
-        default_factory=OrderedDict, repr=False
-    )
+    _calls: OrderedDict[_Key, deque[float]] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def admit(self, address: str, kind: Literal["questions", "uploads"] = "questions") -> None:

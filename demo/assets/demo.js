@@ -50,7 +50,11 @@ window.carbon = (() => {
       if (target.hidden) return;
       const { data, layout } = props.value;
       target.style.height = `${layout.height || 320}px`;
-      Plotly.react(target, data, { ...layout, template: template(element) },
+      // Letters are drawn where each has room for itself.
+      const [left, right] = layout.xaxis?.range ?? [];
+      const room = (target.clientWidth - 62) / (right - left);
+      const fit = data.filter((trace) => !(room < trace.meta?.least_pixels_per_base));
+      Plotly.react(target, fit, { ...layout, template: template(element) },
                    { displaylogo: false, responsive: true, scrollZoom: false,
                      doubleClick: layout.meta?.follows ? "autosize" : "reset+autosize",
                      modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "sendChartToCloud", "sendDataToCloud"],

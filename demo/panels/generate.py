@@ -213,7 +213,8 @@ def _arrow(frame: OpenFrame) -> dict[str, Any]:
     ends = [frame.start + 1, frame.end]
     return {
         "type": "scatter", "mode": "lines+markers", "x": ends if forward else ends[::-1],
-        "y": [row, row], "yaxis": "y2", "showlegend": False, "hoverinfo": "text", "cliponaxis": False,
+        "y": [row, row], "yaxis": "y2", "showlegend": False, "hoverinfo": "text",
+        "cliponaxis": False,
         "text": f"{_of_frame(frame)[0]}: {short(frame.protein)}",
         "line": {"width": 5, "color": GREEN if forward else ORANGE},
         "marker": {"size": [0, 15], "angleref": "previous", "symbol": "triangle-up", "opacity": 1},
