@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--host", default=_LOCAL, help="0.0.0.0 to be seen from other machines")
     parser.add_argument("--port", type=natural, default=7860)
-    parser.add_argument("--calls-per-minute", type=natural, default=120, help="of one address")
+    parser.add_argument("--calls-per-minute", type=natural, default=1200, help="of one address")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
     parser.add_argument("--dtype", choices=("auto", *get_args(Dtype)), default="auto")
     return parser

@@ -17,12 +17,19 @@ from demo.markup import escape
 from demo.page import Page
 from demo.panel import Panel
 from demo.panels import PANELS
-from demo.security import BodyLimits, SecurityHeaders
+from demo.security import BodyLimits, OwnPages
 
 ASSETS = Path(__file__).parent / "assets"
 _PLOTLY = Path(plotly.__file__).parent / "package_data"
 _SYSTEM_FONTS = ["system-ui", "sans-serif"]
 _MONO_FONTS = ["ui-monospace", "monospace"]
+_QUIET = "#595963"  # on white and on the light greys of fields more than 4.5:1
+_READABLE = {
+    "body_text_color_subdued": _QUIET,
+    "block_info_text_color": _QUIET,
+    "block_title_text_color": _QUIET,
+    "button_primary_background_fill": "*primary_700",
+}
 _SESSIONS = 100  # Gradio keeps about a MiB of each, and what was answered there last
 _UNFIT = "a value is missing, or is none that its field takes; /api lists what each takes"
 
@@ -70,20 +77,27 @@ def _header(lab: Lab) -> None:
 
 def launch_options(lab: Lab, limits: Limits) -> Mapping[str, Any]:
     """Return what `gr.Blocks.launch` is given, whoever starts the server."""
+    panels = make_panels(lab)
+    cards = {panel.path: (panel.title, panel.sentence) for panel in panels}
+    cards["/"] = cards.pop(panels[0].path)
     return {
         "app_kwargs": {
             "routes": [
                 Mount("/carbon/assets", StaticFiles(directory=ASSETS)),
                 Mount("/carbon/plotly", StaticFiles(directory=_PLOTLY)),
-                Route("/api", api_page(make_panels(lab))),
+                Route("/api", api_page(panels)),
             ],
-            "middleware": [Middleware(SecurityHeaders), Middleware(BodyLimits, limits=limits)],
+            "middleware": [
+                Middleware(OwnPages, cards=cards),
+                Middleware(BodyLimits, limits=limits),
+            ],
         },
         "css_paths": [ASSETS / "demo.css"],
-        "theme": gr.themes.Base(font=_SYSTEM_FONTS, font_mono=_MONO_FONTS),
+        "theme": gr.themes.Base(font=_SYSTEM_FONTS, font_mono=_MONO_FONTS).set(**_READABLE),
         "max_file_size": limits.upload_bytes,
         "state_session_capacity": _SESSIONS,
-        "footer_links": ["settings"],
+        "footer_links": [],
+        "favicon_path": ASSETS / "icon.svg",
         "ssr_mode": False,
         "pwa": False,
         "show_error": False,

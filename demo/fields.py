@@ -66,9 +66,9 @@ class Field:
                 step = 1 if whole else 0.05
                 return gr.Slider(self.least, self.most, self.default, step=step, **label)
             case "choice" if len(self.choices) <= _FEW:
-                return gr.Radio(list(self.choices), value=self.default, **label)
+                return gr.Radio(self.named_choices, value=self.default, **label)
             case "choice":
-                return gr.Dropdown(list(self.choices), value=self.default, **label)
+                return gr.Dropdown(self.named_choices, value=self.default, **label)
             case "choices":
                 return gr.CheckboxGroup(list(self.choices), value=list(self.default), **label)
             case "switch":
@@ -103,6 +103,11 @@ class Field:
                 return value in (True, "True", "true", "1")
             case "files":
                 return self._files(value)
+
+    @property
+    def named_choices(self) -> list[tuple[str, str]]:
+        """Return each choice with its name."""
+        return [(choice or "none", choice) for choice in self.choices]
 
     @property
     def span(self) -> str:

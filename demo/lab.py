@@ -12,7 +12,7 @@ from carbon.genome.opened import Genome as Genome
 from carbon.genome.opened import example_gene as example_gene
 from carbon.genome.typed import read_bases
 from carbon.inference import Carbon
-from demo.kept import Kept
+from carbon.kept import Kept
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")

@@ -5,11 +5,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from carbon.errors import UserError
 
 T = TypeVar("T")
+_Key = tuple[str, str]  # address and kind
 _KEPT_ADDRESSES = 10_000
 
 
@@ -18,39 +19,43 @@ class Limits:
     """Bounds on calls; those on lengths stand in the fields.
 
     Attributes:
-        calls_per_minute: from one address.
+        calls_per_minute: questions from one address, behind which a class may sit: thirty that ask
+            forty a minute each.
+        uploads_per_minute: from one address.
         seconds_per_call: after which an answer is broken off.
         waiting: most calls in the queue, of all visitors.
         upload_bytes: of one file.
         clock: seconds; another one in tests.
     """
 
-    calls_per_minute: int = 120
+    calls_per_minute: int = 1200
+    uploads_per_minute: int = 120
     seconds_per_call: float = 120.0
     waiting: int = 64
     upload_bytes: int = 5 * 2**20
     clock: Callable[[], float] = time.monotonic
-    _calls: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict, repr=False)
+    _calls: OrderedDict[_Key, deque[float]] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
-    def admit(self, address: str) -> None:
-        """Count a call.
+    def admit(self, address: str, kind: Literal["questions", "uploads"] = "questions") -> None:
+        """Count a call of a kind.
 
         Raises:
             UserError: the address has made too many in the last minute, and when it may go on.
         """
-        now = self.clock()
+        now, key = self.clock(), (address, kind)
+        most = self.uploads_per_minute if kind == "uploads" else self.calls_per_minute
         with self._lock:
-            calls = self._calls.setdefault(address, deque())
-            self._calls.move_to_end(address)
+            calls = self._calls.setdefault(key, deque())
+            self._calls.move_to_end(key)
             while len(self._calls) > _KEPT_ADDRESSES:
                 self._calls.popitem(last=False)
             while calls and calls[0] <= now - 60:
                 calls.popleft()
-            if len(calls) >= self.calls_per_minute:
+            if len(calls) >= most:
                 wait_seconds = calls[0] + 60 - now
                 raise UserError(
-                    f"{self.calls_per_minute} questions a minute are answered at most; "
+                    f"{most:,} {kind} a minute are answered at most; "
                     f"ask again in {wait_seconds:.0f} s"
                 )
             calls.append(now)

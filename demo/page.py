@@ -38,7 +38,7 @@ class Page:
             f"<h1>{escape(panel.title)}</h1><p>{escape(panel.sentence)}</p>"
             f"<nav aria-label='Examples'>{panel.example_links()}</nav>",
             head=SCRIPT,
-            js_on_load="window.carbon.links(element, trigger)",
+            js_on_load="window.carbon.links(trigger)",
         )
         with gr.Row():
             with gr.Column(scale=1, min_width=300):
@@ -47,7 +47,7 @@ class Page:
                     self.run = gr.Button(panel.run_label, variant="primary")
                     self.more = {label: gr.Button(label) for label in panel.buttons()}
                     self.stop = gr.Button("Stop")
-            with gr.Column(scale=3, min_width=320):
+            with gr.Column(scale=3, min_width=320, elem_classes="answer"):
                 self.status = gr.HTML(elem_id="status")
                 self.views = {view.name: component_of(view) for view in panel.views}
                 with gr.Accordion("Show the code", open=False):
@@ -111,7 +111,8 @@ class Page:
             redraw = {"fn": self._redraw, "inputs": [self.result, *self.inputs]}
             asked.append(picked.success(**ask if pick.asks else ask | redraw))
         if self.panel.refresh_seconds:
-            asked.append(gr.Timer(self.panel.refresh_seconds).tick(**ask | {"fn": self._ask_again}))
+            ticks = gr.Timer(self.panel.refresh_seconds).tick
+            opened.append(ticks(**ask | {"fn": self._ask_again}))
         for event, way in (*((e, "push") for e in asked), *((e, "replace") for e in opened)):
             event.success(None, self.link, self.link, js=_SHOW_ADDRESS % way, **quiet)
         # Told only when it is so: what was on its way until then would stand over it.
@@ -281,7 +282,7 @@ def _address(request: gr.Request) -> str:
 
 def _in_widget(field: Field, value: Any, keeps_files: bool) -> Any:
     if field.kind == "choice":
-        return gr.update(value=value, choices=list(field.choices))
+        return gr.update(value=value, choices=field.named_choices)
     if field.kind == "files":
         return gr.skip() if keeps_files else None
     return value

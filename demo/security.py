@@ -1,5 +1,8 @@
 """What the browser is told about this server, and what this server takes from outside."""
 
+import re
+from collections.abc import Mapping
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -7,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from carbon.errors import UserError
 from demo.fields import MOST_FILES
 from demo.limits import Limits
+from demo.markup import escape
 
 # Gradio's own scripts need inline code and `eval`; nothing may come from, or go to, elsewhere.
 _POLICY = (
@@ -22,22 +26,49 @@ _QUESTION_BYTES = 2**20
 _FORM_BYTES = 2**16  # around the files of an upload
 
 
-class SecurityHeaders:
-    """Adds the headers to every answer."""
+_CARD = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>|<title>[^<]*</title>')
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Wrap an application."""
-        self.app = app
+
+class OwnPages:
+    """Adds the headers to every answer, and to pages a title and a preview card of their own."""
+
+    def __init__(self, app: ASGIApp, cards: Mapping[str, tuple[str, str]]) -> None:
+        """Wrap an application; a path has a title and a sentence."""
+        self.app, self.cards = app, cards
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
+        held: list[Message] = []  # the start of a page, whose length will be another
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if scope["path"] in self.cards and "text/html" in headers.get("content-type", ""):
+                    held.append(message)
+                    return
+            elif held:
+                body = _CARD.sub(b"", message["body"])
+                body = body.replace(b"<head>", b"<head>" + self._card(scope).encode(), 1)
+                start, message = held.pop(), {**message, "body": body}
+                MutableHeaders(scope=start)["content-length"] = str(len(body))
+                await send(start)
             await send(message)
 
         await self.app(scope, receive, with_headers)
+
+    def _card(self, scope: Scope) -> str:
+        title, sentence = map(escape, self.cards[scope["path"]])
+        host = escape(f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}")
+        said = {
+            "title": f"{title} · Carbon",
+            "description": sentence,
+            "type": "website",
+            "image": f"{host}/carbon/assets/card.png",
+            "url": host + escape(scope["path"]),
+        }
+        metas = (f'<meta property="og:{name}" content="{text}">' for name, text in said.items())
+        return f"<title>{said['title']}</title>{''.join(metas)}"
 
 
 class BodyLimits:
@@ -65,7 +96,7 @@ class BodyLimits:
             return JSONResponse({"detail": f"give its length, and {most:,} bytes at most"}, 413)
         try:
             if is_upload:
-                self.limits.admit(scope["client"][0] if scope["client"] else "unknown")
+                self.limits.admit(scope["client"][0] if scope["client"] else "unknown", "uploads")
         except UserError as error:
             return JSONResponse({"detail": str(error)}, 429)
         return None

@@ -45,3 +45,13 @@ def translate(cds: str) -> str:
         raise GenomeError(f"a coding sequence of {len(cds)} bases is not a multiple of three")
     cds = cds.upper()
     return "".join(GENETIC_CODE.get(cds[i : i + 3], "X") for i in range(0, len(cds), 3))
+
+
+def gc_share(bases: str) -> float:
+    """Return the share of G and C; 0 of no base."""
+    return sum(base in "GC" for base in bases) / len(bases) if bases else 0.0
+
+
+def gc_along(bases: str, window_bp: int) -> list[float]:
+    """Return the share of G and C of the window that ends with each base, shorter at the start."""
+    return [gc_share(bases[max(0, end - window_bp) : end]) for end in range(1, len(bases) + 1)]

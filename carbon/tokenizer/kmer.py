@@ -4,7 +4,7 @@ In this order of digits the complement is `digit ^ 1`. Everything here is vector
 4,096 6-mers and knows nothing of token ids, which are these numbers plus a constant.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,3 +153,16 @@ def known_bases(known: UInt8s) -> NDArray[np.bool_]:
     """Unpack the bits of a mask (...,) into booleans (..., 6), one for each base."""
     bits: NDArray[np.bool_] = (known[..., None] & _BITS) != 0
     return bits
+
+
+def cut_kmers(sequence: str, frame: int) -> list[dict[str, Any]]:
+    """Return `bases` and `index` of the 6-mers of a sequence less its first `frame` bases.
+
+    The index is None where a base is unknown, and of a shorter rest behind the last whole 6-mer.
+    """
+    left = sequence[frame:]
+    kmers = encode_kmers(left)
+    return [
+        {"bases": left[K * n : K * (n + 1)], "index": int(index) if known == ALL_KNOWN else None}
+        for n, (index, known) in enumerate(zip(kmers.indices, kmers.known, strict=True))
+    ]

@@ -50,10 +50,14 @@ window.carbon = (() => {
       if (target.hidden) return;
       const { data, layout } = props.value;
       target.style.height = `${layout.height || 320}px`;
-      Plotly.react(target, data, { ...layout, template: template(element) },
+      // Letters are drawn where each has room for itself.
+      const [left, right] = layout.xaxis?.range ?? [];
+      const room = (target.clientWidth - 62) / (right - left);
+      const fit = data.filter((trace) => !(room < trace.meta?.least_pixels_per_base));
+      Plotly.react(target, fit, { ...layout, template: template(element) },
                    { displaylogo: false, responsive: true, scrollZoom: false,
                      doubleClick: layout.meta?.follows ? "autosize" : "reset+autosize",
-                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"],
+                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "sendChartToCloud", "sendDataToCloud"],
                      modeBarButtonsToAdd: ["PNG", "SVG"].map((kind) => saves(kind, target)) });
       if (!target.dataset.listens) {
         target.dataset.listens = "yes";
@@ -109,13 +113,20 @@ window.carbon = (() => {
       const strip = element.querySelector(".strip");
       if (!strip || !value?.bases) return strip?.replaceChildren();
       const shown = document.createDocumentFragment();
+      let ten;
       [...value.bases].forEach((base, n) => {
+        if (n % 10 === 0) {
+          ten = document.createElement("span");
+          ten.className = "ten";
+          ten.dataset.first = n + 1 + (value.offset || 0);
+          shown.append(ten);
+        }
         const span = document.createElement("span");
         const p = n < value.prompt_bp ? null : value.probabilities[n - value.prompt_bp];
         span.className = p === null ? "base given" : `base p${Math.min(9, Math.floor(10 * p))}`;
         span.textContent = base;
         span.dataset.at = n;
-        shown.append(span);
+        ten.append(span);
       });
       strip.replaceChildren(shown);
     };
@@ -133,8 +144,8 @@ window.carbon = (() => {
   };
 
   // A link to another state of this page is answered in place; so is the browser's Back.
-  const links = (element, trigger) => {
-    document.title = `${element.querySelector("h1").textContent} · Carbon`;
+  const links = (trigger) => {
+    document.title = document.querySelector("meta[property='og:title']").content;
     document.addEventListener("click", (event) => {
       const link = event.target.closest?.("a[href]");
       const elsewhere = !link || link.origin !== location.origin || link.hash ||
@@ -149,8 +160,11 @@ window.carbon = (() => {
 
   // Returns the whole address of a state, which is the page's own from then on.
   const showAddress = (link, change) => {
+    // Gradio names this button otherwise than it is written on.
+    document.querySelectorAll(".upload-container").forEach((e) => e.removeAttribute("aria-label"));
     const { href } = new URL(link || location.href, location.href);
     if (href !== location.href) history[change](null, "", href);
+    if (change === "pushState") document.getElementById("status").scrollIntoView({ block: "nearest" });
     return link && href;
   };
 

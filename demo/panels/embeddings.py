@@ -1,9 +1,7 @@
 """Embeddings: a map of sequences by what the model makes of them."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +9,9 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from carbon.errors import UserError
-from carbon.genome import SequenceRecord, fasta_text, read_records
+from carbon.genome import SequenceRecord, fasta_text
 from carbon.genome.kind_pieces import pieces_of_kinds
+from carbon.genome.labelled import labelled_records
 from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
@@ -147,7 +146,7 @@ class Embeddings(Panel):
         files, genome = values["sequences"], self.lab.genome
         try:
             records = (
-                list(_uploaded(files))
+                list(labelled_records(files, _MOST_SEQUENCES, _MOST_BP))
                 if files
                 else list(
                     pieces_of_kinds(
@@ -181,29 +180,6 @@ def _principal(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArr
         raise UserError("all sequences have the same vector; give sequences that differ")
     pca = PCA(2, svd_solver="full").fit(values)
     return pca.transform(values), pca.explained_variance_ratio_
-
-
-def _uploaded(files: Sequence[str]) -> Iterator[SequenceRecord]:
-    """Yield the sequences of uploads, their labels in place of descriptions."""
-    numbers = count(1)
-    for path in files:
-        for record in read_records(path):
-            if next(numbers) > _MOST_SEQUENCES:
-                raise UserError(f"more than {_MOST_SEQUENCES} sequences; give fewer")
-            if len(record.bases) > _MOST_BP:
-                raise UserError(
-                    f"{record.name}: {len(record.bases):,} bases; give {_MOST_BP:,} at most"
-                )
-            if not any(letter in "ACGTacgt" for letter in record.bases):
-                raise UserError(f"{record.name}: has no base that is one of ACGT; leave it out")
-            yield record._replace(description=_label(record, path))
-
-
-def _label(record: SequenceRecord, path: str) -> str:
-    for word in record.description.split():
-        if word.startswith("label="):
-            return word.removeprefix("label=")
-    return record.description.strip() or Path(path).stem
 
 
 def _map(result: Result) -> Figure:

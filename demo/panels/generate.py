@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.genome import fasta_text, short
+from carbon.genome.alphabet import gc_along, gc_share
 from carbon.genome.orfs import OpenFrame, open_frames
 from carbon.inference import Constraints
 from carbon.options import MODES
@@ -183,20 +184,14 @@ def _gc(values: Values) -> tuple[float, float] | None:
     return None if share == (0.0, 1.0) else share
 
 
-def gc_share(bases: str) -> float:
-    """Return the share of G and C."""
-    return sum(base in "GC" for base in bases) / len(bases) if bases else 0.0
-
-
 def _tracks(text: str, result: Result, length_bp: int) -> Figure:
     """Return probability and GC of running windows over a ruler, and open frames as arrows."""
     first = len(result["prompt"]) + 1
-    windows = [text[max(0, at - _GC_WINDOW_BP) : at] for at in range(1, len(text) + 1)]
     traces = [
         {"type": "bar", "name": "probability", "y": result["probabilities"],
          "x": list(range(first, first + len(result["bases"]))), "marker": {"color": GREY}},
         {"type": "scatter", "mode": "lines", "name": f"GC of {_GC_WINDOW_BP} bp",
-         "x": list(range(1, len(text) + 1)), "y": [gc_share(w) for w in windows],
+         "x": list(range(1, len(text) + 1)), "y": gc_along(text, _GC_WINDOW_BP),
          "line": {"color": BLUE}},
         *map(_arrow, open_frames(text, _LEAST_CODONS)),
     ]  # fmt: skip
@@ -219,6 +214,7 @@ def _arrow(frame: OpenFrame) -> dict[str, Any]:
     return {
         "type": "scatter", "mode": "lines+markers", "x": ends if forward else ends[::-1],
         "y": [row, row], "yaxis": "y2", "showlegend": False, "hoverinfo": "text",
+        "cliponaxis": False,
         "text": f"{_of_frame(frame)[0]}: {short(frame.protein)}",
         "line": {"width": 5, "color": GREEN if forward else ORANGE},
         "marker": {"size": [0, 15], "angleref": "previous", "symbol": "triangle-up", "opacity": 1},

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 from carbon.errors import UserError
 from carbon.genome import Gene, reverse_complement, short, translate
 from carbon.genome.described import described
-from carbon.inference import NextToken, kmer_index
-from carbon.tokenizer import ALL_KNOWN, BASES, KMER_DIGITS, K, encode_kmers
+from carbon.inference import kmer_index
+from carbon.inference.reading.next_token import losses_by_wrong_bases
+from carbon.tokenizer import BASES, K
+from carbon.tokenizer.kmer import cut_kmers
 from demo import primer_text as text
 from demo.example import example_bases
 from demo.fields import Field, Values
@@ -80,7 +82,7 @@ class Primer(Panel):
             "reverse_complement": reverse_complement(sequence),
             "protein": translate(sequence[: len(sequence) // 3 * 3]),
             "frames": [
-                {"frame": frame, "kmers": cut(sequence, frame)} for frame in (0, values["frame"])
+                {"frame": at, "kmers": cut_kmers(sequence, at)} for at in (0, values["frame"])
             ],
             "gene": gene_facts(self.lab.genome, values["gene"]),
             "context": token.context,
@@ -138,19 +140,6 @@ class Primer(Panel):
         return shlex.join([*words, "--prompt", _sequence(values)[:-K]])
 
 
-def cut(sequence: str, frame: int) -> list[dict[str, Any]]:
-    """Return the 6-mers of a sequence less its first bases, with their indices.
-
-    The index is None where a base is unknown, and of a shorter rest behind the last whole 6-mer.
-    """
-    left = sequence[frame:]
-    kmers = encode_kmers(left)
-    return [
-        {"bases": left[K * n : K * (n + 1)], "index": int(index) if known == ALL_KNOWN else None}
-        for n, (index, known) in enumerate(zip(kmers.indices, kmers.known, strict=True))
-    ]
-
-
 def gene_facts(genome: Genome, place: str) -> Result | None:
     """Return what is told of a gene; None where no gene is.
 
@@ -159,16 +148,6 @@ def gene_facts(genome: Genome, place: str) -> Result | None:
     """
     gene = _gene(genome, place)
     return described(genome.reference, gene, gene.transcripts[0]) if gene else None
-
-
-def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]:
-    """Return the mean losses of all 6-mers that differ from one in 0 to 6 bases."""
-    wrong = (KMER_DIGITS[kmer_index(best)] != KMER_DIGITS).sum(axis=1)
-    losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
-    return [
-        {"wrong": n, **{name: float(nats[wrong == n].mean()) for name, nats in losses.items()}}
-        for n in range(K + 1)
-    ]
 
 
 def _sequence(values: Values) -> str:

@@ -252,7 +252,7 @@ def _letters(
         for base, (x, y) in logo.items()
     ]  # fmt: skip
     told = ["-" if v is None else f"{np.exp(v):.3f}" for v in result["log_p_ref"][there]]
-    traces.append(_texts("the bases", places, -0.08 * top, bases, told))
+    traces.append(_texts("the bases", places, -0.08 * top, bases, told, 8))
     found = [
         (residue.places[1] + 1, residue.amino_acid, f"{plain(gene.name)} {residue.number}")
         for gene in genome.genes_in(interval) for transcript in gene.transcripts[:1]
@@ -261,19 +261,25 @@ def _letters(
     ]  # fmt: skip
     if found:
         x, letters, numbers = zip(*found, strict=True)
-        traces.append(_texts("amino acids", list(x), -0.2 * top, letters, numbers))
+        traces.append(_texts("amino acids", list(x), -0.2 * top, letters, numbers, 8 / 3))
     title = {"text": "bits, of 2"}
     return traces, {"range": [-0.28 * top, top], "title": title}
 
 
 def _texts(
-    name: str, places: list[int], y: float, letters: Sequence[str], told: Sequence[str]
+    name: str,
+    places: list[int],
+    y: float,
+    letters: Sequence[str],
+    told: Sequence[str],
+    least_pixels: float,
 ) -> dict[str, Any]:
     return {
         "type": "scatter", "mode": "text", "name": name, "x": places, "y": [y] * len(places),
         "text": list(letters), "hovertext": list(told), "showlegend": False,
         "hovertemplate": "%{x:,d} %{text}: %{hovertext}<extra></extra>",
         "textfont": {"family": "ui-monospace, monospace"},
+        "meta": {"least_pixels_per_base": least_pixels},
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.errors import UserError
+from carbon.kept import Kept
 from carbon.run_folder import (
     EVENTS,
     METRICS,
@@ -28,7 +29,6 @@ from carbon.run_folder import (
 )
 from demo.fields import Field, Values
 from demo.folders import find_folders, written
-from demo.kept import Kept
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
 from demo.panel import Example, Panel, Progress, Result, View

@@ -9,9 +9,10 @@ import pytest
 from carbon.cli import main as carbon
 from carbon.errors import UserError
 from carbon.genome import Interval, reverse_complement
+from carbon.genome.alphabet import gc_share
 from carbon.inference import Constraints, join_chunks
 from demo.fields import checked_values
-from demo.panels.generate import Generate, gc_share
+from demo.panels.generate import Generate
 from demo.panels.read import Read
 from tests.helpers.demo import GENE, answered, make_lab, write_genome
 from tests.helpers.files import write_fasta
