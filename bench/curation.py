@@ -86,6 +86,27 @@ def biopython_corpus(genome: str, annotation: str, output: Path) -> None:
         pq.write_table(pa.table({"sequence": kept}), output / f"{source}.parquet")
 
 
+def loop_words(files: tuple[str, str], output: str) -> list[str]:
+    """Return what Python is called with to run the loop."""
+    script = (
+        "import sys; from pathlib import Path; sys.path[:0] = ['bench']; import curation\n"
+        f"curation.biopython_corpus(*{files!r}, Path({output!r}))"
+    )
+    return ["-c", script]
+
+
+def build_words(files: tuple[str, str], output: str, near_identity: float) -> list[str]:
+    """Return what Python is called with to build as `build_corpus` does."""
+    settings = (
+        f"output={output}",
+        f"assemblies.0.genome={files[0]}",
+        f"assemblies.0.annotation={files[1]}",
+        "assemblies.0.holdout=[]",
+        f"keep.near_identity={near_identity}",
+    )
+    return ["-m", "data_pipeline", "build", *(w for each in settings for w in ("--set", each))]
+
+
 def build_corpus(files: tuple[str, str], output: str, near_identity: float = 1.0) -> None:
     """Build with the default recipe, on one core."""
     from data_pipeline.build import build

@@ -4,6 +4,7 @@ What a command computes with is imported when it runs, so that none waits for wh
 """
 
 import argparse
+import gc
 import json
 import sys
 from collections import Counter
@@ -188,5 +189,6 @@ class _WithoutPandas(MetaPathFinder):
 
 
 if __name__ == "__main__":
+    gc.set_threshold(200_000)  # records are many objects, and hardly one is part of a circle
     sys.meta_path.insert(0, _WithoutPandas())
     raise SystemExit(main())

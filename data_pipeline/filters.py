@@ -42,13 +42,14 @@ def compositions_of(sequences: Sequence[str]) -> list[Composition]:
     lower = np.frombuffer(text.translate(_LOWER_AS_ONE), dtype=np.bool_)
     known, trimers = digits < NO_BASE, _trimers(digits)
     counts = np.empty((len(lengths_bp), _TRIMERS), dtype=np.int64)
-    letters = []
+    num_known, num_masked = [], []
     for row, (start, end) in zip(counts, pairwise(ends), strict=True):
         inside = trimers[start : max(start, end - 2)]
         row[:] = np.bincount(inside, minlength=_TRIMERS)[:_TRIMERS]
-        letters.append([int(np.count_nonzero(each[start:end])) for each in (known, lower)])
-    columns = zip(lengths_bp, letters, _complexities(counts).tolist(), strict=True)
-    return [Composition(length_bp, *two, complexity) for length_bp, two, complexity in columns]
+        num_known.append(int(np.count_nonzero(known[start:end])))
+        num_masked.append(int(np.count_nonzero(lower[start:end])))
+    columns = (lengths_bp, num_known, num_masked, _complexities(counts).tolist())
+    return list(map(Composition._make, zip(*columns, strict=True)))
 
 
 def _trimers(digits: NDArray[np.uint8]) -> NDArray[np.uint16]:

@@ -29,7 +29,7 @@ from data_pipeline.sources import SOURCES, Source, source_of
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
-_LETTERS_AT_ONCE = 1 << 22
+_LETTERS_AT_ONCE = 1 << 16  # what of them is counted fits the cache of a core
 Input = AssemblyConfig | tuple[FilesConfig, Path]
 
 

@@ -89,8 +89,10 @@ def _gather(
         if not MITOCHONDRIA.isdisjoint((feature.contig, contig)):
             tables.mitochondria.add(contig)
         if contig in tables.contig_lengths_bp:
-            start, end = feature.start - offset_bp, feature.end - offset_bp
-            tables.add(feature._replace(contig=contig, start=start, end=end))
+            if offset_bp or contig != feature.contig:
+                start, end = feature.start - offset_bp, feature.end - offset_bp
+                feature = feature._replace(contig=contig, start=start, end=end)
+            tables.add(feature)
         else:
             absent.add(contig)
     if not num_features:
@@ -227,7 +229,7 @@ class _Tables:
                 by_gene[key, node.contig, node.strand] = []
         found = (self._gene(*key, transcripts) for key, transcripts in by_gene.items())
         genes = [gene for gene in found if gene]
-        return sorted(genes, key=lambda gene: (gene.interval, gene.gene_id))
+        return sorted(genes, key=_place)
 
     def _why_no_transcript(self, parts: _Parts) -> str | None:
         if parts.strands & {".", "?"}:
@@ -326,7 +328,14 @@ class _Tables:
         length_bp = self.contig_lengths_bp[node.contig]
         whole = Interval(node.contig, node.start, node.end)
         exons = beside(transcript.exons, whole, length_bp)
-        return replace(transcript, exons=exons, cds=beside(transcript.cds, whole, length_bp))
+        cds = beside(transcript.cds, whole, length_bp)
+        if (exons, cds) == (transcript.exons, transcript.cds):
+            return transcript
+        return replace(transcript, exons=exons, cds=cds)
+
+
+def _place(gene: Gene) -> tuple[str, int, int, str]:
+    return gene.interval.contig, gene.interval.start, gene.interval.end, gene.gene_id
 
 
 _NAMES = ("gene_name", "Name", "gene", "gene_id", "ID")

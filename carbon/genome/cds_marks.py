@@ -18,6 +18,8 @@ _MARK = re.compile(
     r'|(?P<partial>partial[= ]"?true)'
     r'|(?P<exceptional>pseudo[= ]"?true|exception[= ]"?(?!ribosomal slippage))'
 )
+# One of these is in whatever the form above finds, and sooner sought.
+_WORDS = ("_NF", "aa:TERM", "partial", "pseudo", "exception")
 
 
 @dataclass(slots=True)
@@ -33,7 +35,7 @@ class CdsMarks:
 
     def see(self, feature: Feature, contig_bp: int) -> None:
         """Take in what a line says; its contig of `contig_bp` may be circular."""
-        found = {mark.lastgroup for mark in _MARK.finditer(feature.raw_attributes)}
+        found = _marks(feature.raw_attributes)
         self._no_start |= "no_start" in found
         self._no_end |= "no_end" in found
         self._exceptional |= "exceptional" in found
@@ -72,6 +74,12 @@ class CdsMarks:
     def incomplete(self) -> bool:
         """Tell whether the CDS is marked as partial, pseudo or exceptional."""
         return self._exceptional or self._partial or self._no_start or self._no_end
+
+
+def _marks(text: str) -> set[str | None]:
+    if not any(word in text for word in _WORDS):
+        return set()
+    return {mark.lastgroup for mark in _MARK.finditer(text)}
 
 
 def _first_base(span: Span, strand: str) -> int:

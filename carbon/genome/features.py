@@ -2,10 +2,15 @@
 
 Formats: GFF3 1.26 (Sequence Ontology) and GTF 2.2. Which of the two a line is, its ninth column
 tells; coordinates become 0-based and half-open here and nowhere else.
+
+Lines are read some thousands at a time, a column at a time. Where one of them is not as it should
+be, all of them are read one by one, and that one is told of.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from operator import lt
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -52,16 +57,67 @@ def read_features(path: Path) -> Iterator[Feature]:
     Raises:
         GenomeError: at the first line that is not of the format.
     """
-    number = 0
+    for lines in _batches(path):
+        yield from _by_columns(path, lines) or _by_lines(path, lines)
+
+
+_LINES_AT_ONCE = 4096
+_Lines = list[tuple[int, str]]  # of features, each with its number in the file
+
+
+def _batches(path: Path) -> Iterator[_Lines]:
+    """Yield the lines of a file that are neither blank nor comments, some thousands at a time."""
+    number, batch = 0, []
+    broken = None
     try:
         with open_text(path, errors="replace") as lines:
             for number, line in enumerate(lines, start=1):
-                if line.startswith("##FASTA") or line.startswith(">"):
-                    return
-                if line.strip() and not line.startswith("#"):
-                    yield _parse_line(line.rstrip("\r\n"), f"{path} line {number}")
+                if line.startswith(("##FASTA", ">")):
+                    break
+                if not line.startswith("#") and line.strip():
+                    batch.append((number, line.rstrip("\r\n")))
+                if len(batch) == _LINES_AT_ONCE:
+                    yield batch
+                    batch = []
     except BROKEN_GZIP as error:
-        raise GenomeError(f"{path}: broken after line {number} ({error}); fetch it again") from None
+        broken = GenomeError(f"{path}: broken after line {number} ({error}); fetch it again")
+    if batch:
+        yield batch
+    if broken:
+        raise broken
+
+
+def _by_columns(path: Path, lines: _Lines) -> list[Feature] | None:
+    """Parse lines a column at a time; None where one must be told of, or be read on its own."""
+    rows = [line.split("\t") for _, line in lines]
+    if set(map(len, rows)) != {9}:
+        return None
+    contigs, _, kinds, firsts, lasts, _, strands, phases, texts = zip(*rows, strict=True)
+    if not (_are_positions(firsts) and _are_positions(lasts)):
+        return None
+    starts, ends = [int(first) - 1 for first in firsts], list(map(int, lasts))
+    if min(starts) < 0 or not all(map(lt, starts, ends)):
+        return None
+    are_gtf, attributes = zip(*map(_read_attributes, texts), strict=True)
+    names = {contig: unquote(contig) for contig in set(contigs)}
+    columns = (
+        [name if gtf else names[name] for name, gtf in zip(contigs, are_gtf, strict=True)],
+        *(kinds, starts, ends, strands, attributes, are_gtf, texts),
+        [f"{path} line {number}" for number, _ in lines],
+        map(_PHASES.get, phases),
+    )
+    return list(map(Feature._make, zip(*columns, strict=True)))
+
+
+def _are_positions(column: tuple[str, ...]) -> bool:
+    """Tell whether all are what `_POSITION` is."""
+    digits, sizes = "".join(column), set(map(len, column))
+    return digits.isascii() and digits.isdigit() and sizes.issubset(range(1, _MOST_DIGITS + 1))
+
+
+def _by_lines(path: Path, lines: _Lines) -> Iterator[Feature]:
+    for number, line in lines:
+        yield _parse_line(line, f"{path} line {number}")
 
 
 def _parse_line(line: str, where: str) -> Feature:
@@ -75,27 +131,63 @@ def _parse_line(line: str, where: str) -> Feature:
     if not (are_numbers and 1 <= int(first) <= int(last)):
         shown = f"'{first[:_SHOWN]}' and '{last[:_SHOWN]}'"
         raise GenomeError(f"{where}: need 1 <= start <= end, got {shown}")
-    is_gtf = _GTF_ATTRIBUTE.match(text) is not None
-    attributes = _gtf_attributes(text) if is_gtf else _gff3_attributes(text)
+    is_gtf, attributes = _read_attributes(text)
     contig = contig if is_gtf else unquote(contig)
     start, end = int(first) - 1, int(last)
-    phase_bp = int(phase) if phase in _PHASES else None
-    return Feature(contig, kind, start, end, strand, attributes, is_gtf, text, where, phase_bp)
+    where_and_phase = where, _PHASES.get(phase)
+    return Feature(contig, kind, start, end, strand, attributes, is_gtf, text, *where_and_phase)
 
 
-_PHASES = {"0", "1", "2"}
-_POSITION = re.compile("[0-9]{1,15}")
+_PHASES = {"0": 0, "1": 1, "2": 2}
+_MOST_DIGITS = 15
+_POSITION = re.compile(f"[0-9]{{1,{_MOST_DIGITS}}}")
 _SHOWN = 20  # letters of what is no position
 
 _GTF_ATTRIBUTE = re.compile(r'\s*(\w+) +(?:"([^"]*)"|([^";]+))\s*(?:;|$)')
 
 
+def _read_attributes(text: str) -> tuple[bool, dict[str, str]]:
+    """Return whether a ninth column is of GTF, and what it tells."""
+    if _GTF_ATTRIBUTE.match(text):
+        return True, _gtf_attributes(text)
+    return False, _gff3_attributes(text)
+
+
 def _gtf_attributes(text: str) -> dict[str, str]:
-    return {m[1]: m[2] if m[2] is not None else m[3] for m in _GTF_ATTRIBUTE.finditer(text)}
+    outside_of_quotes, values = _halves(text.split('"'))
+    layout = _gtf_layout(outside_of_quotes)
+    if layout is None or len(values) != len(outside_of_quotes) - 1:
+        return {m[1]: m[2] if m[2] is not None else m[3] for m in _GTF_ATTRIBUTE.finditer(text)}
+    quoted = iter(values)
+    return {key: next(quoted) if value is None else value for key, value in layout}
+
+
+@lru_cache(maxsize=4096)
+def _gtf_layout(outside_of_quotes: tuple[str, ...]) -> list[tuple[str, str | None]] | None:
+    """Return the keys of lines that are alike but for what is quoted, and the values that are not.
+
+    None where something stands between attributes: then what is quoted may be read as one.
+    """
+    text = '""'.join(outside_of_quotes)
+    found, end = [], 0
+    for match in _GTF_ATTRIBUTE.finditer(text):
+        if match.start() != end:
+            return None
+        found.append((match[1], match[3]))
+        end = match.end()
+    num_quoted = sum(value is None for _, value in found)
+    is_whole = not text[end:].strip() and num_quoted == len(outside_of_quotes) - 1
+    return found if is_whole else None
+
+
+def _halves(pieces: list[str]) -> tuple[tuple[str, ...], list[str]]:
+    return tuple(pieces[::2]), pieces[1::2]
 
 
 def _gff3_attributes(text: str) -> dict[str, str]:
     pairs = (item.partition("=") for item in text.split(";") if "=" in item)
+    if "%" not in text:
+        return {key.strip(): value for key, _, value in pairs}
     # A comma separates values and an escaped one does not, so Parent is split before unquoting.
     return {
         key.strip(): value if key.strip() == "Parent" else unquote(value) for key, _, value in pairs
