@@ -132,7 +132,8 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
         shutil.rmtree(work)
     for folder in ("shards", "selected", "parts", "errors"):
         (work / folder).mkdir(parents=True, exist_ok=True)
-    left = [*(work / "shards").glob(".*"), *(work / "parts").glob(".*")]
+    left = [found for step in ("shards", "parts", "proteins") for found in (work / step).glob(".*")]
+    left += work.glob(".*.families")
     left += output.parent.glob(f".*.{output.name}")
     for unfinished in left:  # of a task that was killed
         if TEMPORARY.match(unfinished.name):
