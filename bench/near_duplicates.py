@@ -3,8 +3,8 @@
     python bench/near_duplicates.py OUT --records 1000000
     python bench/near_duplicates.py OUT --records 100000 --in-memory
 
-Lengths are log-normal around `--median-bp`; `--copies` of the records are mutated copies of others,
-half of them read from the other strand, at 2, 5, 8 or 12 % of their bases, and a tenth of all are
+Lengths are log-normal around `--median-bp`; `--copies` of the records are copies of others with 2,
+5, 8 or 12 % of their bases drawn anew. Half of all are read from the other strand, and a tenth are
 held out. The records are written once, to shards in OUT, and kept: a second run measures alone.
 Beside the pipeline's way stands the one before it (`--in-memory`): all sketches in datasketch's
 index, in one process. Each run is a process of its own, so that its peak is its own (ru_maxrss).

@@ -5,6 +5,8 @@
     write     one task an input: the shard's records that stay, as Parquet
     publish   one task: manifest and list of what was dropped; the output takes its name
 
+Two more stand before them where families of proteins are held out (`data_pipeline.families`).
+
 Everything on the way lies in `OUTPUT.work`. A step that finds its result there does nothing, so
 that a build that was killed goes on where it was, and gives the same bytes. Nothing depends on the
 order in which tasks end.
@@ -13,6 +15,7 @@ order in which tasks end.
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -25,8 +28,15 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import TEMPORARY, behind_links
 from data_pipeline.executors import Step, run_steps
+from data_pipeline.families import (
+    asks_for_families,
+    check_engine,
+    choose_families,
+    family_regions,
+    write_proteins,
+)
 from data_pipeline.publish import NothingLeftError, publish, write_part
-from data_pipeline.recipe import BuildConfig
+from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.selection import select
 from data_pipeline.shards import inputs_of, make_shard, paths_of, title_of
 
@@ -43,6 +53,8 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     needed = [evaluation.path for evaluation in config.evaluations]
     if not config.keep_going:
         needed += [path for each in inputs_of(config) for path in paths_of(each)]
+    if asks_for_families(config):
+        check_engine()
     for path in needed:
         if not Path(path).is_file():
             raise UserError(f"{path}: no such file; mend the recipe")
@@ -61,6 +73,7 @@ def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
     work = _prepared_work(config, output)
     tasks = len(inputs_of(config))
     steps = [
+        *_family_steps(config, work, tasks),
         Step("extract", partial(_extract, config, work), tasks),
         Step("select", partial(_select, config, work), 1),
         Step("write", partial(write_part, work), tasks),
@@ -80,6 +93,28 @@ def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
     return manifest
 
 
+def _family_steps(config: BuildConfig, work: Path, tasks: int) -> list[Step]:
+    if not asks_for_families(config):
+        return []
+    return [
+        Step("proteins", partial(_proteins, config, work), tasks),
+        Step("families", partial(_families, config, work), 1),
+    ]
+
+
+def _proteins(config: BuildConfig, work: Path, rank: int) -> None:
+    each, folder = inputs_of(config)[rank], work / "proteins" / f"{rank:05d}"
+    if isinstance(each, AssemblyConfig) and not folder.exists():
+        with suppress(UserError):  # told by the step that cuts records
+            write_proteins(each, config.families.seed, rank, folder)
+
+
+def _families(config: BuildConfig, work: Path, rank: int) -> None:
+    del rank
+    if not (work / "families").exists():
+        choose_families(work, config.families)
+
+
 def _prepared_work(config: BuildConfig, output: Path) -> Path:
     """Return the folder of what is on the way, emptied if it is of another recipe or input."""
     files = [path for each in inputs_of(config) for path in paths_of(each)]
@@ -97,7 +132,8 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
         shutil.rmtree(work)
     for folder in ("shards", "selected", "parts", "errors"):
         (work / folder).mkdir(parents=True, exist_ok=True)
-    left = [*(work / "shards").glob(".*"), *(work / "parts").glob(".*")]
+    left = [found for step in ("shards", "parts", "proteins") for found in (work / step).glob(".*")]
+    left += work.glob(".*.families")
     left += output.parent.glob(f".*.{output.name}")
     for unfinished in left:  # of a task that was killed
         if TEMPORARY.match(unfinished.name):
@@ -113,7 +149,7 @@ def _extract(config: BuildConfig, work: Path, rank: int) -> None:
     if shard.exists():
         return
     try:
-        make_shard(config, rank, shard)
+        make_shard(config, rank, shard, partial(family_regions, work, rank))
     except UserError as error:
         each = inputs_of(config)[rank]
         record = {"title": title_of(each), "error": str(error)}

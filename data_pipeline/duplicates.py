@@ -65,12 +65,15 @@ class Candidates(NamedTuple):
     sequence: Callable[[int], str]
 
 
-def near_duplicates(candidates: Candidates, identity: float, scratch: Path) -> NDArray[np.int64]:
+def near_duplicates(
+    candidates: Candidates, identity: float, scratch: Path, *, leaks_only: bool = False
+) -> NDArray[np.int64]:
     """Return for each record the one that it goes because of, which stays; or -1.
 
     Identity is one less the edit distance over the longer length, of either strand. What is held
-    out stays before what is not, longer before shorter, earlier before later. `scratch` is a folder
-    to make and remove: 1 KiB a record, and 16 bytes for each band that a record shares.
+    out stays before what is not, longer before shorter, earlier before later. With `leaks_only` a
+    record to train on goes because of one that is held out, and no other goes. `scratch` is a
+    folder to make and remove: 1 KiB a record, and 16 for each band that a record shares.
     """
     lengths_bp, held_out = candidates.lengths_bp, candidates.held_out
     order = np.flatnonzero(candidates.considered).astype(np.uint32)
@@ -79,9 +82,11 @@ def near_duplicates(candidates: Candidates, identity: float, scratch: Path) -> N
 
     def decide(rank: int, found: set[int]) -> bool:
         record = int(order[rank])
+        if leaks_only and held_out[record]:
+            return True
         others = np.sort(order[np.fromiter(found, dtype=np.int64, count=len(found))])
         because[record] = _first_alike(candidates, record, others, identity)
-        return bool(because[record] < 0)
+        return bool(because[record] < 0) and not leaks_only
 
     def is_needed(kept: int, later: int) -> bool:
         # Behind one to train on there are none but shorter ones to train on.

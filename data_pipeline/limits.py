@@ -7,6 +7,9 @@ from carbon.config import check
 # Whether a CDS that is not a multiple of three ends the build, by what a recipe says of it.
 STOPS_AT_INCOMPLETE_CDS = {"error": True, "drop": False}
 
+# What `holdout` says of genes that are held out for their proteins' sake.
+FAMILY = "family"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutConfig:
@@ -62,3 +65,18 @@ class KeepConfig:
             value = getattr(self, name)
             check(0 <= value <= 1, f"{name} = {value}: give 0 to 1")
         check(self.near_identity >= 0.8, "near_identity: give 0.8 to 1; below, sketches are blind")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FamilyConfig:
+    """Which families of proteins are held out, where an assembly's `holdout` has `family`."""
+
+    identity: float = 0.5
+    """Proteins this much alike over 80 % of both are of one family."""
+    share: float = 0.05
+    """Share of the families, in all assemblies together."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check(0.2 <= self.identity <= 1, f"identity = {self.identity}: give 0.2 to 1")
+        check(0 < self.share < 1, f"share = {self.share}: give more than 0, less than 1")

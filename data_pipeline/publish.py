@@ -29,6 +29,7 @@ from data_pipeline.sources import source_of
 _ROWS_A_GROUP = 1024
 _ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
 _SPLITS = ("train", "test")
+_LEAKS = {"equal": "equals_held_out_record", "nearly_equal": "nearly_equals_held_out_record"}
 _LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "edlib", "numpy")
 
 
@@ -115,6 +116,12 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
             "both_strands": _both_strands(config, sources),
             "steps": _steps(summaries, totals),
             "dropped": reasons,
+            "dropped_for_held_out": {
+                source: {
+                    kind: reasons.get(f"{source}:{reason}", 0) for kind, reason in _LEAKS.items()
+                }
+                for source in sources
+            },
             "outputs": {
                 str(path.relative_to(corpus)): sha256_of_file(path)
                 for path in sorted(corpus.rglob("*"))

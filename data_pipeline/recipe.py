@@ -7,7 +7,7 @@ from typing import Annotated
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import ExecutorConfig
-from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS, CutConfig, KeepConfig
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS, CutConfig, FamilyConfig, KeepConfig
 from data_pipeline.sources import SOURCES
 
 
@@ -35,7 +35,8 @@ class AssemblyConfig:
     """What to cut out; empty: `prokaryote` for prokaryotes, `genome` where there is no annotation,
     else `eukaryote` and `mrna`."""
     holdout: tuple[str, ...] = ("auto",)
-    """Contigs or regions (`chr:first-last`) to hold out, or `auto`, or nothing."""
+    """Contigs or regions (`chr:first-last`) to hold out and `family` (see `families`), or `auto`
+    alone, or nothing."""
     contig_names: dict[str, str] = field(default_factory=dict)
     """What the annotation calls a contig = what the sequence does."""
     contigs: str = ""
@@ -141,6 +142,7 @@ class BuildConfig:
     evaluations: tuple[EvaluationConfig, ...] = ()
     cut: CutConfig = field(default_factory=CutConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
+    families: FamilyConfig = field(default_factory=FamilyConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     keep_going: bool = False
     """Leave out an input that cannot be read, and say so in the manifest."""

@@ -32,18 +32,20 @@ class _Column(NamedTuple):
     """The rows of one source in one shard.
 
     Attributes:
+        first: its first row, counted over all columns.
         gone: the index in _REASONS of why a row goes.
-        because: the row that it goes because of, counted over all columns of the source; or -1.
+        because: the row that it goes because of, counted over all columns; or -1.
     """
 
-    shard: int
+    shard: Path
     source: str
     path: Path
+    first: int
     digests: NDArray[np.uint64]
     held_out: NDArray[np.bool_]
     lengths_bp: NDArray[np.int32]
     gone: NDArray[np.uint8]
-    because: NDArray[np.int32]
+    because: NDArray[np.int64]
 
 
 def shards_of(work: Path) -> list[Path]:
@@ -55,7 +57,8 @@ def select(work: Path, near_identity: float) -> None:
     """Decide for all shards, and write the rows that go, with the reason, to `selected`.
 
     Of equal records, and of transcripts that are nearly equal, one stays: a held-out one before one
-    to train on, else the longest, else the first in the order of the recipe.
+    to train on, else the longest, else the first in the order of the recipe. Of what is left, no
+    record to train on stays that nearly equals a held-out one, of whatever source either is.
     """
     shards = shards_of(work)
     done, told = work / "selected" / "done", " ".join(shard.name for shard in shards)
@@ -63,16 +66,16 @@ def select(work: Path, near_identity: float) -> None:
         return
     for part in (work / "parts").glob("[0-9]*"):  # of another choice of inputs
         shutil.rmtree(part)
-    columns = [column for i, shard in enumerate(shards) for column in _columns(i, shard)]
+    columns = _columns(shards)
     _mark_equal(columns)
-    names_of = {}
-    for source in dict.fromkeys(column.source for column in columns):
-        mine = [column for column in columns if column.source == source]
-        names_of[source] = ShardTexts([column.path for column in mine], "name")
-        if near_identity < 1 and source in SOURCES and SOURCES[source].near_duplicates:
+    if near_identity < 1:
+        for source in (name for name, each in SOURCES.items() if each.near_duplicates):
+            mine = [column for column in columns if column.source == source]
             _mark_nearly_equal(mine, near_identity, work / "near")
-    for i, shard in enumerate(shards):
-        reasons = {c.source: _told(c, names_of[c.source]) for c in columns if c.shard == i}
+        _mark_nearly_equal(columns, near_identity, work / "near", leaks_only=True)
+    name_of = ShardTexts([column.path for column in columns], "name")
+    for shard in shards:
+        reasons = {c.source: _told(c, name_of) for c in columns if c.shard == shard}
         with atomic_file(work / "selected" / f"{shard.name}.json") as path:
             path.write_text(json.dumps(reasons), encoding="utf-8")
     done.write_text(told, encoding="utf-8")
@@ -84,25 +87,35 @@ def selected_out(work: Path, shard: Path) -> Reasons:
     return {source: {int(row): why for row, why in rows.items()} for source, rows in table.items()}
 
 
-def _columns(i: int, shard: Path) -> Iterator[_Column]:
-    for source, path in shard_sources(shard):
-        digests, splits, lengths_bp = [], [], []
-        for batch in shard_columns(path, ("sequence", "split", "digest")):
-            digests.append(batch.column("digest").to_numpy())
-            splits.append(batch.column("split").to_numpy(zero_copy_only=False) == "test")
-            lengths = pa.compute.utf8_length(batch.column("sequence"))
-            lengths_bp.append(lengths.to_numpy(zero_copy_only=False).astype(np.int32))
-        rows = sum(map(len, digests))
-        yield _Column(
-            i,
-            source,
-            path,
-            np.concatenate(digests),
-            np.concatenate(splits),
-            np.concatenate(lengths_bp),
-            gone=np.zeros(rows, dtype=np.uint8),
-            because=np.full(rows, -1, dtype=np.int32),
-        )
+def _columns(shards: list[Path]) -> list[_Column]:
+    columns: list[_Column] = []
+    first = 0
+    for shard in shards:
+        for source, path in shard_sources(shard):
+            columns.append(_column(shard, source, path, first))
+            first += len(columns[-1].gone)
+    return columns
+
+
+def _column(shard: Path, source: str, path: Path, first: int) -> _Column:
+    digests, splits, lengths_bp = [], [], []
+    for batch in shard_columns(path, ("sequence", "split", "digest")):
+        digests.append(batch.column("digest").to_numpy())
+        splits.append(batch.column("split").to_numpy(zero_copy_only=False) == "test")
+        lengths = pa.compute.utf8_length(batch.column("sequence"))
+        lengths_bp.append(lengths.to_numpy(zero_copy_only=False).astype(np.int32))
+    rows = sum(map(len, digests))
+    return _Column(
+        shard,
+        source,
+        path,
+        first,
+        np.concatenate(digests),
+        np.concatenate(splits),
+        np.concatenate(lengths_bp),
+        gone=np.zeros(rows, dtype=np.uint8),
+        because=np.full(rows, -1, dtype=np.int64),
+    )
 
 
 def _mark_equal(columns: list[_Column]) -> None:
@@ -121,9 +134,13 @@ def _mark_equal(columns: list[_Column]) -> None:
             column.gone[np.isin(column.digests, tested) & ~column.held_out] = _LEAKED
 
 
-def _mark_nearly_equal(columns: list[_Column], identity: float, scratch: Path) -> None:
-    """Mark records of one source that are nearly equal to another one that stays."""
-    held_out = np.concatenate([column.held_out for column in columns])
+def _mark_nearly_equal(
+    columns: list[_Column], identity: float, scratch: Path, *, leaks_only: bool = False
+) -> None:
+    """Mark records that are nearly equal to another one that stays, of any of the columns."""
+    held_out = np.concatenate([np.zeros(0, dtype=bool), *(c.held_out for c in columns)])
+    if not columns or (leaks_only and not held_out.any()):
+        return
     candidates = Candidates(
         np.concatenate([column.lengths_bp for column in columns]).astype(np.int64),
         held_out,
@@ -131,13 +148,14 @@ def _mark_nearly_equal(columns: list[_Column], identity: float, scratch: Path) -
         _sketches(columns),
         ShardTexts([column.path for column in columns], "sequence"),
     )
-    because = near_duplicates(candidates, identity, scratch)
+    because = near_duplicates(candidates, identity, scratch, leaks_only=leaks_only)
+    rows = np.concatenate([np.arange(len(column.gone)) + column.first for column in columns])
     leaks = held_out[because] & ~held_out
     for column, others, leaked in zip(
         columns, _parts(columns, because), _parts(columns, leaks), strict=True
     ):
         near = others >= 0
-        column.because[near] = others[near]
+        column.because[near] = rows[others[near]]
         column.gone[near] = np.where(leaked[near], _NEARLY_LEAKED, _NEARLY_EQUAL)
 
 

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_out_regions, split_of
 from data_pipeline.filters import Composition, compositions_of, why_not
 from data_pipeline.inputs import Assembly, EvaluationPlaces, evaluation_places, file_rows, opened
-from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import (
     AssemblyConfig,
     BuildConfig,
@@ -30,7 +30,9 @@ from data_pipeline.sources import SOURCES, Source, source_of
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 _LETTERS_AT_ONCE = 1 << 16  # what of them is counted fits the cache of a core
+_REGIONS_TOLD = 3
 Input = AssemblyConfig | tuple[FilesConfig, Path]
+Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
 
 
 def inputs_of(config: BuildConfig) -> list[Input]:
@@ -61,8 +63,10 @@ def title_of(each: Input) -> str:
     return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each[1])
 
 
-def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
+def make_shard(config: BuildConfig, rank: int, folder: Path, families: Regions) -> None:
     """Cut, filter and write the records of input `rank`; the shard appears when it is whole.
+
+    `families` tells what is held out of it for the sake of its proteins.
 
     Raises:
         UserError: the input is absent or malformed.
@@ -71,7 +75,7 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
     with atomic_folder(folder) as shard:
         maker = _ShardMaker(config, shard)
         if isinstance(each, AssemblyConfig):
-            held_out, found = maker.add_assembly(each)
+            held_out, found = maker.add_assembly(each, families)
             warning = found.pop("warning")
             told = {key: value for key, value in (asdict(each) | found).items() if value}
         else:
@@ -96,7 +100,8 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
     if warning:
         say(warning)
     kept = sum(count["records"] for count in counts["filtered"].values())
-    where = ", ".join(told_held_out) or "nothing"
+    where = ", ".join(told_held_out[:_REGIONS_TOLD]) or "nothing"
+    where += f" and {more:,} more" if (more := len(told_held_out) - _REGIONS_TOLD) > 0 else ""
     say(f"{title_of(each)}; held out: {where}; {kept:,} records")
 
 
@@ -123,16 +128,21 @@ class _ShardMaker:
             if not evaluation.assembly
         ]
 
-    def add_assembly(self, config: AssemblyConfig) -> tuple[list[Interval], dict[str, str]]:
+    def add_assembly(
+        self, config: AssemblyConfig, families: Regions
+    ) -> tuple[list[Interval], dict[str, str]]:
         """Add what is cut out of an assembly; return what is held out, and who it is."""
         with opened(config) as assembly:
             lengths_bp = assembly.reference.contig_lengths_bp
             annotation = assembly.annotation
             if STOPS_AT_INCOMPLETE_CDS[config.incomplete_cds]:
                 check_cds(annotation)
-            held_out = held_out_regions(config.holdout, lengths_bp, annotation.genes)
+            asked = tuple(text for text in config.holdout if text != FAMILY)
+            held_out = held_out_regions(asked, lengths_bp, annotation.genes)
+            held_out += families(lengths_bp)
             for name, reason in annotation.dropped:
                 self._drop("annotation", name, reason, assembly.name)
+            self._held_out = EvaluationPlaces(held_out)
             places = EvaluationPlaces(
                 place
                 for evaluation in self._config.evaluations
@@ -187,7 +197,8 @@ class _ShardMaker:
         places: EvaluationPlaces,
     ) -> None:
         intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
-        split = split_of(intervals, held_out)
+        touched = any(map(self._held_out.overlap, intervals))
+        split = split_of(intervals, held_out) if touched else "train"
         where = (assembly.name, record.contig, record.start, record.end)
         reason = "partly_held_out" if split is None else ""
         if split == "train" and any(map(places.overlap, intervals)):
@@ -243,7 +254,7 @@ class _ShardMaker:
             where = (row["assembly"], row["record_id"], row["start"], row["end"])
             self._drop(source.name, row["name"], reason, *where)
             return
-        near = source.near_duplicates and self._config.keep.near_identity < 1
+        near = self._config.keep.near_identity < 1
         row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
         self._count("filtered", source.name, found.length_bp, found.num_masked)
         self._writer.add(row)

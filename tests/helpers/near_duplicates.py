@@ -71,3 +71,12 @@ def mutated(sequence, rate, seed):
         elif kind < 0.9:
             result.append(base + rng.choice("ACGT"))
     return "".join(result)
+
+
+def substituted(sequence, rate, seed):
+    """Return a sequence of the same length, exactly this share of whose bases are others."""
+    rng = random.Random(seed)
+    result = list(sequence)
+    for at in rng.sample(range(len(result)), round(rate * len(result))):
+        result[at] = rng.choice([base for base in "ACGT" if base != result[at].upper()])
+    return "".join(result)

@@ -199,11 +199,11 @@ class TestFaults:
         made = []
         make = module.make_shard
 
-        def fail_second(config, rank, folder):
+        def fail_second(config, rank, folder, families):
             made.append(rank)
             if rank == 1 and len(made) == 2:
                 raise KeyboardInterrupt
-            make(config, rank, folder)
+            make(config, rank, folder, families)
 
         monkeypatch.setattr(module, "make_shard", fail_second)
         assert build(tmp_path / "c", *settings) == 130
