@@ -27,6 +27,7 @@ from carbon.genome.sequence_lines import SequenceLines
 from carbon.genome.streams import BROKEN_GZIP, open_text
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.organisms import Said, disagreement, other_organism
+from data_pipeline.reads import is_fastq, read_rows, sample_of
 from data_pipeline.recipe import (
     AssemblyConfig,
     EvaluationConfig,
@@ -114,11 +115,13 @@ def names_of(config: AssemblyConfig, contigs: Collection[str]) -> dict[str, str]
     return config.contig_names or contig_names(config.contigs, contigs)
 
 
-def file_rows(path: Path, config: FilesConfig) -> Iterator[dict[str, Any]]:
+def file_rows(
+    path: Path, config: FilesConfig, mates: Path | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the records of a file as rows of the corpus, from what each format tells.
 
     Raises:
-        UserError: the file is absent, or of none of the formats.
+        UserError: the file is absent, or of none of the formats; or it does not fit its mates.
     """
     constant = {
         "source": config.source,
@@ -127,7 +130,10 @@ def file_rows(path: Path, config: FilesConfig) -> Iterator[dict[str, Any]]:
         "organism": config.organism,
         "assembly": config.assembly,
     }
-    if path.suffix == ".parquet":
+    if is_fastq(path):
+        constant["assembly"] = config.sample or sample_of(path)
+        rows = read_rows(path, mates)
+    elif path.suffix == ".parquet":
         rows = _released_rows(path)
     elif _begins_with(path, ">"):
         rows = ({"name": name, "sequence": bases} for name, bases in read_sequences(path))

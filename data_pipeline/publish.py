@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -40,19 +41,18 @@ def write_part(work: Path, rank: int) -> None:
     reasons = selected_out(work, shard)
     with atomic_folder(part) as folder:
         counts = {}
-        dropped: list[tuple[Any, ...]] = []
-        for source, path in shard_sources(shard):
-            gone = reasons.get(source, {})
-            counts[source] = _write_source(path, folder / source, gone, dropped)
         with (folder / "dropped.tsv").open("w", encoding="utf-8", newline="") as sink:
             with (shard / "dropped.tsv").open(encoding="utf-8", newline="") as before:
                 shutil.copyfileobj(before, sink)
-            csv.writer(sink, delimiter="\t", lineterminator="\n").writerows(dropped)
+            drop = csv.writer(sink, delimiter="\t", lineterminator="\n").writerow
+            for source, path in shard_sources(shard):
+                gone = reasons.get(source, {})
+                counts[source] = _write_source(path, folder / source, gone, drop)
         (folder / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
 def _write_source(
-    path: Path, folder: Path, gone: dict[int, str], dropped: list[tuple[Any, ...]]
+    path: Path, folder: Path, gone: dict[int, str], drop: Callable[[tuple[Any, ...]], object]
 ) -> dict[str, Counter[str]]:
     folder.mkdir()
     writers: dict[str, pq.ParquetWriter] = {}
@@ -60,7 +60,8 @@ def _write_source(
     first = 0
     for batch in shard_batches(path):
         rows = range(first, first + batch.num_rows)
-        dropped += [_dropped_row(batch, row - first, gone[row]) for row in rows if row in gone]
+        for row in filter(gone.__contains__, rows):
+            drop(_dropped_row(batch, row - first, gone[row]))
         stays = pa.array([row not in gone for row in rows])
         for split in _SPLITS:
             mask = pa.compute.and_(stays, pa.compute.equal(batch.column("split"), split))

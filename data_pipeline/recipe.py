@@ -2,12 +2,14 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import ExecutorConfig
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS, CutConfig, KeepConfig
+from data_pipeline.reads import is_fastq
 from data_pipeline.sources import SOURCES
 
 
@@ -66,20 +68,28 @@ class AssemblyConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilesConfig:
-    """Sequences that are records already: FASTA, one sequence a line, or released Parquet."""
+    """Sequences that are records already: FASTA, one a line, released Parquet, or reads."""
 
     path: str
-    """A file, or a pattern such as `eukaryote_generator/*.parquet`; plain or gzip."""
+    """A file, or a pattern such as `eukaryote_generator/*.parquet`; plain or gzip. What ends in
+    `.fastq` or `.fq` is reads."""
+    mates: str = ""
+    """The second reads of pairs, a file or a pattern; the n-th belongs to the n-th of `path`."""
     source: str
     """One that is cut out of assemblies too, or a name of its own."""
     both_strands: bool | None = None
     """Whether training reads the records on either strand; for a name of its own alone."""
+    near_duplicates: bool = False
+    """Whether records that are nearly equal are sought; for a name of its own alone."""
     gene_type: str = ""
     species_type: str = ""
     organism: str = ""
     assembly: str = ""
+    sample: str = ""
+    """Whose reads they are, for the column `assembly`; else what each file is named after."""
     test_share: float = 0.0
-    """Share of the records to hold out, chosen by their own bases."""
+    """Share of the records to hold out, chosen by their own bases; of reads, share of the samples
+    of the recipe."""
 
     def __post_init__(self) -> None:
         check_given(self, "path")
@@ -90,6 +100,12 @@ class FilesConfig:
             self.species_type in ("", *SPECIES_TAG_OF),
             f"species_type = '{self.species_type}': give one of {known}, or nothing",
         )
+        reads = is_fastq(Path(self.path))
+        check(
+            reads or not (self.mates or self.sample),
+            f"mates and sample are of reads, and '{self.path}' does not end in .fastq or .fq",
+        )
+        check(not (reads and self.assembly), "assembly: of reads, give the sample instead")
 
     def _check_source(self) -> None:
         known = SOURCES.get(self.source)
@@ -102,6 +118,11 @@ class FilesConfig:
             known is None or self.both_strands in (None, known.both_strands),
             f"both_strands = {self.both_strands} for source '{self.source}', which is read "
             "otherwise: give the files a name of their own",
+        )
+        check(
+            known is None or not self.near_duplicates,
+            f"near_duplicates of source '{self.source}' cannot be chosen: give the files a name of "
+            "their own",
         )
         check(
             re.fullmatch(r"\w[\w.-]*", self.source) is not None,
@@ -151,12 +172,16 @@ class BuildConfig:
         names = [assembly_name(assembly) for assembly in self.assemblies]
         for name in names:
             check(names.count(name) == 1, f"two assemblies are named '{name}': give each a name")
-        told: dict[str, bool | None] = {}
+        told: dict[str, tuple[bool | None, bool]] = {}
         for each in self.files:
+            mine = (each.both_strands, each.near_duplicates)
             check(
-                told.setdefault(each.source, each.both_strands) == each.both_strands,
-                f"files of source '{each.source}': say of all alike whether it is both_strands",
+                told.setdefault(each.source, mine) == mine,
+                f"files of source '{each.source}': say of all alike whether it is both_strands, "
+                "and near_duplicates",
             )
+        shares = {each.test_share for each in self.files if is_fastq(Path(each.path))}
+        check(len(shares) < 2, "test_share of reads: give all of them the same, it is of samples")
         for evaluation in self.evaluations:
             known = ", ".join(names)
             check(

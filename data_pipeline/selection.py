@@ -16,7 +16,6 @@ from carbon.files import atomic_file
 from data_pipeline.duplicates import Candidate, near_duplicates
 from data_pipeline.records import shard_batches
 from data_pipeline.shards import shard_sources
-from data_pipeline.sources import SOURCES
 
 Reasons = dict[str, dict[int, str]]  # of one shard: source, row, why
 
@@ -53,8 +52,9 @@ def select(work: Path, near_identity: float) -> None:
     for column, row, reason in _equal(columns):
         reasons[column.shard][column.source].setdefault(row, reason)
     if near_identity < 1:
-        for source in (name for name, each in SOURCES.items() if each.near_duplicates):
-            mine = [column for column in columns if column.source == source]
+        sketched = [column for column in columns if _is_sketched(column)]
+        for source in dict.fromkeys(column.source for column in sketched):
+            mine = [column for column in sketched if column.source == source]
             for column, row, reason in _nearly_equal(mine, reasons, near_identity):
                 reasons[column.shard][source][row] = reason
     for shard, found in zip(shards, reasons, strict=True):
@@ -75,8 +75,14 @@ def _columns(i: int, shard: Path) -> Iterator[_Column]:
     for source, path in shard_sources(shard):
         batches = list(shard_batches(path))
         digests = np.concatenate([batch.column("digest").to_numpy() for batch in batches])
-        splits = [batch.column("split").to_numpy(zero_copy_only=False) for batch in batches]
-        yield _Column(i, source, batches, digests, np.concatenate(splits) == "test")
+        tests = [pa.compute.equal(batch.column("split"), "test") for batch in batches]
+        held_out = [flags.to_numpy(zero_copy_only=False) for flags in tests]
+        yield _Column(i, source, batches, digests, np.concatenate(held_out))
+
+
+def _is_sketched(column: _Column) -> bool:
+    """Tell whether near-duplicates are sought in a source: then its records came with sketches."""
+    return any(batch.column("sketch").null_count < batch.num_rows for batch in column.batches)
 
 
 def _equal(columns: list[_Column]) -> Iterator[tuple[_Column, int, str]]:

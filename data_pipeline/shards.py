@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from carbon.console import say
+from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval, read_sequences
 from carbon.genome.contig_names import names_table
@@ -18,6 +19,7 @@ from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_ou
 from data_pipeline.filters import composition_of, why_not
 from data_pipeline.inputs import Assembly, EvaluationPlaces, evaluation_places, file_rows, opened
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.reads import held_out_samples, is_fastq, sample_of
 from data_pipeline.recipe import (
     AssemblyConfig,
     BuildConfig,
@@ -29,13 +31,55 @@ from data_pipeline.sources import SOURCES, Source, source_of
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
-Input = AssemblyConfig | tuple[FilesConfig, Path]
+
+
+class FileInput(NamedTuple):
+    """A file of finished records; `held_out` tells of reads whether their sample is."""
+
+    config: FilesConfig
+    path: Path
+    mates: Path | None
+    held_out: bool
+
+
+Input = AssemblyConfig | FileInput
 
 
 def inputs_of(config: BuildConfig) -> list[Input]:
-    """Return what goes in, one a task: assemblies, then files in the order of their names."""
-    files = [(each, path) for each in config.files for path in _matching(each.path)]
-    return [*config.assemblies, *files]
+    """Return what goes in, one a task: assemblies, then files in the order of their names.
+
+    Raises:
+        UserError: files and their mates are not equally many, or reads are of too few samples.
+    """
+    files = [
+        FileInput(each, path, mates, held_out=False)
+        for each in config.files
+        for path, mates in _paired(each)
+    ]
+    samples = {file: _sample(file) for file in files if is_fastq(file.path)}
+    share = max((file.config.test_share for file in samples), default=0)
+    held_out = held_out_samples(list(samples.values()), share)
+    return [
+        *config.assemblies,
+        *(file._replace(held_out=samples.get(file) in held_out) for file in files),
+    ]
+
+
+def _sample(file: FileInput) -> str:
+    return file.config.sample or sample_of(file.path)
+
+
+def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:
+    paths = _matching(config.path)
+    if not config.mates:
+        return [(path, None) for path in paths]
+    mates = _matching(config.mates)
+    if len(paths) != len(mates):
+        raise UserError(
+            f"{config.path}: {len(paths)} files, and {len(mates)} of mates ({config.mates}); "
+            "give as many of one as of the other"
+        )
+    return list(zip(paths, mates, strict=True))
 
 
 def _matching(pattern: str) -> list[Path]:
@@ -52,12 +96,12 @@ def paths_of(each: Input) -> list[str]:
     if isinstance(each, AssemblyConfig):
         paths = (each.genome, each.annotation, names_table(each.contigs))
         return [str(path) for path in paths if path]
-    return [str(each[1])]
+    return [str(path) for path in (each.path, each.mates) if path]
 
 
 def title_of(each: Input) -> str:
     """Return what to call an input in messages."""
-    return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each[1])
+    return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each.path)
 
 
 def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
@@ -75,8 +119,11 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
             told = {key: value for key, value in (asdict(each) | found).items() if value}
         else:
             held_out, warning = [], ""
-            maker.add_file(*each)
-            told = asdict(each[0]) | {"path": str(each[1])}
+            maker.add_file(each)
+            told = asdict(each.config) | {"path": str(each.path)}
+            if is_fastq(each.path):
+                sample = {"sample": _sample(each), "split": "test" if each.held_out else "train"}
+                told |= {"mates": str(each.mates or "")} | sample
         counts = maker.finish()
         told_held_out = [region.to_region() for region in held_out]
         files = [
@@ -103,8 +150,8 @@ class _ShardMaker:
     def __init__(self, config: BuildConfig, shard: Path) -> None:
         self._config = config
         self._writer = ShardWriter(shard)
-        self._dropped_path = shard / "dropped.tsv"
-        self._dropped: list[tuple[Any, ...]] = []
+        self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
+        self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
         self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
         self._sequences = [
             EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
@@ -146,21 +193,21 @@ class _ShardMaker:
             }
         return held_out, who
 
-    def add_file(self, config: FilesConfig, path: Path) -> None:
+    def add_file(self, file: FileInput) -> None:
         """Add the records of a file."""
-        source = source_of(config.source, config.both_strands)
-        for row in file_rows(path, config):
+        config = file.config
+        source = source_of(config.source, config.both_strands, config.near_duplicates)
+        share = float(file.held_out) if is_fastq(file.path) else config.test_share
+        for row in file_rows(file.path, config, file.mates):
             row["name"] = _UNPRINTABLE.sub(" ", row["name"])
             digest = digest_of(row["sequence"])
-            split = "test" if digest / 2**64 < config.test_share else "train"
+            split = "test" if digest / 2**64 < share else "train"
             self._add_row(source, {"split": split} | row, digest)
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:
         """Write what is left; return records and bases, as cut and as kept, of each source."""
         self._writer.close()
-        with self._dropped_path.open("w", encoding="utf-8", newline="") as sink:
-            writer = csv.writer(sink, delimiter="\t", lineterminator="\n")
-            writer.writerows(self._dropped)
+        self._dropped_file.close()
         return {
             step: {source: dict(count) for source, count in counts.items()}
             for step, counts in self._counts.items()
@@ -226,7 +273,7 @@ class _ShardMaker:
 
     def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
         row = (source, name, reason, *where, *[""] * (4 - len(where)))
-        self._dropped.append(tuple(_UNPRINTABLE.sub(" ", str(value)) for value in row))
+        self._dropped.writerow(_UNPRINTABLE.sub(" ", str(value)) for value in row)
 
 
 def shard_sources(shard: Path) -> Iterator[tuple[str, Path]]:

@@ -102,9 +102,14 @@ SOURCES = {
 }
 
 
-def source_of(name: str, both_strands: bool | None) -> Source:
+def source_of(name: str, both_strands: bool | None, near_duplicates: bool = False) -> Source:
     """Return the source of some files: that of the table, or one that has a name of its own."""
-    return SOURCES.get(name) or Source(name=name, cut=_nothing, both_strands=bool(both_strands))
+    return SOURCES.get(name) or Source(
+        name=name,
+        cut=_nothing,
+        both_strands=bool(both_strands),
+        near_duplicates=near_duplicates,
+    )
 
 
 def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
