@@ -75,7 +75,8 @@ def opened(config: AssemblyConfig) -> Iterator[Assembly]:
         with Reference(fasta) as reference:
             species_type = config.species_type or species_type_of(taxonomy)
             annotated = bool(config.annotation or from_genbank)
-            sources = config.sources or usual_sources(species_type, annotated=annotated)
+            usual = () if config.regions else usual_sources(species_type, annotated=annotated)
+            sources = config.sources or usual
             yield Assembly(
                 reference,
                 from_genbank or _annotation(config, reference, sources),

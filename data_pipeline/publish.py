@@ -25,11 +25,12 @@ from data_pipeline.recipe import BuildConfig
 from data_pipeline.records import shard_batches
 from data_pipeline.selection import selected_out, shards_of
 from data_pipeline.shards import DROPPED_COLUMNS, shard_sources
-from data_pipeline.sources import source_of
+from data_pipeline.sources import strands_differ
 
 _ROWS_A_GROUP = 1024
 _ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
 _SPLITS = ("train", "test")
+_SUMMED = ("counts", "both_strands")  # over all inputs
 _LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "datasketch", "edlib", "numpy")
 
 
@@ -96,6 +97,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
     parts = [work / "parts" / shard.name for shard in shards]
     counts = [json.loads((part / "counts.json").read_text(encoding="utf-8")) for part in parts]
     sources = sorted({source for summary in summaries for source in summary["counts"]["cut"]})
+    both_strands = _both_strands(summaries)
     check_not_empty(counts, parts)
     with atomic_folder(output) as corpus:
         totals = {source: _collect(corpus / source, source, parts, counts) for source in sources}
@@ -103,7 +105,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
         manifest = {
             "recipe": asdict(config),
             "inputs": [
-                {key: value for key, value in summary.items() if key != "counts"}
+                {key: value for key, value in summary.items() if key not in _SUMMED}
                 for summary in summaries
             ],
             "evaluations": [
@@ -113,7 +115,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
             "left_out": left_out,
             "held_out": [region for summary in summaries for region in summary["held_out"]],
             "sources": totals,
-            "both_strands": _both_strands(config, sources),
+            "both_strands": both_strands,
             "steps": _steps(summaries, totals),
             "dropped": reasons,
             "outputs": {
@@ -152,10 +154,13 @@ def check_not_empty(counts: list[dict[str, Any]], parts: list[Path]) -> None:
     )
 
 
-def _both_strands(config: BuildConfig, sources: list[str]) -> dict[str, bool]:
+def _both_strands(summaries: list[dict[str, Any]]) -> dict[str, bool]:
     """Return for each source whether training reads it on either strand."""
-    said = {each.source: each.both_strands for each in config.files}
-    return {name: source_of(name, said.get(name)).both_strands for name in sources}
+    result: dict[str, bool] = {}
+    for name, both in (item for each in summaries for item in each["both_strands"].items()):
+        if result.setdefault(name, both) != both:
+            raise UserError(strands_differ(name))
+    return dict(sorted(result.items()))
 
 
 def _collect(

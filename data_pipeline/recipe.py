@@ -14,6 +14,28 @@ from data_pipeline.sources import SOURCES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RegionsConfig:
+    """Places of a BED on an assembly, a record each: enhancers, open chromatin, any other kind."""
+
+    path: str
+    """BED, plain or gzip."""
+    source: str = ""
+    """Of all lines; if not given, a line is of the source that its kind names."""
+    kind_column: int = 4
+    """Where a line says its kind, from 1."""
+    both_strands: bool = True
+    """Whether training reads the records on either strand."""
+    flank_bp: int = 0
+    """Bases to keep on either side, as far as the contig goes."""
+
+    def __post_init__(self) -> None:
+        check_given(self, "path")
+        check(self.kind_column >= 4, f"kind_column = {self.kind_column}: give 4 or more")
+        check(self.flank_bp >= 0, f"flank_bp = {self.flank_bp}: give 0 or more")
+        check(not self.source or _is_name(self.source), _no_name(self.source))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AssemblyConfig:
     """One assembly: its sequence, its annotation, and who it is."""
 
@@ -34,8 +56,9 @@ class AssemblyConfig:
     licence: str = ""
     """Goes into the manifest, as does the accession."""
     sources: tuple[str, ...] = ()
-    """What to cut out; empty: `prokaryote` for prokaryotes, `genome` where there is no annotation,
-    else `eukaryote` and `mrna`."""
+    """What to cut out; empty: nothing but `regions` if there are any, `prokaryote` for prokaryotes,
+    `genome` where there is no annotation, else `eukaryote` and `mrna`."""
+    regions: tuple[RegionsConfig, ...] = ()
     holdout: tuple[str, ...] = ("auto",)
     """Contigs or regions (`chr:first-last`) to hold out, or `auto`, or nothing."""
     contig_names: dict[str, str] = field(default_factory=dict)
@@ -124,10 +147,15 @@ class FilesConfig:
             f"near_duplicates of source '{self.source}' cannot be chosen: give the files a name of "
             "their own",
         )
-        check(
-            re.fullmatch(r"\w[\w.-]*", self.source) is not None,
-            f"source '{self.source}': give a name of letters, digits, '_', '-' and '.'",
-        )
+        check(_is_name(self.source), _no_name(self.source))
+
+
+def _is_name(source: str) -> bool:
+    return re.fullmatch(r"\w[\w.-]*", source) is not None
+
+
+def _no_name(source: str) -> str:
+    return f"source '{source}': give a name of letters, digits, '_', '-' and '.'"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,10 +1,11 @@
 """The first step: one input, all its records, one shard on disk."""
 
 import csv
+import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,14 @@ from carbon.genome.contig_names import names_table
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_out_regions, split_of
 from data_pipeline.filters import composition_of, why_not
-from data_pipeline.inputs import Assembly, EvaluationPlaces, evaluation_places, file_rows, opened
+from data_pipeline.inputs import (
+    Assembly,
+    EvaluationPlaces,
+    evaluation_places,
+    file_rows,
+    names_of,
+    opened,
+)
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.reads import held_out_samples, is_fastq, sample_of
 from data_pipeline.recipe import (
@@ -27,7 +35,8 @@ from data_pipeline.recipe import (
     assembly_name,
 )
 from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
-from data_pipeline.sources import SOURCES, Source, source_of
+from data_pipeline.regions import bed_regions
+from data_pipeline.sources import SOURCES, Source, source_of, strands_differ
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
@@ -95,7 +104,8 @@ def paths_of(each: Input) -> list[str]:
     """Return the files that an input is read from."""
     if isinstance(each, AssemblyConfig):
         paths = (each.genome, each.annotation, names_table(each.contigs))
-        return [str(path) for path in paths if path]
+        regions = (region.path for region in each.regions)
+        return [str(path) for path in (*paths, *regions) if path]
     return [str(path) for path in (each.path, each.mates) if path]
 
 
@@ -137,6 +147,7 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
             "held_out": told_held_out,
             **({"warning": warning} if warning else {}),
             "counts": counts,
+            "both_strands": maker.both_strands,
         }
         (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     if warning:
@@ -146,6 +157,15 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
     say(f"{title_of(each)}; held out: {where}; {kept:,} records")
 
 
+def _regions(
+    config: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+) -> Iterator[tuple[Source, Record | Dropped]]:
+    names = names_of(config, contig_lengths_bp)
+    for regions in config.regions:
+        for name, found in bed_regions(regions, config, names, contig_lengths_bp):
+            yield source_of(name, regions.both_strands), found
+
+
 class _ShardMaker:
     def __init__(self, config: BuildConfig, shard: Path) -> None:
         self._config = config
@@ -153,6 +173,7 @@ class _ShardMaker:
         self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
         self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
         self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
+        self.both_strands: dict[str, bool] = {}
         self._sequences = [
             EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
             for evaluation in config.evaluations
@@ -177,15 +198,21 @@ class _ShardMaker:
             )
             annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
             for name in assembly.sources:
+                self._use(SOURCES[name])
                 for counts in self._counts.values():
                     counts[name] = Counter(records=0, bases=0, masked_bases=0)
-                source = SOURCES[name]
-                for found in source.cut(annotated, self._config.cut, self._config.keep):
-                    if isinstance(found, Dropped):
-                        self._count("cut", name, 0, 0)
-                        self._drop(name, *found, assembly.name)
-                    else:
-                        self._add_record(source, found, assembly, held_out, places)
+            cut = (
+                (SOURCES[name], found)
+                for name in assembly.sources
+                for found in SOURCES[name].cut(annotated, self._config.cut, self._config.keep)
+            )
+            for source, found in itertools.chain(cut, _regions(config, lengths_bp)):
+                self._use(source)
+                if isinstance(found, Dropped):
+                    self._count("cut", source.name, 0, 0)
+                    self._drop(source.name, *found, assembly.name)
+                else:
+                    self._add_record(source, found, assembly, held_out, places)
             who = {
                 "organism": assembly.organism,
                 "species_type": assembly.species_type,
@@ -197,6 +224,7 @@ class _ShardMaker:
         """Add the records of a file."""
         config = file.config
         source = source_of(config.source, config.both_strands, config.near_duplicates)
+        self._use(source)
         share = float(file.held_out) if is_fastq(file.path) else config.test_share
         for row in file_rows(file.path, config, file.mates):
             row["name"] = _UNPRINTABLE.sub(" ", row["name"])
@@ -212,6 +240,10 @@ class _ShardMaker:
             step: {source: dict(count) for source, count in counts.items()}
             for step, counts in self._counts.items()
         }
+
+    def _use(self, source: Source) -> None:
+        if self.both_strands.setdefault(source.name, source.both_strands) != source.both_strands:
+            raise UserError(strands_differ(source.name))
 
     def _add_record(
         self,
