@@ -15,11 +15,12 @@ from carbon.files import atomic_folder, check_no_input
 from carbon.genome import Reference, contig_names, read_gene_file, region_by_name
 from carbon.genome.contig_names import names_table
 from data_pipeline.build import build
+from data_pipeline.clades import mixture_by_clade, whole_sources
 from data_pipeline.connection import NCBI
 from data_pipeline.download import main_download
 from data_pipeline.inspect import inspect_dropped, inspect_record
 from data_pipeline.recipe import BuildConfig
-from data_pipeline.report import inspect_summary, write_report
+from data_pipeline.report import BASE_MIXTURE, inspect_summary, write_report
 from data_pipeline.simulate import simulate
 from data_pipeline.variants import write_labelled_variants
 
@@ -55,6 +56,22 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--report", type=Path, metavar="HTML", help="write a page with pictures")
     verb.add_argument("--tokens", type=natural, default=1_000_000_000, help="the report's budget")
     verb.set_defaults(run=_inspect)
+
+    verb = verbs.add_parser("mixture", help="shares of a corpus's sources, by clade, for training")
+    verb.add_argument("corpus")
+    verb.add_argument("--temperature", type=float, default=1.0, help="1: as there is; more: alike")
+    verb.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="CLADE=W",
+        help="of a clade, else 1",
+    )
+    verb.add_argument(
+        "--share", action="append", default=[], metavar="SOURCE=S",
+        help="of a whole source; those of the base mixture that there are if not given",
+    )  # fmt: skip
+    verb.set_defaults(run=_mixture)
 
     verb = verbs.add_parser("download", help="assemblies from NCBI, by accession")
     verb.add_argument("accessions", type=Path, help="accessions, one a line; species type behind")
@@ -135,6 +152,29 @@ def _inspect(arguments: argparse.Namespace) -> int:
     else:
         inspect_summary(arguments.corpus)
     return 0
+
+
+def _mixture(arguments: argparse.Namespace) -> None:
+    manifest = read_manifest(arguments.corpus)
+    wholes = whole_sources(manifest)
+    there = {name: share for name, share in BASE_MIXTURE.items() if name in wholes}
+    shares = _numbers(arguments.share) or there or dict.fromkeys(wholes, 1.0)
+    weights = _numbers(arguments.weight)
+    found = mixture_by_clade(manifest, shares, arguments.temperature, weights)
+    print(f"mixture = {{ {', '.join(f'{json.dumps(k)} = {v}' for k, v in found.items())} }}")
+
+
+def _numbers(given: list[str]) -> dict[str, float]:
+    """Read `name=number`s.
+
+    Raises:
+        UserError: one is written otherwise.
+    """
+    try:
+        pairs = (each.rpartition("=") for each in given)
+        return {name: float(number) for name, _, number in pairs}
+    except ValueError:
+        raise UserError(f"{' '.join(given)}: write each as NAME=NUMBER") from None
 
 
 def _simulate(arguments: argparse.Namespace) -> None:

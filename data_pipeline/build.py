@@ -29,6 +29,7 @@ from data_pipeline.publish import NothingLeftError, publish, write_part
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.selection import select
 from data_pipeline.shards import inputs_of, make_shard, paths_of, title_of
+from data_pipeline.taxonomy import files_of
 
 
 def build(config: BuildConfig) -> dict[str, Any] | None:
@@ -40,7 +41,7 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     output = behind_links(config.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
-    needed = [evaluation.path for evaluation in config.evaluations]
+    needed = _shared_files(config)
     if not config.keep_going:
         needed += [path for each in inputs_of(config) for path in paths_of(each)]
     for path in needed:
@@ -55,6 +56,11 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
                 Path(lock.lock_file).unlink()
     except Timeout:
         raise UserError(f"{output}: another build of it is running; wait for it") from None
+
+
+def _shared_files(config: BuildConfig) -> list[str]:
+    """Return the files that all inputs are looked at with."""
+    return [*(each.path for each in config.evaluations), *files_of(config.taxdump)]
 
 
 def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
@@ -83,7 +89,7 @@ def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
 def _prepared_work(config: BuildConfig, output: Path) -> Path:
     """Return the folder of what is on the way, emptied if it is of another recipe or input."""
     files = [path for each in inputs_of(config) for path in paths_of(each)]
-    files += [evaluation.path for evaluation in config.evaluations]
+    files += _shared_files(config)
     files = [path for path in files if Path(path).is_file()]
     stats = {path: (Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in files}
     recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None}

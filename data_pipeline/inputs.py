@@ -36,6 +36,7 @@ from data_pipeline.recipe import (
     species_type_of,
 )
 from data_pipeline.sources import SOURCES, need_annotation, usual_sources
+from data_pipeline.taxonomy import Taxon, Taxonomy, opened_taxonomy
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,23 @@ class Assembly:
     name: str
     organism: str
     species_type: str
+    taxonomy: tuple[str, ...]
+    clade: str
     sources: tuple[str, ...]
     warning: str | None
 
 
 @contextmanager
-def opened(config: AssemblyConfig) -> Iterator[Assembly]:
+def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> Iterator[Assembly]:
     """Open an assembly from FASTA and annotation, or from GenBank.
 
+    Args:
+        config: what the recipe says of it.
+        taxdump: folder to take the lineage from, if any.
+        divide_by: the rank of which `clade` is.
+
     Raises:
-        GenomeError: a file is absent or malformed, or the two do not fit.
+        UserError: a file is absent or malformed, or they do not fit.
     """
     organism, taxonomy = config.organism, tuple(t.strip() for t in config.taxonomy.split(";"))
     with scratch_folder("genbank") as scratch:
@@ -72,6 +80,10 @@ def opened(config: AssemblyConfig) -> Iterator[Assembly]:
             from_genbank = found.annotation
         else:
             warning = other_organism(organism, genome, config.annotation)
+        lineage: tuple[Taxon, ...] = ()
+        if taxdump:
+            lineage = _lineage(opened_taxonomy(taxdump), config, organism)
+            taxonomy = tuple(taxon.name for taxon in lineage)
         with Reference(fasta) as reference:
             species_type = config.species_type or species_type_of(taxonomy)
             annotated = bool(config.annotation or from_genbank)
@@ -83,9 +95,17 @@ def opened(config: AssemblyConfig) -> Iterator[Assembly]:
                 assembly_name(config),
                 organism,
                 species_type,
+                tuple(filter(None, taxonomy)),
+                next((taxon.name for taxon in lineage if taxon.rank == divide_by), ""),
                 sources,
                 warning,
             )
+
+
+def _lineage(taxonomy: Taxonomy, config: AssemblyConfig, organism: str) -> tuple[Taxon, ...]:
+    if not (config.taxid or organism):
+        raise UserError(f"assembly '{assembly_name(config)}': give its organism, or its taxid")
+    return taxonomy.lineage(config.taxid or taxonomy.taxid_of(organism))
 
 
 def _annotation(

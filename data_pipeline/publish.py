@@ -30,7 +30,7 @@ from data_pipeline.sources import strands_differ
 _ROWS_A_GROUP = 1024
 _ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
 _SPLITS = ("train", "test")
-_SUMMED = ("counts", "both_strands")  # over all inputs
+_SUMMED = ("counts", "both_strands", "clades")  # over all inputs
 _LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "datasketch", "edlib", "numpy")
 
 
@@ -116,6 +116,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
             "held_out": [region for summary in summaries for region in summary["held_out"]],
             "sources": totals,
             "both_strands": both_strands,
+            "clades": {name: clade for each in summaries for name, clade in each["clades"].items()},
             "steps": _steps(summaries, totals),
             "dropped": reasons,
             "outputs": {

@@ -52,6 +52,8 @@ class AssemblyConfig:
     """One of mam, vrt, inv, pln, fng, prt, pro; empty takes it from the taxonomy, or none."""
     taxonomy: str = ""
     """Lineage from the root, such as `Eukaryota; Fungi`; a GenBank file has its own."""
+    taxid: int = 0
+    """Of NCBI, for a recipe with a `taxdump`; if not given, the organism is looked up there."""
     accession: str = ""
     licence: str = ""
     """Goes into the manifest, as does the accession."""
@@ -82,6 +84,7 @@ class AssemblyConfig:
         )
         for source in self.sources:
             check(source in SOURCES, f"source '{source}': give some of {', '.join(SOURCES)}")
+        check(self.taxid >= 0, f"taxid = {self.taxid}: give that of NCBI, 1 or more")
         check(self.annotation_offset_bp >= 0, "annotation_offset_bp: give 0 or more")
         check(
             not (self.contigs and self.contig_names),
@@ -188,6 +191,10 @@ class BuildConfig:
     assemblies: tuple[AssemblyConfig, ...] = ()
     files: tuple[FilesConfig, ...] = ()
     evaluations: tuple[EvaluationConfig, ...] = ()
+    taxdump: str = ""
+    """Folder of NCBI's nodes.dmp, names.dmp and merged.dmp, which lineages are taken from."""
+    divide_by: str = ""
+    """A rank, such as `phylum`: what is cut out of an assembly is of the source `SOURCE-CLADE`."""
     cut: CutConfig = field(default_factory=CutConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
@@ -197,6 +204,9 @@ class BuildConfig:
     def __post_init__(self) -> None:
         check_given(self, "output")
         check(bool(self.assemblies or self.files), "give at least one of assemblies and files")
+        check(bool(self.taxdump) or not self.divide_by, "divide_by needs a taxdump")
+        given = any(assembly.taxid for assembly in self.assemblies)
+        check(bool(self.taxdump) or not given, "taxid of an assembly needs a taxdump")
         names = [assembly_name(assembly) for assembly in self.assemblies]
         for name in names:
             check(names.count(name) == 1, f"two assemblies are named '{name}': give each a name")

@@ -24,6 +24,7 @@ from data_pipeline.census import (
     dropped_counts,
     read_dropped,
 )
+from data_pipeline.clades import clades_section
 from data_pipeline.page import bar_chart, figure, grid, histograms, html_page, html_table, section
 from data_pipeline.sources import SOURCES
 
@@ -87,6 +88,7 @@ def write_report(
         _gc(counts),
         _tags(counts),
         _organisms(counts),
+        clades_section(manifest, counts),
         _steps(manifest),
         _dropped(manifest),
         _duplicates(corpus, manifest),

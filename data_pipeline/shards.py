@@ -36,7 +36,7 @@ from data_pipeline.recipe import (
 )
 from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
 from data_pipeline.regions import bed_regions
-from data_pipeline.sources import SOURCES, Source, source_of, strands_differ
+from data_pipeline.sources import SOURCES, Source, divided, source_of, strands_differ
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
@@ -148,6 +148,7 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
             **({"warning": warning} if warning else {}),
             "counts": counts,
             "both_strands": maker.both_strands,
+            "clades": maker.clades,
         }
         (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     if warning:
@@ -174,6 +175,7 @@ class _ShardMaker:
         self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
         self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
         self.both_strands: dict[str, bool] = {}
+        self.clades: dict[str, str] = {}
         self._sequences = [
             EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
             for evaluation in config.evaluations
@@ -182,7 +184,7 @@ class _ShardMaker:
 
     def add_assembly(self, config: AssemblyConfig) -> tuple[list[Interval], dict[str, str]]:
         """Add what is cut out of an assembly; return what is held out, and who it is."""
-        with opened(config) as assembly:
+        with opened(config, self._config.taxdump, self._config.divide_by) as assembly:
             lengths_bp = assembly.reference.contig_lengths_bp
             annotation = assembly.annotation
             if STOPS_AT_INCOMPLETE_CDS[config.incomplete_cds]:
@@ -197,16 +199,21 @@ class _ShardMaker:
                 for place in evaluation_places(evaluation, config, lengths_bp)
             )
             annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
-            for name in assembly.sources:
-                self._use(SOURCES[name])
+            sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
+            for source in sources:
+                self._use(source)
                 for counts in self._counts.values():
-                    counts[name] = Counter(records=0, bases=0, masked_bases=0)
+                    counts[source.name] = Counter(records=0, bases=0, masked_bases=0)
             cut = (
-                (SOURCES[name], found)
-                for name in assembly.sources
-                for found in SOURCES[name].cut(annotated, self._config.cut, self._config.keep)
+                (source, found)
+                for source in sources
+                for found in source.cut(annotated, self._config.cut, self._config.keep)
             )
-            for source, found in itertools.chain(cut, _regions(config, lengths_bp)):
+            regions = (
+                (divided(source, assembly.clade), found)
+                for source, found in _regions(config, lengths_bp)
+            )
+            for source, found in itertools.chain(cut, regions):
                 self._use(source)
                 if isinstance(found, Dropped):
                     self._count("cut", source.name, 0, 0)
@@ -216,6 +223,7 @@ class _ShardMaker:
             who = {
                 "organism": assembly.organism,
                 "species_type": assembly.species_type,
+                "taxonomy": "; ".join(assembly.taxonomy),
                 "warning": assembly.warning or "",
             }
         return held_out, who
@@ -244,6 +252,8 @@ class _ShardMaker:
     def _use(self, source: Source) -> None:
         if self.both_strands.setdefault(source.name, source.both_strands) != source.both_strands:
             raise UserError(strands_differ(source.name))
+        if source.clade:
+            self.clades[source.name] = source.clade
 
     def _add_record(
         self,

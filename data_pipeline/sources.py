@@ -5,8 +5,9 @@ read in training. To add one is to add its function to `data_pipeline.extract`, 
 its entry here.
 """
 
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from carbon.errors import UserError
 from data_pipeline.extract import (
@@ -42,6 +43,7 @@ class Source:
         default_for: the assemblies that it is cut out of where a recipe does not say: PROKARYOTES,
             UNANNOTATED, ALL_OTHERS, or none.
         base_share: of the tokens of the base mixture.
+        clade: what it is divided by: then the name is that of the whole, a hyphen, and this one.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Source:
     near_duplicates: bool = False
     default_for: str = ""
     base_share: float = 0.0
+    clade: str = ""
 
 
 SOURCES = {
@@ -127,6 +130,16 @@ def source_of(name: str, both_strands: bool | None, near_duplicates: bool = Fals
             "a name of its own"
         )
     return known
+
+
+def divided(source: Source, clade: str) -> Source:
+    """Return the part of a source that is of a clade; the whole if there is none.
+
+    >>> divided(SOURCES["mrna"], "Candidatus Xia").name
+    'mrna-Candidatus_Xia'
+    """
+    clade = re.sub(r"\W+", "_", clade)
+    return replace(source, name=f"{source.name}-{clade}", clade=clade) if clade else source
 
 
 def strands_differ(name: str) -> str:
