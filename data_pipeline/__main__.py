@@ -18,6 +18,7 @@ from data_pipeline.build import build
 from data_pipeline.clades import mixture_by_clade, whole_sources
 from data_pipeline.connection import NCBI
 from data_pipeline.download import main_download
+from data_pipeline.estimate import estimate, told
 from data_pipeline.inspect import inspect_dropped, inspect_record
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.report import BASE_MIXTURE, inspect_summary, write_report
@@ -42,7 +43,11 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("build", help="a corpus from genomes and annotation")
     verb.add_argument("--config", help="TOML recipe; without one, name all with --set")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    verb.add_argument("--dry-run", action="store_true", help="print the resolved recipe and stop")
+    verb.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print recipe and cost, and stop",
+    )
     verb.set_defaults(run=_build)
 
     verb = verbs.add_parser("inspect", help="what a corpus holds, a record's origin, a report")
@@ -115,11 +120,20 @@ def _build(arguments: argparse.Namespace) -> None:
         config = from_table(BuildConfig, with_overrides({}, arguments.overrides), "--set")
     if arguments.dry_run:
         sys.stdout.write(to_toml(config))
+        for line in _estimated(config):
+            print(f"# {line}")
         return
     manifest = build(config)
     if manifest:
         _say_what_is_not_there(manifest)
         print(json.dumps({"held_out": manifest["held_out"], **manifest["sources"]}))
+
+
+def _estimated(config: BuildConfig) -> list[str]:
+    try:
+        return told(estimate(config))
+    except UserError as error:
+        return [f"not estimated: {error}"]
 
 
 def _say_what_is_not_there(manifest: dict[str, Any]) -> None:

@@ -119,7 +119,8 @@ def _extract(config: BuildConfig, work: Path, rank: int) -> None:
     if shard.exists():
         return
     try:
-        make_shard(config, rank, shard)
+        for line in make_shard(config, rank, shard):
+            say(line)
     except UserError as error:
         each = inputs_of(config)[rank]
         record = {"title": title_of(each), "error": str(error)}

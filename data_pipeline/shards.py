@@ -5,12 +5,11 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval, read_sequences
@@ -114,15 +113,33 @@ def title_of(each: Input) -> str:
     return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each.path)
 
 
-def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
+# What is found in an input, on its way to become records: places to cut out, or rows of a file.
+Pairs = Iterable[tuple[Source, Any]]
+Take = Callable[[Pairs], Pairs]
+
+
+def _everything(found: Pairs) -> Pairs:
+    return found
+
+
+def make_shard(config: BuildConfig, rank: int, folder: Path, take: Take = _everything) -> list[str]:
     """Cut, filter and write the records of input `rank`; the shard appears when it is whole.
+
+    Args:
+        config: the recipe.
+        rank: of the input among `inputs_of` it.
+        folder: to make.
+        take: gives what of all that is found goes on, for a sample of it.
+
+    Returns:
+        What to tell of it, in lines.
 
     Raises:
         UserError: the input is absent or malformed.
     """
     each = inputs_of(config)[rank]
     with atomic_folder(folder) as shard:
-        maker = _ShardMaker(config, shard)
+        maker = _ShardMaker(config, shard, take)
         if isinstance(each, AssemblyConfig):
             held_out, found = maker.add_assembly(each)
             warning = found.pop("warning")
@@ -151,11 +168,9 @@ def make_shard(config: BuildConfig, rank: int, folder: Path) -> None:
             "clades": maker.clades,
         }
         (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    if warning:
-        say(warning)
     kept = sum(count["records"] for count in counts["filtered"].values())
     where = ", ".join(told_held_out) or "nothing"
-    say(f"{title_of(each)}; held out: {where}; {kept:,} records")
+    return [*filter(None, [warning]), f"{title_of(each)}; held out: {where}; {kept:,} records"]
 
 
 def _regions(
@@ -168,8 +183,9 @@ def _regions(
 
 
 class _ShardMaker:
-    def __init__(self, config: BuildConfig, shard: Path) -> None:
+    def __init__(self, config: BuildConfig, shard: Path, take: Take) -> None:
         self._config = config
+        self._take = take
         self._writer = ShardWriter(shard)
         self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
         self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
@@ -213,7 +229,7 @@ class _ShardMaker:
                 (divided(source, assembly.clade), found)
                 for source, found in _regions(config, lengths_bp)
             )
-            for source, found in itertools.chain(cut, regions):
+            for source, found in self._take(itertools.chain(cut, regions)):
                 self._use(source)
                 if isinstance(found, Dropped):
                     self._count("cut", source.name, 0, 0)
@@ -234,7 +250,8 @@ class _ShardMaker:
         source = source_of(config.source, config.both_strands, config.near_duplicates)
         self._use(source)
         share = float(file.held_out) if is_fastq(file.path) else config.test_share
-        for row in file_rows(file.path, config, file.mates):
+        rows = ((source, row) for row in file_rows(file.path, config, file.mates))
+        for _, row in self._take(rows):
             row["name"] = _UNPRINTABLE.sub(" ", row["name"])
             digest = digest_of(row["sequence"])
             split = "test" if digest / 2**64 < share else "train"
