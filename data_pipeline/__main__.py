@@ -19,8 +19,10 @@ from data_pipeline.clades import mixture_by_clade, whole_sources
 from data_pipeline.connection import NCBI
 from data_pipeline.download import main_download
 from data_pipeline.estimate import estimate, told
+from data_pipeline.hub import publish_to
 from data_pipeline.inspect import inspect_dropped, inspect_record
 from data_pipeline.recipe import BuildConfig
+from data_pipeline.remote import with_inputs_here
 from data_pipeline.report import BASE_MIXTURE, inspect_summary, write_report
 from data_pipeline.simulate import simulate
 from data_pipeline.variants import write_labelled_variants
@@ -61,6 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--report", type=Path, metavar="HTML", help="write a page with pictures")
     verb.add_argument("--tokens", type=natural, default=1_000_000_000, help="the report's budget")
     verb.set_defaults(run=_inspect)
+
+    verb = verbs.add_parser("publish", help="a corpus to a bucket, or to the Hub as a dataset")
+    verb.add_argument("corpus", type=Path)
+    verb.add_argument("--to", required=True, metavar="URL", help="s3://..., hf://datasets/...")
+    verb.set_defaults(run=lambda a: publish_to(a.corpus, a.to))
 
     verb = verbs.add_parser("mixture", help="shares of a corpus's sources, by clade, for training")
     verb.add_argument("corpus")
@@ -131,7 +138,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 def _estimated(config: BuildConfig) -> list[str]:
     try:
-        return told(estimate(config))
+        return told(estimate(with_inputs_here(config)[0]))
     except UserError as error:
         return [f"not estimated: {error}"]
 

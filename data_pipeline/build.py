@@ -27,6 +27,7 @@ from carbon.files import TEMPORARY, behind_links
 from data_pipeline.executors import Step, run_steps
 from data_pipeline.publish import NothingLeftError, publish, write_part
 from data_pipeline.recipe import BuildConfig
+from data_pipeline.remote import Records, with_inputs_here
 from data_pipeline.selection import select
 from data_pipeline.shards import inputs_of, make_shard, paths_of, title_of
 from data_pipeline.taxonomy import files_of
@@ -38,6 +39,7 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     Raises:
         UserError: the output exists, or an input cannot be read and `keep_going` is not set.
     """
+    config, fetched = with_inputs_here(config)
     output = behind_links(config.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
@@ -51,7 +53,7 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     try:
         with FileLock(f"{output}.lock", timeout=0, mode=0o600) as lock:
             try:
-                return _build(config, output)
+                return _build(config, output, fetched)
             finally:
                 Path(lock.lock_file).unlink()
     except Timeout:
@@ -63,14 +65,14 @@ def _shared_files(config: BuildConfig) -> list[str]:
     return [*(each.path for each in config.evaluations), *files_of(config.taxdump)]
 
 
-def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
+def _build(config: BuildConfig, output: Path, fetched: Records) -> dict[str, Any] | None:
     work = _prepared_work(config, output)
     tasks = len(inputs_of(config))
     steps = [
         Step("extract", partial(_extract, config, work), tasks),
         Step("select", partial(_select, config, work), 1),
         Step("write", partial(write_part, work), tasks),
-        Step("publish", partial(_publish, config, work, output), 1),
+        Step("publish", partial(_publish, config, work, output, fetched), 1),
     ]
     try:
         done = run_steps(config.executor, steps, work / "logs")
@@ -92,7 +94,7 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
     files += _shared_files(config)
     files = [path for path in files if Path(path).is_file()]
     stats = {path: (Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in files}
-    recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None}
+    recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None, "cache": None}
     text = json.dumps([__version__, recipe, stats], sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
     work = output.with_name(f"{output.name}.work")
@@ -156,6 +158,6 @@ def _select(config: BuildConfig, work: Path, rank: int) -> None:
     select(work, config.keep.near_identity)
 
 
-def _publish(config: BuildConfig, work: Path, output: Path, rank: int) -> None:
+def _publish(config: BuildConfig, work: Path, output: Path, fetched: Records, rank: int) -> None:
     del rank
-    publish(config, work, output, left_out=_errors(work))
+    publish(config, work, output, left_out=_errors(work), fetched=fetched)

@@ -86,7 +86,13 @@ def _dropped_row(batch: pa.RecordBatch, i: int, reason: str) -> tuple[Any, ...]:
     return (source, name, _ONE_LINE.sub(" ", reason), *where)
 
 
-def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[str, str]]) -> None:
+def publish(
+    config: BuildConfig,
+    work: Path,
+    output: Path,
+    left_out: list[dict[str, str]],
+    fetched: dict[str, dict[str, Any]],
+) -> None:
     """Put the parts together, with the manifest and the list of what was dropped."""
     if output.exists() and any(output.iterdir()):
         return
@@ -113,6 +119,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
                 for each in config.evaluations
             ],
             "left_out": left_out,
+            "fetched": fetched,
             "held_out": [region for summary in summaries for region in summary["held_out"]],
             "sources": totals,
             "both_strands": both_strands,

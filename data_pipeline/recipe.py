@@ -198,12 +198,19 @@ class BuildConfig:
     cut: CutConfig = field(default_factory=CutConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    cache: str = ""
+    """Folder that inputs given by URL are fetched to; the user's cache if not given."""
     keep_going: bool = False
     """Leave out an input that cannot be read, and say so in the manifest."""
 
     def __post_init__(self) -> None:
         check_given(self, "output")
         check(bool(self.assemblies or self.files), "give at least one of assemblies and files")
+        check(
+            "://" not in self.output,
+            f"output = '{self.output}': build into a folder, then `python -m data_pipeline publish "
+            "FOLDER --to URL`",
+        )
         check(bool(self.taxdump) or not self.divide_by, "divide_by needs a taxdump")
         given = any(assembly.taxid for assembly in self.assemblies)
         check(bool(self.taxdump) or not given, "taxid of an assembly needs a taxdump")
