@@ -14,6 +14,9 @@ from carbon.files import sha256_of_file
 # Of the Hub's `size_categories`.
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"),
           (10**7, "1M<n<10M"), (10**8, "10M<n<100M"), (10**9, "100M<n<1B"))  # fmt: skip
+# What stands for the manifest until all else is there: no reader of corpora takes it for one. A
+# folder without any would be read as the released layout is.
+_UNFINISHED = b'{"unfinished": "this upload broke off or goes on; publish the corpus again"}\n'
 
 
 def publish_to(corpus: str | Path, url: str) -> None:
@@ -31,15 +34,18 @@ def publish_to(corpus: str | Path, url: str) -> None:
     card = dataset_card(url.rstrip("/").rpartition("/")[2], manifest).encode()
     try:
         system, inner = fsspec.core.url_to_fs(url.rstrip("/"))
-        if system.exists(f"{inner}/manifest.json"):
+        last = f"{inner}/manifest.json"
+        if system.exists(last) and system.cat_file(last) != _UNFINISHED:
             raise UserError(f"{url}: holds a corpus already; name another place")
+        system.makedirs(inner, exist_ok=True)
+        system.pipe_file(last, _UNFINISHED)
         for name in manifest["outputs"]:
             say(f"uploading {name}")
             remote = f"{inner}/{name}"
             system.makedirs(remote.rpartition("/")[0], exist_ok=True)
             system.put_file(str(folder / name), remote)
         system.pipe_file(f"{inner}/README.md", card)
-        system.pipe_file(f"{inner}/manifest.json", (folder / "manifest.json").read_bytes())
+        system.pipe_file(last, (folder / "manifest.json").read_bytes())
     except UserError:
         raise
     except Exception as error:  # each kind of store has errors of its own

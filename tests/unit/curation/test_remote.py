@@ -9,6 +9,7 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from carbon.corpus import read_manifest, source_files
+from carbon.errors import CorpusError
 from data_pipeline.__main__ import main
 from data_pipeline.hub import dataset_card
 from data_pipeline.remote import fetch
@@ -119,14 +120,23 @@ def corpus(tmp_path):
 
 
 def test_an_upload_that_breaks_off_never_looks_whole(corpus, memory, monkeypatch, capsys):
-    def break_off(path, content):
-        raise OSError("the line is cut")
+    """It is refused by training until it is published again, whole."""
+    put = type(memory).put_file
 
-    monkeypatch.setattr(type(memory), "pipe_file", lambda self, *a, **k: break_off(*a))
-    assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 2
+    def break_off(system, path, remote, **more):
+        if "test-" in path:
+            raise OSError("the line is cut")
+        put(system, path, remote, **more)
+
+    monkeypatch.setattr(type(memory), "put_file", break_off)
+    words = ["publish", str(corpus), "--to", "memory://hub/c"]
+    assert main(words) == 2
     assert "memory://hub/c: cannot be written (OSError: the line is cut)" in capsys.readouterr().err
-    assert memory.exists("/hub/c/genome/train-00000.parquet")
-    assert not memory.exists("/hub/c/manifest.json")
+    with pytest.raises(CorpusError, match=r"manifest\.json: has no 'held_out'"):
+        source_files("memory://hub/c", "genome", "train")
+    monkeypatch.setattr(type(memory), "put_file", put)
+    assert main(words) == 0
+    assert source_files("memory://hub/c", "genome", "train")
 
 
 def test_a_torn_corpus_is_not_published(corpus, memory, capsys):
