@@ -35,7 +35,11 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("build", help="a corpus from genomes and annotation")
     verb.add_argument("--config", help="TOML recipe; without one, name all with --set")
     verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    verb.add_argument("--dry-run", action="store_true", help="print the resolved recipe and stop")
+    verb.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print recipe and cost, and stop",
+    )
     verb.set_defaults(run=_build)
 
     verb = verbs.add_parser("inspect", help="what a corpus holds, a record's origin, a report")
@@ -49,6 +53,27 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--report", type=Path, metavar="HTML", help="write a page with pictures")
     verb.add_argument("--tokens", type=natural, default=1_000_000_000, help="the report's budget")
     verb.set_defaults(run=_inspect)
+
+    verb = verbs.add_parser("publish", help="a corpus to a bucket, or to the Hub as a dataset")
+    verb.add_argument("corpus", type=Path)
+    verb.add_argument("--to", required=True, metavar="URL", help="s3://..., hf://datasets/...")
+    verb.set_defaults(run=_publish)
+
+    verb = verbs.add_parser("mixture", help="shares of a corpus's sources, by clade, for training")
+    verb.add_argument("corpus")
+    verb.add_argument("--temperature", type=float, default=1.0, help="1: as there is; more: alike")
+    verb.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="CLADE=W",
+        help="of a clade, else 1",
+    )
+    verb.add_argument(
+        "--share", action="append", default=[], metavar="SOURCE=S",
+        help="of a whole source; those of the base mixture that there are if not given",
+    )  # fmt: skip
+    verb.set_defaults(run=_mixture)
 
     verb = verbs.add_parser("download", help="assemblies from NCBI, by accession")
     verb.add_argument("accessions", type=Path, help="accessions, one a line; species type behind")
@@ -94,7 +119,11 @@ def _build(arguments: argparse.Namespace) -> None:
     else:
         config = from_table(BuildConfig, with_overrides({}, arguments.overrides), "--set")
     if arguments.dry_run:
+        from data_pipeline.estimate import estimated
+
         sys.stdout.write(to_toml(config))
+        for line in estimated(config):
+            print(f"# {line}")
         return
     manifest = build(config)
     if manifest:
@@ -143,6 +172,39 @@ def _inspect(arguments: argparse.Namespace) -> int:
     else:
         inspect_summary(arguments.corpus)
     return 0
+
+
+def _publish(arguments: argparse.Namespace) -> None:
+    from data_pipeline.hub import publish_to
+
+    publish_to(arguments.corpus, arguments.to)
+
+
+def _mixture(arguments: argparse.Namespace) -> None:
+    from carbon.corpus import read_manifest
+    from data_pipeline.clades import mixture_by_clade, whole_sources
+    from data_pipeline.report import BASE_MIXTURE
+
+    manifest = read_manifest(arguments.corpus)
+    wholes = whole_sources(manifest)
+    there = {name: share for name, share in BASE_MIXTURE.items() if name in wholes}
+    shares = _numbers(arguments.share) or there or dict.fromkeys(wholes, 1.0)
+    weights = _numbers(arguments.weight)
+    found = mixture_by_clade(manifest, shares, arguments.temperature, weights)
+    print(f"mixture = {{ {', '.join(f'{json.dumps(k)} = {v}' for k, v in found.items())} }}")
+
+
+def _numbers(given: list[str]) -> dict[str, float]:
+    """Read `name=number`s.
+
+    Raises:
+        UserError: one is written otherwise.
+    """
+    try:
+        pairs = (each.rpartition("=") for each in given)
+        return {name: float(number) for name, _, number in pairs}
+    except ValueError:
+        raise UserError(f"{' '.join(given)}: write each as NAME=NUMBER") from None
 
 
 def _simulate(arguments: argparse.Namespace) -> None:

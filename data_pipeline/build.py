@@ -37,8 +37,10 @@ from data_pipeline.families import (
 )
 from data_pipeline.publish import NothingLeftError, publish, write_part
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
+from data_pipeline.remote import Records, with_inputs_here
 from data_pipeline.selection import select
 from data_pipeline.shards import inputs_of, make_shard, paths_of, title_of
+from data_pipeline.taxonomy import files_of
 
 
 def build(config: BuildConfig) -> dict[str, Any] | None:
@@ -47,10 +49,11 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     Raises:
         UserError: the output exists, or an input cannot be read and `keep_going` is not set.
     """
+    config, fetched = with_inputs_here(config)
     output = behind_links(config.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
-    needed = [evaluation.path for evaluation in config.evaluations]
+    needed = _shared_files(config)
     if not config.keep_going:
         needed += [path for each in inputs_of(config) for path in paths_of(each)]
     if asks_for_families(config):
@@ -62,14 +65,19 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     try:
         with FileLock(f"{output}.lock", timeout=0, mode=0o600) as lock:
             try:
-                return _build(config, output)
+                return _build(config, output, fetched)
             finally:
                 Path(lock.lock_file).unlink()
     except Timeout:
         raise UserError(f"{output}: another build of it is running; wait for it") from None
 
 
-def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
+def _shared_files(config: BuildConfig) -> list[str]:
+    """Return the files that all inputs are looked at with."""
+    return [*(each.path for each in config.evaluations), *files_of(config.taxdump)]
+
+
+def _build(config: BuildConfig, output: Path, fetched: Records) -> dict[str, Any] | None:
     work = _prepared_work(config, output)
     tasks = len(inputs_of(config))
     steps = [
@@ -77,7 +85,7 @@ def _build(config: BuildConfig, output: Path) -> dict[str, Any] | None:
         Step("extract", partial(_extract, config, work), tasks),
         Step("select", partial(_select, config, work), 1),
         Step("write", partial(write_part, work), tasks),
-        Step("publish", partial(_publish, config, work, output), 1),
+        Step("publish", partial(_publish, config, work, output, fetched), 1),
     ]
     try:
         done = run_steps(config.executor, steps, work / "logs")
@@ -118,10 +126,10 @@ def _families(config: BuildConfig, work: Path, rank: int) -> None:
 def _prepared_work(config: BuildConfig, output: Path) -> Path:
     """Return the folder of what is on the way, emptied if it is of another recipe or input."""
     files = [path for each in inputs_of(config) for path in paths_of(each)]
-    files += [evaluation.path for evaluation in config.evaluations]
+    files += _shared_files(config)
     files = [path for path in files if Path(path).is_file()]
     stats = {path: (Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in files}
-    recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None}
+    recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None, "cache": None}
     text = json.dumps([__version__, recipe, stats], sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()
     work = output.with_name(f"{output.name}.work")
@@ -149,7 +157,8 @@ def _extract(config: BuildConfig, work: Path, rank: int) -> None:
     if shard.exists():
         return
     try:
-        make_shard(config, rank, shard, partial(family_regions, work, rank))
+        for line in make_shard(config, rank, shard, partial(family_regions, work, rank)):
+            say(line)
     except UserError as error:
         each = inputs_of(config)[rank]
         record = {"title": title_of(each), "error": str(error)}
@@ -185,6 +194,6 @@ def _select(config: BuildConfig, work: Path, rank: int) -> None:
     select(work, config.keep.near_identity)
 
 
-def _publish(config: BuildConfig, work: Path, output: Path, rank: int) -> None:
+def _publish(config: BuildConfig, work: Path, output: Path, fetched: Records, rank: int) -> None:
     del rank
-    publish(config, work, output, left_out=_errors(work))
+    publish(config, work, output, left_out=_errors(work), fetched=fetched)

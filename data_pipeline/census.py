@@ -98,6 +98,7 @@ class Census:
         gene_types: records of each.
         species_types: records of each.
         origins: records of each assembly and organism.
+        bases_of: bases of each assembly.
         largest: the longest records as `(bases, -row, name)`, longest first.
     """
 
@@ -111,6 +112,7 @@ class Census:
     gene_types: Counter[str] = field(default_factory=Counter)
     species_types: Counter[str] = field(default_factory=Counter)
     origins: Counter[tuple[str, str]] = field(default_factory=Counter)
+    bases_of: Counter[str] = field(default_factory=Counter)
     largest: list[tuple[int, int, str]] = field(default_factory=list)
 
     def add(self, group: RowGroup) -> None:
@@ -122,6 +124,8 @@ class Census:
         self.gene_types.update(genes)
         self.species_types.update(species)
         self.origins.update(zip(*origins, strict=True))
+        for assembly, length_bp in zip(origins[0], lengths_bp, strict=True):
+            self.bases_of[assembly] += length_bp
         rows = range(-group.first_row, -group.first_row - group.num_rows, -1)
         more = zip(lengths_bp, rows, names, strict=True)
         self.largest = heapq.nlargest(LARGEST, [*self.largest, *more])

@@ -1,13 +1,15 @@
 """Pictures of a corpus in SVG: bars, and histograms whose bars say their numbers."""
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from carbon.console import shown
 from carbon.pages import html_figure, html_grid
 
 _BINS_A_LABEL = 10
 _WIDTH, _PLOT, _BAR = 340, 100, 40  # of pictures, of a histogram, from bar to bar
+_LETTER, _LINE = 7, 16  # of text
 _LABEL = "font-size='12' fill='var(--ink)'"
 _TRAIN, _TEST = "fill='var(--blue)'", "fill='var(--orange)'"
 
@@ -53,6 +55,38 @@ def _histogram(train_and_test: Sequence[Sequence[int]], edges: list[str]) -> str
         short = edges[i].replace(",000,000", "M").replace(",000", "k")
         parts.append(f"<text {_LABEL} {at}>{short}</text>")
     return _svg(bottom + 22, parts)
+
+
+class Box(NamedTuple):
+    """A box of a treemap, whose area is its share; `told` is escaped and stands in its title."""
+
+    label: str
+    told: str
+    size: float
+    inside: tuple["Box", ...] = ()
+
+
+def treemap(box: Box) -> str:
+    """Draw boxes in boxes, side by side along the longer edge of what they lie in."""
+    return _svg(_WIDTH, _boxes(box, 0, 0, _WIDTH, _WIDTH))
+
+
+def _boxes(box: Box, x: float, y: float, width: float, height: float) -> Iterator[str]:
+    yield (
+        f"<g><title>{box.told}</title><rect {_TRAIN} fill-opacity='.2' stroke='var(--paper)' "
+        f"x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}'/></g>"
+    )
+    if not box.inside and width > _LETTER * len(box.label) and height > _LINE:
+        at = f"x='{x + 3:.1f}' y='{y + _LINE - 3:.1f}'"
+        yield f"<text {_LABEL} {at}>{html.escape(box.label)}</text>"
+    for each in box.inside:
+        share = each.size / max(box.size, 1)
+        if width >= height:
+            yield from _boxes(each, x, y, width * share, height)
+            x += width * share
+        else:
+            yield from _boxes(each, x, y, width, height * share)
+            y += height * share
 
 
 def _svg(height: int, parts: Iterable[str]) -> str:

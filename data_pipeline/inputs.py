@@ -27,6 +27,7 @@ from carbon.genome.sequence_lines import SequenceLines
 from carbon.genome.streams import BROKEN_GZIP, open_text
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.organisms import Said, disagreement, other_organism
+from data_pipeline.reads import is_fastq, read_rows, sample_of
 from data_pipeline.recipe import (
     AssemblyConfig,
     EvaluationConfig,
@@ -35,6 +36,7 @@ from data_pipeline.recipe import (
     species_type_of,
 )
 from data_pipeline.sources import SOURCES, need_annotation, usual_sources
+from data_pipeline.taxonomy import Taxon, Taxonomy, opened_taxonomy
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,23 @@ class Assembly:
     name: str
     organism: str
     species_type: str
+    taxonomy: tuple[str, ...]
+    clade: str
     sources: tuple[str, ...]
     warning: str | None
 
 
 @contextmanager
-def opened(config: AssemblyConfig) -> Iterator[Assembly]:
+def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> Iterator[Assembly]:
     """Open an assembly from FASTA and annotation, or from GenBank.
 
+    Args:
+        config: what the recipe says of it.
+        taxdump: folder to take the lineage from, if any.
+        divide_by: the rank of which `clade` is.
+
     Raises:
-        GenomeError: a file is absent or malformed, or the two do not fit.
+        UserError: a file is absent or malformed, or they do not fit.
     """
     organism, taxonomy = config.organism, tuple(t.strip() for t in config.taxonomy.split(";"))
     with scratch_folder("genbank") as scratch:
@@ -71,19 +80,32 @@ def opened(config: AssemblyConfig) -> Iterator[Assembly]:
             from_genbank = found.annotation
         else:
             warning = other_organism(organism, genome, config.annotation)
+        lineage: tuple[Taxon, ...] = ()
+        if taxdump:
+            lineage = _lineage(opened_taxonomy(taxdump), config, organism)
+            taxonomy = tuple(taxon.name for taxon in lineage)
         with Reference(fasta) as reference:
             species_type = config.species_type or species_type_of(taxonomy)
             annotated = bool(config.annotation or from_genbank)
-            sources = config.sources or usual_sources(species_type, annotated=annotated)
+            usual = () if config.regions else usual_sources(species_type, annotated=annotated)
+            sources = config.sources or usual
             yield Assembly(
                 reference,
                 from_genbank or _annotation(config, reference, sources),
                 assembly_name(config),
                 organism,
                 species_type,
+                tuple(filter(None, taxonomy)),
+                next((taxon.name for taxon in lineage if taxon.rank == divide_by), ""),
                 sources,
                 warning,
             )
+
+
+def _lineage(taxonomy: Taxonomy, config: AssemblyConfig, organism: str) -> tuple[Taxon, ...]:
+    if not (config.taxid or organism):
+        raise UserError(f"assembly '{assembly_name(config)}': give its organism, or its taxid")
+    return taxonomy.lineage(config.taxid or taxonomy.taxid_of(organism))
 
 
 def _annotation(
@@ -114,11 +136,13 @@ def names_of(config: AssemblyConfig, contigs: Collection[str]) -> dict[str, str]
     return config.contig_names or contig_names(config.contigs, contigs)
 
 
-def file_rows(path: Path, config: FilesConfig) -> Iterator[dict[str, Any]]:
+def file_rows(
+    path: Path, config: FilesConfig, mates: Path | None = None
+) -> Iterator[dict[str, Any]]:
     """Yield the records of a file as rows of the corpus, from what each format tells.
 
     Raises:
-        UserError: the file is absent, or of none of the formats.
+        UserError: the file is absent, or of none of the formats; or it does not fit its mates.
     """
     constant = {
         "source": config.source,
@@ -127,7 +151,10 @@ def file_rows(path: Path, config: FilesConfig) -> Iterator[dict[str, Any]]:
         "organism": config.organism,
         "assembly": config.assembly,
     }
-    if path.suffix == ".parquet":
+    if is_fastq(path):
+        constant["assembly"] = config.sample or sample_of(path)
+        rows = read_rows(path, mates)
+    elif path.suffix == ".parquet":
         rows = _released_rows(path)
     elif _begins_with(path, ">"):
         rows = ({"name": name, "sequence": bases} for name, bases in read_sequences(path))

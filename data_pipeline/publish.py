@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -24,12 +25,13 @@ from data_pipeline.recipe import BuildConfig
 from data_pipeline.records import shard_batches
 from data_pipeline.selection import selected_out, shards_of
 from data_pipeline.shards import DROPPED_COLUMNS, shard_sources
-from data_pipeline.sources import source_of
+from data_pipeline.sources import strands_differ
 
 _ROWS_A_GROUP = 1024
 _ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
 _SPLITS = ("train", "test")
 _LEAKS = {"equal": "equals_held_out_record", "nearly_equal": "nearly_equals_held_out_record"}
+_SUMMED = ("counts", "both_strands", "clades")  # over all inputs
 _LIBRARIES = ("pyarrow", "pysam", "biopython", "datatrove", "edlib", "numpy")
 
 
@@ -41,19 +43,18 @@ def write_part(work: Path, rank: int) -> None:
     reasons = selected_out(work, shard)
     with atomic_folder(part) as folder:
         counts = {}
-        dropped: list[tuple[Any, ...]] = []
-        for source, path in shard_sources(shard):
-            gone = reasons.get(source, {})
-            counts[source] = _write_source(path, folder / source, gone, dropped)
         with (folder / "dropped.tsv").open("w", encoding="utf-8", newline="") as sink:
             with (shard / "dropped.tsv").open(encoding="utf-8", newline="") as before:
                 shutil.copyfileobj(before, sink)
-            csv.writer(sink, delimiter="\t", lineterminator="\n").writerows(dropped)
+            drop = csv.writer(sink, delimiter="\t", lineterminator="\n").writerow
+            for source, path in shard_sources(shard):
+                gone = reasons.get(source, {})
+                counts[source] = _write_source(path, folder / source, gone, drop)
         (folder / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
 def _write_source(
-    path: Path, folder: Path, gone: dict[int, str], dropped: list[tuple[Any, ...]]
+    path: Path, folder: Path, gone: dict[int, str], drop: Callable[[tuple[Any, ...]], object]
 ) -> dict[str, Counter[str]]:
     folder.mkdir()
     writers: dict[str, pq.ParquetWriter] = {}
@@ -61,7 +62,8 @@ def _write_source(
     first = 0
     for batch in shard_batches(path):
         rows = range(first, first + batch.num_rows)
-        dropped += [_dropped_row(batch, row - first, gone[row]) for row in rows if row in gone]
+        for row in filter(gone.__contains__, rows):
+            drop(_dropped_row(batch, row - first, gone[row]))
         stays = pa.array([row not in gone for row in rows])
         for split in _SPLITS:
             mask = pa.compute.and_(stays, pa.compute.equal(batch.column("split"), split))
@@ -85,7 +87,13 @@ def _dropped_row(batch: pa.RecordBatch, i: int, reason: str) -> tuple[Any, ...]:
     return (source, name, _ONE_LINE.sub(" ", reason), *where)
 
 
-def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[str, str]]) -> None:
+def publish(
+    config: BuildConfig,
+    work: Path,
+    output: Path,
+    left_out: list[dict[str, str]],
+    fetched: dict[str, dict[str, Any]],
+) -> None:
     """Put the parts together, with the manifest and the list of what was dropped."""
     if output.exists() and any(output.iterdir()):
         return
@@ -96,6 +104,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
     parts = [work / "parts" / shard.name for shard in shards]
     counts = [json.loads((part / "counts.json").read_text(encoding="utf-8")) for part in parts]
     sources = sorted({source for summary in summaries for source in summary["counts"]["cut"]})
+    both_strands = _both_strands(summaries)
     check_not_empty(counts, parts)
     with atomic_folder(output) as corpus:
         totals = {source: _collect(corpus / source, source, parts, counts) for source in sources}
@@ -103,7 +112,7 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
         manifest = {
             "recipe": asdict(config),
             "inputs": [
-                {key: value for key, value in summary.items() if key != "counts"}
+                {key: value for key, value in summary.items() if key not in _SUMMED}
                 for summary in summaries
             ],
             "evaluations": [
@@ -111,9 +120,11 @@ def publish(config: BuildConfig, work: Path, output: Path, left_out: list[dict[s
                 for each in config.evaluations
             ],
             "left_out": left_out,
+            "fetched": fetched,
             "held_out": [region for summary in summaries for region in summary["held_out"]],
             "sources": totals,
-            "both_strands": _both_strands(config, sources),
+            "both_strands": both_strands,
+            "clades": {name: clade for each in summaries for name, clade in each["clades"].items()},
             "steps": _steps(summaries, totals),
             "dropped": reasons,
             "dropped_for_held_out": {
@@ -158,10 +169,13 @@ def check_not_empty(counts: list[dict[str, Any]], parts: list[Path]) -> None:
     )
 
 
-def _both_strands(config: BuildConfig, sources: list[str]) -> dict[str, bool]:
+def _both_strands(summaries: list[dict[str, Any]]) -> dict[str, bool]:
     """Return for each source whether training reads it on either strand."""
-    said = {each.source: each.both_strands for each in config.files}
-    return {name: source_of(name, said.get(name)).both_strands for name in sources}
+    result: dict[str, bool] = {}
+    for name, both in (item for each in summaries for item in each["both_strands"].items()):
+        if result.setdefault(name, both) != both:
+            raise UserError(strands_differ(name))
+    return dict(sorted(result.items()))
 
 
 def _collect(

@@ -2,13 +2,37 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import ExecutorConfig
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS, CutConfig, FamilyConfig, KeepConfig
+from data_pipeline.reads import is_fastq
 from data_pipeline.sources import SOURCES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegionsConfig:
+    """Places of a BED on an assembly, a record each: enhancers, open chromatin, any other kind."""
+
+    path: str
+    """BED, plain or gzip."""
+    source: str = ""
+    """Of all lines; if not given, a line is of the source that its kind names."""
+    kind_column: int = 4
+    """Where a line says its kind, from 1."""
+    both_strands: bool = True
+    """Whether training reads the records on either strand."""
+    flank_bp: int = 0
+    """Bases to keep on either side, as far as the contig goes."""
+
+    def __post_init__(self) -> None:
+        check_given(self, "path")
+        check(self.kind_column >= 4, f"kind_column = {self.kind_column}: give 4 or more")
+        check(self.flank_bp >= 0, f"flank_bp = {self.flank_bp}: give 0 or more")
+        check(not self.source or _is_name(self.source), _no_name(self.source))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,12 +52,15 @@ class AssemblyConfig:
     """One of mam, vrt, inv, pln, fng, prt, pro; empty takes it from the taxonomy, or none."""
     taxonomy: str = ""
     """Lineage from the root, such as `Eukaryota; Fungi`; a GenBank file has its own."""
+    taxid: int = 0
+    """Of NCBI, for a recipe with a `taxdump`; if not given, the organism is looked up there."""
     accession: str = ""
     licence: str = ""
     """Goes into the manifest, as does the accession."""
     sources: tuple[str, ...] = ()
-    """What to cut out; empty: `prokaryote` for prokaryotes, `genome` where there is no annotation,
-    else `eukaryote` and `mrna`."""
+    """What to cut out; empty: nothing but `regions` if there are any, `prokaryote` for prokaryotes,
+    `genome` where there is no annotation, else `eukaryote` and `mrna`."""
+    regions: tuple[RegionsConfig, ...] = ()
     holdout: tuple[str, ...] = ("auto",)
     """Contigs or regions (`chr:first-last`) to hold out and `family` (see `families`), or `auto`
     alone, or nothing."""
@@ -58,6 +85,7 @@ class AssemblyConfig:
         )
         for source in self.sources:
             check(source in SOURCES, f"source '{source}': give some of {', '.join(SOURCES)}")
+        check(self.taxid >= 0, f"taxid = {self.taxid}: give that of NCBI, 1 or more")
         check(self.annotation_offset_bp >= 0, "annotation_offset_bp: give 0 or more")
         check(
             not (self.contigs and self.contig_names),
@@ -67,20 +95,28 @@ class AssemblyConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilesConfig:
-    """Sequences that are records already: FASTA, one sequence a line, or released Parquet."""
+    """Sequences that are records already: FASTA, one a line, released Parquet, or reads."""
 
     path: str
-    """A file, or a pattern such as `eukaryote_generator/*.parquet`; plain or gzip."""
+    """A file, or a pattern such as `eukaryote_generator/*.parquet`; plain or gzip. What ends in
+    `.fastq` or `.fq` is reads."""
+    mates: str = ""
+    """The second reads of pairs, a file or a pattern; the n-th belongs to the n-th of `path`."""
     source: str
     """One that is cut out of assemblies too, or a name of its own."""
     both_strands: bool | None = None
     """Whether training reads the records on either strand; for a name of its own alone."""
+    near_duplicates: bool = False
+    """Whether records that are nearly equal are sought; for a name of its own alone."""
     gene_type: str = ""
     species_type: str = ""
     organism: str = ""
     assembly: str = ""
+    sample: str = ""
+    """Whose reads they are, for the column `assembly`; else what each file is named after."""
     test_share: float = 0.0
-    """Share of the records to hold out, chosen by their own bases."""
+    """Share of the records to hold out, chosen by their own bases; of reads, share of the samples
+    of the recipe."""
 
     def __post_init__(self) -> None:
         check_given(self, "path")
@@ -91,6 +127,12 @@ class FilesConfig:
             self.species_type in ("", *SPECIES_TAG_OF),
             f"species_type = '{self.species_type}': give one of {known}, or nothing",
         )
+        reads = is_fastq(Path(self.path))
+        check(
+            reads or not (self.mates or self.sample),
+            f"mates and sample are of reads, and '{self.path}' does not end in .fastq or .fq",
+        )
+        check(not (reads and self.assembly), "assembly: of reads, give the sample instead")
 
     def _check_source(self) -> None:
         known = SOURCES.get(self.source)
@@ -105,9 +147,19 @@ class FilesConfig:
             "otherwise: give the files a name of their own",
         )
         check(
-            re.fullmatch(r"\w[\w.-]*", self.source) is not None,
-            f"source '{self.source}': give a name of letters, digits, '_', '-' and '.'",
+            known is None or not self.near_duplicates,
+            f"near_duplicates of source '{self.source}' cannot be chosen: give the files a name of "
+            "their own",
         )
+        check(_is_name(self.source), _no_name(self.source))
+
+
+def _is_name(source: str) -> bool:
+    return re.fullmatch(r"\w[\w.-]*", source) is not None
+
+
+def _no_name(source: str) -> str:
+    return f"source '{source}': give a name of letters, digits, '_', '-' and '.'"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,25 +192,43 @@ class BuildConfig:
     assemblies: tuple[AssemblyConfig, ...] = ()
     files: tuple[FilesConfig, ...] = ()
     evaluations: tuple[EvaluationConfig, ...] = ()
+    taxdump: str = ""
+    """Folder of NCBI's nodes.dmp, names.dmp and merged.dmp, which lineages are taken from."""
+    divide_by: str = ""
+    """A rank, such as `phylum`: what is cut out of an assembly is of the source `SOURCE-CLADE`."""
     cut: CutConfig = field(default_factory=CutConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
     families: FamilyConfig = field(default_factory=FamilyConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
+    cache: str = ""
+    """Folder that inputs given by URL are fetched to; the user's cache if not given."""
     keep_going: bool = False
     """Leave out an input that cannot be read, and say so in the manifest."""
 
     def __post_init__(self) -> None:
         check_given(self, "output")
         check(bool(self.assemblies or self.files), "give at least one of assemblies and files")
+        check(
+            "://" not in self.output,
+            f"output = '{self.output}': build into a folder, then `python -m data_pipeline publish "
+            "FOLDER --to URL`",
+        )
+        check(bool(self.taxdump) or not self.divide_by, "divide_by needs a taxdump")
+        given = any(assembly.taxid for assembly in self.assemblies)
+        check(bool(self.taxdump) or not given, "taxid of an assembly needs a taxdump")
         names = [assembly_name(assembly) for assembly in self.assemblies]
         for name in names:
             check(names.count(name) == 1, f"two assemblies are named '{name}': give each a name")
-        told: dict[str, bool | None] = {}
+        told: dict[str, tuple[bool | None, bool]] = {}
         for each in self.files:
+            mine = (each.both_strands, each.near_duplicates)
             check(
-                told.setdefault(each.source, each.both_strands) == each.both_strands,
-                f"files of source '{each.source}': say of all alike whether it is both_strands",
+                told.setdefault(each.source, mine) == mine,
+                f"files of source '{each.source}': say of all alike whether it is both_strands, "
+                "and near_duplicates",
             )
+        shares = {each.test_share for each in self.files if is_fastq(Path(each.path))}
+        check(len(shares) < 2, "test_share of reads: give all of them the same, it is of samples")
         for evaluation in self.evaluations:
             known = ", ".join(names)
             check(

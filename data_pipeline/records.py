@@ -18,7 +18,7 @@ import pyarrow as pa
 from carbon.corpus import SCHEMA
 from carbon.genome import Interval, Reference, Strand, reverse_complement
 
-_BASES_A_BATCH = 1 << 25
+BASES_A_BATCH, _ROWS_A_BATCH = 1 << 25, 1 << 16
 _FILES_OPEN = 64
 # A shard on its way: the corpus's columns, and what is decided on. `digest` is the same for both
 # strands; `sketch` is a MinHash, where near-duplicates are looked for.
@@ -114,7 +114,7 @@ class ShardWriter:
         rows = self._rows.setdefault(source, [])
         rows.append(row)
         self._bases[source] = self._bases.get(source, 0) + len(row["sequence"])
-        if self._bases[source] >= _BASES_A_BATCH:
+        if self._bases[source] >= BASES_A_BATCH or len(rows) >= _ROWS_A_BATCH:
             self._flush(source)
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from data_pipeline.census import (
     read_dropped,
 )
 from data_pipeline.charts import bar_chart, histograms
+from data_pipeline.clades import clades_section
 from data_pipeline.sources import SOURCES
 
 BASE_MIXTURE = {name: each.base_share for name, each in SOURCES.items() if each.base_share}
@@ -90,6 +91,7 @@ def write_report(
         _gc(counts),
         _tags(counts),
         _organisms(counts),
+        clades_section(manifest, counts),
         _steps(manifest),
         _dropped(manifest),
         _duplicates(corpus, manifest),

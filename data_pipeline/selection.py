@@ -15,7 +15,6 @@ from carbon.files import atomic_file
 from data_pipeline.duplicates import Candidates, near_duplicates
 from data_pipeline.records import ShardTexts, shard_columns
 from data_pipeline.shards import shard_sources
-from data_pipeline.sources import SOURCES
 
 Reasons = dict[str, dict[int, str]]  # of one shard: source, row, why
 _REASONS = (
@@ -69,10 +68,11 @@ def select(work: Path, near_identity: float) -> None:
     columns = _columns(shards)
     _mark_equal(columns)
     if near_identity < 1:
-        for source in (name for name, each in SOURCES.items() if each.near_duplicates):
+        for source in _compared_sources(shards):
             mine = [column for column in columns if column.source == source]
             _mark_nearly_equal(mine, near_identity, work / "near")
-        _mark_nearly_equal(columns, near_identity, work / "near", leaks_only=True)
+        sketched = [column for column in columns if _is_sketched(column)]
+        _mark_nearly_equal(sketched, near_identity, work / "near", leaks_only=True)
     name_of = ShardTexts([column.path for column in columns], "name")
     for shard in shards:
         reasons = {c.source: _told(c, name_of) for c in columns if c.shard == shard}
@@ -85,6 +85,18 @@ def selected_out(work: Path, shard: Path) -> Reasons:
     """Return what `select` decided for a shard."""
     table = json.loads((work / "selected" / f"{shard.name}.json").read_text(encoding="utf-8"))
     return {source: {int(row): why for row, why in rows.items()} for source, rows in table.items()}
+
+
+def _compared_sources(shards: list[Path]) -> list[str]:
+    """Return the sources of whose nearly equal records one stays."""
+    summaries = (shard / "summary.json" for shard in shards)
+    told = (json.loads(path.read_text(encoding="utf-8")) for path in summaries)
+    return list(dict.fromkeys(name for each in told for name in each["near_duplicates"]))
+
+
+def _is_sketched(column: _Column) -> bool:
+    batch = next(shard_columns(column.path, ["sketch"]))
+    return bool(batch.column("sketch").null_count == 0)
 
 
 def _columns(shards: list[Path]) -> list[_Column]:

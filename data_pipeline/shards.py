@@ -1,23 +1,32 @@
 """The first step: one input, all its records, one shard on disk."""
 
 import csv
+import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.console import say
+from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval, read_sequences
 from carbon.genome.contig_names import names_table
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_out_regions, split_of
 from data_pipeline.filters import Composition, compositions_of, why_not
-from data_pipeline.inputs import Assembly, EvaluationPlaces, evaluation_places, file_rows, opened
+from data_pipeline.inputs import (
+    Assembly,
+    EvaluationPlaces,
+    evaluation_places,
+    file_rows,
+    names_of,
+    opened,
+)
 from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.reads import held_out_samples, is_fastq, sample_of
 from data_pipeline.recipe import (
     AssemblyConfig,
     BuildConfig,
@@ -25,20 +34,63 @@ from data_pipeline.recipe import (
     assembly_name,
 )
 from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
-from data_pipeline.sources import SOURCES, Source, source_of
+from data_pipeline.regions import bed_regions
+from data_pipeline.sources import SOURCES, Source, divided, source_of, strands_differ
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 _LETTERS_AT_ONCE = 1 << 16  # what of them is counted fits the cache of a core
 _REGIONS_TOLD = 3
-Input = AssemblyConfig | tuple[FilesConfig, Path]
 Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
 
 
+class FileInput(NamedTuple):
+    """A file of finished records; `held_out` tells of reads whether their sample is."""
+
+    config: FilesConfig
+    path: Path
+    mates: Path | None
+    held_out: bool
+
+
+Input = AssemblyConfig | FileInput
+
+
 def inputs_of(config: BuildConfig) -> list[Input]:
-    """Return what goes in, one a task: assemblies, then files in the order of their names."""
-    files = [(each, path) for each in config.files for path in _matching(each.path)]
-    return [*config.assemblies, *files]
+    """Return what goes in, one a task: assemblies, then files in the order of their names.
+
+    Raises:
+        UserError: files and their mates are not equally many, or reads are of too few samples.
+    """
+    files = [
+        FileInput(each, path, mates, held_out=False)
+        for each in config.files
+        for path, mates in _paired(each)
+    ]
+    samples = {file: _sample(file) for file in files if is_fastq(file.path)}
+    share = max((file.config.test_share for file in samples), default=0)
+    held_out = held_out_samples(list(samples.values()), share)
+    return [
+        *config.assemblies,
+        *(file._replace(held_out=samples.get(file) in held_out) for file in files),
+    ]
+
+
+def _sample(file: FileInput) -> str:
+    return file.config.sample or sample_of(file.path)
+
+
+def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:
+    paths = _matching(config.path)
+    if not config.mates:
+        return [(path, None) for path in paths]
+    mates = _matching(config.mates)
+    if len(paths) != len(mates):
+        raise UserError(
+            f"{config.path}: {len(paths)} files, and {len(mates)} of mates ({config.mates}); "
+            "give as many of one as of the other"
+        )
+    return list(zip(paths, mates, strict=True))
 
 
 def _matching(pattern: str) -> list[Path]:
@@ -54,34 +106,66 @@ def paths_of(each: Input) -> list[str]:
     """Return the files that an input is read from."""
     if isinstance(each, AssemblyConfig):
         paths = (each.genome, each.annotation, names_table(each.contigs))
-        return [str(path) for path in paths if path]
-    return [str(each[1])]
+        regions = (region.path for region in each.regions)
+        return [str(path) for path in (*paths, *regions) if path]
+    return [str(path) for path in (each.path, each.mates) if path]
 
 
 def title_of(each: Input) -> str:
     """Return what to call an input in messages."""
-    return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each[1])
+    return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each.path)
 
 
-def make_shard(config: BuildConfig, rank: int, folder: Path, families: Regions) -> None:
+# What is found in an input, on its way to become records: places to cut out, or rows of a file.
+Pairs = Iterable[tuple[Source, Any]]
+Take = Callable[[Pairs], Pairs]
+
+
+def _no_regions(contig_lengths_bp: dict[str, int]) -> list[Interval]:
+    del contig_lengths_bp
+    return []
+
+
+def _everything(found: Pairs) -> Pairs:
+    return found
+
+
+def make_shard(
+    config: BuildConfig,
+    rank: int,
+    folder: Path,
+    families: Regions = _no_regions,
+    take: Take = _everything,
+) -> list[str]:
     """Cut, filter and write the records of input `rank`; the shard appears when it is whole.
 
-    `families` tells what is held out of it for the sake of its proteins.
+    Args:
+        config: the recipe.
+        rank: of the input among `inputs_of` it.
+        folder: to make.
+        families: tells what is held out of the input for the sake of its proteins.
+        take: gives what of all that is found goes on, for a sample of it.
+
+    Returns:
+        What to tell of it, in lines.
 
     Raises:
         UserError: the input is absent or malformed.
     """
     each = inputs_of(config)[rank]
     with atomic_folder(folder) as shard:
-        maker = _ShardMaker(config, shard)
+        maker = _ShardMaker(config, shard, take)
         if isinstance(each, AssemblyConfig):
             held_out, found = maker.add_assembly(each, families)
             warning = found.pop("warning")
             told = {key: value for key, value in (asdict(each) | found).items() if value}
         else:
             held_out, warning = [], ""
-            maker.add_file(*each)
-            told = asdict(each[0]) | {"path": str(each[1])}
+            maker.add_file(each)
+            told = asdict(each.config) | {"path": str(each.path)}
+            if is_fastq(each.path):
+                sample = {"sample": _sample(each), "split": "test" if each.held_out else "train"}
+                told |= {"mates": str(each.mates or "")} | sample
         counts = maker.finish()
         told_held_out = [region.to_region() for region in held_out]
         files = [
@@ -95,14 +179,24 @@ def make_shard(config: BuildConfig, rank: int, folder: Path, families: Regions) 
             "held_out": told_held_out,
             **({"warning": warning} if warning else {}),
             "counts": counts,
+            "both_strands": maker.both_strands,
+            "near_duplicates": sorted(maker.near_duplicates),
+            "clades": maker.clades,
         }
         (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    if warning:
-        say(warning)
     kept = sum(count["records"] for count in counts["filtered"].values())
     where = ", ".join(told_held_out[:_REGIONS_TOLD]) or "nothing"
     where += f" and {more:,} more" if (more := len(told_held_out) - _REGIONS_TOLD) > 0 else ""
-    say(f"{title_of(each)}; held out: {where}; {kept:,} records")
+    return [*filter(None, [warning]), f"{title_of(each)}; held out: {where}; {kept:,} records"]
+
+
+def _regions(
+    config: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+) -> Iterator[tuple[Source, Record | Dropped]]:
+    names = names_of(config, contig_lengths_bp)
+    for regions in config.regions:
+        for name, found in bed_regions(regions, config, names, contig_lengths_bp):
+            yield source_of(name, regions.both_strands), found
 
 
 class _Waiting(NamedTuple):
@@ -114,14 +208,19 @@ class _Waiting(NamedTuple):
 
 
 class _ShardMaker:
-    def __init__(self, config: BuildConfig, shard: Path) -> None:
+    def __init__(self, config: BuildConfig, shard: Path, take: Take) -> None:
         self._config = config
+        self._take = take
         self._writer = ShardWriter(shard)
-        self._dropped_path = shard / "dropped.tsv"
-        self._dropped: list[tuple[Any, ...]] = []
+        self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
+        self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
         self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
         self._waiting: list[_Waiting] = []
         self._waiting_bp = 0
+        self._is_of_reads = False
+        self.both_strands: dict[str, bool] = {}
+        self.near_duplicates: set[str] = set()
+        self.clades: dict[str, str] = {}
         self._sequences = [
             EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
             for evaluation in config.evaluations
@@ -132,7 +231,7 @@ class _ShardMaker:
         self, config: AssemblyConfig, families: Regions
     ) -> tuple[list[Interval], dict[str, str]]:
         """Add what is cut out of an assembly; return what is held out, and who it is."""
-        with opened(config) as assembly:
+        with opened(config, self._config.taxdump, self._config.divide_by) as assembly:
             lengths_bp = assembly.reference.contig_lengths_bp
             annotation = assembly.annotation
             if STOPS_AT_INCOMPLETE_CDS[config.incomplete_cds]:
@@ -150,43 +249,66 @@ class _ShardMaker:
                 for place in evaluation_places(evaluation, config, lengths_bp)
             )
             annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
-            for name in assembly.sources:
+            sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
+            for source in sources:
+                self._use(source)
                 for counts in self._counts.values():
-                    counts[name] = Counter(records=0, bases=0, masked_bases=0)
-                source = SOURCES[name]
-                for found in source.cut(annotated, self._config.cut, self._config.keep):
-                    if isinstance(found, Dropped):
-                        self._count("cut", name, 0, 0)
-                        self._drop(name, *found, assembly.name)
-                    else:
-                        self._add_record(source, found, assembly, held_out, places)
+                    counts[source.name] = Counter(records=0, bases=0, masked_bases=0)
+            cut = (
+                (source, found)
+                for source in sources
+                for found in source.cut(annotated, self._config.cut, self._config.keep)
+            )
+            regions = (
+                (divided(source, assembly.clade), found)
+                for source, found in _regions(config, lengths_bp)
+            )
+            for source, found in self._take(itertools.chain(cut, regions)):
+                self._use(source)
+                if isinstance(found, Dropped):
+                    self._count("cut", source.name, 0, 0)
+                    self._drop(source.name, *found, assembly.name)
+                else:
+                    self._add_record(source, found, assembly, held_out, places)
             who = {
                 "organism": assembly.organism,
                 "species_type": assembly.species_type,
+                "taxonomy": "; ".join(assembly.taxonomy),
                 "warning": assembly.warning or "",
             }
         return held_out, who
 
-    def add_file(self, config: FilesConfig, path: Path) -> None:
+    def add_file(self, file: FileInput) -> None:
         """Add the records of a file."""
-        source = source_of(config.source, config.both_strands)
-        for row in file_rows(path, config):
+        config = file.config
+        source = source_of(config.source, config.both_strands, config.near_duplicates)
+        self._use(source)
+        self._is_of_reads = is_fastq(file.path)
+        share = float(file.held_out) if is_fastq(file.path) else config.test_share
+        rows = ((source, row) for row in file_rows(file.path, config, file.mates))
+        for _, row in self._take(rows):
             row["name"] = _UNPRINTABLE.sub(" ", row["name"])
             digest = digest_of(row["sequence"])
-            split = "test" if digest / 2**64 < config.test_share else "train"
+            split = "test" if digest / 2**64 < share else "train"
             self._add_row(source, {"split": split} | row, digest)
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:
         """Write what is left; return records and bases, as cut and as kept, of each source."""
         self._decide()
         self._writer.close()
-        with self._dropped_path.open("w", encoding="utf-8", newline="") as sink:
-            writer = csv.writer(sink, delimiter="\t", lineterminator="\n")
-            writer.writerows(self._dropped)
+        self._dropped_file.close()
         return {
             step: {source: dict(count) for source, count in counts.items()}
             for step, counts in self._counts.items()
         }
+
+    def _use(self, source: Source) -> None:
+        if self.both_strands.setdefault(source.name, source.both_strands) != source.both_strands:
+            raise UserError(strands_differ(source.name))
+        if source.near_duplicates:
+            self.near_duplicates.add(source.name)
+        if source.clade:
+            self.clades[source.name] = source.clade
 
     def _add_record(
         self,
@@ -254,7 +376,9 @@ class _ShardMaker:
             where = (row["assembly"], row["record_id"], row["start"], row["end"])
             self._drop(source.name, row["name"], reason, *where)
             return
+        # Reads would have more bytes of sketches than of bases, so they are compared if asked for.
         near = self._config.keep.near_identity < 1
+        near = near and (source.near_duplicates or not self._is_of_reads)
         row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
         self._count("filtered", source.name, found.length_bp, found.num_masked)
         self._writer.add(row)
@@ -268,7 +392,7 @@ class _ShardMaker:
     def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
         self._decide()  # what came before is told before
         row = (source, name, reason, *where, *[""] * (4 - len(where)))
-        self._dropped.append(tuple(_UNPRINTABLE.sub(" ", str(value)) for value in row))
+        self._dropped.writerow(_UNPRINTABLE.sub(" ", str(value)) for value in row)
 
 
 def shard_sources(shard: Path) -> Iterator[tuple[str, Path]]:

@@ -1,12 +1,15 @@
 """The sources of a corpus, one record each, with all that is asked of them.
 
 A source is a kind of cut: what a record of it is, and how such records are treated on their way and
-read in training. To add one is to add its function to `data_pipeline.extract` and its entry here.
+read in training. To add one is to add its function to `data_pipeline.extract`, or beside it, and
+its entry here.
 """
 
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from carbon.errors import UserError
 from data_pipeline.extract import (
     AnnotatedAssembly,
     Found,
@@ -18,6 +21,7 @@ from data_pipeline.extract import (
     transcripts_in_context,
 )
 from data_pipeline.limits import CutConfig, KeepConfig
+from data_pipeline.utrs import five_prime_utrs, three_prime_utrs
 
 PROKARYOTES, ALL_OTHERS = "prokaryotes", "all others"
 UNANNOTATED = "those without annotation"
@@ -39,6 +43,7 @@ class Source:
         default_for: the assemblies that it is cut out of where a recipe does not say: PROKARYOTES,
             UNANNOTATED, ALL_OTHERS, or none.
         base_share: of the tokens of the base mixture.
+        clade: what it is divided by: then the name is that of the whole, a hyphen, and this one.
     """
 
     name: str
@@ -49,6 +54,7 @@ class Source:
     near_duplicates: bool = False
     default_for: str = ""
     base_share: float = 0.0
+    clade: str = ""
 
 
 SOURCES = {
@@ -97,14 +103,51 @@ SOURCES = {
             needs_annotation=False,
             default_for=UNANNOTATED,
         ),
+        Source(name="utr5", cut=five_prime_utrs, both_strands=False, near_duplicates=True),
+        Source(name="utr3", cut=three_prime_utrs, both_strands=False, near_duplicates=True),
         Source(name="promoter", cut=promoter_windows, both_strands=True),
     )
 }
 
 
-def source_of(name: str, both_strands: bool | None) -> Source:
-    """Return the source of some files: that of the table, or one that has a name of its own."""
-    return SOURCES.get(name) or Source(name=name, cut=_nothing, both_strands=bool(both_strands))
+def source_of(name: str, both_strands: bool | None, near_duplicates: bool = False) -> Source:
+    """Return the source of some files or regions: of the table, or one with a name of its own.
+
+    Raises:
+        UserError: that of the table is read otherwise.
+    """
+    known = SOURCES.get(name)
+    if known is None:
+        return Source(
+            name=name,
+            cut=_nothing,
+            both_strands=bool(both_strands),
+            near_duplicates=near_duplicates,
+        )
+    if both_strands not in (None, known.both_strands):
+        raise UserError(
+            f"both_strands = {both_strands} for source '{name}', which is read otherwise: give it "
+            "a name of its own"
+        )
+    return known
+
+
+def divided(source: Source, clade: str) -> Source:
+    """Return the part of a source that is of a clade; the whole if there is none.
+
+    >>> divided(SOURCES["mrna"], "Candidatus Xia").name
+    'mrna-Candidatus_Xia'
+    """
+    clade = re.sub(r"\W+", "_", clade)
+    return replace(source, name=f"{source.name}-{clade}", clade=clade) if clade else source
+
+
+def strands_differ(name: str) -> str:
+    """Say that inputs do not agree on whether a source is read on both strands."""
+    return (
+        f"source '{name}': some inputs say that it is read on both strands, and others that it is "
+        "not; say of all alike, or give them names of their own"
+    )
 
 
 def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:

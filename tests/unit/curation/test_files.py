@@ -203,7 +203,7 @@ class TestFaults:
             made.append(rank)
             if rank == 1 and len(made) == 2:
                 raise KeyboardInterrupt
-            make(config, rank, folder, families)
+            return make(config, rank, folder, families)
 
         monkeypatch.setattr(module, "make_shard", fail_second)
         assert build(tmp_path / "c", *settings) == 130

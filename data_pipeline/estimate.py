@@ -1,0 +1,254 @@
+"""What a build will take, told from a sample of its inputs before it begins.
+
+Of inputs that are treated alike a few are opened, and all that can be cut out of them is counted;
+the first bases of each source go through every step in a scratch folder. Seconds of a processor and
+bytes are scaled from there: by bases within an input, by the sizes of files between inputs.
+"""
+
+import json
+import resource
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from carbon.errors import UserError
+from carbon.files import scratch_folder, sha256_of_file
+from data_pipeline.extract import Dropped
+from data_pipeline.publish import write_part
+from data_pipeline.recipe import AssemblyConfig, BuildConfig
+from data_pipeline.records import BASES_A_BATCH, Record
+from data_pipeline.remote import with_inputs_here
+from data_pipeline.selection import select
+from data_pipeline.shards import Input, inputs_of, make_shard, paths_of
+from data_pipeline.sources import Source
+
+_INPUTS_A_KIND = 3
+_SAMPLED_BP = 1_000_000  # of each source of an input
+_STEPS = ("start", "extract", "select", "write", "publish")
+# A batch is in memory as text in rows, as Arrow, and once more on its way to Parquet.
+_COPIES_OF_A_BATCH = 3
+_BYTES_A_RECORD = 17  # digest, order and flags in `select`
+# Where near-duplicates are sought: their order and a band of sketches (464 MiB for 10^6 records).
+_BYTES_A_CANDIDATE = 300
+_DISK_BYTES_A_CANDIDATE = 1024  # its bands
+
+
+@dataclass(slots=True)
+class _Sampled:
+    """Records and bases of one source of one input: all that there are, and those sampled."""
+
+    records: int = 0
+    bases: int = 0
+    sampled_records: int = 0
+    sampled_bases: int = 0
+    seconds: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        """All bases over those sampled."""
+        return self.bases / max(self.sampled_bases, 1)
+
+
+@dataclass(slots=True)
+class _Sampler:
+    """Counts what goes by, lets the first of each source through, and takes their time."""
+
+    of: dict[str, _Sampled] = field(default_factory=dict)
+    ended: float = 0.0
+
+    def take(self, found: Iterable[tuple[Source, Any]]) -> Iterator[tuple[Source, Any]]:
+        """Yield what is let through."""
+        for source, each in found:
+            if isinstance(each, Dropped):
+                continue
+            size_bp = _length_bp(each)
+            mine = self.of.setdefault(source.name, _Sampled())
+            mine.records += 1
+            mine.bases += size_bp
+            if mine.sampled_bases < _SAMPLED_BP:
+                mine.sampled_records += 1
+                mine.sampled_bases += size_bp
+                start = process_time()
+                yield source, each
+                mine.seconds += process_time() - start
+        self.ended = process_time()
+
+
+def _peak_bytes() -> int:
+    """Return the most memory that this process has had."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _length_bp(found: Record | dict[str, Any]) -> int:
+    if isinstance(found, Record):
+        return sum(segment.end - segment.start for segment in found.segments)
+    return len(found["sequence"])
+
+
+@dataclass(slots=True)
+class Estimate:
+    """What a build takes.
+
+    Attributes:
+        records: of each source, as they will be written.
+        bases: the same.
+        seconds: of one processor, by step.
+        work_bytes: on disk while it is built, the corpus included.
+        corpus_bytes: of the corpus.
+        memory_bytes: of the process that needs the most.
+        sampled: inputs that were opened, and all that there are.
+    """
+
+    records: Counter[str] = field(default_factory=Counter)
+    bases: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STEPS, 0.0))
+    work_bytes: float = 0.0
+    corpus_bytes: float = 0.0
+    memory_bytes: float = 0.0
+    sampled: tuple[int, int] = (0, 0)
+
+
+def estimate(config: BuildConfig) -> Estimate:
+    """Return what a build will take, from a sample of its inputs.
+
+    Raises:
+        UserError: an input of the sample cannot be read.
+    """
+    result = Estimate()
+    inputs = inputs_of(config)
+    for each in inputs:
+        for path in paths_of(each):
+            if not Path(path).is_file():
+                raise UserError(f"{path}: no such file")
+    result.seconds["start"] = process_time()
+    with scratch_folder("estimate") as scratch:
+        work = Path(scratch)
+        for folder in ("shards", "selected", "parts"):
+            (work / folder).mkdir()
+        samples = {
+            rank: (_sample(config, rank, work, result, factor), factor)
+            for rank, factor in _chosen(inputs).items()
+        }
+        start = process_time()
+        select(work, config.keep.near_identity)
+        selecting = process_time() - start
+        sampled_records = 0
+        all_records = 0.0
+        for rank, (sampler, factor) in samples.items():
+            _write(work, rank, sampler.of, factor, result)
+            sampled_records += sum(each.sampled_records for each in sampler.of.values())
+            all_records += factor * sum(each.records for each in sampler.of.values())
+        result.seconds["select"] = selecting * all_records / max(sampled_records, 1)
+    candidates = all_records if config.keep.near_identity < 1 else 0.0
+    selecting_bytes = _BYTES_A_RECORD * all_records + _BYTES_A_CANDIDATE * candidates
+    result.work_bytes += _DISK_BYTES_A_CANDIDATE * candidates
+    base_bytes = _peak_bytes()
+    result.memory_bytes = max(result.memory_bytes, base_bytes + selecting_bytes)
+    result.sampled = (len(samples), len(inputs))
+    return result
+
+
+def _chosen(inputs: list[Input]) -> dict[int, float]:
+    """Return the ranks of inputs to open, each with how many times its own size it stands for."""
+    kinds: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    for rank, each in enumerate(inputs):
+        size = sum(Path(path).stat().st_size for path in paths_of(each))
+        kinds[_kind(each)].append((size, rank))
+    result: dict[int, float] = {}
+    for sizes in map(sorted, kinds.values()):
+        count = min(len(sizes), _INPUTS_A_KIND)
+        # The middles of as many parts: neither the smallest nor the largest of many.
+        mine = [sizes[(2 * i + 1) * len(sizes) // (2 * count)] for i in range(count)]
+        factor = sum(size for size, _ in sizes) / max(sum(size for size, _ in mine), 1)
+        result |= {rank: factor for _, rank in mine}
+    return result
+
+
+def _kind(each: Input) -> Any:
+    """Return what inputs of a kind have in common."""
+    if isinstance(each, AssemblyConfig):
+        return each.sources, each.species_type, bool(each.annotation), len(each.regions)
+    return each.config.source, each.path.suffix
+
+
+def _sample(
+    config: BuildConfig, rank: int, work: Path, result: Estimate, factor: float
+) -> _Sampler:
+    """Make the shard of a sample of an input; add what the whole would take."""
+    sampler = _Sampler()
+    start = process_time()
+    make_shard(config, rank, work / "shards" / f"{rank:05d}", take=sampler.take)
+    end = process_time()
+    for path in paths_of(inputs_of(config)[rank]):
+        sha256_of_file(path)
+    summing = process_time() - end
+    sampled = sum(each.sampled_bases for each in sampler.of.values())
+    everything = sum(each.bases for each in sampler.of.values())
+    writing = max(0.0, end - sampler.ended - summing)
+    reading = end - start - writing - sum(each.seconds for each in sampler.of.values())
+    seconds = reading + writing * everything / max(sampled, 1)
+    seconds += sum(each.seconds * each.scale for each in sampler.of.values())
+    result.seconds["extract"] += factor * seconds
+    batches = sum(min(each.bases, BASES_A_BATCH) for each in sampler.of.values())
+    base_bytes = _peak_bytes()
+    result.memory_bytes = max(result.memory_bytes, base_bytes + _COPIES_OF_A_BATCH * batches)
+    return sampler
+
+
+def _write(
+    work: Path, rank: int, sampled: Mapping[str, _Sampled], factor: float, result: Estimate
+) -> None:
+    """Write the part of a sampled shard; add what the whole would take."""
+    start = process_time()
+    write_part(work, rank)
+    writing = process_time() - start
+    part = work / "parts" / f"{rank:05d}"
+    counts = json.loads((part / "counts.json").read_text(encoding="utf-8"))
+    everything = sum(each.bases for each in sampled.values())
+    written = sum(each.sampled_bases for each in sampled.values())
+    result.seconds["write"] += factor * writing * everything / max(written, 1)
+    for source, each in sampled.items():
+        scale = factor * each.scale
+        for split in counts.get(source, {}).values():
+            result.records[source] += round(scale * split["records"])
+            result.bases[source] += round(scale * split["bases"])
+        files = list((part / source).glob("*.parquet"))
+        start = process_time()
+        for path in files:
+            sha256_of_file(path)
+        result.seconds["publish"] += scale * (process_time() - start)
+        in_part = sum(path.stat().st_size for path in files)
+        shard = work / "shards" / f"{rank:05d}" / f"{source}.arrow"
+        in_shard = shard.stat().st_size if shard.is_file() else 0
+        result.corpus_bytes += scale * in_part
+        result.work_bytes += scale * (in_part + in_shard)
+
+
+def estimated(config: BuildConfig) -> list[str]:
+    """Return in lines what a build will take, or why that cannot be told."""
+    try:
+        return told(estimate(with_inputs_here(config)[0]))
+    except UserError as error:
+        return [f"not estimated: {error}"]
+
+
+def told(found: Estimate) -> list[str]:
+    """Return an estimate as lines for a person."""
+    lines = [f"estimated from {found.sampled[0]} of {found.sampled[1]} inputs"]
+    lines += [
+        f"{source}: {found.records[source]:,} records, {found.bases[source]:,} bases"
+        for source in found.records
+    ]
+    hours = ", ".join(f"{step} {found.seconds[step] / 3600:.4f}" for step in _STEPS)
+    lines.append(f"core-hours: {sum(found.seconds.values()) / 3600:.4f} ({hours})")
+    lines.append(
+        f"disk: {found.work_bytes / 1e9:.3f} GB while it is built, {found.corpus_bytes / 1e9:.3f} "
+        "GB of corpus"
+    )
+    lines.append(f"memory: {found.memory_bytes / 1e9:.2f} GB a process at most")
+    return lines

@@ -1,0 +1,88 @@
+"""Reads of a sequencer as records: FASTQ, alone or with a second file of mates.
+
+Samples are held out whole, since reads of one sample are of the same molecules and organisms.
+"""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from carbon.errors import UserError
+from carbon.genome.sequences import SequenceRecord, read_records
+
+_FASTQ = re.compile(r"\.(fastq|fq)(\.b?gz)?$", re.IGNORECASE)
+# What Illumina's programs and archives put between the name of a sample and the ending:
+# `SAMPLE_S1_L001_R1_001.fastq.gz`, `SAMPLE_1.fastq.gz`.
+_PART_OF_SAMPLE = re.compile(r"(_S\d+)?(_L\d{3})?([_.]R?[12])?(_\d{3})?$")
+_MATE = re.compile(r"/[12]$")
+
+
+def is_fastq(path: Path) -> bool:
+    """Tell by its name whether a file holds reads, plain or gzip."""
+    return _FASTQ.search(path.name) is not None
+
+
+def sample_of(path: Path) -> str:
+    """Return the sample that a file of reads is named after.
+
+    >>> sample_of(Path("reads/gut7_S3_L001_R1_001.fastq.gz")), sample_of(Path("ERR1_2.fq"))
+    ('gut7', 'ERR1')
+    """
+    stem = _FASTQ.sub("", path.name)
+    return _PART_OF_SAMPLE.sub("", stem) or stem
+
+
+def held_out_samples(samples: Collection[str], share: float) -> set[str]:
+    """Return the samples to hold out, one at least, in the order of their names' digests.
+
+    Raises:
+        UserError: there is but one.
+    """
+    if not share or not samples:
+        return set()
+    if len(set(samples)) == 1:
+        (only,) = set(samples)
+        raise UserError(
+            f"test_share = {share} of reads: samples are held out whole, and '{only}' is the only "
+            "one; give a second, or no test_share"
+        )
+    in_order = sorted(set(samples), key=lambda name: hashlib.blake2b(name.encode()).digest())
+    return set(in_order[: min(max(1, round(share * len(in_order))), len(in_order) - 1)])
+
+
+def read_rows(path: Path, mates: Path | None) -> Iterator[dict[str, Any]]:
+    """Yield the reads of a file, each before its mate if there is a file of these.
+
+    Raises:
+        UserError: a file is absent, broken or without a read, or a read and its mate have two
+            names.
+    """
+    if mates is None:
+        for record in read_records(path):
+            yield {"name": record.name, "sequence": record.bases}
+        return
+    pairs = itertools.zip_longest(read_records(path), read_records(mates))
+    for number, pair in enumerate(pairs, start=1):
+        name = _name_of_both(number, (path, mates), pair)
+        for mate, record in enumerate(pair, start=1):
+            yield {"name": f"{name}/{mate}", "sequence": record.bases}
+
+
+def _name_of_both(
+    number: int, paths: tuple[Path, Path], pair: tuple[SequenceRecord | None, ...]
+) -> str:
+    for path, other, record in zip(paths, reversed(paths), pair, strict=True):
+        if record is None:
+            raise UserError(
+                f"{path}: ends after read {number - 1}, and {other} does not; is it cut off?"
+            )
+    names = [_MATE.sub("", record.name) for record in pair if record]
+    if names[0] != names[1]:
+        raise UserError(
+            f"{paths[0]} read {number} is '{names[0]}', and that of {paths[1]} '{names[1]}': "
+            "mates must stand in the same order; pair the files again"
+        )
+    return names[0]

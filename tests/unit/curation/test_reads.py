@@ -1,0 +1,185 @@
+"""Reads as a source of a corpus: pairs, samples that are held out whole, and broken files."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from carbon.corpus import read_manifest, read_source
+from data_pipeline.reads import held_out_samples, sample_of
+from tests.helpers.curation import build, rows_of
+from tests.helpers.files import random_bases
+
+READS = [random_bases(150, i) for i in range(40)]
+
+
+def fastq(bases, mate="", first=0):
+    return "".join(
+        f"@r{first + i}{mate} lane 1\n{read}\n+\n{'I' * len(read)}\n"
+        for i, read in enumerate(bases)
+    )
+
+
+def settings_of(path, *more):
+    files = [f"files.0.path={path}", "files.0.source=reads", "files.0.both_strands=true"]
+    return [*files, *(f"files.0.{each}" for each in more)]
+
+
+def refused(capsys, tmp_path, *settings):
+    """Build, and return the one line of error; nothing is left."""
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert build(tmp_path / "c", *settings) == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    return line
+
+
+def test_reads_alone_are_records_as_they_are(tmp_path):
+    long_read = random_bases(12_000, 99)
+    with gzip.open(tmp_path / "gut.fastq.gz", "wt") as sink:
+        sink.write(fastq([*READS, long_read]))
+    assert build(tmp_path / "c", *settings_of(tmp_path / "gut.fastq.gz")) == 0
+    rows = read_source(tmp_path / "c", "reads", "train").to_pylist()
+    assert [row["sequence"] for row in rows] == [*READS, long_read]
+    assert (rows[3]["name"], rows[3]["assembly"]) == ("r3", "gut")
+    assert rows[3]["segments"] == [{"start": 0, "end": 150, "strand": "+"}]
+    assert read_manifest(tmp_path / "c")["both_strands"] == {"reads": True}
+
+
+def test_a_mate_follows_its_read(tmp_path):
+    (tmp_path / "a_1.fq").write_text(fastq(READS[:20], "/1"))
+    (tmp_path / "a_2.fq").write_text(fastq(READS[20:], "/2"))
+    settings = settings_of(tmp_path / "a_1.fq", f"mates={tmp_path}/a_2.fq")
+    assert build(tmp_path / "c", *settings) == 0
+    rows = rows_of(tmp_path / "c", "reads")
+    assert [row["sequence"] for row in rows[:4]] == [READS[0], READS[20], READS[1], READS[21]]
+    assert [row["name"] for row in rows[:3]] == ["r0/1", "r0/2", "r1/1"]
+    (told,) = read_manifest(tmp_path / "c")["inputs"]
+    assert [Path(file["path"]).name for file in told["files"]] == ["a_1.fq", "a_2.fq"]
+    assert told["recipe"]["sample"] == "a"
+
+
+def test_filters_and_copies(tmp_path):
+    short, unknown = READS[0][:40], "N" * 30 + READS[1][:100]
+    (tmp_path / "a.fq").write_text(fastq([*READS, READS[5], short, unknown]))
+    assert build(tmp_path / "c", *settings_of(tmp_path / "a.fq")) == 0
+    assert read_manifest(tmp_path / "c")["dropped"] == {
+        "reads:duplicate_sequence": 1,
+        "reads:shorter_than_min_record_bp": 1,
+        "reads:too_many_n": 1,
+    }
+
+
+def test_nearly_equal_reads_are_sought_if_told(tmp_path):
+    changed = READS[0][:75] + {"A": "C"}.get(READS[0][75], "A") + READS[0][76:]
+    (tmp_path / "a.fq").write_text(fastq([*READS, changed]))
+    for told, kept in ((True, 40), (False, 41)):
+        settings = settings_of(tmp_path / "a.fq", f"near_duplicates={str(told).lower()}")
+        assert build(tmp_path / f"c{kept}", *settings) == 0
+        assert len(rows_of(tmp_path / f"c{kept}", "reads")) == kept
+
+
+def test_samples_are_held_out_whole_and_their_copies_go(tmp_path):
+    """Two lanes of a sample are on one side; a read of a held-out sample is on no other."""
+    shared = random_bases(150, 77)
+    for number, sample in enumerate(("s1", "s2", "s3", "s4")):
+        for lane in (1, 2):
+            own = READS[8 * number + 4 * (lane - 1) :][:4]
+            path = tmp_path / f"{sample}_S{number}_L00{lane}_R1_001.fastq"
+            path.write_text(fastq([*own, shared]))
+    assert build(tmp_path / "c", *settings_of(f"{tmp_path}/*.fastq", "test_share=0.25")) == 0
+    test = read_source(tmp_path / "c", "reads", "test").to_pylist()
+    train = read_source(tmp_path / "c", "reads", "train").to_pylist()
+    (held_out,) = {row["assembly"] for row in test}
+    assert {row["assembly"] for row in train} == {"s1", "s2", "s3", "s4"} - {held_out}
+    assert (len(test), len(train)) == (9, 24)
+    assert shared not in {row["sequence"] for row in train}
+    sides = {
+        told["recipe"]["sample"]: told["recipe"]["split"]
+        for told in read_manifest(tmp_path / "c")["inputs"]
+    }
+    assert [sample for sample, side in sides.items() if side == "test"] == [held_out]
+
+
+@pytest.mark.parametrize(
+    ("name", "sample"),
+    [
+        ("gut7_S3_L001_R2_001.fastq.gz", "gut7"),
+        ("ERR011087_1.fq", "ERR011087"),
+        ("soil.R1.fastq.bgz", "soil"),
+        ("nanopore.FASTQ", "nanopore"),
+        ("_1.fq", "_1"),
+    ],
+)
+def test_names_of_samples(name, sample):
+    assert sample_of(Path(name)) == sample
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.0, 0), (0.01, 1), (0.3, 3), (0.99, 9)])
+def test_shares_of_ten_samples(share, count):
+    names = [f"s{i}" for i in range(10)]
+    found = held_out_samples(names, share)
+    assert len(found) == count
+    assert held_out_samples(names[::-1] * 2, share) == found
+
+
+WHOLE = gzip.compress(fastq(READS).encode(), mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.fq", b"", "a.fq: has no sequence"),
+        ("a.fq.gz", WHOLE[:900], "a.fq.gz"),
+        ("a.fq.gz", WHOLE[:-4], "a.fq.gz"),
+        ("a.fq", fastq(READS)[:-20].encode(), "line 160: record 'r39' has no quality, or not one"),
+        ("a.fq", fastq(READS[:2]).replace("III\n", "II\n", 1).encode(), "record 'r0' has no"),
+        ("a.fq", fastq(READS[:2]).replace("I\n", "III\n", 1).encode(), "record 'r0' has no"),
+        ("a.fq", fastq(READS).replace("@r7", "r7").encode(), "line 29: expected a header"),
+        ("a.fq", b"@r\nACGE\n+\nIIII\n", "line 2"),
+    ],
+)
+def test_broken_files_are_named(tmp_path, capsys, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    line = refused(capsys, tmp_path, *settings_of(tmp_path / name))
+    assert name in line and message in line
+
+
+@pytest.mark.parametrize(
+    ("mates", "message"),
+    [
+        (fastq(READS[20:39], "/2"), "b.fq: ends after read 19, and"),
+        (fastq(READS[20:], "/2", first=1), "a.fq read 1 is 'r0', and that of"),
+    ],
+)
+def test_mates_that_are_none(tmp_path, capsys, mates, message):
+    (tmp_path / "a.fq").write_text(fastq(READS[:20], "/1"))
+    (tmp_path / "b.fq").write_text(mates)
+    settings = settings_of(tmp_path / "a.fq", f"mates={tmp_path}/b.fq")
+    assert message in refused(capsys, tmp_path, *settings)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["test_share=0.1"], "'a' is the only one; give a second"),
+        (["assembly=x"], "give the sample instead"),
+        (["mates=b*.fq"], "1 files, and 2 of mates (b*.fq)"),
+    ],
+)
+def test_settings_that_do_not_fit(tmp_path, capsys, monkeypatch, more, message):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.fq", "b1.fq", "b2.fq"):
+        (tmp_path / name).write_text(fastq(READS))
+    assert message in refused(capsys, tmp_path, *settings_of("a.fq", *more))
+
+
+def test_near_duplicates_of_a_source_of_the_table_are_its_own(tmp_path, capsys):
+    settings = ["files.0.path=a.fq", "files.0.source=mrna", "files.0.near_duplicates=true"]
+    assert "cannot be chosen" in refused(capsys, tmp_path, *settings)
+
+
+def test_mates_and_samples_are_of_reads(tmp_path, capsys):
+    (tmp_path / "a.fa").write_text(">a\nACGT\n")
+    line = refused(capsys, tmp_path, *settings_of(tmp_path / "a.fa", "sample=x"))
+    assert "does not end in .fastq or .fq" in line

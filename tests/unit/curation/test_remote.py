@@ -1,0 +1,169 @@
+"""Inputs and corpora by URL, against a bucket on this machine and fsspec's memory."""
+
+import json
+from pathlib import Path
+
+import datasets
+import fsspec
+import pytest
+from huggingface_hub import DatasetCard
+
+from carbon.corpus import read_manifest, source_files
+from carbon.errors import CorpusError
+from data_pipeline.__main__ import main
+from data_pipeline.hub import dataset_card
+from data_pipeline.remote import fetch
+from tests.helpers.bucket import bucket
+from tests.helpers.curation import build, rows_of
+from tests.helpers.files import random_bases, served, write_fasta
+
+
+@pytest.fixture
+def memory():
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    yield system
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+
+
+def genome_at(tmp_path, url):
+    write_fasta(tmp_path / "g.fa", {"c1": random_bases(20_000, 1)})
+    with fsspec.open(url, "wb") as sink:
+        sink.write((tmp_path / "g.fa").read_bytes())
+
+
+def settings_of(url, cache):
+    genome = [f"assemblies.0.genome={url}", "assemblies.0.holdout=['c1:1-5000']"]
+    return [*genome, f"cache={cache}", "cut.chunk_bp=4000"]
+
+
+def test_from_a_bucket_and_back(tmp_path, monkeypatch, capsys):
+    """The corpus of a genome in a bucket is that of the file, and can be trained on from there."""
+    with bucket() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
+        genome_at(tmp_path, "s3://lab/in/g.fa")
+        assert build(tmp_path / "far", *settings_of("s3://lab/in/g.fa", tmp_path / "cache")) == 0
+        assert build(tmp_path / "near", *settings_of(tmp_path / "g.fa", tmp_path / "no")) == 0
+        far, near = (read_manifest(tmp_path / name) for name in ("far", "near"))
+        assert far["outputs"] == near["outputs"]
+        ((path, record),) = far["fetched"].items()
+        assert Path(path).parent.parent == tmp_path / "cache"
+        assert record["url"] == "s3://lab/in/g.fa" and record["bytes"] > 20_000
+        assert record["version"]
+        words = ["publish", str(tmp_path / "far"), "--to", "s3://lab/out/corpus"]
+        assert main(words) == 0
+        assert read_manifest("s3://lab/out/corpus") == far
+        (file,) = source_files("s3://lab/out/corpus", "genome", "train")
+        with fsspec.open(file, "rb") as source:
+            assert source.read() == (tmp_path / "far/genome/train-00000.parquet").read_bytes()
+        assert main(words) == 2
+        assert "holds a corpus already" in capsys.readouterr().err
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
+
+
+def test_what_has_not_changed_is_not_fetched_again(tmp_path, memory, capsys):
+    url = "memory://lab/r.fa"
+    for content, times in ((b">a\nACGT\n", 1), (b">a\nACGT\n", 0), (b">a\nACGTT\n", 1)):
+        if times:
+            memory.pipe_file("/lab/r.fa", content)
+        path, _ = fetch(url, tmp_path)
+        assert Path(path).read_bytes() == content
+        assert capsys.readouterr().err.count("fetching") == times
+
+
+def test_a_file_behind_http(tmp_path):
+    (tmp_path / "web").mkdir()
+    (tmp_path / "web" / "g.fa").write_text(">a\nACGT\n")
+    with served(tmp_path / "web") as url:
+        path, records = fetch(f"{url}/g.fa?download=1", tmp_path / "cache")
+    assert Path(path).name == "g.fa" and Path(path).read_text() == ">a\nACGT\n"
+    assert [record["bytes"] for record in records.values()] == [8]
+
+
+def test_files_by_pattern(tmp_path, memory):
+    for i in range(3):
+        reads = f"@r{i}\n{random_bases(150, i)}\n+\n{'I' * 150}\n"
+        memory.pipe_file(f"/lab/s{i}.fq", reads.encode())
+    memory.pipe_file("/lab/other.txt", b"x")
+    files = ["files.0.path=memory://lab/s*.fq", "files.0.source=reads", f"cache={tmp_path}/cache"]
+    assert build(tmp_path / "c", *files, "files.0.both_strands=true") == 0
+    assert {row["assembly"] for row in rows_of(tmp_path / "c", "reads")} == {"s0", "s1", "s2"}
+    memory.rm("/lab/s1.fq")
+    path, records = fetch("memory://lab/s*.fq", tmp_path / "cache")
+    left = sorted(each.name for each in Path(path).parent.glob("*.fq"))
+    assert left == ["s0.fq", "s2.fq"] == sorted(Path(each).name for each in records)
+
+
+@pytest.mark.parametrize("url", ["memory://lab/none.fa", "nowhere://lab/g.fa", "memory://lab/*.fq"])
+def test_what_cannot_be_fetched_is_one_line(tmp_path, memory, capsys, url):
+    assert build(tmp_path / "c", *settings_of(url, tmp_path / "cache")) == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+    assert f"{url}: cannot be fetched" in line
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_corpus_is_built_into_a_folder(tmp_path, capsys):
+    assert main(["build", "--set", "output=s3://lab/c", "--set", "assemblies.0.genome=g.fa"]) == 2
+    assert "publish FOLDER --to URL" in capsys.readouterr().err
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    write_fasta(tmp_path / "g.fa", {"c1": random_bases(20_000, 1)})
+    more = ["assemblies.0.licence=CC0", "assemblies.0.organism=Nobody"]
+    assert build(tmp_path / "c", *settings_of(tmp_path / "g.fa", tmp_path), *more) == 0
+    return tmp_path / "c"
+
+
+def test_an_upload_that_breaks_off_never_looks_whole(corpus, memory, monkeypatch, capsys):
+    """It is refused by training until it is published again, whole."""
+    put = type(memory).put_file
+
+    def break_off(system, path, remote, **more):
+        if "test-" in path:
+            raise OSError("the line is cut")
+        put(system, path, remote, **more)
+
+    monkeypatch.setattr(type(memory), "put_file", break_off)
+    words = ["publish", str(corpus), "--to", "memory://hub/c"]
+    assert main(words) == 2
+    assert "memory://hub/c: cannot be written (OSError: the line is cut)" in capsys.readouterr().err
+    with pytest.raises(CorpusError, match=r"manifest\.json: has no 'held_out'"):
+        source_files("memory://hub/c", "genome", "train")
+    monkeypatch.setattr(type(memory), "put_file", put)
+    assert main(words) == 0
+    assert source_files("memory://hub/c", "genome", "train")
+
+
+def test_a_torn_corpus_is_not_published(corpus, memory, capsys):
+    (corpus / "dropped.tsv").write_text("torn")
+    assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 2
+    assert "dropped.tsv: is not there as the manifest says" in capsys.readouterr().err
+    assert memory.find("/hub") == []
+
+
+def test_the_card_is_that_of_a_dataset(corpus, tmp_path):
+    """The Hub's own reader takes it, and `datasets` finds sources and splits by it."""
+    assert main(["publish", str(corpus), "--to", f"file://{tmp_path}/hub/small"]) == 0
+    text = (tmp_path / "hub/small/README.md").read_text()
+    data = DatasetCard(text).data.to_dict()
+    assert data["configs"][0]["config_name"] == "genome" and data["license"] == "other"
+    assert data["size_categories"] == ["n<1K"] and data["pretty_name"] == "small"
+    assert "| g | Nobody |  | CC0 |" in text
+    manifest = json.loads((corpus / "manifest.json").read_text())
+    found = datasets.load_dataset(f"{tmp_path}/hub/small", "genome", cache_dir=str(tmp_path / "hf"))
+    for split in ("train", "test"):
+        assert found[split].num_rows == manifest["sources"]["genome"][split]["records"] > 0
+
+
+def test_sizes_of_the_card():
+    for records, size in ((999, "n<1K"), (1000, "1K<n<10K"), (5 * 10**8, "100M<n<1B")):
+        sources = {
+            "s": {"train": {"records": records, "bases": 1}, "test": {"records": 0, "bases": 0}}
+        }
+        text = dataset_card("n", {"sources": sources, "inputs": [], "held_out": []})
+        assert f"- {size}\n" in text
