@@ -1,10 +1,9 @@
 """What the panels share: the model, the genome beside it, and genomes that visitors bring."""
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from types import MappingProxyType
 from typing import Self
 
@@ -24,6 +23,7 @@ from carbon.genome import (
 )
 from carbon.genome.gene_lookup import find_gene
 from carbon.inference import Carbon
+from carbon.inference.learning import Learning
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")
@@ -100,6 +100,7 @@ class Lab:
         genome: the one that is there from the start.
         runs: folder under which run folders may be opened.
         known_genes: genes of that genome that people know, each with a sentence that says why.
+        learned: how the model learned a region of that genome; None where nobody kept it.
         example_gene: name of a gene of that genome, or a region where it has none.
     """
 
@@ -110,6 +111,7 @@ class Lab:
         genome: Genome,
         runs: Path,
         known_genes: Mapping[str, str] = MappingProxyType({}),
+        learned: Learning | None = None,
     ) -> None:
         """Keep them."""
         self.model = model
@@ -117,9 +119,9 @@ class Lab:
         self.genome = genome
         self.runs = runs
         self.known_genes = known_genes
+        self.learned = learned
         self.example_gene = next(iter(known_genes), None) or _example_gene(genome)
-        self._uploaded: OrderedDict[tuple[str, ...], Genome] = OrderedDict()
-        self._lock = Lock()
+        self._read_upload = lru_cache(_KEPT_GENOMES)(_read_upload)
 
     def genome_of(self, files: Sequence[str]) -> Genome:
         """Return the genome in uploaded files, or the one that is there from the start.
@@ -130,17 +132,7 @@ class Lab:
             UserError: the files are not one FASTA, with or without annotation, or one GenBank.
             GenomeError: a file is malformed.
         """
-        if not files:
-            return self.genome
-        key = tuple(sorted(files))
-        with self._lock:
-            if key not in self._uploaded:
-                names = tuple(Path(path).name for path in key)
-                self._uploaded[key] = replace(_read_upload(key), shown_files=names)
-            self._uploaded.move_to_end(key)
-            while len(self._uploaded) > _KEPT_GENOMES:
-                self._uploaded.popitem(last=False)
-            return self._uploaded[key]
+        return self._read_upload(tuple(sorted(files))) if files else self.genome
 
 
 def _example_gene(genome: Genome) -> str:
@@ -166,7 +158,8 @@ def _read_upload(files: tuple[str, ...]) -> Genome:
         if len(genbanks) == len(files) == 1:
             return _read_genbank(genbanks[0])
         if len(fastas) == 1 and len(annotations) <= 1 and not genbanks:
-            return Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
+            found = Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
+            return replace(found, shown_files=tuple(Path(path).name for path in files))
     except UserError as error:
         raise UserError(without_folders(str(error), files)) from None
     raise UserError("upload one GenBank file, or one FASTA with or without one GFF3, GTF or BED")
@@ -179,7 +172,7 @@ def _read_genbank(path: str) -> Genome:
         fasta = folder / "genome.fa"
         annotation = unpack_genbank(path, fasta).annotation
         # An open reference needs its file no more by name.
-        return Genome(Reference(fasta), annotation, (path,))
+        return Genome(Reference(fasta), annotation, (Path(path).name,))
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ class Entry:
         example_variants: those: position from 1, REF and ALT.
         training: what it was trained on and how, in a line.
         known_genes: of that contig, by name, each with a sentence that says why people know it.
+        learning_file: scans of a region of that contig by steps of the training.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Entry:
     example_variants: tuple[tuple[int, str, str], ...]
     training: str
     known_genes: Mapping[str, str]
+    learning_file: str
 
     @property
     def folder(self) -> Path:
@@ -70,6 +72,11 @@ class Entry:
     def variants(self) -> Path:
         """VCF of a few variants of the held-out contig."""
         return self.folder / self.variants_file
+
+    @property
+    def learning(self) -> Path:
+        """How the training went: scans of a region of the held-out contig, by step."""
+        return self.folder / self.learning_file
 
     @property
     def is_there(self) -> bool:
@@ -154,6 +161,7 @@ _ENTRIES = (
         example_variants=_VARIANTS_OF_ENO2,
         training="both strands of every chromosome but VIII, and spliced transcripts",
         known_genes=_GENES_OF_YEAST_VIII,
+        learning_file="learning.npz",
     ),
 )
 BOX: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

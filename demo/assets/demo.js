@@ -27,14 +27,20 @@ window.carbon = (() => {
 
   // A figure: props.value is {data, layout}; a click triggers `select` with the point's customdata.
   const figure = (element, props, trigger, watch) => {
+    let moved = false;
     const draw = () => whenLoaded(() => {
       const target = element.querySelector(".figure");
       if (!target || !props.value || !props.value.data) return;
-      const { data, layout } = props.value;
+      const { data, layout, frames, plays } = props.value;
       target.style.height = `${layout.height || 320}px`;
-      Plotly.react(target, data, { ...layout, template: template(element) },
-                   { displaylogo: false, responsive: true, scrollZoom: false,
-                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"] });
+      const config = { displaylogo: false, responsive: true, scrollZoom: false,
+                       modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage"] };
+      Plotly.react(target, { data, layout: { ...layout, template: template(element) }, config,
+                             frames });
+      if (plays && !moved && !matchMedia("(prefers-reduced-motion)").matches) {
+        moved = true;
+        Plotly.animate(target, null, plays);
+      }
       if (!target.dataset.listens) {
         target.dataset.listens = "yes";
         target.on("plotly_click", (event) => {

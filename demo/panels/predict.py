@@ -1,10 +1,9 @@
 """Predict: what a model that learned labels says of pasted sequences, and of a variant."""
 
 import shlex
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,8 +54,7 @@ class Predict(Panel):
         """Keep the last models that were opened."""
         self._pieces = _pieces(lab)
         super().__init__(lab)
-        self._kept: OrderedDict[tuple[Any, ...], Adapted] = OrderedDict()
-        self._lock = Lock()
+        self._adapted = lru_cache(_KEPT_MODELS)(self._load)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -86,7 +84,11 @@ class Predict(Panel):
         """Yield the predictions of all sequences, and of the variant with REF and ALT."""
         name, folder = self._folder(values["model"])
         try:
-            yield from self._answered(values, name, self._adapted(folder))
+            yield from self._answered(
+                values,
+                name,
+                self._adapted(folder, written(folder / MANIFEST), written(folder / HEAD)),
+            )
         except UserError as error:
             told = str(error).replace(str(folder), name)
             raise UserError(without_folders(told, [_base_of(folder)])) from None
@@ -186,17 +188,9 @@ class Predict(Panel):
             raise UserError(f"the model '{chosen}' is no longer there; choose another")
         return chosen, found[chosen]
 
-    def _adapted(self, folder: Path) -> Adapted:
-        """Load a model, or return it if nothing was written to its folder since."""
-        key = (folder, written(folder / MANIFEST), written(folder / HEAD))
-        with self._lock:
-            if key not in self._kept:
-                device = self.lab.model.model.network.device.type
-                self._kept[key] = load_adapted(folder, device=device)
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT_MODELS:
-                self._kept.popitem(last=False)
-            return self._kept[key]
+    def _load(self, folder: Path, *files: tuple[int, int]) -> Adapted:
+        """Load a model; what is kept of it is for its files as they are now."""
+        return load_adapted(folder, device=self.lab.model.model.network.device.type)
 
     def _variant(
         self, values: Values, adapted: Adapted

@@ -2,11 +2,10 @@
 
 import math
 import shlex
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +30,6 @@ from carbon.run_folder import (
 )
 from demo.fields import Field, Values
 from demo.folders import find_folders, written
-from demo.lab import Lab
 from demo.markup import facts, paragraph, table
 from demo.panel import Example, Panel, Progress, Result, View
 from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
@@ -48,7 +46,7 @@ class Training(Panel):
 
     name = "training"
     title = "Training"
-    invitation = "Watch it learn"
+    invitation = "Follow a run while it trains"
     sentence = (
         "How a training run goes: loss and likelihood across the switch from cross-entropy to "
         "FNS, its stages, what it reads, and its probes; drawn anew while it trains."
@@ -62,12 +60,6 @@ class Training(Panel):
         View("mixture", "figure", "Share of each source by stage"),
         View("tables", "html", "Stages and events"),
     )
-
-    def __init__(self, lab: Lab) -> None:
-        """Keep the last runs that were read."""
-        super().__init__(lab)
-        self._kept: OrderedDict[tuple[Any, ...], RunLines] = OrderedDict()
-        self._lock = Lock()
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -92,7 +84,8 @@ class Training(Panel):
         """Yield the curves as they are now."""
         name, folder = self._folder(values["run"])
         try:
-            recipe, lines = read_recipe(folder), self._lines(folder)
+            files = tuple(written(folder / name) for name in (METRICS, PROBES, EVENTS, ROUNDS))
+            recipe, lines = read_recipe(folder), _lines(folder, files)
         except UserError as error:
             raise UserError(str(error).replace(str(folder), name)) from None
         shown = _last_steps(lines, values["last_steps"])
@@ -168,16 +161,11 @@ class Training(Panel):
             raise UserError(f"the run '{chosen}' is no longer there; choose another")
         return chosen, found[chosen]
 
-    def _lines(self, folder: Path) -> RunLines:
-        """Read a run's lines, or return those that were read if nothing was written since."""
-        key = (folder, *(written(folder / name) for name in (METRICS, PROBES, EVENTS, ROUNDS)))
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = read_lines(folder, _MOST_LINES)
-            self._kept.move_to_end(key)
-            while len(self._kept) > _KEPT_RUNS:
-                self._kept.popitem(last=False)
-            return self._kept[key]
+
+@lru_cache(_KEPT_RUNS)
+def _lines(folder: Path, files: tuple[tuple[int, int], ...]) -> RunLines:
+    """Read a run's lines, or return those that were read if nothing was written since."""
+    return read_lines(folder, _MOST_LINES)
 
 
 def find_runs(root: Path) -> dict[str, Path]:
