@@ -71,7 +71,7 @@ def test_a_gene_lights_up_by_itself_and_by_the_slider(visitor):
     visitor.open("/?step=25")
     visitor.page.wait_for_timeout(1500)
     assert "Step 25<" in visitor.page.evaluate(shown)
-    visitor.page.get_by_text("Play").click()
+    visitor.page.locator(".updatemenu-button").click()
     visitor.page.wait_for_function(f"{shown}.includes('Step 4,600<')")
 
 
