@@ -72,7 +72,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     genome = Genome.open(found.fasta, found.annotation, arguments.contigs)
     runs = arguments.runs or arguments.home
     learned = read_learning(found.learning) if found.learning else None
-    lab = Lab(model, model_name, genome, runs, found.known_genes, learned)
+    lab = Lab(model, model_name, genome, runs, found.known_genes, learned, found.told_variants)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)
     try:

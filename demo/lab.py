@@ -101,6 +101,7 @@ class Lab:
         runs: folder under which run folders may be opened.
         known_genes: genes of that genome that people know, each with a sentence that says why.
         learned: how the model learned a region of that genome; None where nobody kept it.
+        told_variants: variants of that genome by label, with what the model says of them.
         example_gene: name of a gene of that genome, or a region where it has none.
     """
 
@@ -112,6 +113,7 @@ class Lab:
         runs: Path,
         known_genes: Mapping[str, str] = MappingProxyType({}),
         learned: Learning | None = None,
+        told_variants: Mapping[str, tuple[str, str]] = MappingProxyType({}),
     ) -> None:
         """Keep them."""
         self.model = model
@@ -120,6 +122,7 @@ class Lab:
         self.runs = runs
         self.known_genes = known_genes
         self.learned = learned
+        self.told_variants = told_variants
         self.example_gene = next(iter(known_genes), None) or _example_gene(genome)
         self._read_upload = lru_cache(_KEPT_GENOMES)(_read_upload)
 
