@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fsspec
-
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_file
@@ -79,6 +77,8 @@ def fetch(url: str, cache: Path) -> tuple[str, Records]:
     Raises:
         UserError: nothing is there, or it cannot be read.
     """
+    import fsspec
+
     folder = cache / hashlib.sha256(url.encode()).hexdigest()[:16]
     try:
         system, inner = fsspec.core.url_to_fs(url)

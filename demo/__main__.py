@@ -65,11 +65,13 @@ def _serve(arguments: argparse.Namespace) -> None:
         found = first_start.find_genome(model_name, arguments.home)
     say(f"loading {model_name}")
     from carbon.inference import load
+    from carbon.inference.learning import read_learning
 
     model = load(model_name, device=arguments.device, dtype=arguments.dtype)
     genome = Genome.open(found.fasta, found.annotation, arguments.contigs)
     runs = arguments.runs or arguments.home
-    lab = Lab(model, model_name, genome, runs, found.known_genes)
+    learned = read_learning(found.learning) if found.learning else None
+    lab = Lab(model, model_name, genome, runs, found.known_genes, learned, found.told_variants)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)
     try:

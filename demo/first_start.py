@@ -23,11 +23,15 @@ class Genome(NamedTuple):
         fasta: the sequence.
         annotation: its genes.
         known_genes: of these, by name, each with a sentence that says why people know it.
+        told_variants: variants of it by label, with what the model says of them.
+        learning: scans of a region of it by steps of the model's training.
     """
 
     fasta: str
     annotation: str | None
     known_genes: Mapping[str, str] = MappingProxyType({})
+    told_variants: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    learning: Path | None = None
 
 
 def find_model(home: Path) -> str:
@@ -63,7 +67,9 @@ def find_genome(model: str, home: Path) -> Genome:
 
 
 def _beside(entry: Entry) -> Genome:
-    return Genome(str(entry.genome), str(entry.annotation), entry.known_genes)
+    learning = entry.learning if entry.learning.exists() else None
+    told = entry.known_genes, entry.told_variants
+    return Genome(str(entry.genome), str(entry.annotation), *told, learning)
 
 
 def _run(*words: str) -> None:

@@ -12,6 +12,7 @@ from carbon.genome.opened import Genome as Genome
 from carbon.genome.opened import example_gene as example_gene
 from carbon.genome.typed import read_bases
 from carbon.inference import Carbon
+from carbon.inference.learning import Learning
 from carbon.kept import Kept
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
@@ -30,6 +31,8 @@ class Lab:
         genome: the one that is there from the start.
         runs: folder under which run folders may be opened.
         known_genes: genes of that genome that people know, each with a sentence that says why.
+        learned: how the model learned a region of that genome; None where nobody kept it.
+        told_variants: variants of that genome by label, with what the model says of them.
         example_gene: name of a gene of that genome, or a region where it has none.
     """
 
@@ -40,6 +43,8 @@ class Lab:
         genome: Genome,
         runs: Path,
         known_genes: Mapping[str, str] = MappingProxyType({}),
+        learned: Learning | None = None,
+        told_variants: Mapping[str, tuple[str, str]] = MappingProxyType({}),
     ) -> None:
         """Keep them."""
         self.model = model
@@ -47,6 +52,8 @@ class Lab:
         self.genome = genome
         self.runs = runs
         self.known_genes = known_genes
+        self.learned = learned
+        self.told_variants = told_variants
         self.example_gene = next(iter(known_genes), None) or example_gene(genome)
         self._uploaded: Kept[Genome] = Kept(_KEPT_GENOMES)
 
@@ -76,7 +83,8 @@ def _read_upload(files: tuple[str, ...]) -> Genome:
         if len(genbanks) == len(files) == 1:
             return _read_genbank(genbanks[0])
         if len(fastas) == 1 and len(annotations) <= 1 and not genbanks:
-            return Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
+            found = Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
+            return replace(found, shown_files=tuple(Path(path).name for path in files))
     except UserError as error:
         raise UserError(without_folders(str(error), files)) from None
     raise UserError("upload one GenBank file, or one FASTA with or without one GFF3, GTF or BED")
@@ -101,7 +109,7 @@ def _read_genbank(path: str) -> Genome:
         fasta = folder / "genome.fa"
         annotation = unpack_genbank(path, fasta).annotation
         # An open reference needs its file no more by name.
-        return Genome(Reference(fasta), annotation, (path,))
+        return Genome(Reference(fasta), annotation, (Path(path).name,))
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:

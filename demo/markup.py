@@ -48,8 +48,6 @@ def link_chip(address: str, text: str, title: str = "") -> str:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f'<td class="number">{value:.4g}</td>'
-    return (
-        f'<td class="number">{value:,}</td>'
-        if isinstance(value, int)
-        else (f"<td>{escape(value)}</td>")
-    )
+    if isinstance(value, int):
+        return f'<td class="number">{value:,}</td>'
+    return f"<td>{escape(value)}</td>"

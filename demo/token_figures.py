@@ -88,32 +88,20 @@ def marginal_bars(
          "marker": {"symbol": "triangle-down", "size": 9, "color": ORANGE}},
     ]  # fmt: skip
     if before != after:
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "nothing fixed",
-                "x": x,
-                "y": before,
-                "customdata": picks,
-                "hovertemplate": "nothing fixed: %{y:.4f}<extra></extra>",
-                "marker": {"symbol": "line-ew", "size": 8, "line": {"color": GREY, "width": 3}},
-            }
-        )
+        traces.append({
+            "type": "scatter", "mode": "markers", "name": "nothing fixed", "x": x, "y": before,
+            "customdata": picks, "hovertemplate": "nothing fixed: %{y:.4f}<extra></extra>",
+            "marker": {"symbol": "line-ew", "size": 8, "line": {"color": GREY, "width": 3}},
+        })  # fmt: skip
     return figure(
         traces,
         height=320,
         hovermode="x",
         bargap=0.15,
-        xaxis={
-            "title": {"text": "place in the 6-mer, and base"},
-            "fixedrange": True,
-            "tickfont": {"size": 10},
-            "tickangle": 0,
-            "dtick": 1,
-        },
+        xaxis={"title": {"text": "place in the 6-mer, and base"}, "fixedrange": True,
+               "tickfont": {"size": 10}, "tickangle": 0, "dtick": 1},
         yaxis={"title": {"text": "P(base)"}, "range": [0, 1.12 * top], "fixedrange": True},
-    )
+    )  # fmt: skip
 
 
 def _place_name(place: int, fixed: str) -> str:

@@ -4,37 +4,25 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from carbon.genome import Interval, Variant, short
-from demo.figures import (
-    BLUE,
-    DIVERGING,
-    ORANGE,
-    PURPLE,
-    Figure,
-    figure,
-    gene_axis,
-    gene_traces,
-    plain,
-    positions,
-)
+from carbon.inference.variants.words import in_words
+from demo import figures as f
 from demo.lab import Genome
 from demo.markup import download, facts, paragraph, table
 from demo.panel import Result
 
 _BASES = "ACGT"
 _NUMBERS = ("delta", "forward", "reverse", "spread")
-_STRAND_COLORS = {"forward": BLUE, "reverse": ORANGE}
+_STRAND_COLORS = {"forward": f.BLUE, "reverse": f.ORANGE}
 _MOST_LETTERED_BP = 90  # of a window whose cells have room for a letter
 _LEAST_SCALE_NATS = 0.1
 
 
 def facts_of(protocol: str, result: Result) -> str:
     """Return the score in numbers, and the parts that it is the sum of."""
-    way = "less" if result["delta"] < 0 else "more"
     pairs = [
         ("variant", named(result["variant"])),
         ("delta", f"{result['delta']:+.4f} nats"),
         *_spread(result),
-        ("the model finds ALT", f"{way} likely than REF"),
         ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
     ]
     pairs += [
@@ -50,7 +38,10 @@ def facts_of(protocol: str, result: Result) -> str:
         "Each strand's delta in nats is the sum of three parts: that of the alleles, of the bases "
         "behind them, and of the window's end, which only the shorter allele reaches."
     )
-    return facts(pairs) + paragraph(told) + table(header, rows)
+    said = in_words(result["delta"], result["unsure"])
+    return (
+        paragraph(f"To the model, {said}.") + facts(pairs) + paragraph(told) + table(header, rows)
+    )
 
 
 def _spread(result: Result) -> list[tuple[str, str]]:
@@ -61,7 +52,7 @@ def _spread(result: Result) -> list[tuple[str, str]]:
     return [("spread of the strands", f"{result['spread']:.4f} nats{told}")]
 
 
-def effect_map(genome: Genome, window: Interval, result: Result) -> Figure:
+def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
     """Return the bases behind the variant, the heat map of the window, and exons below."""
     variant = Variant.from_text(result["variant"])
     traces = [
@@ -71,21 +62,21 @@ def effect_map(genome: Genome, window: Interval, result: Result) -> Figure:
     ]
     traces.append(_heat(window, result))
     genes = genome.genes_in(window)
-    traces += gene_traces(genes, window, "y2")
+    traces += f.gene_traces(genes, window, "y2")
     first, last = variant.position + 0.5, variant.interval.end + 0.5
-    return figure(
+    return f.figure(
         traces,
         height=620,
         barmode="overlay",
         bargap=0,
-        xaxis={"title": {"text": f"position on {plain(window.contig)}"}, "tickformat": ",d",
+        xaxis={"title": {"text": f"position on {f.plain(window.contig)}"}, "tickformat": ",d",
                "range": [window.start + 0.5, window.end + 0.5], "anchor": "y2"},
         yaxis={"domain": [0.64, 1], "title": {"text": "delta of a base"}},
-        yaxis2=gene_axis((0, 0.13), len(genes)),
+        yaxis2=f.gene_axis((0, 0.13), len(genes)),
         yaxis3={"domain": [0.2, 0.56], "title": {"text": "ALT"}, "fixedrange": True,
                 "type": "category", "autorange": "reversed"},
         shapes=[{"type": "rect", "x0": first, "x1": last, "y0": 0.2, "y1": 1, "yref": "paper",
-                 "line": {"color": PURPLE, "width": 2}}],
+                 "line": {"color": f.PURPLE, "width": 2}}],
     )  # fmt: skip
 
 
@@ -108,7 +99,7 @@ def downloads(window: Interval, result: Result) -> str:
     snvs = (
         (window.contig, position, ref, alt, delta)
         for position, ref, row in zip(
-            positions(window), result["bases"], result["deltas"], strict=True
+            f.positions(window), result["bases"], result["deltas"], strict=True
         )
         for alt, delta in zip(_BASES, row, strict=True)
         if ref != alt
@@ -152,7 +143,7 @@ def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, 
 
 
 def _behind(strand_name: str, variant: Variant) -> range:
-    """Return the 1-based positions that a strand reads behind the variant, the nearest first."""
+    """Return the 1-based f.positions that a strand reads behind the variant, the nearest first."""
     if strand_name == "forward":
         return range(variant.interval.end + 1, 2**62)
     return range(variant.position, 0, -1)
@@ -160,7 +151,7 @@ def _behind(strand_name: str, variant: Variant) -> range:
 
 def _heat(window: Interval, result: Result) -> dict[str, Any]:
     """Return the deltas of all SNVs of the window; a click on one asks for it."""
-    bases, places = result["bases"], positions(window)
+    bases, places = result["bases"], f.positions(window)
     deltas = [list(column) for column in zip(*result["deltas"], strict=True)]
     changes = [[f"{ref}>{alt}" if ref not in (alt, "N") else "" for ref in bases] for alt in _BASES]
     largest = max((abs(v) for column in deltas for v in column if v is not None), default=0.0)
@@ -168,7 +159,7 @@ def _heat(window: Interval, result: Result) -> dict[str, Any]:
     letters = [[ref if ref == alt else "" for ref in bases] for alt in _BASES]
     return {
         "type": "heatmap", "x": places, "y": list(_BASES), "z": deltas, "yaxis": "y3",
-        "zmin": -most, "zmax": most, "colorscale": DIVERGING, "hovertext": changes,
+        "zmin": -most, "zmax": most, "colorscale": f.DIVERGING, "hovertext": changes,
         "customdata": [
             [f"{window.contig}:{place} {change}" if change else None
              for place, change in zip(places, row, strict=True)]

@@ -37,6 +37,9 @@ class Entry:
         example_variants: those: position from 1, REF and ALT.
         training: what it was trained on and how, in a line.
         known_genes: of that contig, by name, each with a sentence that says why people know it.
+        told_variants: of that contig, by what they are: `contig:position REF>ALT`, and what the
+            model says of it, be it right or wrong.
+        learning_file: scans of a region of that contig by steps of the training.
     """
 
     name: str
@@ -50,6 +53,8 @@ class Entry:
     example_variants: tuple[tuple[int, str, str], ...]
     training: str
     known_genes: Mapping[str, str]
+    told_variants: Mapping[str, tuple[str, str]]
+    learning_file: str
 
     @property
     def folder(self) -> Path:
@@ -70,6 +75,11 @@ class Entry:
     def variants(self) -> Path:
         """VCF of a few variants of the held-out contig."""
         return self.folder / self.variants_file
+
+    @property
+    def learning(self) -> Path:
+        """How the training went: scans of a region of the held-out contig, by step."""
+        return self.folder / self.learning_file
 
     @property
     def is_there(self) -> bool:
@@ -141,6 +151,24 @@ _VARIANTS_OF_ENO2 = (
     (452_009, "T", "A"),  # codon 228 becomes a stop
     (452_184, "G", "A"),  # synonymous
 )
+_TOLD_VARIANTS_OF_YEAST_VIII = {
+    "A stop codon gained": (
+        "VIII:451496 G>A",
+        "Codon 57 of ENO2, a tryptophan, becomes a stop. Right: stop codons hardly occur in the "
+        "frame of a gene, and the model has learned that; both strands say so.",
+    ),
+    "A synonymous change": (
+        "VIII:451683 T>C",
+        "Codon 119 of ENO2 goes from GCT to GCC, and the protein keeps its alanine. Right: yeast "
+        "uses both codons much in such genes, and the model finds both about as likely.",
+    ),
+    "A splice donor lost, and missed": (
+        "VIII:126552 G>A",
+        "The intron of RPL27A no longer begins with GT, and the gene is undone. Wrong: the model "
+        "finds the broken site likelier. Few genes of yeast have introns, and it knows no splice "
+        "sites.",
+    ),
+}
 _ENTRIES = (
     Entry(
         name="yeast",
@@ -154,6 +182,8 @@ _ENTRIES = (
         example_variants=_VARIANTS_OF_ENO2,
         training="both strands of every chromosome but VIII, and spliced transcripts",
         known_genes=_GENES_OF_YEAST_VIII,
+        told_variants=_TOLD_VARIANTS_OF_YEAST_VIII,
+        learning_file="learning.npz",
     ),
 )
 BOX: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

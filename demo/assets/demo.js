@@ -43,22 +43,28 @@ window.carbon = (() => {
 
   // A figure: props.value is {data, layout}; a click triggers `select` with the point's customdata.
   const figure = (element, props, trigger, watch) => {
+    let moved = false;
     const draw = () => whenLoaded(() => {
       const target = element.querySelector(".figure");
       if (!target) return;
       target.hidden = !props.value?.data;
       if (target.hidden) return;
-      const { data, layout } = props.value;
+      const { data, layout, frames, plays } = props.value;
       target.style.height = `${layout.height || 320}px`;
       // Letters are drawn where each has room for itself.
       const [left, right] = layout.xaxis?.range ?? [];
       const room = (target.clientWidth - 62) / (right - left);
       const fit = data.filter((trace) => !(room < trace.meta?.least_pixels_per_base));
-      Plotly.react(target, fit, { ...layout, template: template(element) },
-                   { displaylogo: false, responsive: true, scrollZoom: false,
-                     doubleClick: layout.meta?.follows ? "autosize" : "reset+autosize",
-                     modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "sendChartToCloud", "sendDataToCloud"],
-                     modeBarButtonsToAdd: ["PNG", "SVG"].map((kind) => saves(kind, target)) });
+      const config = { displaylogo: false, responsive: true, scrollZoom: false,
+                       doubleClick: layout.meta?.follows ? "autosize" : "reset+autosize",
+                       modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "sendChartToCloud", "sendDataToCloud"],
+                       modeBarButtonsToAdd: ["PNG", "SVG"].map((kind) => saves(kind, target)) };
+      Plotly.react(target, { data: fit, layout: { ...layout, template: template(element) }, config,
+                             frames });
+      if (plays && !moved && !matchMedia("(prefers-reduced-motion)").matches) {
+        moved = true;
+        Plotly.animate(target, null, plays);
+      }
       if (!target.dataset.listens) {
         target.dataset.listens = "yes";
         target.on("plotly_click", (event) => {

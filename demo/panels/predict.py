@@ -15,12 +15,12 @@ from carbon.adapt.loading import load_adapted
 from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
 from carbon.files import scratch_folder
+from carbon.folders import find_folders, written
 from carbon.genome import Variant, fasta_text, read_sequences
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.typed import read_variant
 from carbon.kept import Kept
 from demo.fields import Field, Values
-from demo.folders import find_folders, written
 from demo.lab import Lab, without_folders
 from demo.panel import Example, Panel, Progress, Result, View
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables

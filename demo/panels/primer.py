@@ -16,6 +16,7 @@ from demo.example import example_bases
 from demo.fields import Field, Values
 from demo.figures import BLUE, ORANGE, Figure, figure, gene_axis, gene_traces, plain
 from demo.lab import Genome
+from demo.learning import PLAYED, learning_facts, learning_figure
 from demo.panel import Example, Panel, Progress, Result, View
 from demo.token_figures import marginal_bars
 
@@ -36,6 +37,7 @@ class Primer(Panel):
     )
     run_label = "Show"
     views: ClassVar[tuple[View, ...]] = (
+        View("learning", "figure", "What is known of each base of a gene, by step of the training"),
         View("strands", "html", "Bases and strands"),
         View("splicing", "html", "Genes and splicing"),
         View("gene", "figure", "A gene with its exons"),
@@ -51,12 +53,14 @@ class Primer(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
+        steps = map(str, self.lab.learned.steps if self.lab.learned else ())
         return (
             Field("sequence", "A sequence to play with", example_bases(self.lab, _SEQUENCE_BP),
                   "bases", most=300, info="DNA; the model predicts its last six bases"),
             Field("frame", "Second frame", 2, "integer", least=1, most=5,
                   info="bases left out before the 6-mers are cut"),
             Field("gene", "Gene", self.lab.example_gene, info="a gene's name or contig:first-last"),
+            Field("step", "Step of the training", PLAYED, "choice", (PLAYED, *steps)),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
@@ -78,6 +82,7 @@ class Primer(Panel):
         token = self.lab.model.next_token(context)
         best, _ = token.ranked()[0]
         yield {
+            "learning": learning_facts(self.lab),
             "sequence": sequence,
             "reverse_complement": reverse_complement(sequence),
             "protein": translate(sequence[: len(sequence) // 3 * 3]),
@@ -97,6 +102,7 @@ class Primer(Panel):
         """Return the sections, and the figures between them."""
         found = result["gene"]
         return {
+            "learning": learning_figure(self.lab, result["learning"], values["step"]),
             "strands": text.strands(result),
             "splicing": text.splicing(values["gene"], found),
             "gene": _gene_figure(self.lab.genome, values["gene"]),

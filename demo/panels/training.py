@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.errors import UserError
+from carbon.folders import find_folders, written
 from carbon.kept import Kept
 from carbon.run_folder import (
     EVENTS,
@@ -28,7 +29,6 @@ from carbon.run_folder import (
     Values as Floats,
 )
 from demo.fields import Field, Values
-from demo.folders import find_folders, written
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
 from demo.panel import Example, Panel, Progress, Result, View
@@ -46,7 +46,7 @@ class Training(Panel):
 
     name = "training"
     title = "Training"
-    invitation = "Watch it learn"
+    invitation = "Follow a run while it trains"
     sentence = (
         "How a training run goes: loss and likelihood across the switch from cross-entropy to "
         "FNS, its stages, what it reads, and its probes; drawn anew while it trains."

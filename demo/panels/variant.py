@@ -14,6 +14,7 @@ from carbon.inference import VariantOptions, VariantScore, join_chunks
 from carbon.options import PROTOCOLS, STRANDS_READ
 from demo.fields import Field, Values
 from demo.lab import GENOME_ENDINGS, Genome, Lab, without_folders
+from demo.markup import paragraph
 from demo.panel import Example, Panel, Pick, Progress, Result, View
 from demo.variant_views import downloads, effect_map, facts_of, named, vcf_of, vcf_table
 
@@ -54,7 +55,8 @@ class VariantEffect(Panel):
 
     def __init__(self, lab: Lab) -> None:
         """Look for examples in the lab's genome."""
-        self._examples = _example_variants(lab)
+        told = {label: variant for label, (variant, _) in lab.told_variants.items()}
+        self._examples = told or _example_variants(lab)
         super().__init__(lab)
 
     def make_fields(self) -> tuple[Field, ...]:
@@ -154,11 +156,16 @@ class VariantEffect(Panel):
         genome = self.lab.genome_of(values["genome"])
         window = from_region(result["window"], genome.reference.contig_lengths_bp)
         return {
-            "facts": facts_of(values["protocol"], result),
+            "facts": self._told(values, result) + facts_of(values["protocol"], result),
             "map": effect_map(genome, window, result),
             "table": vcf_table(result["vcf"], result["vcf_has_more"]) if "vcf" in result else "",
             "tsv": downloads(window, result),
         }
+
+    def _told(self, values: Values, result: Result) -> str:
+        """Return what is told of a variant of the genome that is open, if it is one of those."""
+        told = {} if values["genome"] else dict(self.lab.told_variants.values())
+        return paragraph(told.get(result["variant"], ""))
 
     def python(self, values: Values) -> str:
         """Return the program."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.helpers.demo import make_lab
+from tests.helpers.demo import learned_example, make_lab
 from tests.helpers.server import served
 
 SCREENSHOTS = Path(os.environ.get("CARBON_SCREENSHOTS", "test-artefacts/screenshots"))
@@ -41,7 +41,7 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lab(model, tmp_path_factory):
-    return make_lab(tmp_path_factory.mktemp("lab"), model)
+    return make_lab(tmp_path_factory.mktemp("lab"), model, learned=learned_example())
 
 
 @pytest.fixture(scope="session")

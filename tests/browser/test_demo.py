@@ -55,6 +55,26 @@ def test_every_example_of_a_page_works(visitor, lab, name):
         visitor.open(panel.link(example.values))
 
 
+def test_a_gene_lights_up_by_itself_and_by_the_slider(visitor):
+    """Steps play once, the last stays, and one that is chosen stands still."""
+    shown = "(document.querySelector('.js-plotly-plot')?.layout?.title?.text ?? '')"
+    visitor.page.goto(visitor.address)
+    for step in ("0", "25", "4,600"):
+        visitor.page.wait_for_function(f"{shown}.includes('Step {step}<')")
+    visitor.page.wait_for_timeout(1500)
+    assert "Step 4,600" in visitor.page.evaluate(shown)
+    rail = visitor.page.locator(".slider-rail-touch-rect")
+    rail.scroll_into_view_if_needed()
+    box = rail.bounding_box()
+    visitor.page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
+    visitor.page.wait_for_function(f"{shown}.includes('Step 0<')")
+    visitor.open("/?step=25")
+    visitor.page.wait_for_timeout(1500)
+    assert "Step 25<" in visitor.page.evaluate(shown)
+    visitor.page.locator(".updatemenu-button").click()
+    visitor.page.wait_for_function(f"{shown}.includes('Step 4,600<')")
+
+
 def test_bases_stream_in_and_tell_what_the_model_thought(visitor):
     visitor.open("/generate?prompt=ATGGCC&length_bp=60")
     bases = visitor.page.locator(".strip .base")

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
-from carbon.genome import reverse_complement
+import numpy as np
+
+from carbon.genome import Interval, reverse_complement
 from carbon.inference import Carbon
+from carbon.inference.learning import Learning
 from carbon.model import save_model
 from demo.lab import Genome, Lab
 from demo.panel import Progress
@@ -39,10 +42,20 @@ def write_genome(folder: Path, contig: str = "c1", strand: str = "+") -> tuple[P
     return write_fasta(folder / "genome.fa", {contig: text}), gff
 
 
-def make_lab(folder: Path, model: Carbon, contig: str = "c1") -> Lab:
+def make_lab(
+    folder: Path, model: Carbon, contig: str = "c1", learned: Learning | None = None
+) -> Lab:
     """Return a lab whose model and genome are files, as the code that panels show needs them."""
     save_model(model.model.network, folder / "model")
-    return Lab(model, str(folder / "model"), Genome.open(*write_genome(folder, contig)), folder)
+    genome = Genome.open(*write_genome(folder, contig))
+    return Lab(model, str(folder / "model"), genome, folder, learned=learned)
+
+
+def learned_example() -> Learning:
+    """Return three steps of the gene and what lies before it, where it alone becomes known."""
+    nats = np.full((3, 1000), np.log(4), dtype=np.float16)
+    nats[1, 110:500:3], nats[2, 100:] = 0.7, 0.5
+    return Learning(Interval("c1", 0, 1000), (0, 25, 4600), nats)
 
 
 def answered(panel, values):

@@ -23,7 +23,7 @@ LENGTH_BP = 562_643  # of chromosome VIII in R64-1-1, by SGD and Ensembl
 ENO2 = Interval("VIII", 451_326, 452_640)
 FILES = {
     "ENO2.vcf", "README.md", "VIII.fa.gz", "VIII.gtf.gz", "background.json", "config.json",
-    "corpus.json", "curves.png",
+    "corpus.json", "curves.png", "learning.npz",
     "generation_config.json", "model.safetensors", "recipe.toml", "results.json",
     "tokenizer.json", "tokenizer_config.json",
 }  # fmt: skip

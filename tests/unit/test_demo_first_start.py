@@ -33,7 +33,15 @@ def test_the_box_is_opened_with_the_chromosome_beside_it(home, tmp_path, network
     assert first_start.find_model(folder) == "yeast"
     found = first_start.find_genome("yeast", folder)
     entry = box.entry("yeast")
-    assert found == (str(entry.genome), str(entry.annotation), entry.known_genes)
+    assert found == (
+        str(entry.genome),
+        str(entry.annotation),
+        entry.known_genes,
+        entry.told_variants,
+        None,
+    )
+    entry.learning.write_bytes(b"scans")
+    assert first_start.find_genome("yeast", folder).learning == entry.learning
     other = first_start.find_genome("somewhere/export", folder)
     assert other.known_genes == {} and started == ["-m"]
 

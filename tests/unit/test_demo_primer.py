@@ -19,7 +19,7 @@ from demo.fields import checked_values
 from demo.lab import Genome, Lab
 from demo.panels import PANELS
 from demo.panels.primer import Primer
-from tests.helpers.demo import answered, make_lab
+from tests.helpers.demo import answered, learned_example, make_lab
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import INDEX, KMERS, chunks, stock_distribution
 
@@ -65,6 +65,41 @@ def test_the_gene(panel):
         "ATG": 1, "TAA": 1, "TAC": 48, "CAA": 48, "TTA": 48, "GGA": 47, "GCA": 47,
     }  # fmt: skip
     assert gene["protein"].startswith("MYQLGAY") and gene["protein"].endswith("*")
+
+
+def test_without_a_training_nothing_is_drawn_of_it(panel):
+    result = answered(panel, {})
+    assert result["learning"] is None
+    assert panel.show(checked_values(panel.fields, {}), result)["learning"] is None
+
+
+def test_a_training_that_was_kept_is_played_step_by_step(tmp_path, model):
+    panel = Primer(make_lab(tmp_path, model, learned=learned_example()))
+    result = answered(panel, {})
+    found = result["learning"]
+    assert found["steps"] == [0, 25, 4600] and found["region"] == "c1:1-1000"
+    known = [2 - nats / math.log(2) for nats in (0.7, 0.5)]
+    first, second, third, outside = found["mean_bits"].values()
+    # 130 of the 240 codons lie in the first exon, and its bases alone are known at step 25.
+    assert first == pytest.approx([0, 130 / 240 * known[0], known[1]], abs=2e-3)
+    assert second == third == pytest.approx([0, 0, known[1]], abs=2e-3)
+    assert outside == pytest.approx([0, 0, 0], abs=2e-3)
+    shown = {
+        step: panel.show(checked_values(panel.fields, {"step": step}), result)["learning"]
+        for step in panel.fields[-1].choices
+    }
+    played, *still = shown.values()
+    assert [f["name"] for f in played["frames"]] == ["0", "25", "4,600"] and played["plays"]
+    steps = played["layout"]["sliders"][0]["steps"]
+    assert [step["args"][0] for step in steps] == [["0"], ["25"], ["4,600"]]
+    for n, figure in enumerate(still):
+        frame = figure["frames"][n]
+        assert figure["plays"] is None and figure["layout"]["sliders"][0]["active"] == n
+        for trace, new in zip(figure["data"][:2], frame["data"], strict=True):
+            assert trace["y"] == new["y"] and len(trace["x"]) == len(trace["y"])
+        assert figure["layout"]["title"]["text"] == frame["layout"]["title"]["text"]
+        low, top = figure["layout"]["yaxis"]["range"]
+        assert all(low <= y <= top for y in frame["data"][0]["y"])
 
 
 def test_losses_by_wrong_bases_against_plain_means(panel, network):

@@ -1,4 +1,4 @@
-"""Folders below that of `--runs`, found by the files in them."""
+"""Folders below another one, found by the files in them."""
 
 import os
 from collections.abc import Sequence

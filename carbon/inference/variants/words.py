@@ -1,0 +1,32 @@
+"""What a delta says, in a sentence."""
+
+import math
+
+_AS_LIKELY = 1.1
+"""Times up to which two alleles are told as equally likely."""
+
+
+def in_words(delta: float, is_unsure: bool | None = False) -> str:
+    """Return what a delta in nats says of ALT and REF.
+
+    >>> in_words(-13.8)
+    'ALT is about 980,000 times less likely than REF'
+
+    Args:
+        delta: log p(ALT) - log p(REF).
+        is_unsure: the strands disagree about its sign.
+    """
+    if is_unsure:
+        return "the two strands disagree about which allele is likelier"
+    times = math.exp(min(abs(delta), 700.0))
+    if times < _AS_LIKELY:
+        return "ALT is about as likely as REF"
+    rounded = float(f"{times:.2g}")
+    shown = (
+        f"{rounded:.1f}"
+        if rounded < 10
+        else f"{rounded:,.0f}"
+        if rounded < 1e9
+        else f"{rounded:.1e}"
+    )
+    return f"ALT is about {shown} times {'less' if delta < 0 else 'more'} likely than REF"

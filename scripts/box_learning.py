@@ -1,0 +1,109 @@
+"""How the model in the box learned, as the file that the demo plays: scans, not weights.
+
+It reads one region with a training's checkpoints, and last with the model in the box itself. The
+training is that of `scripts/box` again, with `checkpoint.milestone_steps`; step 0 is the network as
+its seed begins it. Several run folders are read as one, each step from the first that has it.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM
+
+from carbon.box import BOX
+from carbon.config import load_config
+from carbon.console import Parser, natural, run_command, say
+from carbon.errors import UserError
+from carbon.files import check_parent, scratch_folder
+from carbon.genome import Reference, from_region
+from carbon.inference import Carbon, load
+from carbon.inference.learning import Learning, nats_of, write_learning
+from train.choices.kmer_rows import KMER_ROWS
+from train.config import ParallelConfig, TrainConfig
+from train.network.initial import initial_weight
+from train.network.ranks import joined_ranks
+from train.planning.sizes import llama_config
+from train.run_folder.saved import saved_weights
+from train.start.export import write_export
+
+ENTRY = BOX["yeast"]
+"""Whose training it is."""
+REGION = "VIII:450808-453557"
+STEPS = (0, 25, 50, 100, 150, 200, 300, 500, 700, 1000, 3000)
+
+
+def main() -> int:
+    """Parse the arguments and run; return the exit code."""
+    return run_command(lambda: _run(_parser().parse_args()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    found = Parser(prog="scripts/box_learning.py", description=__doc__)
+    found.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
+    found.add_argument("--steps", type=natural, nargs="+", default=STEPS, help=f"{STEPS}")
+    found.add_argument("--last-step", type=natural, default=4600, help="of the model in the box")
+    found.add_argument("--region", default=REGION, help="that is read (%(default)s)")
+    found.add_argument("--output", type=Path, default=ENTRY.learning, help="file to write")
+    return found
+
+
+def _run(asked: argparse.Namespace) -> int:
+    check_parent(asked.output)
+    with Reference(ENTRY.genome) as reference:
+        region = from_region(asked.region, reference.contig_lengths_bp)
+        rows = np.array([nats_of(model, reference, region) for model in _models(asked)])
+    steps = (*asked.steps, asked.last_step)
+    write_learning(asked.output, Learning(region, steps, rows))
+    say(f"{asked.output}: {len(steps)} steps of {region.length_bp:,} bases")
+    return 0
+
+
+def _models(asked: argparse.Namespace) -> Iterator[Carbon]:
+    """Yield the model after each step, then that of the box."""
+    places = {step: _checkpoint(asked.runs, step) for step in asked.steps if step}
+    config = load_config(TrainConfig, asked.runs[0] / "config.toml")
+    with joined_ranks(ParallelConfig(), "cpu") as ranks:
+        for step in asked.steps:
+            say(f"step {step:,}")
+            of_step = saved_weights(places[step], ranks, config, None) if step else _begun(config)
+            yield _model_of(config, of_step)
+    yield load(ENTRY.name)
+
+
+def _checkpoint(runs: list[Path], step: int) -> Path:
+    """Return the first run's checkpoint of a step.
+
+    Raises:
+        UserError: no run has it.
+    """
+    for run in runs:
+        place = run / "checkpoints" / f"step-{step:08d}"
+        if place.is_dir():
+            return place
+    raise UserError(f"no checkpoint of step {step:,} in {', '.join(map(str, runs))}")
+
+
+def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
+    """Return the weights of a network as its seed begins it."""
+    llama = llama_config(config)
+    with torch.device("meta"):
+        network = LlamaForCausalLM(llama)
+    rows = KMER_ROWS[config.model.kmer_rows]
+    return {
+        name: initial_weight(name, weight.shape, llama, config.seed, rows)
+        for name, weight in network.named_parameters()
+    }
+
+
+def _model_of(config: TrainConfig, weights: Mapping[str, Tensor]) -> Carbon:
+    with scratch_folder("learning") as folder:
+        write_export(llama_config(config), config.model, None, weights, folder, ())
+        return load(folder)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
