@@ -22,7 +22,10 @@ LONGEST = [
     "test_faults.py",
     "test_parallel.py",
     "test_demo.py",
+    "test_readme.py",
+    "test_tutorials.py",
     "test_curation.py",
+    "test_docs_site.py",
     "test_training.py",
     "test_executors.py",
     "test_demo_server.py",
@@ -30,7 +33,7 @@ LONGEST = [
 
 
 def pytest_collection_modifyitems(items):
-    # Two workers that take file after file end together when the longest come first.
+    # Workers that take file after file end together when the longest come first.
     items.sort(key=lambda item: [*LONGEST, item.path.name].index(item.path.name))
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
