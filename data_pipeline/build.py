@@ -37,7 +37,7 @@ from data_pipeline.families import (
 )
 from data_pipeline.publish import NothingLeftError, publish, write_part
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
-from data_pipeline.remote import Records, with_inputs_here
+from data_pipeline.remote import Records, with_inputs_here, with_public_urls
 from data_pipeline.selection import select
 from data_pipeline.shards import inputs_of, make_shard, paths_of, title_of
 from data_pipeline.taxonomy import files_of
@@ -49,10 +49,11 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     Raises:
         UserError: the output exists, or an input cannot be read and `keep_going` is not set.
     """
-    config, fetched = with_inputs_here(config)
     output = behind_links(config.output)
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
+    recipe = with_public_urls(config)
+    config, fetched = with_inputs_here(config)
     needed = _shared_files(config)
     if not config.keep_going:
         needed += [path for each in inputs_of(config) for path in paths_of(each)]
@@ -65,7 +66,7 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     try:
         with FileLock(f"{output}.lock", timeout=0, mode=0o600) as lock:
             try:
-                return _build(config, output, fetched)
+                return _build(config, output, recipe, fetched)
             finally:
                 Path(lock.lock_file).unlink()
     except Timeout:
@@ -77,7 +78,9 @@ def _shared_files(config: BuildConfig) -> list[str]:
     return [*(each.path for each in config.evaluations), *files_of(config.taxdump)]
 
 
-def _build(config: BuildConfig, output: Path, fetched: Records) -> dict[str, Any] | None:
+def _build(
+    config: BuildConfig, output: Path, recipe: BuildConfig, fetched: Records
+) -> dict[str, Any] | None:
     work = _prepared_work(config, output)
     tasks = len(inputs_of(config))
     steps = [
@@ -85,7 +88,7 @@ def _build(config: BuildConfig, output: Path, fetched: Records) -> dict[str, Any
         Step("extract", partial(_extract, config, work), tasks),
         Step("select", partial(_select, config, work), 1),
         Step("write", partial(write_part, work), tasks),
-        Step("publish", partial(_publish, config, work, output, fetched), 1),
+        Step("publish", partial(_publish, config, work, output, recipe, fetched), 1),
     ]
     try:
         done = run_steps(config.executor, steps, work / "logs")
@@ -194,6 +197,13 @@ def _select(config: BuildConfig, work: Path, rank: int) -> None:
     select(work, config.keep.near_identity)
 
 
-def _publish(config: BuildConfig, work: Path, output: Path, fetched: Records, rank: int) -> None:
+def _publish(
+    config: BuildConfig,
+    work: Path,
+    output: Path,
+    recipe: BuildConfig,
+    fetched: Records,
+    rank: int,
+) -> None:
     del rank
-    publish(config, work, output, left_out=_errors(work), fetched=fetched)
+    publish(config, work, output, recipe, left_out=_errors(work), fetched=fetched)

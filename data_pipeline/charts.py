@@ -16,7 +16,7 @@ _TRAIN, _TEST = "fill='var(--blue)'", "fill='var(--orange)'"
 
 def bar_chart(rows: Sequence[tuple[str, float]]) -> str:
     """Draw horizontal bars under their labels, each with its number."""
-    most = max((value for _, value in rows), default=1)
+    most = max((value for _, value in rows), default=1) or 1
     parts = [
         f"<text {_LABEL} y='{y + 14}'>{html.escape(label)}</text>"
         f"<text {_LABEL} x='{_WIDTH}' y='{y + 14}' text-anchor='end'>{shown(value)}</text>"

@@ -1,6 +1,7 @@
 """A corpus by clade: a table and a picture of what it holds, and a mixture of its sources."""
 
 import html
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -128,6 +129,8 @@ def mixture_by_clade(
     parts = whole_sources(manifest)
     check(temperature >= 1, f"temperature = {temperature}: give 1 or more")
     known = sorted(set(clades.values()))
+    for name, number in [*weights.items(), *source_shares.items()]:
+        check(math.isfinite(number), f"'{name}' = {number}: give a number")
     for clade, weight in weights.items():
         check(clade in known, f"weight of '{clade}': clades are {', '.join(known) or 'none'}")
         check(weight > 0, f"weight of '{clade}' = {weight}: give more than 0")

@@ -19,6 +19,7 @@ from carbon.errors import UserError
 from carbon.files import scratch_folder, sha256_of_file
 from data_pipeline.extract import Dropped
 from data_pipeline.publish import write_part
+from data_pipeline.reads import is_fastq
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records import BASES_A_BATCH, Record
 from data_pipeline.remote import with_inputs_here
@@ -32,7 +33,7 @@ _STEPS = ("start", "extract", "select", "write", "publish")
 # A batch is in memory as text in rows, as Arrow, and once more on its way to Parquet.
 _COPIES_OF_A_BATCH = 3
 _BYTES_A_RECORD = 17  # digest, order and flags in `select`
-# Where near-duplicates are sought: their order and a band of sketches (464 MiB for 10^6 records).
+# Of records with sketches: their order and a band (10^6 took 286 MiB more than 10^4).
 _BYTES_A_CANDIDATE = 300
 _DISK_BYTES_A_CANDIDATE = 1024  # its bands
 
@@ -41,6 +42,7 @@ _DISK_BYTES_A_CANDIDATE = 1024  # its bands
 class _Sampled:
     """Records and bases of one source of one input: all that there are, and those sampled."""
 
+    is_sketched: bool
     records: int = 0
     bases: int = 0
     sampled_records: int = 0
@@ -57,6 +59,7 @@ class _Sampled:
 class _Sampler:
     """Counts what goes by, lets the first of each source through, and takes their time."""
 
+    is_of_reads: bool
     of: dict[str, _Sampled] = field(default_factory=dict)
     ended: float = 0.0
 
@@ -66,7 +69,9 @@ class _Sampler:
             if isinstance(each, Dropped):
                 continue
             size_bp = _length_bp(each)
-            mine = self.of.setdefault(source.name, _Sampled())
+            mine = self.of.setdefault(
+                source.name, _Sampled(source.near_duplicates or not self.is_of_reads)
+            )
             mine.records += 1
             mine.bases += size_bp
             if mine.sampled_bases < _SAMPLED_BP:
@@ -138,13 +143,14 @@ def estimate(config: BuildConfig) -> Estimate:
         select(work, config.keep.near_identity)
         selecting = process_time() - start
         sampled_records = 0
-        all_records = 0.0
+        all_records = candidates = 0.0
         for rank, (sampler, factor) in samples.items():
             _write(work, rank, sampler.of, factor, result)
             sampled_records += sum(each.sampled_records for each in sampler.of.values())
             all_records += factor * sum(each.records for each in sampler.of.values())
+            candidates += factor * sum(e.records for e in sampler.of.values() if e.is_sketched)
         result.seconds["select"] = selecting * all_records / max(sampled_records, 1)
-    candidates = all_records if config.keep.near_identity < 1 else 0.0
+    candidates *= config.keep.near_identity < 1
     selecting_bytes = _BYTES_A_RECORD * all_records + _BYTES_A_CANDIDATE * candidates
     result.work_bytes += _DISK_BYTES_A_CANDIDATE * candidates
     base_bytes = _peak_bytes()
@@ -180,21 +186,22 @@ def _sample(
     config: BuildConfig, rank: int, work: Path, result: Estimate, factor: float
 ) -> _Sampler:
     """Make the shard of a sample of an input; add what the whole would take."""
-    sampler = _Sampler()
+    each = inputs_of(config)[rank]
+    sampler = _Sampler(not isinstance(each, AssemblyConfig) and is_fastq(each.path))
     start = process_time()
     make_shard(config, rank, work / "shards" / f"{rank:05d}", take=sampler.take)
     end = process_time()
-    for path in paths_of(inputs_of(config)[rank]):
+    for path in paths_of(each):
         sha256_of_file(path)
     summing = process_time() - end
-    sampled = sum(each.sampled_bases for each in sampler.of.values())
-    everything = sum(each.bases for each in sampler.of.values())
+    sampled = sum(of.sampled_bases for of in sampler.of.values())
+    everything = sum(of.bases for of in sampler.of.values())
     writing = max(0.0, end - sampler.ended - summing)
-    reading = end - start - writing - sum(each.seconds for each in sampler.of.values())
+    reading = end - start - writing - sum(of.seconds for of in sampler.of.values())
     seconds = reading + writing * everything / max(sampled, 1)
-    seconds += sum(each.seconds * each.scale for each in sampler.of.values())
+    seconds += sum(of.seconds * of.scale for of in sampler.of.values())
     result.seconds["extract"] += factor * seconds
-    batches = sum(min(each.bases, BASES_A_BATCH) for each in sampler.of.values())
+    batches = sum(min(of.bases, BASES_A_BATCH) for of in sampler.of.values())
     base_bytes = _peak_bytes()
     result.memory_bytes = max(result.memory_bytes, base_bytes + _COPIES_OF_A_BATCH * batches)
     return sampler

@@ -1,6 +1,7 @@
 """A corpus to a store or to the Hub: its files, a dataset card, and its manifest last."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
 
+_LINE_OR_BAR = re.compile(r"[|\r\n]+")
 # Of the Hub's `size_categories`.
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"),
           (10**7, "1M<n<10M"), (10**8, "10M<n<100M"), (10**9, "100M<n<1B"))  # fmt: skip
@@ -39,6 +41,9 @@ def publish_to(corpus: str | Path, url: str) -> None:
             raise UserError(f"{url}: holds a corpus already; name another place")
         system.makedirs(inner, exist_ok=True)
         system.pipe_file(last, _UNFINISHED)
+        for left in system.find(inner):  # by an upload that broke off, perhaps of another build
+            if left.endswith(".parquet"):
+                system.rm_file(left)
         for name in manifest["outputs"]:
             say(f"uploading {name}")
             remote = f"{inner}/{name}"
@@ -71,7 +76,7 @@ def dataset_card(name: str, manifest: dict[str, Any]) -> str:
                 f"    path: {json.dumps(f'{source}/{split}-*.parquet')}",
             ]
     lines += ["---", "", f"# {name}", "", "DNA sequences to train language models on, built with"]
-    lines += ["[Carbon](https://pypi.org/project/carbon-dna/). `manifest.json` has the recipe,"]
+    lines += ["Carbon (the package `carbon-dna`). `manifest.json` has the recipe,"]
     lines += ["inputs with checksums, and counts; `dropped.tsv` what was left out, and why.", ""]
     lines += ["| source | train records | bases | test records | bases |", "|---|---|---|---|---|"]
     for source, splits in sources.items():
@@ -80,6 +85,7 @@ def dataset_card(name: str, manifest: dict[str, Any]) -> str:
     lines += ["", "| input | organism | accession | licence |", "|---|---|---|---|"]
     for each in manifest["inputs"]:
         told = [each["recipe"].get(key, "") for key in ("organism", "accession", "licence")]
-        lines.append(f"| {' | '.join([Path(each['title']).name, *told])} |")
+        cells = [_LINE_OR_BAR.sub(" ", cell) for cell in (Path(each["title"]).name, *told)]
+        lines.append(f"| {' | '.join(cells)} |")
     held_out = ", ".join(manifest["held_out"]) or "nothing by place"
     return "\n".join([*lines, "", f"Held out: {held_out}.", ""])

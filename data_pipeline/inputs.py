@@ -152,7 +152,7 @@ def file_rows(
         "assembly": config.assembly,
     }
     if is_fastq(path):
-        constant["assembly"] = config.sample or sample_of(path)
+        constant["assembly"] = config.sample or sample_of(path, paired=bool(config.mates))
         rows = read_rows(path, mates)
     elif path.suffix == ".parquet":
         rows = _released_rows(path)

@@ -53,7 +53,8 @@ class KeepConfig:
     repeat_weight: float = 1.0
     """How often a record is kept that is soft-masked throughout, beside one that is not at all."""
     near_identity: float = 0.9
-    """Transcripts this much alike are one; 1 keeps all that are not equal."""
+    """Transcripts and UTRs this much alike are one, and nothing this much like a held-out record is
+    trained on; 1 keeps all that are not equal."""
 
     def __post_init__(self) -> None:
         check(

@@ -23,6 +23,7 @@ from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.records import shard_batches
+from data_pipeline.remote import Records
 from data_pipeline.selection import selected_out, shards_of
 from data_pipeline.shards import DROPPED_COLUMNS, shard_sources
 from data_pipeline.sources import strands_differ
@@ -91,10 +92,14 @@ def publish(
     config: BuildConfig,
     work: Path,
     output: Path,
+    recipe: BuildConfig,
     left_out: list[dict[str, str]],
-    fetched: dict[str, dict[str, Any]],
+    fetched: Records,
 ) -> None:
-    """Put the parts together, with the manifest and the list of what was dropped."""
+    """Put the parts together, with the manifest and the list of what was dropped.
+
+    The manifest names what was fetched by its URL, as `recipe` does and `config` no longer.
+    """
     if output.exists() and any(output.iterdir()):
         return
     shards = shards_of(work)
@@ -110,17 +115,17 @@ def publish(
         totals = {source: _collect(corpus / source, source, parts, counts) for source in sources}
         reasons = _write_dropped(corpus / "dropped.tsv", parts)
         manifest = {
-            "recipe": asdict(config),
+            "recipe": asdict(recipe),
             "inputs": [
-                {key: value for key, value in summary.items() if key not in _SUMMED}
+                _by_url({k: v for k, v in summary.items() if k not in _SUMMED}, fetched)
                 for summary in summaries
             ],
             "evaluations": [
-                {"path": each.path, "sha256": sha256_of_file(each.path)}
+                _by_url({"path": each.path, "sha256": sha256_of_file(each.path)}, fetched)
                 for each in config.evaluations
             ],
             "left_out": left_out,
-            "fetched": fetched,
+            "fetched": list(fetched.values()),
             "held_out": [region for summary in summaries for region in summary["held_out"]],
             "sources": totals,
             "both_strands": both_strands,
@@ -147,6 +152,15 @@ def publish(
         (corpus / "manifest.json").write_text(
             json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
         )
+
+
+def _by_url(told: Any, fetched: Records) -> Any:
+    """Put the URL in the place of the path of each file that was fetched."""
+    if isinstance(told, dict):
+        return {key: _by_url(value, fetched) for key, value in told.items()}
+    if isinstance(told, list):
+        return [_by_url(value, fetched) for value in told]
+    return fetched[told]["url"] if isinstance(told, str) and told in fetched else told
 
 
 class NothingLeftError(UserError):

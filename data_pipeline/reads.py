@@ -14,24 +14,27 @@ from carbon.errors import UserError
 from carbon.genome.sequences import SequenceRecord, read_records
 
 _FASTQ = re.compile(r"\.(fastq|fq)(\.b?gz)?$", re.IGNORECASE)
-# What Illumina's programs and archives put between the name of a sample and the ending:
-# `SAMPLE_S1_L001_R1_001.fastq.gz`, `SAMPLE_1.fastq.gz`.
-_PART_OF_SAMPLE = re.compile(r"(_S\d+)?(_L\d{3})?([_.]R?[12])?(_\d{3})?$")
+# What Illumina's programs put between the name of a sample and the ending, as in
+# `SAMPLE_S1_L001_R1_001.fastq.gz`; and archives before that of mates, as in `SAMPLE_1.fastq.gz`.
+_PART_OF_SAMPLE = re.compile(r"(_S\d+)?(_L\d{3})?([_.]R[12](_\d{3})?)?$")
+_PART_OF_PAIR = re.compile(r"[_.][12]$")
 _MATE = re.compile(r"/[12]$")
 
 
 def is_fastq(path: Path) -> bool:
-    """Tell by its name whether a file holds reads, plain or gzip."""
-    return _FASTQ.search(path.name) is not None
+    """Tell by its name whether a file holds reads, plain or gzip; a URL may have a query behind."""
+    return _FASTQ.search(path.name.partition("?")[0]) is not None
 
 
-def sample_of(path: Path) -> str:
-    """Return the sample that a file of reads is named after.
+def sample_of(path: Path, *, paired: bool = False) -> str:
+    """Return the sample that a file of reads, alone or with one of mates, is named after.
 
-    >>> sample_of(Path("reads/gut7_S3_L001_R1_001.fastq.gz")), sample_of(Path("ERR1_2.fq"))
+    >>> sample_of(Path("gut7_S3_L001_R1_001.fastq.gz")), sample_of(Path("ERR1_1.fq"), paired=True)
     ('gut7', 'ERR1')
     """
     stem = _FASTQ.sub("", path.name)
+    if paired:
+        stem = _PART_OF_PAIR.sub("", stem)
     return _PART_OF_SAMPLE.sub("", stem) or stem
 
 

@@ -119,8 +119,9 @@ class ShardWriter:
 
     def close(self) -> None:
         """Write what is left and end the files."""
-        for source in self._rows:
-            self._flush(source)
+        for source, rows in self._rows.items():
+            if rows:  # none is left where the last one filled a batch
+                self._flush(source)
         for writer in self._writers.values():
             writer.close()
 

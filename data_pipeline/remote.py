@@ -1,7 +1,7 @@
 """Inputs by URL: fetched once into a cache, and read there as files.
 
-Beside each lies what the store said of it (bytes, and an ETag or time where it tells one); what has
-changed there is fetched again.
+In a folder beside that of a URL lies what the store said of each file (bytes, and an ETag or time
+where it tells one); what has changed there is fetched again.
 """
 
 import hashlib
@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from filelock import FileLock
 
 from carbon.console import say
 from carbon.errors import UserError
@@ -19,7 +22,6 @@ from carbon.files import atomic_file
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig
 
 _VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created")
-_RECORD = "fetched.json"
 _WILD = "*?["
 
 Records = dict[str, dict[str, Any]]  # by local path: url, bytes, version
@@ -28,6 +30,27 @@ Records = dict[str, dict[str, Any]]  # by local path: url, bytes, version
 def is_url(path: str) -> bool:
     """Tell a URL from a path."""
     return "://" in path
+
+
+def public_url(path: str) -> str:
+    """Return a URL without what only its owner may see: user, password, and the query of HTTP.
+
+    >>> public_url("https://me:secret@host/a.fa?X-Amz-Signature=1"), public_url("s3://b/part-?.fa")
+    ('https://host/a.fa', 's3://b/part-?.fa')
+    """
+    if not is_url(path):
+        return path
+    if not path.startswith("http"):
+        scheme, _, rest = path.partition("://")
+        host, slash, inner = rest.partition("/")
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{inner}"
+    parts = urlsplit(path)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def with_public_urls(config: BuildConfig) -> BuildConfig:
+    """Return a recipe as it may be shown to anyone, who has a cache of their own."""
+    return replace(_with_paths(config, public_url), cache="")
 
 
 def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
@@ -46,12 +69,16 @@ def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
         fetched.update(records)
         return local
 
+    return _with_paths(config, here), fetched
+
+
+def _with_paths(config: BuildConfig, here: Callable[[str], str]) -> BuildConfig:
     return replace(
         config,
         assemblies=tuple(_assembly(each, here) for each in config.assemblies),
         files=tuple(_files(each, here) for each in config.files),
         evaluations=tuple(replace(each, path=here(each.path)) for each in config.evaluations),
-    ), fetched
+    )
 
 
 def _assembly(config: AssemblyConfig, here: Callable[[str], str]) -> AssemblyConfig:
@@ -87,15 +114,28 @@ def fetch(url: str, cache: Path) -> tuple[str, Records]:
         found = sorted(system.glob(inner)) if wild else [inner]
         if not found:
             raise FileNotFoundError(url)
-        folder.mkdir(parents=True, exist_ok=True)
-        records = {str(folder / _name(name)): _fetched(system, name, folder) for name in found}
+        with FileLock(_beside(folder, "lock")):  # another build may want the same
+            folder.mkdir(parents=True, exist_ok=True)
+            records = {str(folder / _name(name)): _fetched(system, name, folder) for name in found}
+            _remove_others(folder, {Path(each).name for each in records})
     except Exception as error:  # each kind of store has errors of its own
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(f"{url}: cannot be fetched ({type(error).__name__}: {reason})") from None
-    for path in folder.iterdir() if wild else ():  # of what is no longer there
-        if path.name.removesuffix(f".{_RECORD}") not in {Path(each).name for each in records}:
-            path.unlink()
+        told = f"{type(error).__name__}: {reason}".replace(url, public_url(url))
+        raise UserError(f"{public_url(url)}: cannot be fetched ({told})") from None
     return str(folder / last), records
+
+
+def _beside(folder: Path, ending: str) -> Path:
+    path = folder.with_name(f"{folder.name}.{ending}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+    """Remove the files that a pattern no longer matches, and those that a kill has left."""
+    for path in folder.iterdir():
+        if path.name not in names:
+            path.unlink()
 
 
 def _name(remote: str) -> str:
@@ -107,18 +147,18 @@ def _name(remote: str) -> str:
 def _fetched(system: Any, name: str, folder: Path) -> dict[str, Any]:
     info = system.info(name)
     version = next((str(info[key]) for key in _VERSIONS if info.get(key)), "")
-    record = {
-        "url": system.unstrip_protocol(name), "bytes": info.get("size"), "version": version
-    }  # fmt: skip
+    url = public_url(system.unstrip_protocol(name))
+    record = {"url": url, "bytes": info.get("size"), "version": version}
     path = folder / _name(name)
-    kept = folder / f"{path.name}.{_RECORD}"
-    if path.is_file() and kept.is_file() and json.loads(kept.read_text("utf-8")) == record:
+    kept = _beside(folder, "fetched") / f"{path.name}.json"
+    kept.parent.mkdir(exist_ok=True)
+    if path.is_file() and kept.is_file() and json.loads(kept.read_text(encoding="utf-8")) == record:
         return record
     kept.unlink(missing_ok=True)
     say(f"fetching {record['url']}")
     with (
         atomic_file(path) as temporary,
-        system.open(name, "rb") as source,
+        system.open(name, mode="rb") as source,
         temporary.open("wb") as sink,
     ):
         shutil.copyfileobj(source, sink, 1 << 20)

@@ -77,7 +77,7 @@ def inputs_of(config: BuildConfig) -> list[Input]:
 
 
 def _sample(file: FileInput) -> str:
-    return file.config.sample or sample_of(file.path)
+    return file.config.sample or sample_of(file.path, paired=file.mates is not None)
 
 
 def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:

@@ -18,6 +18,7 @@ from quickstart_arguments import parser as quickstart_parser
 import carbon
 from carbon.adapt.config import AdaptConfig
 from carbon.config import OneOf
+from carbon.design.writers import DESIGN_WRITERS
 from carbon.inference.scan.writers import SCAN_WRITERS
 from carbon.tables import TABLE_WRITERS
 from data_pipeline.recipe import BuildConfig
@@ -181,6 +182,7 @@ def _formats(root: Path) -> Iterator[str]:
     for verbs, endings, page in (
         (tables, list(TABLE_WRITERS), "scoring.md"),
         ("`carbon scan`", list(SCAN_WRITERS), "scanning.md"),
+        ("`carbon design`", list(DESIGN_WRITERS), "design.md"),
     ):
         yield f"| {verbs} | {', '.join(f'`{e}`' for e in endings)} | [{page}](../{page}) |\n"
     yield (

@@ -6,6 +6,7 @@ Oracles are asked in batches. All but a callable have a process of their own, an
 import json
 import math
 import os
+import re
 import select
 import shlex
 import signal
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,6 +57,8 @@ class Oracle:
         for name, value in zip(names, found, strict=True):
             if isinstance(value, str):
                 raise self._wrong(f"gave {value[:60]!r}, which is no number", name)
+            if not isinstance(value, Real):
+                raise self._wrong(f"gave {value!r}, which is no number", name)
             if not math.isfinite(value):
                 raise self._wrong(f"gave {value}, which is not finite", name)
         return [float(value) for value in found]
@@ -312,7 +316,13 @@ def named_oracle(text: str) -> Named:
         forms = ", ".join(f"{kind}:{known.form}" for kind, known in ORACLES.items())
         raise UserError(f"oracle '{text}': give one of {forms}")
     ORACLES[kind].check(what)
-    return Named(name or ORACLES[kind].name(what), kind, what)
+    name = name or ORACLES[kind].name(what)
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise UserError(
+            f"oracle '{text}': its name '{name}' is no word of letters, digits, '_', '.' and '-'; "
+            "write NAME=KIND:..."
+        )
+    return Named(name, kind, what)
 
 
 def started(

@@ -26,8 +26,8 @@ class Rules:
         sites: enzymes or IUPAC motifs that stand on neither strand.
         most_run_bp: longest run of one base.
         most_repeat_bp: longest stretch that stands twice, on either strand; at most 30.
-        least_kcal: per mol, of the most stable fold of any 60 bases as DNA at 37 degrees, by
-            ViennaRNA; a negative number.
+        least_kcal: per mol, of the most stable fold of a window of 60 bases as DNA at 37 degrees,
+            by ViennaRNA, windows overlapping by half; a negative number.
 
     Raises:
         UserError: a value makes no sense, or ViennaRNA is asked for and not there.

@@ -10,6 +10,7 @@ from carbon.design.proposals import Proposer
 from carbon.design.rules import Judge, Rules
 from carbon.design.ways import WAYS, Search
 from carbon.errors import UserError
+from carbon.genome.alphabet import IUPAC_DNA
 from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
 from carbon.inference.reading import Reader
 from carbon.options import check_choice
@@ -94,6 +95,8 @@ class DesignTask:
         for name, number in (least | {"num_designs": self.num_designs}).items():
             if not 1 <= number <= _MOST_CALLS:
                 raise UserError(f"{name} {number}: give 1 to {_MOST_CALLS:,}")
+        if wrong := set(self.prompt.upper()) - set(IUPAC_DNA):
+            raise UserError(f"the prompt: {min(wrong)!r} is no letter of DNA")
         if self.start is not None and (not self.start or set(self.start.upper()) - set("ACGT")):
             raise UserError("the start: give bases A, C, G and T alone")
         if not self.within >= 0:
@@ -123,7 +126,10 @@ class DesignTask:
         if len(set(given.values())) > 1:
             told = ", ".join(f"{name} has {length_bp}" for name, length_bp in given.items())
             raise UserError(f"lengths in bases do not fit: {told}")
-        return next(iter(given.values()))
+        length_bp = next(iter(given.values()))
+        if length_bp < 1:
+            raise UserError(f"length {length_bp}: give 1 base or more")
+        return length_bp
 
     def goals_for(self, num_oracles: int) -> tuple[Goal, ...]:
         """Return a goal for each oracle.

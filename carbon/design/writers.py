@@ -12,7 +12,7 @@ _LINE_BP = 60
 
 @contextmanager
 def _fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
-    """Write a record a design: its values, then what all follows from, in the header."""
+    """Write a record a design: its values, then where it comes from, in the header."""
     with path.open("w", encoding="utf-8") as sink:
         provenance = words_of(settings)
 

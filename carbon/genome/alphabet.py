@@ -48,8 +48,8 @@ def translate(cds: str) -> str:
 
 
 def gc_share(bases: str) -> float:
-    """Return the share of G and C; 0 of no base."""
-    return sum(base in "GC" for base in bases) / len(bases) if bases else 0.0
+    """Return the share of G and C, in either case; 0 of no base."""
+    return sum(base in "GCgc" for base in bases) / len(bases) if bases else 0.0
 
 
 def gc_along(bases: str, window_bp: int) -> list[float]:

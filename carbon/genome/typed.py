@@ -27,7 +27,7 @@ _GENOMIC = (
 _PLACE = r"([1-9]\d{0,8})([+-]\d{1,8})?"
 _FIRST = ("a position in the CDS, from 1", re.compile(_PLACE))
 _LAST = ("a second position", re.compile(_PLACE))
-_EDIT = ("G>T, del, dup, insACGT or delinsACGT", re.compile(r"(?=\d*([ACGTUacgtu]+)>|del|dup|ins)"))
+_EDIT = "G>T, del, dup, insACGT or delinsACGT"
 _SUBSTITUTED = re.compile(r"([ACGTUacgtu]+)>([ACGTUacgtu]+)")
 _CHANGED = re.compile(r"(delins|ins|del|dup)([ACGTUacgtu]*)")
 
@@ -51,7 +51,7 @@ def read_bases(text: str) -> str:
             continue
         bases = re.sub(r"^\s*\d+(?=\s)", lambda digits: " " * len(digits[0]), line)
         for at, letter in enumerate(bases):
-            if letter.upper() not in IUPAC_DNA and not letter.isspace():
+            if not (letter.isspace() or (letter.isascii() and letter.upper() in IUPAC_DNA)):
                 where = f"letter {at + 1}" if "\n" not in text else f"line {number} letter {at + 1}"
                 raise TypedError(
                     f"{where}: {letter!r} is not a DNA letter (ACGT, U, N and IUPAC codes)",
@@ -110,7 +110,7 @@ def cds_position(transcript: Transcript, number: int) -> int:
 def _contig(text: str, lengths_bp: Mapping[str, int]) -> tuple[str, int]:
     """Return the contig that is named first, by the reference's name, and where its name ends."""
     names = {name: name for name in lengths_bp} | contig_names(CHR, lengths_bp)
-    known = (name for name in names if re.match(re.escape(name) + r"[:\-\s]", text))
+    known = (n for n in names if text.startswith(n) and re.match(r"[:\-\s]", text[len(n) :]))
     if name := max(known, key=len, default=None):
         return names[name], len(name)
     if re.match(r"(?:g\.)?\d[\d,]*\s*[A-Za-z]", text) and len(lengths_bp) == 1:
@@ -156,7 +156,7 @@ def _coding_variant(
         right = left + len(ref)
         return _checked(text, at, transcript, reference, left, right, ref, alt)
     if not (changed := _CHANGED.fullmatch(text, at)):
-        raise _expected(_EDIT[0], text, at)
+        raise _expected(_EDIT, text, at)
     kind, bases = changed[1], _on_contig(changed[2], transcript)
     old = reference.fetch(Interval(transcript.contig, left, right)).upper()
     if kind.endswith("ins"):
@@ -198,6 +198,11 @@ def _place(
     except IndexError as error:
         raise TypedError(f"letter {at + 1}: {error}", text, at) from None
     offset = int(match[2] or 0) * (1 if transcript.strand == "+" else -1)
+    edges = [end - 1 if offset > 0 else start for start, end in transcript.exons]
+    if offset and place not in edges:
+        raise TypedError(
+            f"letter {at + 1}: {match[0]} does not count from the edge of an exon", text, at
+        )
     if offset and any(start <= place + offset < end for start, end in transcript.exons):
         raise TypedError(f"letter {at + 1}: {match[0]} does not lie in an intron", text, at)
     return place + offset, match.end()

@@ -8,6 +8,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,5 +126,13 @@ def read_learning(path: Path) -> Learning:
             start, end = kept["span"].tolist()
             interval = Interval(str(kept["contig"]), start, end)
             return Learning(interval, tuple(kept["steps"].tolist()), kept["nats_per_base"])
-    except (OSError, EOFError, ValueError, KeyError, AttributeError) as error:
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        BadZipFile,
+    ) as error:
         raise UserError(f"{path}: holds no scans of a training ({error})") from None

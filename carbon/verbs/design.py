@@ -107,7 +107,8 @@ def _add_rules(verb: argparse.ArgumentParser) -> None:
         "--hairpin",
         type=float,
         metavar="KCAL",
-        help="least free energy of any 60 bases' fold, such as -8 (needs ViennaRNA)",
+        help="least free energy of a fold of 60 bases, in windows that overlap by half, such as -8 "
+        "(needs ViennaRNA)",
     )
 
 

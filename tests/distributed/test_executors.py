@@ -128,7 +128,7 @@ def test_killed_at_any_point_it_goes_on(genomes, expected, tmp_path):
     """SIGKILL to the whole group after a growing time; the same command finishes the work."""
     output = tmp_path / "c"
     kills = 0
-    for pause in (0.9, 1.2, 1.5, 1.8, 2.1, 2.4):
+    for pause in (0.4, 0.5, 0.6, 0.8, 1.0, 1.3, 1.7, 2.2):
         process = subprocess.Popen(
             command(genomes, output), cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -40,7 +40,7 @@ def test_a_file_is_read_as_it_was_written_and_equal_values_give_equal_bytes(tmp_
     assert one.read_bytes() == other.read_bytes()
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", None])
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04torn", None])
 def test_another_file_is_refused(tmp_path, content):
     path = tmp_path / "a.npz"
     if content is None:

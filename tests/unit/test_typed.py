@@ -133,8 +133,12 @@ def test_the_first_base_of_an_intron(genome):
     assert variant == (
         Variant("VIII", 500, "G", "A") if forward else Variant("VIII", 899, "C", "T")
     )
-    with pytest.raises(TypedError, match="does not lie in an intron"):
+    with pytest.raises(TypedError, match="from the edge of an exon"):
         read_variant(f"{GENE}:c.380+1G>A", reference, annotation)
+    # It would end in the intron too, but nobody counts there from the middle of an exon.
+    for place in ("389+3", "390-1"):
+        with pytest.raises(TypedError, match="from the edge of an exon"):
+            read_variant(f"{GENE}:c.{place}G>A", reference, annotation)
 
 
 def test_a_base_before_the_contig_is_none(tmp_path):

@@ -109,6 +109,13 @@ class TestNearDuplicates:
         assert found_in([], [], 0.9, tmp_path) == {}
         assert found_in([random_bases(90, 1)], [False], 0.9, tmp_path) == {}
 
+    def test_records_that_fill_a_batch(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("data_pipeline.records._ROWS_A_BATCH", 2)
+        (tmp_path / "x.fa").write_text(f">a\n{random_bases(90, 1)}\n>b\n{random_bases(90, 2)}\n")
+        words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
+        assert build(tmp_path / "c", *words) == 0
+        assert len(rows_of(tmp_path / "c", "mrna")) == 2
+
     def test_in_a_build(self, tmp_path):
         """Of two that are alike the longer stays."""
         base = random_bases(600, 4)

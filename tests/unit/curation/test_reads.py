@@ -105,7 +105,8 @@ def test_samples_are_held_out_whole_and_their_copies_go(tmp_path):
     ("name", "sample"),
     [
         ("gut7_S3_L001_R2_001.fastq.gz", "gut7"),
-        ("ERR011087_1.fq", "ERR011087"),
+        ("patient_1.fq", "patient_1"),
+        ("run_001.fq", "run_001"),
         ("soil.R1.fastq.bgz", "soil"),
         ("nanopore.FASTQ", "nanopore"),
         ("_1.fq", "_1"),
@@ -113,6 +114,11 @@ def test_samples_are_held_out_whole_and_their_copies_go(tmp_path):
 )
 def test_names_of_samples(name, sample):
     assert sample_of(Path(name)) == sample
+
+
+def test_names_of_samples_of_pairs():
+    assert sample_of(Path("ERR011087_1.fq"), paired=True) == "ERR011087"
+    assert sample_of(Path("gut7_S3_L001_R2_001.fq"), paired=True) == "gut7"
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 0), (0.01, 1), (0.3, 3), (0.99, 9)])

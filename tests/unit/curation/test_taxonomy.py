@@ -152,7 +152,7 @@ def test_a_mixture_by_temperature_and_weight(corpus, capsys):
         (["--weight", "Fungi"], "write each as NAME=NUMBER"),
         (["--share", "mrna=1"], "share of 'mrna': the corpus has genome"),
         (["--temperature", "0.5"], "temperature = 0.5: give 1 or more"),
-        (["--weight", "Fungi=nan"], "give more than 0"),
+        (["--weight", "Fungi=nan"], "give a number"),
     ],
 )
 def test_a_mixture_that_is_none(corpus, capsys, words, message):

@@ -33,6 +33,11 @@ def test_values(functions, spec):
     assert asked(spec) == [1.0, 0.25, 0.0]
 
 
+def test_a_callable_that_gives_nothing():
+    with pytest.raises(UserError, match="design_7: it gave None, which is no number"):
+        asked(lambda sequences: [None for _ in sequences])
+
+
 def test_one_process_answers_many_times(functions):
     (oracle,) = started(["python:some_oracles:gc"], 30)
     for _ in range(3):
@@ -94,6 +99,7 @@ def test_a_closed_oracle_leaves_no_process(functions):
         ("python:some_oracles", "give python:MODULE:NAME"),
         ("adapted:absent", "has no adapt.json"),
         ("command: ", "give a command"),
+        ("my score=command:cat", "its name 'my score' is no word"),
         ("command:'a", "no closing quotation"),
     ],
 )
