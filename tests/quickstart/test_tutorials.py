@@ -12,11 +12,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
 BLOCK = re.compile(r"```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)```", re.DOTALL)
+LONG = pytest.mark.skipif(
+    os.environ.get("CARBON_TUTORIALS") != "all", reason="minutes long: scripts/test_tutorials"
+)
 NUMBER = re.compile(r"^-?\d+(?:\.\d+)?$")
 
 
 @pytest.mark.parametrize(
-    "page", ["score-a-vcf", "adapt-to-a-task", "scan-a-gene", "read-an-evaluation"]
+    "page",
+    [
+        "score-a-vcf",
+        "adapt-to-a-task",
+        "scan-a-gene",
+        pytest.param("read-an-evaluation", marks=LONG),
+    ],
 )
 def test_it_runs_and_prints_what_it_shows(page, tmp_path):
     """A block with a title is a file; `text` is what the commands before it have printed."""
@@ -59,6 +68,7 @@ def test_a_wrong_number_or_word_is_seen():
             assert_alike("delta -3.32 stop", wrong)
 
 
+@LONG
 def test_training_on_a_genome(tmp_path):
     """The commands of the page with the least of a training, so that they take a minute."""
     page = (TUTORIALS / "train-on-your-genome.md").read_text(encoding="utf-8")
