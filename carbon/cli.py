@@ -24,6 +24,7 @@ from carbon.verbs import (
     score,
     serve,
     tokenize,
+    tune,
     variants,
 )
 
@@ -37,6 +38,7 @@ VERBS = (
     next_token,
     generate,
     design,
+    tune,
     embed,
     adapt,
     predict,

@@ -8,4 +8,5 @@
 - `search`: the loop over both.
 - `nearest`: the record of a corpus that a design is most like.
 - `writers`, `job`: files, and the command.
+- `rewards`, `tuning`, `tuned_model`: the generator itself learns what oracles like.
 """

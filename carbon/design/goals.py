@@ -48,6 +48,18 @@ def goal_of(text: str | float) -> Goal:
     return Goal(1.0, target)
 
 
+def goals_for(given: Sequence[str | float], num_oracles: int) -> tuple[Goal, ...]:
+    """Return a goal for each oracle; the most of all if none is given.
+
+    Raises:
+        UserError: there are others than oracles, or one is none.
+    """
+    texts = given or ["most"] * num_oracles
+    if len(texts) != num_oracles:
+        raise UserError(f"{num_oracles} oracles and {len(texts)} goals: give one for each")
+    return tuple(goal_of(each) for each in texts)
+
+
 def gains(values: Sequence[Sequence[float]], goals: Sequence[Goal]) -> Floats:
     """Return (candidates, goals): what is the larger the better."""
     array = np.array(values, dtype=np.float64).reshape(-1, len(goals))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from carbon.design.goals import Goal, goal_of
+from carbon.design.goals import Goal, goals_for
 from carbon.design.nearest import check_distances, records_of
 from carbon.design.proposals import Proposer
 from carbon.design.rules import Judge, Rules
@@ -137,10 +137,7 @@ class DesignTask:
         Raises:
             UserError: there are others than oracles, or the way does not go by them.
         """
-        given = self.goals or ["most"] * num_oracles
-        if len(given) != num_oracles:
-            raise UserError(f"{num_oracles} oracles and {len(given)} goals: give one for each")
-        goals = tuple(goal_of(each) for each in given)
+        goals = goals_for(self.goals, num_oracles)
         WAYS[self.way].check(goals)
         return goals
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+from carbon.cli import main
 from carbon.errors import ModelError, UserError
-from carbon.genome import Interval, Reference, Variant
+from carbon.genome import Interval, Reference, Variant, read_sequences
 from carbon.inference import load
 from carbon.tokenizer import GENE_TAGS, HYBRID, SPECIES_TAGS
 from carbon.tokenizer.pretrained import HybridDNATokenizer
@@ -148,3 +149,19 @@ def test_a_model_of_the_hub_has_its_tags(folder, tmp_path):
         capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "13\n"), done.stderr
+
+
+def test_it_is_tuned_and_stays_what_it_is(folder, tmp_path, monkeypatch):
+    (tmp_path / "shares.py").write_text("def g(s): return [x.count('G') / len(x) for x in s]")
+    monkeypatch.chdir(tmp_path)
+    words = ["--oracle", "python:shares:g", "--length", "30", "--steps", "2", "--device", "cpu"]
+    words += [word for tag in TAGS for word in ("--tag", tag)]
+    assert main(["tune", "--model", str(folder), *words, "--output", "tuned"]) == 0
+    for path in folder.iterdir():
+        if path.suffix != ".safetensors":
+            assert (tmp_path / "tuned/model" / path.name).read_bytes() == path.read_bytes()
+    assert (
+        load(tmp_path / "tuned/model").model.vocabulary.tags == load(folder).model.vocabulary.tags
+    )
+    drawn = [bases for _, bases in read_sequences(tmp_path / "tuned/samples/step_000002.fa")]
+    assert len(drawn) == 16 and all(len(bases) == 30 for bases in drawn)

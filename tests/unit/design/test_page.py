@@ -23,13 +23,23 @@ def run(words, folder):
 
 
 def test_the_example(tmp_path):
-    (block,) = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)
+    block = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)[0]
     run(["bash", "-ec", block.replace("--calls 200", "--calls 60")], tmp_path)
     _, header, *lines = (tmp_path / "designs.tsv").read_text().splitlines()
     shown = re.search(r"^\| name \| .* \|$", PAGE, flags=re.MULTILINE).group()
     assert set(shown.strip("| ").split(" | ")) < set(header.split("\t"))
     for bases in (line.split("\t")[-1] for line in lines):
         assert str(Seq(bases).translate()) == "MSKGEELFTGVVPILVELDGDVNGHK"
+
+
+def test_the_example_of_tuning(tmp_path):
+    block = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)[1]
+    drawn = run(["bash", "-ec", block.replace("--steps 200", "--steps 2")], tmp_path)
+    assert len(re.findall("^>", drawn, flags=re.MULTILINE)) == 10
+    files = {path.name for path in (tmp_path / "tuned").iterdir()}
+    section = PAGE.partition("## Tune the generator")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `([\w.]+)/?` \|", section, flags=re.MULTILINE)
+    assert files == set(told)
 
 
 def test_the_python(tmp_path):

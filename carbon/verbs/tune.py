@@ -1,0 +1,94 @@
+"""`carbon tune`: a generator that learns to draw what oracles like."""
+
+import argparse
+from pathlib import Path
+
+from carbon.blocks.crew import tell
+from carbon.console import natural
+from carbon.verbs.common import Verbs, check_inputs
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    verb = verbs.add_parser(
+        "tune",
+        help="teach a model to draw what a measure likes",
+        description="Draws groups of sequences, has oracles measure them, and trains low-rank "
+        "adapters so that what was better than its group becomes likelier (GRPO by trl), near to "
+        "where the model began. Writes curves, samples, the adapter and the merged model.",
+    )
+    verb.add_argument(
+        "--model", required=True, help="model folder, or a name in the box or on the Hub"
+    )
+    verb.add_argument(
+        "--oracle",
+        action="append",
+        required=True,
+        dest="oracles",
+        metavar="[NAME=]KIND:WHAT",
+        help="adapted:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND",
+    )
+    verb.add_argument(
+        "--goal",
+        action="append",
+        default=[],
+        dest="goals",
+        metavar="most|least|NUMBER",
+        help="of each oracle, in their order; default: most",
+    )
+    verb.add_argument("--output", required=True, metavar="FOLDER", help="to write")
+    verb.add_argument(
+        "--length", type=natural, required=True, metavar="BP", help="of a sample; a multiple of 6"
+    )
+    verb.add_argument("--prompt", default="", help="DNA before every sample; a multiple of 6")
+    verb.add_argument("--tag", action="append", default=[], dest="tags", help="metadata tag")
+    verb.add_argument("--seed", type=natural, default=0)
+    _add_learning(verb)
+    verb.add_argument(
+        "--timeout", type=float, default=600, metavar="SECONDS", help="of a group of an oracle"
+    )
+    verb.add_argument(
+        "--device", choices=("auto", "cpu"), default="auto", help="auto: a GPU if there is one"
+    )
+    verb.set_defaults(run=run)
+
+
+def _add_learning(verb: argparse.ArgumentParser) -> None:
+    group = verb.add_argument_group("learning")
+    group.add_argument("--steps", type=natural, default=200, help="each draws a group")
+    group.add_argument(
+        "--group", type=natural, default=16, help="samples that are compared with one another"
+    )
+    group.add_argument(
+        "--kl", type=float, default=0.04, help="weight of the divergence from the start"
+    )
+    group.add_argument("--rate", type=float, default=1e-4, help="of learning; falls to 0")
+    group.add_argument("--rank", type=natural, default=16, help="of the adapters")
+    group.add_argument(
+        "--probe", type=natural, default=20, metavar="STEPS", help="between files of samples"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the verb."""
+    check_inputs(arguments)
+    from carbon.design.tuning import TuneJob, TuneTask, check_tuning, run_tuning
+
+    task = TuneTask(
+        length_bp=arguments.length,
+        prompt=arguments.prompt,
+        tags=tuple(arguments.tags),
+        goals=tuple(arguments.goals),
+        steps=arguments.steps,
+        group=arguments.group,
+        kl=arguments.kl,
+        rate=arguments.rate,
+        rank=arguments.rank,
+        probe_steps=arguments.probe,
+        seed=arguments.seed,
+        timeout_seconds=arguments.timeout,
+    )
+    output, on_cpu = Path(arguments.output), arguments.device == "cpu"
+    job = TuneJob(arguments.model, arguments.oracles, task, output, on_cpu)
+    check_tuning(job)
+    tell(run_tuning(job))

@@ -1,0 +1,252 @@
+"""`carbon tune`: rewards rise, all samples are 6-mers, and nothing of trl is left in the export."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+import carbon
+from carbon.cli import main
+from carbon.design.goals import Goal
+from carbon.design.oracles import InProcess
+from carbon.design.tuning import (
+    Rewards,
+    TuneJob,
+    TuneTask,
+    six_mers_alone,
+    tokenizer_of,
+    trainer_of,
+)
+from carbon.genome.sequences import read_records
+from carbon.inference.scoring import base_log_likelihoods
+from carbon.model import load_model, save_model
+from carbon.run_folder import read_lines
+from carbon.tokenizer import BASES, KMER_DIGITS, NATIVE, encode
+from tests.conftest import small_config
+from tests.helpers.files import random_bases
+
+ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A network that gives a part of its probability to rows that are no 6-mers.
+
+    As a trained one it tells G and C from A and T: a direction of its head is their number.
+    """
+    folder = tmp_path_factory.mktemp("tuning") / "start"
+    torch.manual_seed(0)
+    network = LlamaForCausalLM(small_config())
+    with torch.no_grad():
+        weight = network.lm_head.weight
+        weight[: NATIVE.first_kmer] *= 3
+        num_gc = torch.tensor(np.isin(KMER_DIGITS, [BASES.index("G"), BASES.index("C")])).sum(dim=1)
+        weight[NATIVE.kmer_rows] += (num_gc[:, None] - 3) * torch.randn(weight.shape[1]) / 5
+    save_model(network, folder)
+    return folder
+
+
+def tune(start, *words, oracle="python:some_oracles:gc", steps=30):
+    return main(
+        ["tune", "--model", str(start), "--oracle", oracle, "--length", "30", "--steps", str(steps),
+         "--device", "cpu", "--rate", "0.01", "--probe", "10", *map(str, words)]
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(start, tmp_path_factory):
+    """A run by the share of G and C, and another with its seed."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "shares.py").write_text("def gc(s): return [sum(map(x.count, 'GC')) / 30 for x in s]")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("run", "again"):
+            assert tune(start, "--output", name, oracle="python:shares:gc") == 0
+    return folder / "run"
+
+
+def test_the_reward_rises_and_the_curves_tell_it(run):
+    lines = read_lines(run).steps
+    assert [line["step"] for line in lines] == list(range(1, 31))
+    gc = [line["gc"] for line in lines]
+    assert [line["reward"] for line in lines] == gc
+    assert sum(gc[-5:]) / 5 > sum(gc[:5]) / 5 + 0.15
+    assert lines[0]["kl_nats_per_base"] == pytest.approx(0, abs=1e-6)
+    assert lines[-1]["kl_nats_per_base"] > 0.001
+    assert all(0 < line["nats_per_base"] < 1.3863 for line in lines)
+
+
+def test_samples_are_whole_6_mers_and_tell_where_they_come_from(run):
+    files = sorted((run / "samples").iterdir())
+    assert [file.name for file in files] == [f"step_0000{n}.fa" for n in (10, 20, 30)]
+    lines = read_lines(run).steps
+    for file, line in zip(files, lines[9::10], strict=True):
+        records = list(read_records(file))
+        assert len(records) == 16
+        assert all(len(r.bases) == 30 and set(r.bases) <= set("ACGT") for r in records)
+        gc = [sum(map(r.bases.count, "GC")) / 30 for r in records]
+        assert sum(gc) / 16 == pytest.approx(line["gc"])
+        words = dict(word.split("=", 1) for word in records[0].description.split())
+        assert float(words["gc"]) == pytest.approx(gc[0]) and words["step"] == str(line["step"])
+
+
+def test_the_export_is_the_start_but_for_weights_with_adapters(start, run):
+    export = run / "model"
+    assert {path.name for path in export.iterdir()} == {path.name for path in start.iterdir()}
+    for path in start.iterdir():
+        if path.suffix != ".safetensors":
+            assert (export / path.name).read_bytes() == path.read_bytes()
+    before, after = (load_file(folder / "model.safetensors") for folder in (start, export))
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {name for name in before if name.split(".")[-2] in ADAPTED}
+
+
+def test_the_export_loads_everywhere_and_is_start_and_adapter(start, run):
+    from peft import PeftModel
+
+    ids = torch.tensor([[*NATIVE.prefix(), *encode(random_bases(30, 1)).ids[1:6]]])
+    stock = AutoModelForCausalLM.from_pretrained(run / "model").eval()
+    adapted = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(start), run / "adapter"
+    ).eval()
+    with torch.no_grad():
+        assert torch.allclose(stock(ids).logits, adapted(ids).logits, atol=1e-4)
+    assert stock.lm_head.bias is None
+    (drawn,) = carbon.load(run / "model", device="cpu").generate([""], 30, seed=1)
+    assert len(drawn) == 30
+
+
+def test_the_same_seed_gives_the_same_bytes(run):
+    for name in ("model/model.safetensors", "adapter/adapter_model.safetensors",
+                 "adapter/adapter_config.json", "metrics.jsonl", "tune.json"):  # fmt: skip
+        assert (run / name).read_bytes() == (run.parent / "again" / name).read_bytes(), name
+
+
+@pytest.fixture
+def ready(start, tmp_path):
+    """The start with its head held, and trl's trainer of it."""
+    loaded = load_model(start)
+    task = TuneTask(length_bp=30, prompt="ACGTTGCAACGT", tags=("<fungi_species>",), group=4)
+    job = TuneJob(str(start), ["python:some_oracles:gc"], task, tmp_path / "o", on_cpu=True)
+    rewards = Rewards([InProcess(lambda s: [1.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
+    with six_mers_alone(loaded):
+        yield (
+            job,
+            loaded,
+            trainer_of(job, loaded, tokenizer_of(str(start), loaded.vocabulary), rewards),
+        )
+    assert loaded.network.lm_head.bias is None
+
+
+def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
+    """The sum over the tokens of a sample is what scoring makes of its bases behind the prompt."""
+    job, _, trainer = ready
+    samples = [random_bases(30, seed) for seed in range(4)]
+    wholes = [job.task.prompt + bases for bases in samples]
+    scored = base_log_likelihoods(carbon.load(start, device="cpu").reader, wholes, job.task.tags)
+    ours = [float(values[12:].sum()) for values in scored]
+    (prompt,) = trainer.processing_class(text=[trainer.train_dataset[0]["prompt"]])["input_ids"]
+    ids = [[*NATIVE.prefix(job.task.tags), *encode(whole).ids[1:]] for whole in wholes]
+    ids = torch.tensor([row[: len(prompt) + 5] for row in ids])
+    assert prompt == ids[0, : len(prompt)].tolist()
+    arguments = (trainer.model, ids, torch.ones_like(ids), 5)
+    with torch.no_grad():
+        logps = trainer._get_per_token_logps_and_entropies(*arguments)[0]
+        assert logps.sum(dim=1).tolist() == pytest.approx(ours, abs=1e-3)
+        trainer.model.get_base_model().lm_head.bias.zero_()
+        loose = trainer._get_per_token_logps_and_entropies(*arguments)[0]
+    assert (logps - loose > 0.1).any()
+
+
+def test_nothing_but_6_mers_is_drawn(ready):
+    """Of 200 tokens all are 6-mers; without the bias of the head a part is not."""
+    _, _, trainer = ready
+    prompts = [[*NATIVE.prefix(), NATIVE.first_kmer]] * 40
+
+    def share():
+        torch.manual_seed(3)
+        drawn, _ = trainer._generate_single_turn(prompts, None, {}, 40)
+        tokens = [token for row in drawn for token in row]
+        return len(tokens), sum(token >= NATIVE.first_kmer for token in tokens)
+
+    assert share() == (200, 200)
+    trainer.model.get_base_model().lm_head.bias.data.zero_()
+    num_tokens, num_kmers = share()
+    assert num_kmers < num_tokens
+
+
+def test_several_oracles_with_goals(start, functions, capsys):
+    words = ["--oracle", "python:some_oracles:at", "--goal", "0.4", "--goal", "least"]
+    assert tune(start, *words, "--output", "two", "--group", 4, steps=2) == 0
+    line = read_lines("two").steps[-1]
+    last = json.loads(capsys.readouterr().out)["last"]
+    assert last == {"gc": line["gc"], "at": line["at"]}
+    assert last["gc"] + last["at"] == pytest.approx(1)
+    rewards = []
+    for record in read_records("two/samples/step_000002.fa"):
+        words = dict(word.split("=", 1) for word in record.description.split())
+        rewards.append(-abs(float(words["gc"]) - 0.4) - float(words["at"]))
+    assert line["reward"] == pytest.approx(sum(rewards) / 4) and len(rewards) == 4
+
+
+def test_an_oracle_that_fails_leaves_what_was_learned(start, functions, capsys):
+    (functions / "moody.py").write_text(
+        "calls = 0\n"
+        "def gc(sequences):\n"
+        "    global calls\n"
+        "    calls += 1\n"
+        "    if calls > 3:\n"
+        "        raise RuntimeError('not today')\n"
+        "    return [s.count('G') for s in sequences]\n"
+    )
+    words = ["--output", "o", "--group", 4, "--probe", 2]
+    assert tune(start, *words, oracle="python:moody:gc") == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert told[-1] == (
+        "error: oracle 'gc': sample_1: it raised RuntimeError: not today; mend the oracle"
+    )
+    assert not any("Traceback" in line for line in told)
+    assert [line["step"] for line in read_lines("o").steps] == [1, 2, 3]
+    assert (functions / "o/adapter/adapter_model.safetensors").is_file()
+    assert not (functions / "o/model").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--length", 31], "length of 31 bp: give a multiple of 6"),
+        (["--prompt", "ACGT"], "prompt of 4 bp: give a multiple of 6"),
+        (["--prompt", "ACGTNN"], "the prompt: give bases"),
+        (["--length", 600], "prompt and length take 101 tokens, the model has 48"),
+        (["--tag", "<unknown>"], "tag '<unknown>' is not in the native vocabulary"),
+        (["--goal", "up"], "goal 'up': give most"),
+        (["--goal", "most", "--goal", "most"], "1 oracles and 2 goals"),
+        (["--group", 1], "group 1: give 2"),
+        (["--kl", -1], "kl -1.0: give 0 or more"),
+        (["--oracle", "python:some_oracles:absent"], "the start: it raised AttributeError"),
+        (["--oracle", "loss=python:some_oracles:gc"], "two columns would be called 'loss'"),
+    ],
+)  # fmt: skip
+def test_mistakes_leave_nothing_behind(start, functions, capsys, words, message):
+    assert tune(start, "--output", "o", *words) == 2
+    assert message in capsys.readouterr().err
+    assert not (functions / "o").exists()
+
+
+def test_several_processes_are_refused(start, functions, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert tune(start, "--output", "o") == 2
+    assert "carbon tune is one process" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("library", ["trl", "peft", "datasets"])
+def test_a_library_that_is_not_there(start, functions, capsys, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    assert tune(start, "--output", "o") == 2
+    assert "pip install 'carbon-dna[tune]'" in capsys.readouterr().err
+    assert not (functions / "o").exists()
