@@ -14,7 +14,7 @@ from demo.markup import facts, paragraph, table
 from demo.panel import Example, Panel, Pick, Progress, Result, View
 from demo.token_figures import kmer_map, loss_bars, marginal_bars
 
-_CONTEXT_BP = 60
+_CONTEXT_BP = 366  # of ENO2: what follows is the 6-mer that the model in the box expects most there
 _TOP = 10
 _FREE = "." * K
 _READING = (

@@ -10,9 +10,13 @@ import pytest
 
 from carbon.cli import main
 from carbon.errors import UserError
+from carbon.genome.opened import Genome
+from carbon.inference import load
 from demo.fields import checked_values
+from demo.lab import Lab
 from demo.panels.token import Token
 from demo.token_figures import marginal_bars
+from tests.helpers.box import real_entry
 from tests.helpers.demo import answered, make_lab
 from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
 
@@ -46,9 +50,10 @@ def test_numbers_against_a_stock_forward(panel, network):
 
 
 def test_the_defaults_are_coding_bases_and_what_follows_them(panel):
-    result = answered(panel, {})
-    assert result["context"].startswith("ATGTACCAATTAGGAGCA") and len(result["context"]) == 60
-    assert result["kmer"] == ("ATG" + "TACCAATTAGGAGCA" * 9)[60:66]
+    result, values = answered(panel, {}), checked_values(panel.fields, {})
+    assert values["context"].startswith("ATGTACCAATTAGGAGCA") and len(values["context"]) == 366
+    assert values["context"].endswith(result["context"])
+    assert result["kmer"] == ("ATG" + "TACCAATTAGGAGCA" * 25)[366:372]
     assert result["given_probabilities"] == pytest.approx(result["probabilities"], rel=1e-5)
 
 
@@ -128,3 +133,12 @@ def test_the_program_and_the_command_give_the_same(panel, given, capsys):
 def test_what_makes_no_sense_is_told(panel, given, message):
     with pytest.raises(UserError, match=message):
         answered(panel, given)
+
+
+def test_the_box_opens_on_a_6mer_that_its_model_expects():
+    entry = real_entry("yeast")
+    genome = Genome.open(str(entry.genome), str(entry.annotation))
+    lab = Lab(load("yeast"), "yeast", genome, entry.folder, entry.known_genes)
+    panel = Token(lab)
+    result = answered(panel, {})
+    assert result["kmer"] == "GCTGCT" and result["rank"] == 1
