@@ -132,12 +132,7 @@ def publish(
             "clades": {name: clade for each in summaries for name, clade in each["clades"].items()},
             "steps": _steps(summaries, totals),
             "dropped": reasons,
-            "dropped_for_held_out": {
-                source: {
-                    kind: reasons.get(f"{source}:{reason}", 0) for kind, reason in _LEAKS.items()
-                }
-                for source in sources
-            },
+            "dropped_for_held_out": {source: _leaks(source, reasons) for source in sources},
             "outputs": {
                 str(path.relative_to(corpus)): sha256_of_file(path)
                 for path in sorted(corpus.rglob("*"))
@@ -152,6 +147,11 @@ def publish(
         (corpus / "manifest.json").write_text(
             json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
         )
+
+
+def _leaks(source: str, reasons: dict[str, int]) -> dict[str, int]:
+    """Return how many records of a source went for a held-out one, by how alike they were."""
+    return {kind: reasons.get(f"{source}:{reason}", 0) for kind, reason in _LEAKS.items()}
 
 
 def _by_url(told: Any, fetched: Records) -> Any:
