@@ -92,5 +92,5 @@ def _bits(title: str, rows: Iterable[Sequence[float]], domain: list[float]) -> d
 
 def _caption(step: int, gene: str) -> str:
     said = [text for first, text in _CAPTIONS.items() if first <= step][-1]
-    text = textwrap.fill(said.format(gene=f.plain(gene)), _LETTERS).replace("\n", "<br>")
-    return f"<b>Step {step:,}</b><br>{text}"
+    lines = textwrap.wrap(said.format(gene=f.plain(gene)), _LETTERS)
+    return "<br>".join([f"<b>Step {step:,}</b>", *lines])

@@ -48,7 +48,7 @@ window.carbon = (() => {
       const target = element.querySelector(".figure");
       if (!target) return;
       target.hidden = !props.value?.data;
-      if (target.hidden) return;
+      if (target.hidden) return document.querySelector("#status .wrong")?.scrollIntoView({ block: "nearest" });
       const { data, layout, frames, plays } = props.value;
       target.style.height = `${layout.height || 320}px`;
       // Letters are drawn where each has room for itself.
@@ -166,11 +166,11 @@ window.carbon = (() => {
 
   // Returns the whole address of a state, which is the page's own from then on.
   const showAddress = (link, change) => {
-    // Gradio names this button otherwise than it is written on.
-    document.querySelectorAll(".upload-container").forEach((e) => e.removeAttribute("aria-label"));
+    document.querySelectorAll(".upload-container").forEach((e) => e.removeAttribute("aria-label")); // not what is on it
     const { href } = new URL(link || location.href, location.href);
     if (href !== location.href) history[change](null, "", href);
-    if (change === "pushState") document.getElementById("status").scrollIntoView({ block: "nearest" });
+    const seen = () => document.getElementById("status").scrollIntoView({ block: "nearest" });
+    if (change === "pushState") { seen(); setTimeout(seen, 300); } // figures come and go
     return link && href;
   };
 
