@@ -10,7 +10,7 @@ from carbon.errors import UserError
 from carbon.options import DESIGN_WAYS
 from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import Verbs, add_model, check_inputs, load, options_of
-from carbon.verbs.drawing import add_constraints, add_sampling, constraints_of
+from carbon.verbs.drawing import add_constraints, add_oracles, add_sampling, constraints_of
 
 if TYPE_CHECKING:
     from carbon.design.job import DesignJob
@@ -28,23 +28,7 @@ def add_parser(verbs: Verbs) -> None:
         "model's likelihood and its distances, which tell whether an oracle was fooled.",
     )
     add_model(verb)
-    verb.add_argument(
-        "--oracle",
-        action="append",
-        required=True,
-        dest="oracles",
-        metavar="[NAME=]KIND:WHAT",
-        help="adapted:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND; several make a "
-        "Pareto front",
-    )
-    verb.add_argument(
-        "--goal",
-        action="append",
-        default=[],
-        dest="goals",
-        metavar="most|least|NUMBER",
-        help="of each oracle, in their order; default: most",
-    )
+    add_oracles(verb, several="; several make a Pareto front")
     verb.add_argument("--output", required=True, metavar="FILE", help=f"{_endings()} to write")
     verb.add_argument("--length", type=int, metavar="BP", help="default: of start or protein")
     verb.add_argument("--start", metavar="FASTA", help="its first record is where lineages begin")

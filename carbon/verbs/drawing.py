@@ -82,3 +82,23 @@ def constraints_of(arguments: argparse.Namespace) -> "Constraints":
         arguments.no_stop,
         arguments.protein,
     )
+
+
+def add_oracles(verb: argparse.ArgumentParser, several: str = "") -> None:
+    """Add who measures what is drawn, and what is wanted of it; `several` says what more do."""
+    verb.add_argument(
+        "--oracle",
+        action="append",
+        required=True,
+        dest="oracles",
+        metavar="[NAME=]KIND:WHAT",
+        help=f"adapted:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND{several}",
+    )
+    verb.add_argument(
+        "--goal",
+        action="append",
+        default=[],
+        dest="goals",
+        metavar="most|least|NUMBER",
+        help="of each oracle, in their order; default: most",
+    )

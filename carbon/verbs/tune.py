@@ -6,6 +6,7 @@ from pathlib import Path
 from carbon.blocks.crew import tell
 from carbon.console import natural
 from carbon.verbs.common import Verbs, check_inputs
+from carbon.verbs.drawing import add_oracles
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -20,22 +21,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--model", required=True, help="model folder, or a name in the box or on the Hub"
     )
-    verb.add_argument(
-        "--oracle",
-        action="append",
-        required=True,
-        dest="oracles",
-        metavar="[NAME=]KIND:WHAT",
-        help="adapted:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND",
-    )
-    verb.add_argument(
-        "--goal",
-        action="append",
-        default=[],
-        dest="goals",
-        metavar="most|least|NUMBER",
-        help="of each oracle, in their order; default: most",
-    )
+    add_oracles(verb)
     verb.add_argument("--output", required=True, metavar="FOLDER", help="to write")
     verb.add_argument(
         "--length", type=natural, required=True, metavar="BP", help="of a sample; a multiple of 6"
