@@ -35,11 +35,12 @@ from data_pipeline.families import (
     family_regions,
     write_proteins,
 )
+from data_pipeline.listing import inputs_of, paths_of, title_of
 from data_pipeline.publish import NothingLeftError, publish, write_part
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.remote import Records, with_inputs_here, with_public_urls
 from data_pipeline.selection import select
-from data_pipeline.shards import inputs_of, make_shard, paths_of, title_of
+from data_pipeline.shards import make_shard
 from data_pipeline.taxonomy import files_of
 
 

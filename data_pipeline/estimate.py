@@ -18,13 +18,14 @@ from typing import Any
 from carbon.errors import UserError
 from carbon.files import scratch_folder, sha256_of_file
 from data_pipeline.extract import Dropped
+from data_pipeline.listing import Input, inputs_of, paths_of
 from data_pipeline.publish import write_part
 from data_pipeline.reads import is_fastq
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records import BASES_A_BATCH, Record
 from data_pipeline.remote import with_inputs_here
 from data_pipeline.selection import select
-from data_pipeline.shards import Input, inputs_of, make_shard, paths_of
+from data_pipeline.shards import make_shard
 from data_pipeline.sources import Source
 
 _INPUTS_A_KIND = 3

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval, read_sequences
-from carbon.genome.contig_names import names_table
 from data_pipeline.duplicates import EvaluationSequences, sketch_of
 from data_pipeline.extract import AnnotatedAssembly, Dropped, check_cds, held_out_regions, split_of
 from data_pipeline.filters import Composition, compositions_of, why_not
@@ -26,13 +25,9 @@ from data_pipeline.inputs import (
     opened,
 )
 from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
-from data_pipeline.reads import held_out_samples, is_fastq, sample_of
-from data_pipeline.recipe import (
-    AssemblyConfig,
-    BuildConfig,
-    FilesConfig,
-    assembly_name,
-)
+from data_pipeline.listing import FileInput, inputs_of, paths_of, sample_name, title_of
+from data_pipeline.reads import is_fastq
+from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records import Record, ShardWriter, digest_of, read_bases
 from data_pipeline.regions import bed_regions
 from data_pipeline.sources import SOURCES, Source, divided, source_of, strands_differ
@@ -42,78 +37,6 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 _LETTERS_AT_ONCE = 1 << 16  # what of them is counted fits the cache of a core
 _REGIONS_TOLD = 3
 Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
-
-
-class FileInput(NamedTuple):
-    """A file of finished records; `held_out` tells of reads whether their sample is."""
-
-    config: FilesConfig
-    path: Path
-    mates: Path | None
-    held_out: bool
-
-
-Input = AssemblyConfig | FileInput
-
-
-def inputs_of(config: BuildConfig) -> list[Input]:
-    """Return what goes in, one a task: assemblies, then files in the order of their names.
-
-    Raises:
-        UserError: files and their mates are not equally many, or reads are of too few samples.
-    """
-    files = [
-        FileInput(each, path, mates, held_out=False)
-        for each in config.files
-        for path, mates in _paired(each)
-    ]
-    samples = {file: _sample(file) for file in files if is_fastq(file.path)}
-    share = max((file.config.test_share for file in samples), default=0)
-    held_out = held_out_samples(list(samples.values()), share)
-    return [
-        *config.assemblies,
-        *(file._replace(held_out=samples.get(file) in held_out) for file in files),
-    ]
-
-
-def _sample(file: FileInput) -> str:
-    return file.config.sample or sample_of(file.path, paired=file.mates is not None)
-
-
-def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:
-    paths = _matching(config.path)
-    if not config.mates:
-        return [(path, None) for path in paths]
-    mates = _matching(config.mates)
-    if len(paths) != len(mates):
-        raise UserError(
-            f"{config.path}: {len(paths)} files, and {len(mates)} of mates ({config.mates}); "
-            "give as many of one as of the other"
-        )
-    return list(zip(paths, mates, strict=True))
-
-
-def _matching(pattern: str) -> list[Path]:
-    path = Path(pattern)
-    if not any(letter in pattern for letter in "*?["):
-        return [path]
-    anchor = Path(path.anchor) if path.anchor else Path()
-    found = sorted(anchor.glob(str(path.relative_to(anchor)) if path.anchor else pattern))
-    return found or [path]
-
-
-def paths_of(each: Input) -> list[str]:
-    """Return the files that an input is read from."""
-    if isinstance(each, AssemblyConfig):
-        paths = (each.genome, each.annotation, names_table(each.contigs))
-        regions = (region.path for region in each.regions)
-        return [str(path) for path in (*paths, *regions) if path]
-    return [str(path) for path in (each.path, each.mates) if path]
-
-
-def title_of(each: Input) -> str:
-    """Return what to call an input in messages."""
-    return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each.path)
 
 
 # What is found in an input, on its way to become records: places to cut out, or rows of a file.
@@ -164,8 +87,8 @@ def make_shard(
             maker.add_file(each)
             told = asdict(each.config) | {"path": str(each.path)}
             if is_fastq(each.path):
-                sample = {"sample": _sample(each), "split": "test" if each.held_out else "train"}
-                told |= {"mates": str(each.mates or "")} | sample
+                told |= {"mates": str(each.mates or ""), "sample": sample_name(each)}
+                told["split"] = "test" if each.held_out else "train"
         counts = maker.finish()
         told_held_out = [region.to_region() for region in held_out]
         files = [
