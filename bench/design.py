@@ -25,12 +25,12 @@ from carbon.design.task import DesignTask, search_of
 from carbon.genome.alphabet import GENETIC_CODE
 from carbon.inference.generation.constraints import Constraints
 from carbon.markdown import table
-from data_pipeline.codons import FLY_CODON_USAGE
+from data_pipeline.simulation.codons import FLY_CODON_USAGE
 
 REACHED = 0.9
 BATCHES = {"beam": 16, "best_of_n": 64}  # of the latter nothing but the time follows from it
 PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
-BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulate.py
+BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
 FIRST, SECOND, BETWEEN_BP = "TGACTCA", "CACGTG", 20
 
 

@@ -8,14 +8,17 @@ import gc
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from carbon.config import from_table, load_config, to_toml, with_overrides
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
 from carbon.files import atomic_folder, check_no_input
+
+Add = Callable[..., argparse.Action]  # `add_argument` of a parser
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,83 +34,75 @@ def main(argv: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m data_pipeline", description=__doc__)
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, verb in _VERBS.items():
+        mine = verbs.add_parser(name, help=verb.help)
+        verb.add_arguments(mine.add_argument)
+        mine.set_defaults(run=verb.run)
+    return parser
 
-    verb = verbs.add_parser("build", help="a corpus from genomes and annotation")
-    verb.add_argument("--config", help="TOML recipe; without one, name all with --set")
-    verb.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    verb.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print recipe and cost, and stop",
-    )
-    verb.set_defaults(run=_build)
 
-    verb = verbs.add_parser("inspect", help="what a corpus holds, a record's origin, a report")
-    verb.add_argument("corpus")
-    verb.add_argument("--source", help="of the record to show")
-    verb.add_argument("--split", default="train", choices=("train", "test"))
-    verb.add_argument("--row", type=natural, help="the record's row in its source and split")
-    verb.add_argument("--name", help="the record's name, or of what was dropped")
-    verb.add_argument("--genome", help="check every base against this FASTA or GenBank")
-    verb.add_argument("--dropped", action="store_true", help="what was left out, and why")
-    verb.add_argument("--report", type=Path, metavar="HTML", help="write a page with pictures")
-    verb.add_argument("--tokens", type=natural, default=1_000_000_000, help="the report's budget")
-    verb.set_defaults(run=_inspect)
+def _add_build(add: Add) -> None:
+    add("--config", help="TOML recipe; without one, name all with --set")
+    add("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    add("--dry-run", action="store_true", help="print recipe and cost, and stop")
 
-    verb = verbs.add_parser("publish", help="a corpus to a bucket, or to the Hub as a dataset")
-    verb.add_argument("corpus", type=Path)
-    verb.add_argument("--to", required=True, metavar="URL", help="s3://..., hf://datasets/...")
-    verb.set_defaults(run=_publish)
 
-    verb = verbs.add_parser("mixture", help="shares of a corpus's sources, by clade, for training")
-    verb.add_argument("corpus")
-    verb.add_argument("--temperature", type=float, default=1.0, help="1: as there is; more: alike")
-    verb.add_argument(
-        "--weight",
-        action="append",
-        default=[],
-        metavar="CLADE=W",
-        help="of a clade, else 1",
-    )
-    verb.add_argument(
+def _add_inspect(add: Add) -> None:
+    add("corpus")
+    add("--source", help="of the record to show")
+    add("--split", default="train", choices=("train", "test"))
+    add("--row", type=natural, help="the record's row in its source and split")
+    add("--name", help="the record's name, or of what was dropped")
+    add("--genome", help="check every base against this FASTA or GenBank")
+    add("--dropped", action="store_true", help="what was left out, and why")
+    add("--report", type=Path, metavar="HTML", help="write a page with pictures")
+    add("--tokens", type=natural, default=1_000_000_000, help="the report's budget")
+
+
+def _add_publish(add: Add) -> None:
+    add("corpus", type=Path)
+    add("--to", required=True, metavar="URL", help="s3://..., hf://datasets/...")
+
+
+def _add_mixture(add: Add) -> None:
+    add("corpus")
+    add("--temperature", type=float, default=1.0, help="1: as there is; more: alike")
+    add("--weight", action="append", default=[], metavar="CLADE=W", help="of a clade, else 1")
+    add(
         "--share", action="append", default=[], metavar="SOURCE=S",
         help="of a whole source; those of the base mixture that there are if not given",
     )  # fmt: skip
-    verb.set_defaults(run=_mixture)
 
-    verb = verbs.add_parser("download", help="assemblies from NCBI, by accession")
-    verb.add_argument("accessions", type=Path, help="accessions, one a line; species type behind")
-    verb.add_argument("--output", type=Path, required=True, help="folder; a rerun goes on")
-    verb.add_argument("--server", help="a mirror of NCBI's public files, instead of theirs")
-    verb.add_argument("--keep-going", action="store_true", help="leave out what cannot be had")
-    verb.set_defaults(run=_download)
 
-    verb = verbs.add_parser("simulate", help="a small annotated genome with labelled variants")
-    verb.add_argument("--output", type=Path, required=True, help="folder to make")
-    verb.add_argument("--genome-bp", type=natural, default=2_400_000)
-    verb.add_argument("--variants", type=natural, default=900, help="labelled variants to write")
-    verb.add_argument("--seed", type=natural, default=0)
-    verb.set_defaults(run=_simulate)
+def _add_download(add: Add) -> None:
+    add("accessions", type=Path, help="accessions, one a line; species type behind")
+    add("--output", type=Path, required=True, help="folder; a rerun goes on")
+    add("--server", help="a mirror of NCBI's public files, instead of theirs")
+    add("--keep-going", action="store_true", help="leave out what cannot be had")
 
-    verb = verbs.add_parser("variants", help="variants of known effect from any annotated genome")
-    verb.add_argument("--genome", required=True)
-    verb.add_argument("--annotation", required=True, help="GFF3, GTF or BED with CDS")
-    verb.add_argument(
+
+def _add_simulate(add: Add) -> None:
+    add("--output", type=Path, required=True, help="folder to make")
+    add("--genome-bp", type=natural, default=2_400_000)
+    add("--variants", type=natural, default=900, help="labelled variants to write")
+    add("--seed", type=natural, default=0)
+
+
+def _add_variants(add: Add) -> None:
+    add("--genome", required=True)
+    add("--annotation", required=True, help="GFF3, GTF or BED with CDS")
+    add(
         "--contigs", metavar="TABLE|chr",
         help="where the annotation or the regions name contigs otherwise than the genome",
     )  # fmt: skip
-    verb.add_argument(
-        "--region",
-        action="append",
-        default=[],
+    add(
+        "--region", action="append", default=[],
         help="contig or contig:first-last; without it and --corpus, everywhere",
-    )
-    verb.add_argument("--corpus", help="take the regions that this corpus holds out")
-    verb.add_argument("--output", type=Path, required=True, help="VCF to write")
-    verb.add_argument("--variants", type=natural, default=900, help="labelled variants to write")
-    verb.add_argument("--seed", type=natural, default=0)
-    verb.set_defaults(run=_variants)
-    return parser
+    )  # fmt: skip
+    add("--corpus", help="take the regions that this corpus holds out")
+    add("--output", type=Path, required=True, help="VCF to write")
+    add("--variants", type=natural, default=900, help="labelled variants to write")
+    add("--seed", type=natural, default=0)
 
 
 def _build(arguments: argparse.Namespace) -> None:
@@ -148,16 +143,16 @@ def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
 
 
 def _download(arguments: argparse.Namespace) -> None:
-    from data_pipeline.connection import NCBI
-    from data_pipeline.download import main_download
+    from data_pipeline.ncbi.connection import NCBI
+    from data_pipeline.ncbi.download import main_download
 
     server = arguments.server or NCBI
     main_download(arguments.accessions, arguments.output, server, arguments.keep_going)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    from data_pipeline.inspect import inspect_dropped, inspect_record
-    from data_pipeline.report import inspect_summary, write_report
+    from data_pipeline.inspecting.record import inspect_dropped, inspect_record
+    from data_pipeline.inspecting.report import inspect_summary, write_report
 
     if arguments.report:
         write_report(arguments.corpus, arguments.report, arguments.tokens)
@@ -175,15 +170,15 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _publish(arguments: argparse.Namespace) -> None:
-    from data_pipeline.hub import publish_to
+    from data_pipeline.publishing.hub import publish_to
 
     publish_to(arguments.corpus, arguments.to)
 
 
 def _mixture(arguments: argparse.Namespace) -> None:
     from carbon.corpus import read_manifest
-    from data_pipeline.clades import mixture_by_clade, whole_sources
-    from data_pipeline.report import BASE_MIXTURE
+    from data_pipeline.inspecting.clades import mixture_by_clade, whole_sources
+    from data_pipeline.inspecting.report import BASE_MIXTURE
 
     manifest = read_manifest(arguments.corpus)
     wholes = whole_sources(manifest)
@@ -208,7 +203,7 @@ def _numbers(given: list[str]) -> dict[str, float]:
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
-    from data_pipeline.simulate import simulate
+    from data_pipeline.simulation.genome import simulate
 
     with atomic_folder(arguments.output) as output:
         say(f"simulating {arguments.genome_bp:,} bp")
@@ -219,7 +214,7 @@ def _variants(arguments: argparse.Namespace) -> None:
     from carbon.corpus import read_manifest
     from carbon.genome import Reference, contig_names, read_gene_file, region_by_name
     from carbon.genome.contig_names import names_table
-    from data_pipeline.variants import write_labelled_variants
+    from data_pipeline.simulation.variants import write_labelled_variants
 
     table = names_table(arguments.contigs)
     check_no_input(arguments.output, arguments.genome, arguments.annotation, table)
@@ -239,6 +234,27 @@ def _variants(arguments: argparse.Namespace) -> None:
         write_labelled_variants(
             arguments.output, reference, annotation, regions, arguments.variants, arguments.seed
         )
+
+
+class _Verb(NamedTuple):
+    help: str
+    add_arguments: Callable[[Add], None]
+    run: Callable[[argparse.Namespace], int | None]
+
+
+_VERBS = {
+    "build": _Verb("a corpus from genomes and annotation", _add_build, _build),
+    "inspect": _Verb("what a corpus holds, a record's origin, a report", _add_inspect, _inspect),
+    "publish": _Verb("a corpus to a bucket, or to the Hub as a dataset", _add_publish, _publish),
+    "mixture": _Verb(
+        "shares of a corpus's sources, by clade, for training", _add_mixture, _mixture
+    ),
+    "download": _Verb("assemblies from NCBI, by accession", _add_download, _download),
+    "simulate": _Verb("a small annotated genome with labelled variants", _add_simulate, _simulate),
+    "variants": _Verb(
+        "variants of known effect from any annotated genome", _add_variants, _variants
+    ),
+}
 
 
 class _WithoutPandas(MetaPathFinder):

@@ -5,7 +5,7 @@
     write     one task an input: the shard's records that stay, as Parquet
     publish   one task: manifest and list of what was dropped; the output takes its name
 
-Two more stand before them where families of proteins are held out (`data_pipeline.families`).
+Two more stand before them where families of proteins are held out (`data_pipeline.steps.families`).
 
 Everything on the way lies in `OUTPUT.work`. A step that finds its result there does nothing, so
 that a build that was killed goes on where it was, and gives the same bytes. Nothing depends on the
@@ -27,21 +27,22 @@ from carbon import __version__
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import TEMPORARY, behind_links
-from data_pipeline.executors import Step, run_steps
-from data_pipeline.families import (
+from data_pipeline.reading.listing import inputs_of, paths_of, title_of
+from data_pipeline.reading.remote import Records, with_inputs_here, with_public_urls
+from data_pipeline.reading.taxonomy import files_of
+from data_pipeline.recipe import AssemblyConfig, BuildConfig
+from data_pipeline.running.executors import Step, run_steps
+from data_pipeline.steps.extract import make_shard
+from data_pipeline.steps.families import (
     asks_for_families,
     check_engine,
     choose_families,
     family_regions,
     write_proteins,
 )
-from data_pipeline.listing import inputs_of, paths_of, title_of
-from data_pipeline.publish import NothingLeftError, publish, write_part
-from data_pipeline.recipe import AssemblyConfig, BuildConfig
-from data_pipeline.remote import Records, with_inputs_here, with_public_urls
-from data_pipeline.selection import select
-from data_pipeline.shards import make_shard
-from data_pipeline.taxonomy import files_of
+from data_pipeline.steps.publish import NothingLeftError, publish
+from data_pipeline.steps.select import select
+from data_pipeline.steps.write import write_part
 
 
 def build(config: BuildConfig) -> dict[str, Any] | None:

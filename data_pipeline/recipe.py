@@ -7,10 +7,15 @@ from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.tokenizer import SPECIES_TAG_OF
-from data_pipeline.executors import ExecutorConfig
-from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS, CutConfig, FamilyConfig, KeepConfig
-from data_pipeline.reads import is_fastq
+from data_pipeline.running.executors import ExecutorConfig
 from data_pipeline.sources import SOURCES
+from data_pipeline.sources.limits import (
+    STOPS_AT_INCOMPLETE_CDS,
+    CutConfig,
+    FamilyConfig,
+    KeepConfig,
+)
+from data_pipeline.sources.samples import is_fastq
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,9 +19,9 @@ from carbon.config import OneOf, from_table
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
 from carbon.objectives import OBJECTIVES
-from data_pipeline.executors import EXECUTORS
-from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import BuildConfig
+from data_pipeline.running.executors import EXECUTORS
+from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
 from train.choices.attentions import ATTENTION_CHOICES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
 from train.choices.guard_policies import GUARD_POLICIES

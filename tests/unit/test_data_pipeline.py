@@ -17,8 +17,9 @@ from carbon.genome import (
     translate,
 )
 from data_pipeline.__main__ import main
-from data_pipeline.extract import gene_type_of, held_out_regions
-from data_pipeline.variants import choose_variants
+from data_pipeline.simulation.variants import choose_variants
+from data_pipeline.sources.gene_types import gene_type_of
+from data_pipeline.sources.held_out import held_out_regions
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 

@@ -111,49 +111,50 @@ def test_no_modules_import_one_another_in_a_circle():
     assert circle_in(circle) == ["a", "b", "c"]
 
 
-# Folders and modules of train: each may import those before it, none behind it.
-LINE_OF_TRAIN = (
-    *(
-        "watch",
-        "choices",
-        "model_config",
-        "compute_config",
-        "learners_config",
-        "config",
-        "recipe",
-        "start",
-        "planning",
+# Folders and modules of a room: each may import those before it, none behind it.
+LINES = {
+    "train": (
+        *("watch", "choices", "model_config", "compute_config", "learners_config", "config"),
+        *("recipe", "start", "planning", "network", "run_folder", "learners", "loop", "launch"),
+        "__main__",
     ),
-    *("network", "run_folder", "learners", "loop", "launch", "__main__"),
-)
+    "data_pipeline": (
+        *("running", "records", "sources", "recipe", "reading", "duplicates", "steps", "build"),
+        *("estimate", "publishing", "inspecting", "simulation", "ncbi", "__main__"),
+    ),
+}
 
 
-def backwards_in(imports: dict[str, set[str]]) -> list[str]:
-    """Return what modules of train import from behind them in the line."""
+def backwards_in(room: str, imports: dict[str, set[str]]) -> list[str]:
+    """Return what modules of a room import from behind them in its line."""
 
     def place(module: str) -> int:
-        return LINE_OF_TRAIN.index(module.split(".")[1])
+        return LINES[room].index(module.split(".")[1])
 
     return [
         f"{module} imports {name}"
         for module, names in imports.items()
         for name in sorted(names)
-        if name.startswith("train.") and place(name) > place(module)
+        if name.startswith(f"{room}.") and place(name) > place(module)
     ]
 
 
-def test_train_is_a_line():
+@pytest.mark.parametrize("room", LINES)
+def test_a_room_is_a_line(room):
     """Imports inside functions and for types alone count as well."""
-    paths = sorted((ROOT / "train").rglob("*.py"))
+    paths = sorted((ROOT / room).rglob("*.py"))
     imports = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): imported_modules(path)
         for path in paths
-        if path != ROOT / "train" / "__init__.py"
+        if path != ROOT / room / "__init__.py"
     }
-    assert {module.split(".")[1] for module in imports} == set(LINE_OF_TRAIN)
-    assert backwards_in(imports) == []
+    assert {module.split(".")[1] for module in imports} == set(LINES[room])
+    assert backwards_in(room, imports) == []
+
+
+def test_the_line_finds_what_looks_back():
     wrong = {"train.planning.planner": {"train.loop.data", "train.config", "carbon.config"}}
-    assert backwards_in(wrong) == ["train.planning.planner imports train.loop.data"]
+    assert backwards_in("train", wrong) == ["train.planning.planner imports train.loop.data"]
 
 
 def test_what_is_known_before_a_run_takes_no_torch():

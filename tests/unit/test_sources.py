@@ -10,10 +10,10 @@ from carbon.config import from_table, load_config
 from carbon.corpus import BOTH_STRANDS, read_manifest, read_source, reads_both_strands
 from carbon.errors import ConfigError, CorpusError
 from data_pipeline.__main__ import main
-from data_pipeline.extract import contig_chunks
+from data_pipeline.inspecting.report import BASE_MIXTURE
 from data_pipeline.recipe import BuildConfig
-from data_pipeline.report import BASE_MIXTURE
 from data_pipeline.sources import SOURCES, Source, need_annotation, usual_sources
+from data_pipeline.sources.cuts import contig_chunks
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig

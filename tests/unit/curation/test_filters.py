@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from carbon.corpus import read_manifest, read_source
 from carbon.files import sha256_of_file
 from carbon.genome import Interval, Reference, reverse_complement
-from data_pipeline.duplicates import EvaluationSequences
-from data_pipeline.filters import compositions_of
-from data_pipeline.records import digest_of
+from data_pipeline.duplicates.contained import EvaluationSequences
+from data_pipeline.records.record import digest_of
+from data_pipeline.steps.filters import compositions_of
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.near_duplicates import mutated

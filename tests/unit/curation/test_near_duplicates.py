@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from carbon.genome import reverse_complement
 from carbon.kmers import canonical_kmers
-from data_pipeline import bands, duplicates
+from data_pipeline.duplicates import bands
+from data_pipeline.duplicates import near as duplicates
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases
 from tests.helpers.near_duplicates import found_in, found_in_memory, mutated
@@ -110,7 +111,7 @@ class TestNearDuplicates:
         assert found_in([random_bases(90, 1)], [False], 0.9, tmp_path) == {}
 
     def test_records_that_fill_a_batch(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("data_pipeline.records._ROWS_A_BATCH", 2)
+        monkeypatch.setattr("data_pipeline.records.shard_files._ROWS_A_BATCH", 2)
         (tmp_path / "x.fa").write_text(f">a\n{random_bases(90, 1)}\n>b\n{random_bases(90, 2)}\n")
         words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
         assert build(tmp_path / "c", *words) == 0

@@ -9,8 +9,8 @@ from carbon.config import from_table
 from carbon.corpus import read_manifest
 from carbon.errors import ConfigError, UserError
 from data_pipeline.__main__ import main
-from data_pipeline.clades import clade_tree, mixture_by_clade
-from data_pipeline.taxonomy import Taxon, Taxonomy, opened_taxonomy
+from data_pipeline.inspecting.clades import clade_tree, mixture_by_clade
+from data_pipeline.reading.taxonomy import Taxon, Taxonomy, opened_taxonomy
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, write_fasta
 from train.config import StageConfig

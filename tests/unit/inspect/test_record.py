@@ -9,8 +9,8 @@ import pytest
 from carbon.corpus import read_source
 from carbon.errors import CorpusError, GenomeError
 from data_pipeline.__main__ import main
-from data_pipeline.inspect import inspect_record
-from data_pipeline.report import inspect_summary, write_report
+from data_pipeline.inspecting.record import inspect_record
+from data_pipeline.inspecting.report import inspect_summary, write_report
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.inspect import ORGANISM, SOURCES, SPLITS, build, cells, rewritten, slow_numbers
 

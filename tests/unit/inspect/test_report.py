@@ -9,7 +9,7 @@ import pytest
 
 from carbon.corpus import read_manifest, read_source
 from carbon.errors import ConfigError
-from data_pipeline.report import BASE_MIXTURE, draw, write_report
+from data_pipeline.inspecting.report import BASE_MIXTURE, draw, write_report
 from tests.helpers.inspect import (
     ORGANISM,
     SOURCES,

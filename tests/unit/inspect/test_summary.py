@@ -10,8 +10,8 @@ import pytest
 from carbon.corpus import read_manifest, read_source
 from carbon.errors import CorpusError
 from data_pipeline.__main__ import main
-from data_pipeline.inspect import inspect_dropped
-from data_pipeline.report import inspect_summary, write_report
+from data_pipeline.inspecting.record import inspect_dropped
+from data_pipeline.inspecting.report import inspect_summary, write_report
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.inspect import (
     ORGANISM,

@@ -1,0 +1,1 @@
+"""Records that say the same as another, or as what models are measured on."""

@@ -1,0 +1,1 @@
+"""A corpus in numbers and pictures, and one record of it."""

@@ -1,0 +1,1 @@
+"""A finished corpus to a store or to the Hub."""

@@ -1,0 +1,1 @@
+"""What a record is, and how a shard of them lies on disk."""

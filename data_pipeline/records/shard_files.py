@@ -1,0 +1,135 @@
+"""How a shard of records lies on disk: an Arrow file a source, mapped by whoever reads it."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from carbon.corpus import SCHEMA
+
+SPLITS = ("train", "test")
+BASES_A_BATCH, _ROWS_A_BATCH = 1 << 25, 1 << 16
+_FILES_OPEN = 64
+# A shard on its way: the corpus's columns, and what is decided on. `digest` is the same for both
+# strands; `sketch` is a MinHash, where near-duplicates are looked for.
+SHARD_SCHEMA = pa.schema(
+    [
+        *SCHEMA,
+        ("split", pa.string()),
+        ("digest", pa.uint64()),
+        ("sketch", pa.binary()),
+    ]
+)
+
+
+class ShardWriter:
+    """Writes rows to one Arrow file a source, a batch in memory at a time.
+
+    The files are not compressed, so that a reader maps them and touches what it needs alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._writers: dict[str, pa.RecordBatchFileWriter] = {}
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._bases: dict[str, int] = {}
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Add one row of SHARD_SCHEMA."""
+        source = row["source"]
+        rows = self._rows.setdefault(source, [])
+        rows.append(row)
+        self._bases[source] = self._bases.get(source, 0) + len(row["sequence"])
+        if self._bases[source] >= BASES_A_BATCH or len(rows) >= _ROWS_A_BATCH:
+            self._flush(source)
+
+    def close(self) -> None:
+        """Write what is left and end the files."""
+        for source, rows in self._rows.items():
+            if rows:  # none is left where the last one filled a batch
+                self._flush(source)
+        for writer in self._writers.values():
+            writer.close()
+
+    def _flush(self, source: str) -> None:
+        if source not in self._writers:
+            path = self._folder / f"{source}.arrow"
+            self._writers[source] = pa.ipc.new_file(str(path), SHARD_SCHEMA)
+        batch = pa.RecordBatch.from_pylist(self._rows[source], schema=SHARD_SCHEMA)
+        self._writers[source].write_batch(batch)
+        self._rows[source].clear()
+        self._bases[source] = 0
+
+
+def shard_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a shard's file, mapped and not read."""
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)
+
+
+def shard_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a shard's file, a batch in memory at a time."""
+    options = pa.ipc.IpcReadOptions(
+        included_fields=[SHARD_SCHEMA.get_field_index(name) for name in names]
+    )
+    with pa.OSFile(str(path)) as source, pa.ipc.open_file(source, options=options) as reader:
+        for i in range(reader.num_record_batches):
+            yield reader.get_batch(i)
+
+
+class ShardTexts:
+    """A column of text of many shards' files, of which one value at a time is read.
+
+    A map of the files would be quicker to write down, and count as memory what it has touched.
+    """
+
+    def __init__(self, paths: Iterable[Path], column: str) -> None:
+        """Find where the batches of the files lie."""
+        self._pieces: list[tuple[Path, int, int]] = []  # a batch: file, its offsets and letters
+        starts = [0]
+        wide = pa.types.is_large_string(SHARD_SCHEMA.field(column).type)
+        self._offset = np.dtype("<i8" if wide else "<i4")
+        for path in paths:
+            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+                source.seek(0)
+                first = source.read_buffer(1).address
+                for i in range(reader.num_record_batches):
+                    batch = reader.get_batch(i)
+                    _, offsets, letters = batch.column(column).buffers()
+                    self._pieces.append((path, offsets.address - first, letters.address - first))
+                    starts.append(starts[-1] + batch.num_rows)
+        self._starts = np.array(starts)
+        self._open = lru_cache(_FILES_OPEN)(_OpenFile)
+
+    def __call__(self, row: int) -> str:
+        """Return the value of a row, counted over all files."""
+        piece = int(np.searchsorted(self._starts, row, side="right")) - 1
+        path, offsets, letters = self._pieces[piece]
+        file, size = self._open(path), self._offset.itemsize
+        ends = file.read(offsets + (row - int(self._starts[piece])) * size, 2 * size)
+        start, end = np.frombuffer(ends, dtype=self._offset).tolist()
+        return file.read(letters + start, end - start).decode()
+
+
+class _OpenFile:
+    """A file to read at any place, closed when nothing holds it any more."""
+
+    def __init__(self, path: Path) -> None:
+        self._number = os.open(path, os.O_RDONLY)
+
+    def read(self, start: int, length: int) -> bytes:
+        return os.pread(self._number, length, start)
+
+    def __del__(self) -> None:
+        os.close(self._number)
+
+
+def shard_sources(shard: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the sources of a shard and their files, in the order of their names."""
+    for path in sorted(shard.glob("*.arrow")):
+        yield path.stem, path

@@ -1,0 +1,132 @@
+"""Where steps run: in this process, or by datatrove's executors: here, under Slurm or under Ray."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from carbon.config import OneOf, check, check_choices
+
+
+class Step(NamedTuple):
+    """A function of the rank, called once for each task; it must do nothing when it was done."""
+
+    name: str
+    run: Callable[[int], None]
+    num_tasks: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Executor:
+    """A way to run steps.
+
+    Attributes:
+        run: takes the settings, steps that wait for one another, and the folder of logs.
+        waits: whether the steps are done when it returns; else they were submitted.
+        needs: settings that it cannot do without.
+    """
+
+    run: Callable[["ExecutorConfig", list[Step], Path], None]
+    waits: bool = True
+    needs: tuple[str, ...] = ()
+
+
+def _run_local(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
+    for step in steps:
+        if min(config.workers, step.num_tasks) == 1:
+            for rank in range(step.num_tasks):
+                step.run(rank)
+        else:
+            from data_pipeline.running.tasks import LocalPipelineExecutor
+
+            LocalPipelineExecutor(**_common(config, step, logs)).run()
+
+
+def _run_ray(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
+    from data_pipeline.running.tasks import RayPipelineExecutor
+
+    for step in steps:
+        RayPipelineExecutor(**_common(config, step, logs), **_per_task(config)).run()
+
+
+def _submit(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
+    """Hand all steps to Slurm as arrays, each waiting for the one before."""
+    from data_pipeline.running.tasks import SlurmPipelineExecutor
+
+    last = None
+    for step in steps:
+        last = SlurmPipelineExecutor(
+            **_common(config, step, logs) | {"workers": config.workers},
+            **_per_task(config),
+            time=config.time,
+            partition=config.partition,
+            qos=config.qos,
+            env_command=config.environment or None,
+            job_name=f"carbon-{step.name}",
+            depends=last,
+        )
+    if last:
+        last.run()
+
+
+EXECUTORS = {
+    "local": Executor(run=_run_local),
+    "slurm": Executor(run=_submit, waits=False, needs=("partition",)),
+    "ray": Executor(run=_run_ray),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecutorConfig:
+    """Where the steps run, one input a task: datatrove's executors."""
+
+    kind: Annotated[str, OneOf(EXECUTORS)] = "local"
+    workers: int = 1
+    """Tasks at the same time."""
+    cpus_per_task: int = 1
+    memory_gb_per_cpu: int = 4
+    partition: str = ""
+    time: str = "24:00:00"
+    environment: str = ""
+    """Slurm: a shell command before each task, such as the activation of a virtual environment."""
+    qos: str = "normal"
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("workers", "cpus_per_task", "memory_gb_per_cpu"):
+            value = getattr(self, name)
+            check(value >= 1, f"{name} = {value}: give 1 or more")
+        for name in EXECUTORS[self.kind].needs:
+            check(bool(getattr(self, name)), f"{self.kind} needs executor.{name}")
+
+
+def run_steps(config: ExecutorConfig, steps: list[Step], logs: Path) -> bool:
+    """Run steps one after another, the tasks of each in any order.
+
+    Returns:
+        False if they were submitted and are not done yet.
+    """
+    executor = EXECUTORS[config.kind]
+    executor.run(config, steps, logs)
+    return executor.waits
+
+
+def _common(config: ExecutorConfig, step: Step, logs: Path) -> dict[str, Any]:
+    """Return what every executor is told of a step."""
+    from data_pipeline.running.tasks import call
+
+    return {
+        "pipeline": [partial(call, step.run)],
+        "tasks": step.num_tasks,
+        "workers": min(config.workers, step.num_tasks),
+        "logging_dir": str(logs / step.name),
+        "skip_completed": False,  # the step itself knows, from what lies on disk
+    }
+
+
+def _per_task(config: ExecutorConfig) -> dict[str, Any]:
+    return {
+        "cpus_per_task": config.cpus_per_task,
+        "mem_per_cpu_gb": config.memory_gb_per_cpu,
+    }

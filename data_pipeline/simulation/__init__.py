@@ -1,0 +1,1 @@
+"""A genome with a known truth, and variants of known effect from any."""

@@ -1,0 +1,316 @@
+"""The first step: one input, all its records, one shard on disk."""
+
+import csv
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from carbon.errors import UserError
+from carbon.files import atomic_folder, sha256_of_file
+from carbon.genome import Interval, read_sequences
+from data_pipeline.duplicates.contained import EvaluationSequences
+from data_pipeline.duplicates.sketches import sketch_of
+from data_pipeline.reading.assemblies import Assembly, names_of, opened
+from data_pipeline.reading.evaluations import EvaluationPlaces, evaluation_places
+from data_pipeline.reading.files import file_rows
+from data_pipeline.reading.listing import FileInput, inputs_of, paths_of, sample_name, title_of
+from data_pipeline.reading.regions import bed_regions
+from data_pipeline.recipe import AssemblyConfig, BuildConfig
+from data_pipeline.records.record import Record, digest_of, read_bases
+from data_pipeline.records.shard_files import ShardWriter
+from data_pipeline.sources import SOURCES, Source, divided, source_of, strands_differ
+from data_pipeline.sources.cuts import AnnotatedAssembly, Dropped, check_cds
+from data_pipeline.sources.held_out import held_out_regions, split_of
+from data_pipeline.sources.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.sources.samples import is_fastq
+from data_pipeline.steps.filters import Composition, compositions_of, why_not
+
+DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
+_LETTERS_AT_ONCE = 1 << 16  # what of them is counted fits the cache of a core
+_REGIONS_TOLD = 3
+Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
+
+
+# What is found in an input, on its way to become records: places to cut out, or rows of a file.
+Pairs = Iterable[tuple[Source, Any]]
+Take = Callable[[Pairs], Pairs]
+
+
+def _no_regions(contig_lengths_bp: dict[str, int]) -> list[Interval]:
+    del contig_lengths_bp
+    return []
+
+
+def _everything(found: Pairs) -> Pairs:
+    return found
+
+
+def make_shard(
+    config: BuildConfig,
+    rank: int,
+    folder: Path,
+    families: Regions = _no_regions,
+    take: Take = _everything,
+) -> list[str]:
+    """Cut, filter and write the records of input `rank`; the shard appears when it is whole.
+
+    Args:
+        config: the recipe.
+        rank: of the input among `inputs_of` it.
+        folder: to make.
+        families: tells what is held out of the input for the sake of its proteins.
+        take: gives what of all that is found goes on, for a sample of it.
+
+    Returns:
+        What to tell of it, in lines.
+
+    Raises:
+        UserError: the input is absent or malformed.
+    """
+    each = inputs_of(config)[rank]
+    with atomic_folder(folder) as shard:
+        maker = _ShardMaker(config, shard, take)
+        if isinstance(each, AssemblyConfig):
+            held_out, found = maker.add_assembly(each, families)
+            warning = found.pop("warning")
+            told = {key: value for key, value in (asdict(each) | found).items() if value}
+        else:
+            held_out, warning = [], ""
+            maker.add_file(each)
+            told = asdict(each.config) | {"path": str(each.path)}
+            if is_fastq(each.path):
+                told |= {"mates": str(each.mates or ""), "sample": sample_name(each)}
+                told["split"] = "test" if each.held_out else "train"
+        counts = maker.finish()
+        told_held_out = [region.to_region() for region in held_out]
+        files = [
+            {"path": path, "bytes": Path(path).stat().st_size, "sha256": sha256_of_file(path)}
+            for path in paths_of(each)
+        ]
+        summary = {
+            "title": title_of(each),
+            "recipe": told,
+            "files": files,
+            "held_out": told_held_out,
+            **({"warning": warning} if warning else {}),
+            "counts": counts,
+            "both_strands": maker.both_strands,
+            "near_duplicates": sorted(maker.near_duplicates),
+            "clades": maker.clades,
+        }
+        (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    kept = sum(count["records"] for count in counts["filtered"].values())
+    where = ", ".join(told_held_out[:_REGIONS_TOLD]) or "nothing"
+    where += f" and {more:,} more" if (more := len(told_held_out) - _REGIONS_TOLD) > 0 else ""
+    return [*filter(None, [warning]), f"{title_of(each)}; held out: {where}; {kept:,} records"]
+
+
+def _regions(
+    config: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+) -> Iterator[tuple[Source, Record | Dropped]]:
+    names = names_of(config, contig_lengths_bp)
+    for regions in config.regions:
+        for name, found in bed_regions(regions, config, names, contig_lengths_bp):
+            yield source_of(name, regions.both_strands), found
+
+
+class _Waiting(NamedTuple):
+    """A row whose letters are not counted yet."""
+
+    source: Source
+    row: dict[str, Any]
+    digest: int
+
+
+class _ShardMaker:
+    def __init__(self, config: BuildConfig, shard: Path, take: Take) -> None:
+        self._config = config
+        self._take = take
+        self._writer = ShardWriter(shard)
+        self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
+        self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
+        self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
+        self._waiting: list[_Waiting] = []
+        self._waiting_bp = 0
+        self._is_of_reads = False
+        self.both_strands: dict[str, bool] = {}
+        self.near_duplicates: set[str] = set()
+        self.clades: dict[str, str] = {}
+        self._sequences = [
+            EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
+            for evaluation in config.evaluations
+            if not evaluation.assembly
+        ]
+
+    def add_assembly(
+        self, config: AssemblyConfig, families: Regions
+    ) -> tuple[list[Interval], dict[str, str]]:
+        """Add what is cut out of an assembly; return what is held out, and who it is."""
+        with opened(config, self._config.taxdump, self._config.divide_by) as assembly:
+            lengths_bp = assembly.reference.contig_lengths_bp
+            annotation = assembly.annotation
+            if STOPS_AT_INCOMPLETE_CDS[config.incomplete_cds]:
+                check_cds(annotation)
+            asked = tuple(text for text in config.holdout if text != FAMILY)
+            held_out = held_out_regions(asked, lengths_bp, annotation.genes)
+            held_out += families(lengths_bp)
+            for name, reason in annotation.dropped:
+                self._drop("annotation", name, reason, assembly.name)
+            self._held_out = EvaluationPlaces(held_out)
+            places = EvaluationPlaces(
+                place
+                for evaluation in self._config.evaluations
+                if evaluation.assembly == assembly.name
+                for place in evaluation_places(evaluation, config, lengths_bp)
+            )
+            annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
+            sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
+            for source in sources:
+                self._use(source)
+                for counts in self._counts.values():
+                    counts[source.name] = Counter(records=0, bases=0, masked_bases=0)
+            cut = (
+                (source, found)
+                for source in sources
+                for found in source.cut(annotated, self._config.cut, self._config.keep)
+            )
+            regions = (
+                (divided(source, assembly.clade), found)
+                for source, found in _regions(config, lengths_bp)
+            )
+            for source, found in self._take(itertools.chain(cut, regions)):
+                self._use(source)
+                if isinstance(found, Dropped):
+                    self._count("cut", source.name, 0, 0)
+                    self._drop(source.name, *found, assembly.name)
+                else:
+                    self._add_record(source, found, assembly, held_out, places)
+            who = {
+                "organism": assembly.organism,
+                "species_type": assembly.species_type,
+                "taxonomy": "; ".join(assembly.taxonomy),
+                "warning": assembly.warning or "",
+            }
+        return held_out, who
+
+    def add_file(self, file: FileInput) -> None:
+        """Add the records of a file."""
+        config = file.config
+        source = source_of(config.source, config.both_strands, config.near_duplicates)
+        self._use(source)
+        self._is_of_reads = is_fastq(file.path)
+        share = float(file.held_out) if is_fastq(file.path) else config.test_share
+        rows = ((source, row) for row in file_rows(file.path, config, file.mates))
+        for _, row in self._take(rows):
+            row["name"] = _UNPRINTABLE.sub(" ", row["name"])
+            digest = digest_of(row["sequence"])
+            split = "test" if digest / 2**64 < share else "train"
+            self._add_row(source, {"split": split} | row, digest)
+
+    def finish(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Write what is left; return records and bases, as cut and as kept, of each source."""
+        self._decide()
+        self._writer.close()
+        self._dropped_file.close()
+        return {
+            step: {source: dict(count) for source, count in counts.items()}
+            for step, counts in self._counts.items()
+        }
+
+    def _use(self, source: Source) -> None:
+        if self.both_strands.setdefault(source.name, source.both_strands) != source.both_strands:
+            raise UserError(strands_differ(source.name))
+        if source.near_duplicates:
+            self.near_duplicates.add(source.name)
+        if source.clade:
+            self.clades[source.name] = source.clade
+
+    def _add_record(
+        self,
+        source: Source,
+        record: Record,
+        assembly: Assembly,
+        held_out: list[Interval],
+        places: EvaluationPlaces,
+    ) -> None:
+        intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
+        touched = any(map(self._held_out.overlap, intervals))
+        split = split_of(intervals, held_out) if touched else "train"
+        where = (assembly.name, record.contig, record.start, record.end)
+        reason = "partly_held_out" if split is None else ""
+        if split == "train" and any(map(places.overlap, intervals)):
+            reason = "overlaps_evaluation"
+        if reason:
+            self._count("cut", source.name, sum(i.length_bp for i in intervals), 0)
+            self._drop(source.name, record.name, reason, *where)
+        else:
+            sequence = read_bases(assembly.reference, record.contig, record.segments)
+            row = {
+                "sequence": sequence,
+                "source": source.name,
+                "record_id": record.contig,
+                "start": record.start,
+                "end": record.end,
+                "strand": record.strand,
+                "gene_type": record.gene_type,
+                "species_type": assembly.species_type,
+                "organism": assembly.organism,
+                "assembly": assembly.name,
+                "name": _UNPRINTABLE.sub(" ", record.name),
+                "segments": [segment._asdict() for segment in record.segments],
+                "split": split,
+            }
+            self._add_row(source, row, digest_of(sequence))
+
+    def _add_row(self, source: Source, row: dict[str, Any], digest: int) -> None:
+        self._waiting.append(_Waiting(source, row, digest))
+        self._waiting_bp += len(row["sequence"])
+        if self._waiting_bp >= _LETTERS_AT_ONCE:
+            self._decide()
+
+    def _decide(self) -> None:
+        """Keep or drop the rows that wait, whose letters are counted all at once."""
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._waiting_bp = self._waiting, [], 0
+        found = compositions_of([each.row["sequence"] for each in waiting])
+        for each, composition in zip(waiting, found, strict=True):
+            self._keep_or_drop(*each, composition)
+
+    def _keep_or_drop(
+        self, source: Source, row: dict[str, Any], digest: int, found: Composition
+    ) -> None:
+        sequence = row["sequence"]
+        self._count("cut", source.name, found.length_bp, found.num_masked)
+        reason = why_not(found, digest, self._config.keep, joined=source.joined)
+        if not reason and self._sequences and row["split"] == "train":
+            contained = (index.contained_in(sequence) for index in self._sequences)
+            name = next((name for name in contained if name), None)
+            reason = f"contains_evaluation:{name}" if name else ""
+        if reason:
+            where = (row["assembly"], row["record_id"], row["start"], row["end"])
+            self._drop(source.name, row["name"], reason, *where)
+            return
+        # Reads would have more bytes of sketches than of bases, so they are compared if asked for.
+        near = self._config.keep.near_identity < 1
+        near = near and (source.near_duplicates or not self._is_of_reads)
+        row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
+        self._count("filtered", source.name, found.length_bp, found.num_masked)
+        self._writer.add(row)
+
+    def _count(self, step: str, source: str, length_bp: int, num_masked: int) -> None:
+        count = self._counts[step].setdefault(source, Counter())
+        count["records"] += 1
+        count["bases"] += length_bp
+        count["masked_bases"] += num_masked
+
+    def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
+        self._decide()  # what came before is told before
+        row = (source, name, reason, *where, *[""] * (4 - len(where)))
+        self._dropped.writerow(_UNPRINTABLE.sub(" ", str(value)) for value in row)

@@ -1,0 +1,89 @@
+"""What a sequence is made of, and why a record of it is left out."""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.kmers import NO_BASE, digits_of
+from data_pipeline.sources.limits import KeepConfig
+
+_TRIMERS = 64
+_NO_TRIMER = 64  # the digit of what is no base: with it, a trimer's number is 64 or more
+_DIGITS = digits_of(np.arange(256, dtype=np.uint8))
+_DIGITS_OF_BYTES = np.where(_DIGITS < NO_BASE, _DIGITS, _NO_TRIMER).tobytes()
+_LOWER_AS_ONE = bytes(ord("a") <= letter <= ord("z") for letter in range(256))
+
+
+class Composition(NamedTuple):
+    """Of one sequence.
+
+    Attributes:
+        length_bp: all letters.
+        num_known: letters that are one of ACGT, in either case.
+        num_masked: lower-case letters: soft-masked repeats.
+        complexity: entropy of its trimers over that of the most even ones there can be.
+    """
+
+    length_bp: int
+    num_known: int
+    num_masked: int
+    complexity: float
+
+
+def compositions_of(sequences: Sequence[str]) -> list[Composition]:
+    """Count the letters and trimers of sequences, in one pass over all their letters."""
+    lengths_bp = [len(sequence) for sequence in sequences]
+    ends = accumulate(lengths_bp, initial=0)
+    text = "".join(sequences).encode("ascii", errors="replace")
+    digits = np.frombuffer(text.translate(_DIGITS_OF_BYTES), dtype=np.uint8)
+    lower = np.frombuffer(text.translate(_LOWER_AS_ONE), dtype=np.bool_)
+    known, trimers = digits < NO_BASE, _trimers(digits)
+    counts = np.empty((len(lengths_bp), _TRIMERS), dtype=np.int64)
+    num_known, num_masked = [], []
+    for row, (start, end) in zip(counts, pairwise(ends), strict=True):
+        inside = trimers[start : max(start, end - 2)]
+        row[:] = np.bincount(inside, minlength=_TRIMERS)[:_TRIMERS]
+        num_known.append(int(np.count_nonzero(known[start:end])))
+        num_masked.append(int(np.count_nonzero(lower[start:end])))
+    columns = (lengths_bp, num_known, num_masked, _complexities(counts).tolist())
+    return list(map(Composition._make, zip(*columns, strict=True)))
+
+
+def _trimers(digits: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """Return the trimer that begins at each letter, 64 or more where it holds what is no base."""
+    wide = digits.astype(np.uint16)
+    return wide[:-2] * np.uint16(16) + wide[1:-1] * np.uint16(4) + wide[2:]
+
+
+def _complexities(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the entropy of each row of counts over its maximum, 0 of fewer than two: (n,)."""
+    totals = counts.sum(axis=1)
+    p = counts / np.maximum(totals, 1)[:, None]
+    entropies = -(p * np.log2(np.where(p > 0, p, 1))).sum(axis=1)
+    most = np.log2(np.clip(totals, 2, _TRIMERS))
+    return np.where(totals < 2, 0.0, entropies / most)
+
+
+def why_not(found: Composition, digest: int, keep: KeepConfig, *, joined: bool) -> str:
+    """Return the reason to leave a record out, or an empty string.
+
+    A soft-masked record is down-weighted by its own digest, so that a rerun decides as before;
+    `joined` records may be longer than the others.
+    """
+    if found.length_bp < keep.min_record_bp:
+        return "shorter_than_min_record_bp"
+    if found.length_bp > keep.max_record_bp and not joined:
+        return "longer_than_max_record_bp"
+    if found.num_known == 0:
+        return "no_known_base"
+    if found.length_bp - found.num_known > keep.max_n_fraction * found.length_bp:
+        return "too_many_n"
+    if found.complexity < keep.min_complexity:
+        return "low_complexity"
+    chance = 1 - (1 - keep.repeat_weight) * found.num_masked / found.length_bp
+    if digest / 2**64 >= chance:
+        return "repeats_down_weighted"
+    return ""

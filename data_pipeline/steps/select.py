@@ -1,0 +1,192 @@
+"""The second step: which records go because another one stays."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from numpy.typing import NDArray
+
+from carbon.files import atomic_file
+from data_pipeline.duplicates.near import Candidates, near_duplicates
+from data_pipeline.records.shard_files import ShardTexts, shard_columns, shard_sources
+
+Reasons = dict[str, dict[int, str]]  # of one shard: source, row, why
+_REASONS = (
+    "",
+    "equals_held_out_record",
+    "duplicate_sequence",
+    "nearly_equals_held_out_record",
+    "near_duplicate",
+)
+_STAYS, _LEAKED, _EQUAL, _NEARLY_LEAKED, _NEARLY_EQUAL = range(len(_REASONS))
+
+
+class _Column(NamedTuple):
+    """The rows of one source in one shard.
+
+    Attributes:
+        first: its first row, counted over all columns.
+        gone: the index in _REASONS of why a row goes.
+        because: the row that it goes because of, counted over all columns; or -1.
+    """
+
+    shard: Path
+    source: str
+    path: Path
+    first: int
+    digests: NDArray[np.uint64]
+    held_out: NDArray[np.bool_]
+    lengths_bp: NDArray[np.int32]
+    gone: NDArray[np.uint8]
+    because: NDArray[np.int64]
+
+
+def shards_of(work: Path) -> list[Path]:
+    """Return the shards that there are, in the order of the recipe."""
+    return sorted((work / "shards").glob("[0-9]*"))
+
+
+def select(work: Path, near_identity: float) -> None:
+    """Decide for all shards, and write the rows that go, with the reason, to `selected`.
+
+    Of equal records, and of transcripts that are nearly equal, one stays: a held-out one before one
+    to train on, else the longest, else the first in the order of the recipe. Of what is left, no
+    record to train on stays that nearly equals a held-out one, of whatever source either is.
+    """
+    shards = shards_of(work)
+    done, told = work / "selected" / "done", " ".join(shard.name for shard in shards)
+    if done.exists() and done.read_text(encoding="utf-8") == told:
+        return
+    for part in (work / "parts").glob("[0-9]*"):  # of another choice of inputs
+        shutil.rmtree(part)
+    columns = _columns(shards)
+    _mark_equal(columns)
+    if near_identity < 1:
+        for source in _compared_sources(shards):
+            mine = [column for column in columns if column.source == source]
+            _mark_nearly_equal(mine, near_identity, work / "near")
+        sketched = [column for column in columns if _is_sketched(column)]
+        _mark_nearly_equal(sketched, near_identity, work / "near", leaks_only=True)
+    name_of = ShardTexts([column.path for column in columns], "name")
+    for shard in shards:
+        reasons = {c.source: _told(c, name_of) for c in columns if c.shard == shard}
+        with atomic_file(work / "selected" / f"{shard.name}.json") as path:
+            path.write_text(json.dumps(reasons), encoding="utf-8")
+    done.write_text(told, encoding="utf-8")
+
+
+def selected_out(work: Path, shard: Path) -> Reasons:
+    """Return what `select` decided for a shard."""
+    table = json.loads((work / "selected" / f"{shard.name}.json").read_text(encoding="utf-8"))
+    return {source: {int(row): why for row, why in rows.items()} for source, rows in table.items()}
+
+
+def _compared_sources(shards: list[Path]) -> list[str]:
+    """Return the sources of whose nearly equal records one stays."""
+    summaries = (shard / "summary.json" for shard in shards)
+    told = (json.loads(path.read_text(encoding="utf-8")) for path in summaries)
+    return list(dict.fromkeys(name for each in told for name in each["near_duplicates"]))
+
+
+def _is_sketched(column: _Column) -> bool:
+    batch = next(shard_columns(column.path, ["sketch"]))
+    return bool(batch.column("sketch").null_count == 0)
+
+
+def _columns(shards: list[Path]) -> list[_Column]:
+    columns: list[_Column] = []
+    first = 0
+    for shard in shards:
+        for source, path in shard_sources(shard):
+            columns.append(_column(shard, source, path, first))
+            first += len(columns[-1].gone)
+    return columns
+
+
+def _column(shard: Path, source: str, path: Path, first: int) -> _Column:
+    digests, splits, lengths_bp = [], [], []
+    for batch in shard_columns(path, ("sequence", "split", "digest")):
+        digests.append(batch.column("digest").to_numpy())
+        splits.append(batch.column("split").to_numpy(zero_copy_only=False) == "test")
+        lengths = pa.compute.utf8_length(batch.column("sequence"))
+        lengths_bp.append(lengths.to_numpy(zero_copy_only=False).astype(np.int32))
+    rows = sum(map(len, digests))
+    return _Column(
+        shard,
+        source,
+        path,
+        first,
+        np.concatenate(digests),
+        np.concatenate(splits),
+        np.concatenate(lengths_bp),
+        gone=np.zeros(rows, dtype=np.uint8),
+        because=np.full(rows, -1, dtype=np.int64),
+    )
+
+
+def _mark_equal(columns: list[_Column]) -> None:
+    """Mark records that are equal to a held-out one of any source, or to another of their own."""
+    nothing: list[NDArray[np.uint64]] = [np.zeros(0, dtype=np.uint64)]
+    tested = np.unique(np.concatenate(nothing + [c.digests[c.held_out] for c in columns]))
+    for source in dict.fromkeys(column.source for column in columns):
+        mine = [column for column in columns if column.source == source]
+        digests = np.concatenate([column.digests for column in mine])
+        held_out = np.concatenate([column.held_out for column in mine])
+        order = np.lexsort((~held_out, digests))  # stable: else as they stand
+        again = np.zeros(len(order), dtype=bool)
+        again[order[1:]] = digests[order[1:]] == digests[order[:-1]]
+        for column, repeats in zip(mine, _parts(mine, again), strict=True):
+            column.gone[repeats] = _EQUAL
+            column.gone[np.isin(column.digests, tested) & ~column.held_out] = _LEAKED
+
+
+def _mark_nearly_equal(
+    columns: list[_Column], identity: float, scratch: Path, *, leaks_only: bool = False
+) -> None:
+    """Mark records that are nearly equal to another one that stays, of any of the columns."""
+    held_out = np.concatenate([np.zeros(0, dtype=bool), *(c.held_out for c in columns)])
+    if not columns or (leaks_only and not held_out.any()):
+        return
+    candidates = Candidates(
+        np.concatenate([column.lengths_bp for column in columns]).astype(np.int64),
+        held_out,
+        np.concatenate([column.gone for column in columns]) == _STAYS,
+        _sketches(columns),
+        ShardTexts([column.path for column in columns], "sequence"),
+    )
+    because = near_duplicates(candidates, identity, scratch, leaks_only=leaks_only)
+    rows = np.concatenate([np.arange(len(column.gone)) + column.first for column in columns])
+    leaks = held_out[because] & ~held_out
+    for column, others, leaked in zip(
+        columns, _parts(columns, because), _parts(columns, leaks), strict=True
+    ):
+        near = others >= 0
+        column.because[near] = rows[others[near]]
+        column.gone[near] = np.where(leaked[near], _NEARLY_LEAKED, _NEARLY_EQUAL)
+
+
+def _sketches(columns: list[_Column]) -> Iterator[NDArray[np.uint32]]:
+    for column in columns:
+        for batch in shard_columns(column.path, ["sketch"]):
+            sketches = b"".join(batch.column("sketch").to_pylist())
+            yield np.frombuffer(sketches, dtype="<u4").reshape(batch.num_rows, -1)
+
+
+def _parts(columns: list[_Column], values: NDArray[Any]) -> list[NDArray[Any]]:
+    """Cut an array over all rows of some columns into one for each."""
+    return np.split(values, np.cumsum([len(column.gone) for column in columns])[:-1])
+
+
+def _told(column: _Column, name_of: ShardTexts) -> dict[int, str]:
+    """Return the rows of a column that go, with the reason."""
+    told = {}
+    for row in np.flatnonzero(column.gone).tolist():
+        told[row] = _REASONS[column.gone[row]]
+        if column.because[row] >= 0:
+            told[row] += f":{name_of(int(column.because[row]))}"
+    return told

@@ -1,0 +1,74 @@
+"""The third step: the records of a shard that stay, as Parquet."""
+
+import csv
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+
+from carbon.corpus import SCHEMA
+from carbon.files import atomic_folder
+from data_pipeline.records.shard_files import SPLITS, shard_batches, shard_sources
+from data_pipeline.steps.select import selected_out
+
+_ROWS_A_GROUP = 1024
+_ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+def write_part(work: Path, rank: int) -> None:
+    """Write the records of shard `rank` that stay, a file a source and split, and their counts."""
+    shard, part = work / "shards" / f"{rank:05d}", work / "parts" / f"{rank:05d}"
+    if part.exists() or not shard.exists():
+        return
+    reasons = selected_out(work, shard)
+    with atomic_folder(part) as folder:
+        counts = {}
+        with (folder / "dropped.tsv").open("w", encoding="utf-8", newline="") as sink:
+            with (shard / "dropped.tsv").open(encoding="utf-8", newline="") as before:
+                shutil.copyfileobj(before, sink)
+            drop = csv.writer(sink, delimiter="\t", lineterminator="\n").writerow
+            for source, path in shard_sources(shard):
+                gone = reasons.get(source, {})
+                counts[source] = _write_source(path, folder / source, gone, drop)
+        (folder / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
+
+
+def _write_source(
+    path: Path, folder: Path, gone: dict[int, str], drop: Callable[[tuple[Any, ...]], object]
+) -> dict[str, Counter[str]]:
+    folder.mkdir()
+    writers: dict[str, pq.ParquetWriter] = {}
+    counts: dict[str, Counter[str]] = {split: Counter(records=0, bases=0) for split in SPLITS}
+    first = 0
+    for batch in shard_batches(path):
+        rows = range(first, first + batch.num_rows)
+        for row in filter(gone.__contains__, rows):
+            drop(_dropped_row(batch, row - first, gone[row]))
+        stays = pa.array([row not in gone for row in rows])
+        for split in SPLITS:
+            mask = pa.compute.and_(stays, pa.compute.equal(batch.column("split"), split))
+            kept = pa.Table.from_batches([batch]).filter(mask).select(SCHEMA.names)
+            if not kept.num_rows:
+                continue
+            if split not in writers:
+                writers[split] = pq.ParquetWriter(folder / f"{split}.parquet", SCHEMA)
+            writers[split].write_table(kept, row_group_size=_ROWS_A_GROUP)
+            bases = pa.compute.sum(pa.compute.utf8_length(kept["sequence"])).as_py()
+            counts[split].update(records=kept.num_rows, bases=bases)
+        first += batch.num_rows
+    for writer in writers.values():
+        writer.close()
+    return counts
+
+
+def _dropped_row(batch: pa.RecordBatch, i: int, reason: str) -> tuple[Any, ...]:
+    names = ("source", "name", "assembly", "record_id", "start", "end")
+    source, name, *where = (batch.column(column)[i].as_py() for column in names)
+    return (source, name, _ONE_LINE.sub(" ", reason), *where)
