@@ -51,9 +51,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
+    from carbon.genome.opened import Genome
     from demo import first_start
     from demo.app import build, launch_options
-    from demo.lab import Genome, Lab
+    from demo.lab import Lab
     from demo.limits import Limits
 
     logging.basicConfig(level=logging.WARNING)

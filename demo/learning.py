@@ -6,7 +6,6 @@ from typing import Any
 
 from carbon.inference.learning import CODON_BASES
 from demo import figures as f
-from demo.example import example_transcript
 from demo.lab import Lab
 from demo.panel import Result
 
@@ -28,7 +27,7 @@ _CAPTIONS = {
 
 def learning_facts(lab: Lab) -> Result | None:
     """Return what is known by step of what is around the example; None where nobody kept it."""
-    transcript = example_transcript(lab)
+    transcript = lab.example.transcript
     if lab.learned is None or transcript is None:
         return None
     return lab.learned.told(transcript, lab.genome.genes_in(lab.learned.interval), _WIDTH_BP)
@@ -38,7 +37,7 @@ def learning_figure(lab: Lab, found: Result | None, step: str) -> f.Figure | Non
     """Return the track above the genes, bars, and a slider of steps; it plays if none is chosen."""
     if found is None or lab.learned is None:
         return None
-    gene, place = lab.example_gene, lab.learned.interval
+    gene, place = lab.example.name, lab.learned.interval
     steps, track, bars = found["steps"], found["smoothed_bits"], found["mean_bits"]
     shown = len(steps) - 1 if step == PLAYED else steps.index(int(step))
     frames: list[dict[str, Any]] = [

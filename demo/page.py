@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from carbon.errors import TypedError, UserError
+from carbon.genome.brought import without_folders
 from demo.fields import Field, Values, checked_values
-from demo.lab import without_folders
 from demo.limits import Limits
 from demo.markup import escape, link_chip
 from demo.panel import Panel, Progress, Result

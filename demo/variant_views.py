@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from carbon.genome import Interval, Variant, short
+from carbon.genome.opened import Genome
 from carbon.inference.variants.words import in_words
 from demo import figures as f
-from demo.lab import Genome
 from demo.markup import download, facts, paragraph, table
 from demo.panel import Result
 
@@ -15,6 +15,8 @@ _NUMBERS = ("delta", "forward", "reverse", "spread")
 _STRAND_COLORS = {"forward": f.BLUE, "reverse": f.ORANGE}
 _MOST_LETTERED_BP = 90  # of a window whose cells have room for a letter
 _LEAST_SCALE_NATS = 0.1
+_FEW = 60  # SNVs of a consequence, each of which is a point
+_ROW_PIXELS = 46
 
 
 def facts_of(protocol: str, result: Result) -> str:
@@ -78,6 +80,57 @@ def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
         shapes=[{"type": "rect", "x0": first, "x1": last, "y0": 0.2, "y1": 1, "yref": "paper",
                  "line": {"color": f.PURPLE, "width": 2}}],
     )  # fmt: skip
+
+
+def standing(snvs: Result | None) -> str:
+    """Return where the variant stands among the SNVs of its consequence, in a sentence."""
+    own = snvs and snvs["this"]
+    if not snvs or not own:
+        return ""
+    like = snvs["deltas"][own["consequence"]]
+    return paragraph(
+        f"Of all {len(like):,} SNVs of {snvs['region']} with this consequence "
+        f"({_worded(own['consequence'])}), {100 * own['share_below']:.0f} % are less likely than "
+        "this one, alleles read alone."
+    )
+
+
+def snv_strip(snvs: Result | None) -> f.Figure | None:
+    """Return every SNV of the stretch in a row for each consequence, this one marked."""
+    if not snvs:
+        return None
+    deltas, own = snvs["deltas"], snvs["this"]
+    rows = {term: f"{_worded(term)}<br>{len(deltas[term]):,}" for term in deltas}
+    traces: list[dict[str, Any]] = [
+        {"type": "violin", "orientation": "h", "side": "positive", "width": 1.7, "name": rows[term],
+         "x": [round(delta, 3) for delta in some], "spanmode": "hard", "showlegend": False,
+         "points": "all" if len(some) <= _FEW else False, "pointpos": 0.15, "jitter": 0.3,
+         "line": {"color": f.BLUE, "width": 1}, "marker": {"color": f.BLUE, "size": 4},
+         "meanline": {"visible": True}, "hoveron": "points", "hoverinfo": "x"}
+        for term, some in deltas.items()
+    ]  # fmt: skip
+    shapes = []
+    if own:
+        traces.append({
+            "type": "scatter", "mode": "markers", "name": "this variant", "x": [own["delta"]],
+            "y": [rows[own["consequence"]]], "showlegend": True,
+            "marker": {"color": f.ORANGE, "size": 13, "symbol": "diamond"},
+            "hovertemplate": "this variant: %{x:.3f}<extra></extra>",
+        })  # fmt: skip
+        shapes.append({"type": "line", "x0": own["delta"], "x1": own["delta"], "yref": "paper",
+                       "y0": 0, "y1": 1, "line": {"color": f.ORANGE, "dash": "dot"}})  # fmt: skip
+    title = {"text": f"delta of every SNV of {f.plain(snvs['region'])}, in nats"}
+    return f.figure(
+        traces,
+        height=110 + _ROW_PIXELS * len(rows),
+        xaxis={"title": title, "fixedrange": True},
+        yaxis={"autorange": "reversed", "fixedrange": True, "type": "category"},
+        shapes=shapes,
+    )
+
+
+def _worded(term: str) -> str:
+    return term.removesuffix("_variant").replace("_", " ")
 
 
 def vcf_table(rows: Sequence[Result], has_more: bool) -> str:

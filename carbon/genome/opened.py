@@ -12,8 +12,6 @@ from carbon.genome.gene_lookup import find_gene
 from carbon.genome.genes import Annotation, Gene
 from carbon.genome.interval import Interval
 
-_EXAMPLE_BP = (600, 2500)
-
 
 @dataclass(frozen=True, slots=True)
 class Genome:
@@ -72,18 +70,3 @@ class Genome:
         """Return the genes that an interval touches."""
         genes = self.annotation.genes if self.annotation else ()
         return [gene for gene in genes if gene.interval.overlaps(interval)]
-
-
-def example_gene(genome: Genome) -> str:
-    """Return a gene of a few exons that a page reads at once, on the last contig that has one."""
-    genes = genome.annotation.genes if genome.annotation else ()
-    fit = [
-        gene
-        for gene in genes
-        if _EXAMPLE_BP[0] <= gene.interval.length_bp <= _EXAMPLE_BP[1] and gene.transcripts
-    ]
-    if fit:
-        last = [gene for gene in fit if gene.interval.contig == fit[-1].interval.contig]
-        return max(last, key=lambda gene: len(gene.transcripts[0].exons)).name
-    contig, length_bp = next(iter(genome.reference.contig_lengths_bp.items()))
-    return Interval(contig, 0, min(length_bp, _EXAMPLE_BP[1])).to_region()

@@ -10,12 +10,12 @@ from sklearn.decomposition import PCA
 
 from carbon.errors import UserError
 from carbon.genome import SequenceRecord, fasta_text
+from carbon.genome.brought import FASTA_ENDINGS, without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.labelled import labelled_records
 from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
-from demo.lab import FASTA_ENDINGS, without_folders
 from demo.markup import download, facts, table
 from demo.panel import Example, Panel, Progress, Result, View
 

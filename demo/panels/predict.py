@@ -17,11 +17,12 @@ from carbon.errors import UserError
 from carbon.files import scratch_folder
 from carbon.folders import find_folders, written
 from carbon.genome import Variant, fasta_text, read_sequences
+from carbon.genome.brought import without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.typed import read_variant
 from carbon.kept import Kept
 from demo.fields import Field, Values
-from demo.lab import Lab, without_folders
+from demo.lab import Lab
 from demo.panel import Example, Panel, Progress, Result, View
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
 from demo.variant_views import vcf_of
@@ -287,7 +288,7 @@ def _example_variant(lab: Lab) -> str:
     """Return a transition in the middle of the example gene."""
     genome = lab.genome
     length_bp = max(genome.reference.contig_lengths_bp.values())
-    place = genome.place(lab.example_gene, 0, length_bp)
+    place = genome.place(lab.example.name, 0, length_bp)
     bases = genome.reference.fetch(place).upper()
     known = [at for at, base in enumerate(bases) if base in "ACGT"] or [0]
     at = known[len(known) // 2]

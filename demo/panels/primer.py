@@ -7,15 +7,14 @@ from typing import Any, ClassVar
 from carbon.errors import UserError
 from carbon.genome import Gene, reverse_complement, short, translate
 from carbon.genome.described import described
+from carbon.genome.opened import Genome
 from carbon.inference import kmer_index
 from carbon.inference.reading.next_token import losses_by_wrong_bases
 from carbon.tokenizer import BASES, K
 from carbon.tokenizer.kmer import cut_kmers
 from demo import primer_text as text
-from demo.example import example_bases
 from demo.fields import Field, Values
 from demo.figures import BLUE, ORANGE, Figure, figure, gene_axis, gene_traces, plain
-from demo.lab import Genome
 from demo.learning import PLAYED, learning_facts, learning_figure
 from demo.panel import Example, Panel, Progress, Result, View
 from demo.token_figures import marginal_bars
@@ -55,11 +54,11 @@ class Primer(Panel):
         """Return the inputs."""
         steps = map(str, self.lab.learned.steps if self.lab.learned else ())
         return (
-            Field("sequence", "A sequence to play with", example_bases(self.lab, _SEQUENCE_BP),
+            Field("sequence", "A sequence to play with", self.lab.example.bases(_SEQUENCE_BP),
                   "bases", most=300, info="DNA; the model predicts its last six bases"),
             Field("frame", "Second frame", 2, "integer", least=1, most=5,
                   info="bases left out before the 6-mers are cut"),
-            Field("gene", "Gene", self.lab.example_gene, info="a gene's name or contig:first-last"),
+            Field("gene", "Gene", self.lab.example.name, info="a gene's name or contig:first-last"),
             Field("step", "Step of the training", PLAYED, "choice", (PLAYED, *steps)),
         )  # fmt: skip
 

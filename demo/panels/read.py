@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.genome import Interval
+from carbon.genome.brought import GENOME_ENDINGS
+from carbon.genome.examples import example_gene
+from carbon.genome.opened import Genome
 from carbon.genome.residues import residues
 from carbon.inference import ScanChunk, ScanOptions, join_chunks
 from carbon.logo import letter_heights, logo_polygons
@@ -23,7 +26,6 @@ from demo.figures import (
     plain,
     positions,
 )
-from demo.lab import GENOME_ENDINGS, Genome, example_gene
 from demo.markup import download, facts, link_chip, paragraph
 from demo.panel import Example, Panel, Pick, Progress, Result, View
 
@@ -56,7 +58,7 @@ class Read(Panel):
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         return (
-            Field("place", "Gene or region", self.lab.example_gene, choices=self._names(),
+            Field("place", "Gene or region", self.lab.example.name, choices=self._names(),
                   info="a gene's name, or contig:first-last; drag in the track to zoom, double-"
                   "click to see all"),
             Field("start_bp", "From base of it", 0, "integer", most=_MOST_BP,
@@ -94,13 +96,13 @@ class Read(Panel):
         """Return the genome and the place; that of the first example is none of another genome."""
         genome = self.lab.genome_of(values["genome"], values["pasted"])
         place = values["place"]
-        if genome is not self.lab.genome and place == self.lab.example_gene:
+        if genome is not self.lab.genome and place == self.lab.example.name:
             place = example_gene(genome)
         return genome, genome.place(place, _FLANK_BP, _MOST_BP)
 
     def examples(self) -> tuple[Example, ...]:
         """Return more of them."""
-        gene = self.lab.example_gene
+        gene = self.lab.example.name
         known = self.lab.known_genes.items()
         return (
             *(Example(name, {"place": name}, sentence) for name, sentence in known),

@@ -8,7 +8,6 @@ import numpy as np
 
 from carbon.inference import all_kmers, kmer_index, near_misses
 from carbon.tokenizer import BASES, K
-from demo.example import example_bases, example_donor
 from demo.fields import Field, Values
 from demo.markup import facts, paragraph, table
 from demo.panel import Example, Panel, Pick, Progress, Result, View
@@ -47,7 +46,7 @@ class Token(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        bases = example_bases(self.lab, _CONTEXT_BP + K)
+        bases = self.lab.example.bases(_CONTEXT_BP + K)
         true = bases[_CONTEXT_BP:]
         return (
             Field("context", "DNA before the token", bases[:_CONTEXT_BP], "lines", most=6000,
@@ -66,7 +65,7 @@ class Token(Panel):
             Example("Nothing before it", {"context": "", "kmer": "ATGGCC"}),
             Example("A repeat of twelve bases", {"context": "GATTACACTGAC" * 8, "kmer": "GATTAC"}),
         ]
-        donor = example_donor(self.lab, _CONTEXT_BP, K)
+        donor = self.lab.example.donor(_CONTEXT_BP, K)
         if donor and _is_kmer(donor[_CONTEXT_BP:]):
             values = {"context": donor[:_CONTEXT_BP], "kmer": donor[_CONTEXT_BP:]}
             examples[0] = Example("An intron begins", {**values, "fixed": "GT...."})

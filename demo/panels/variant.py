@@ -9,23 +9,33 @@ from typing import Any, ClassVar, NamedTuple
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, VcfReader, from_region, snv_effect
+from carbon.genome.brought import GENOME_ENDINGS, without_folders
+from carbon.genome.opened import Genome
 from carbon.genome.typed import read_variant
 from carbon.inference import VariantOptions, VariantScore, join_chunks
-from carbon.options import PROTOCOLS, STRANDS_READ
+from carbon.inference.variants.every_snv import EverySnv, every_snv
+from carbon.kept import Kept
+from carbon.options import PROTOCOLS, STRANDS_READ, Strands
 from demo.fields import Field, Values
-from demo.lab import GENOME_ENDINGS, Genome, Lab, without_folders
+from demo.lab import Lab
 from demo.markup import paragraph
 from demo.panel import Example, Panel, Pick, Progress, Result, View
-from demo.variant_views import downloads, effect_map, facts_of, named, vcf_of, vcf_table
+from demo.variant_views import (
+    downloads,
+    effect_map,
+    facts_of,
+    named,
+    snv_strip,
+    standing,
+    vcf_of,
+    vcf_table,
+)
 
 _STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _MOST_WINDOW_BP = 240
+_MOST_STRIP_BP = 3000
+_KEPT_STRIPS = 8
 _MOST_VARIANTS = 200
-_EXAMPLE_EFFECTS = {
-    "stop_gained": "A stop codon gained",
-    "splice_donor_variant": "A splice donor lost",
-    "synonymous_variant": "A synonymous change",
-}
 
 
 class Listed(NamedTuple):
@@ -43,11 +53,12 @@ class VariantEffect(Panel):
     invitation = "Ask what a mutation does"
     sentence = (
         "How much less likely the model finds a variant than the reference, which bases behind it "
-        "say so, and what every other change of a base nearby would do."
+        "say so, and where it stands among all changes of a base of its gene."
     )
     run_label = "Score"
     views: ClassVar[tuple[View, ...]] = (
         View("facts", "html", "The variant in numbers"),
+        View("strip", "figure", "Every SNV of the gene by consequence, this one marked"),
         View("map", "figure", "Bases behind the variant, every SNV around it, exons below"),
         View("tsv", "html", "Download"),
         View("table", "html", "The variants of your VCF"),
@@ -56,7 +67,8 @@ class VariantEffect(Panel):
     def __init__(self, lab: Lab) -> None:
         """Look for examples in the lab's genome."""
         told = {label: variant for label, (variant, _) in lab.told_variants.items()}
-        self._examples = told or _example_variants(lab)
+        self._examples = told or {k: v.to_text() for k, v in lab.example.variants().items()}
+        self._strips: Kept[EverySnv] = Kept(_KEPT_STRIPS)
         super().__init__(lab)
 
     def make_fields(self) -> tuple[Field, ...]:
@@ -106,7 +118,7 @@ class VariantEffect(Panel):
         if score.reason:
             reason = score.reason.replace("_", " ")
             raise UserError(f"variant {named(variant.to_text())} cannot be scored: {reason}")
-        yield Progress(1, 2, "steps")
+        yield Progress(1, 3, "steps")
         window = _around(variant, values["window_bp"], genome.reference)
         scan = self.lab.model.scan(
             genome.reference, window, window_bp=method.window_bp, strands=values["strands"]
@@ -133,8 +145,31 @@ class VariantEffect(Panel):
             ],
         }
         yield result
+        result |= {"snvs": self._among_all(genome, variant, values["strands"], method.window_bp)}
+        yield result
         if values["vcf"]:
             yield from self._with_vcf(values, genome, listed, result)
+
+    def _among_all(
+        self, genome: Genome, variant: Variant, strands: Strands, read_bp: int
+    ) -> Result:
+        """Return the SNVs of the gene, or of what lies around the variant where that is long."""
+        place = _around(variant, _MOST_STRIP_BP, genome.reference)
+        if genes := genome.genes_in(variant.interval):
+            start, end = genes[0].interval.start, genes[0].interval.end
+            place = Interval(place.contig, max(place.start, start), min(place.end, end))
+
+        def made() -> EverySnv:
+            scan = self.lab.model.scan(genome.reference, place, window_bp=read_bp, strands=strands)
+            return every_snv(join_chunks(scan), genome.reference, genome.annotation)
+
+        found = self._strips.get((genome.reference, place, strands, read_bp), made)
+        own = found.standing(variant)
+        return {
+            "region": place.to_region(),
+            "deltas": found.deltas,
+            "this": own._asdict() if own else None,
+        }
 
     def _with_vcf(
         self, values: Values, genome: Genome, listed: list[Listed], result: Result
@@ -156,7 +191,10 @@ class VariantEffect(Panel):
         genome = self.lab.genome_of(values["genome"])
         window = from_region(result["window"], genome.reference.contig_lengths_bp)
         return {
-            "facts": self._told(values, result) + facts_of(values["protocol"], result),
+            "facts": self._told(values, result)
+            + facts_of(values["protocol"], result)
+            + standing(result.get("snvs")),
+            "strip": snv_strip(result.get("snvs")),
             "map": effect_map(genome, window, result),
             "table": vcf_table(result["vcf"], result["vcf_has_more"]) if "vcf" in result else "",
             "tsv": downloads(window, result),
@@ -285,41 +323,3 @@ def _effects(genome: Genome, variant: Variant) -> list[Result]:
             if effect := snv_effect(genome.reference, transcript, variant):
                 found.append({"gene": gene.name, **effect._asdict()})
     return found
-
-
-def _example_variants(lab: Lab) -> dict[str, str]:
-    """Return variants of the example gene that do something, by label.
-
-    They lie as near as can be to the middle of its longest coding exon, where a model has seen most
-    of what tells it that the bases are coding.
-    """
-    genome = lab.genome
-    genes = genome.annotation.genes if genome.annotation else ()
-    gene = next((g for g in genes if g.name == lab.example_gene and g.transcripts), None)
-    lengths_bp = genome.reference.contig_lengths_bp
-    place = gene.interval if gene else from_region(lab.example_gene, lengths_bp)
-    coding = gene.transcripts[0].cds if gene else ()
-    longest = max(coding, key=lambda span: span[1] - span[0], default=(place.start, place.end))
-    found: dict[str, Variant] = {}
-    for snv in _snvs(genome.reference, place, sum(longest) // 2):
-        effect = snv_effect(genome.reference, gene.transcripts[0], snv) if gene else None
-        label = _EXAMPLE_EFFECTS.get(effect.term if effect else "", "A change of a base")
-        found.setdefault(label, snv)
-        if set(found) >= set(_EXAMPLE_EFFECTS.values()) or not gene:
-            break
-    ordered = {label: found[label] for label in _EXAMPLE_EFFECTS.values() if label in found}
-    ordered = ordered or found
-    first = next(iter(ordered.values()), Variant(place.contig, place.start, "A", "C"))
-    inserted = Variant(first.contig, first.position, first.ref, first.ref + first.alt)
-    ordered |= {"A base inserted": inserted}
-    return {label: variant.to_text() for label, variant in ordered.items()}
-
-
-def _snvs(reference: Reference, place: Interval, middle: int) -> Iterator[Variant]:
-    """Yield the SNVs of a place, those near a position of the contig first."""
-    end = min(place.end, reference.contig_lengths_bp[place.contig])
-    bases = reference.fetch(Interval(place.contig, place.start, end)).upper()
-    for at in sorted(range(len(bases)), key=lambda at: abs(place.start + at - middle)):
-        if bases[at] in "ACGT":
-            for alt in "ACGT".replace(bases[at], ""):
-                yield Variant(place.contig, place.start + at, bases[at], alt)

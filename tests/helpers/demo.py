@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from carbon.genome import Interval, reverse_complement
+from carbon.genome.opened import Genome
 from carbon.inference import Carbon
 from carbon.inference.learning import Learning
 from carbon.model import save_model
-from demo.lab import Genome, Lab
+from demo.lab import Lab
 from demo.panel import Progress
 from tests.helpers.files import random_bases, write_fasta
 

@@ -4,7 +4,8 @@ import pytest
 
 import carbon
 from carbon.genome import Consequences, Reference, Variant, read_annotation
-from demo.lab import Genome, Lab
+from carbon.genome.opened import Genome
+from demo.lab import Lab
 from demo.panels.variant import VariantEffect
 from tests.helpers.box import real_entry
 from tests.helpers.demo import answered

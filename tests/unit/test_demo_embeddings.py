@@ -14,10 +14,11 @@ import pytest
 from carbon.cli import main
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, intergenic, read_annotation, reverse_complement
+from carbon.genome.opened import Genome
 from carbon.inference import Carbon
 from carbon.model import load_model, save_model
 from demo.fields import checked_values
-from demo.lab import Genome, Lab
+from demo.lab import Lab
 from demo.panel import Progress
 from demo.panels.embeddings import Embeddings
 from tests.helpers.files import place_gene, random_bases, write_fasta

@@ -8,8 +8,9 @@ import pytest
 from carbon import box
 from carbon.genome import Reference, read_annotation
 from carbon.genome.gene_lookup import find_gene
+from carbon.genome.opened import Genome
 from demo import first_start
-from demo.lab import Genome, Lab
+from demo.lab import Lab
 from demo.panels.read import Read
 from tests.helpers.box import fill
 from tests.helpers.demo import GENE, answered, write_genome
@@ -61,7 +62,7 @@ def read(model, tmp_path):
 
 
 def test_a_known_gene_is_an_example_with_its_sentence(read):
-    assert read.lab.example_gene == GENE
+    assert read.lab.example.name == GENE
     example = read.examples()[0]
     assert (example.label, example.sentence) == (GENE, SENTENCE)
     assert 'title="Known &lt;to&gt; all."' in read.example_links()

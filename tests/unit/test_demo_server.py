@@ -12,10 +12,11 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from carbon.errors import UserError
+from carbon.genome.opened import Genome
 from demo.__main__ import main
 from demo.app import make_panels
 from demo.fields import Field, checked_values, link_to
-from demo.lab import Genome, Lab
+from demo.lab import Lab
 from demo.limits import Limits
 from demo.page import _status
 from tests.helpers.demo import answered, make_lab
@@ -122,7 +123,7 @@ def test_no_file_outside_the_uploads_is_read(lab, address, tmp_path):
             assert answer.status_code in (403, 404) and "root:" not in answer.text
     (panel,) = [panel for panel in make_panels(lab) if panel.name == "read"]
     for asked in (None, [{"path": str(secret), "meta": {"_type": "gradio.FileData"}}]):
-        given = {"place": "z:1-12" if asked else lab.example_gene, "genome": asked}
+        given = {"place": "z:1-12" if asked else lab.example.name, "genome": asked}
         data = [given.get(field.name, field.default) for field in panel.fields]
         event = requests.post(f"{address}/gradio_api/call/read", json={"data": data}).json()
         told = requests.get(f"{address}/gradio_api/call/read/{event['event_id']}").text
@@ -341,7 +342,7 @@ def test_arguments_that_do_not_fit(words, message, monkeypatch, capsys):
 
 def test_a_genome_without_genes_has_an_example(model, tmp_path):
     fasta = write_fasta(tmp_path / "g.fa", {"c": "ACGTTGCAAC" * 40})
-    assert Lab(model, "m", Genome.open(fasta, None), tmp_path).example_gene == "c:1-400"
+    assert Lab(model, "m", Genome.open(fasta, None), tmp_path).example.name == "c:1-400"
 
 
 def test_an_answer_as_fast_as_the_last_is_told_again():

@@ -11,9 +11,10 @@ import pytest
 from carbon.cli import main
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
+from carbon.genome.opened import Genome
 from carbon.tokenizer import HYBRID, NATIVE, encode
 from demo.fields import checked_values
-from demo.lab import Genome, Lab
+from demo.lab import Lab
 from demo.panels.tokenizer import Tokenizer, _fasta
 from tests.helpers.files import place_gene, write_fasta
 

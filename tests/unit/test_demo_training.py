@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from carbon.errors import ConfigError, UserError
+from carbon.genome.opened import Genome
 from carbon.run_folder import read_lines, read_recipe
 from demo.fields import checked_values
-from demo.lab import Genome, Lab
+from demo.lab import Lab
 from demo.panels.training import Training, find_runs
 from tests.helpers.files import place_gene, write_fasta
 from train.__main__ import main as train

@@ -102,6 +102,33 @@ def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
     assert part["allele_delta"] == pytest.approx(float(of_alt[place] - of_ref[place]), abs=1e-4)
 
 
+def test_the_variant_stands_among_every_snv_of_its_gene(panel, lab):
+    result = answered(panel, {})
+    snvs = result["snvs"]
+    variant = Variant.from_text(result["variant"])
+    (gene,) = lab.genome.annotation.genes
+    assert snvs["region"] == gene.interval.to_region()
+    assert sum(map(len, snvs["deltas"].values())) == 3 * gene.interval.length_bp
+    assert snvs["this"]["consequence"] == "stop_gained"
+    place, alt = 30, "ACGT".index(variant.alt)
+    assert snvs["this"]["delta"] == pytest.approx(result["deltas"][place][alt], abs=1e-5)
+    shown = panel.show(_values(panel), result)
+    assert "consequence (stop gained)" in shown["facts"]
+    *rows, mark = shown["strip"]["data"]
+    assert [row["name"].partition("<br>")[0] for row in rows] == [
+        term.removesuffix("_variant").replace("_", " ") for term in snvs["deltas"]
+    ]
+    assert mark["x"] == [snvs["this"]["delta"]] and mark["y"][0].startswith("stop gained")
+
+
+def test_an_indel_is_no_snv_of_the_strip(panel):
+    (inserted,) = [e.values for e in panel.examples() if e.label == "A base inserted"]
+    result = answered(panel, inserted)
+    assert result["snvs"]["this"] is None
+    shown = panel.show(_values(panel, **inserted), result)
+    assert all(trace["type"] == "violin" for trace in shown["strip"]["data"])
+
+
 def test_a_cell_asks_for_its_variant(panel):
     result = answered(panel, {})
     heat = next(t for t in panel.show(_values(panel), result)["map"]["data"] if "z" in t)

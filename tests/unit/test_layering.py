@@ -201,6 +201,11 @@ def test_the_changelog_opens_with_the_version():
     assert headings[0].startswith(f"## {__version__}")
 
 
+def test_the_demo_stays_small():
+    files = [f for kind in ("py", "css", "js") for f in (ROOT / "demo").rglob(f"*.{kind}")]
+    assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) < 5000
+
+
 def test_functions_and_files_stay_short():
     """Style: a function of more than 60 lines or a file of more than 420 is looked at again."""
     paths = [p for room in ("carbon", *ROOMS, "scripts") for p in (ROOT / room).rglob("*.py")]
