@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch.torch_version import TorchVersion
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.helpers.attention import kernels_on_cpu
@@ -102,4 +103,6 @@ def test_what_a_compiled_layer_computes_anew(name):
     assert selective[ATTENTION[name]] == 0
     assert selective["aten::rsqrt"] > 0
     assert products(full) == 3 * PRODUCTS - 1
-    assert full[ATTENTION[name]] == 1
+    # What an autograd.Function found PyTorch 2.11 keeps all the same.
+    keeps = name == "flash_attention_2" and TorchVersion(torch.__version__) < "2.13"
+    assert full[ATTENTION[name]] == (0 if keeps else 1)
