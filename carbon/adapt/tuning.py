@@ -198,10 +198,6 @@ def _collate(make: MakeBatch) -> Callable[[Sequence[tuple[str, Tensor, float]]],
 class _Trainer(Trainer):
     """The trainer of transformers, with our batches, loss, score and checkpoints."""
 
-    # The loss is divided by the weight of the whole step, over all its parts: see finetuning of
-    # heads under accumulation in transformers#47688.
-    loss_is_scaled_for_ga = True
-
     def __init__(
         self,
         adapted: Adapted,
@@ -227,6 +223,9 @@ class _Trainer(Trainer):
             args=arguments,
             train_dataset=_Rows(train, adapted.question, self.steps),
             eval_dataset=validation,  # `evaluate` reads it by itself
+            # Where a loss is given, transformers does not divide it by the number of parts. Ours is
+            # divided by the weight of the whole step; `compute_loss` calls it.
+            compute_loss_func=adapted.question.loss_of,
             callbacks=[EarlyStoppingCallback(way.patience), _Told(self.steps.num_steps)],
         )
         self.remove_callback(PrinterCallback)
