@@ -87,20 +87,26 @@ def standing(snvs: Result | None) -> str:
     own = snvs and snvs["this"]
     if not snvs or not own:
         return ""
-    like = snvs["deltas"][own["consequence"]]
+    like, there = (snvs[name][own["consequence"]] for name in ("deltas", "all"))
+    lower = round(own["share_below"] * len(like))
+    drawn = "" if len(like) == there else f" {len(like)} drawn from"
     return paragraph(
-        f"Of all {len(like):,} SNVs of {snvs['region']} with this consequence "
-        f"({_worded(own['consequence'])}), {100 * own['share_below']:.0f} % are less likely than "
-        "this one, alleles read alone."
+        f"Among{drawn} all {there:,} SNVs of {snvs['region']} of its consequence "
+        f"({_worded(own['consequence'])}), {lower:,} are less likely than this one. In the figure "
+        f"each is read in {snvs['window_bp']:,} bases, where this one has a delta of "
+        f"{own['delta']:+.2f} nats."
     )
 
 
 def snv_strip(snvs: Result | None) -> f.Figure | None:
-    """Return every SNV of the stretch in a row for each consequence, this one marked."""
+    """Return SNVs of the stretch in a row for each consequence, this one marked."""
     if not snvs:
         return None
     deltas, own = snvs["deltas"], snvs["this"]
-    rows = {term: f"{_worded(term)}<br>{len(deltas[term]):,}" for term in deltas}
+    rows = {
+        term: f"{_worded(term)}<br>{len(some):,} of {snvs['all'][term]:,}"
+        for term, some in deltas.items()
+    }
     traces: list[dict[str, Any]] = [
         {"type": "violin", "orientation": "h", "side": "positive", "width": 1.7, "name": rows[term],
          "x": [round(delta, 3) for delta in some], "spanmode": "hard", "showlegend": False,
@@ -119,7 +125,7 @@ def snv_strip(snvs: Result | None) -> f.Figure | None:
         })  # fmt: skip
         shapes.append({"type": "line", "x0": own["delta"], "x1": own["delta"], "yref": "paper",
                        "y0": 0, "y1": 1, "line": {"color": f.ORANGE, "dash": "dot"}})  # fmt: skip
-    title = {"text": f"delta of every SNV of {f.plain(snvs['region'])}, in nats"}
+    title = {"text": "delta of an SNV of the gene, in nats"}
     return f.figure(
         traces,
         height=110 + _ROW_PIXELS * len(rows),

@@ -10,6 +10,7 @@ from carbon.genome.contig_names import CHR
 from carbon.genome.fasta import Reference
 from carbon.genome.genbank import is_genbank, unpack_genbank
 from carbon.genome.opened import Genome
+from carbon.genome.sequences import fasta_text, read_sequences
 from carbon.genome.typed import read_bases
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
@@ -57,6 +58,30 @@ def genome_in_text(text: str) -> Genome:
     with scratch_folder("pasted") as folder:
         (folder / name).write_text(text + "\n", encoding="utf-8")
         return genome_in_files((str(folder / name),))
+
+
+def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
+    """Return names and bases of FASTA, or of a sequence on each line, as files are read.
+
+    Raises:
+        UserError: there are more than `most`.
+        GenomeError: something is no DNA.
+    """
+    if not text:
+        return []
+    if not text.startswith(">"):
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        text = fasta_text((f"sequence_{n}", line) for n, line in enumerate(lines, start=1))
+    with scratch_folder("pasted") as folder:
+        path = folder / "sequences.fa"
+        path.write_text(text + "\n", encoding="utf-8")
+        try:
+            found = list(read_sequences(path))
+        except UserError as error:
+            raise UserError(without_folders(str(error), [str(path)])) from None
+    if len(found) > most:
+        raise UserError(f"{len(found)} sequences; give {most} at most")
+    return found
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:

@@ -14,10 +14,9 @@ from carbon.adapt.folder import HEAD, MANIFEST, read_manifest
 from carbon.adapt.loading import load_adapted
 from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
-from carbon.files import scratch_folder
 from carbon.folders import find_folders, written
-from carbon.genome import Variant, fasta_text, read_sequences
-from carbon.genome.brought import without_folders
+from carbon.genome import Variant, fasta_text
+from carbon.genome.brought import sequences_in_text, without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.typed import read_variant
 from carbon.kept import Kept
@@ -34,7 +33,6 @@ _MOST_SEQUENCES = 50
 _MOST_WINDOW_BP = 6000
 _EXAMPLE_BP, _NUM_EXAMPLES, _EXAMPLE_WINDOW_BP = 240, 3, 200
 _KEPT_MODELS = 2
-_TRANSITIONS = str.maketrans("ACGT", "GTAC")
 
 
 class Predict(Panel):
@@ -57,6 +55,7 @@ class Predict(Panel):
     def __init__(self, lab: Lab) -> None:
         """Keep the last models that were opened."""
         self._pieces = _pieces(lab)
+        self._example = next(iter(lab.example.variants().values())).to_text()
         super().__init__(lab)
         self._kept: Kept[Adapted] = Kept(_KEPT_MODELS)
 
@@ -78,7 +77,7 @@ class Predict(Panel):
     def examples(self) -> tuple[Example, ...]:
         """Return models, and a variant."""
         names = self.fields[0].choices[1:3]
-        variant = {"variant": _example_variant(self.lab), "window_bp": _EXAMPLE_WINDOW_BP}
+        variant = {"variant": self._example, "window_bp": _EXAMPLE_WINDOW_BP}
         return (
             *(Example(f"Model {name}", {"model": name}) for name in names),
             *([Example("A variant", variant)] if names else []),
@@ -95,7 +94,7 @@ class Predict(Panel):
             raise
 
     def _answered(self, values: Values, name: str, adapted: Adapted) -> Iterator[Progress | Result]:
-        named = _read_pasted(values["sequences"])
+        named = sequences_in_text(values["sequences"], _MOST_SEQUENCES)
         variant = self._variant(values, adapted)
         alleles = (
             [(f"allele {n}", bases) for n, bases in enumerate(variant[1], 1)] if variant else []
@@ -243,31 +242,6 @@ def _base_of(folder: Path) -> str:
         return str(folder)
 
 
-def _read_pasted(text: str) -> list[tuple[str, str]]:
-    """Return names and bases of FASTA, or of a sequence on each line, as files are read.
-
-    Raises:
-        UserError: there are too many.
-        GenomeError: something is no DNA.
-    """
-    if not text:
-        return []
-    if not text.startswith(">"):
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        pairs = ((f"sequence_{n}", line) for n, line in enumerate(lines, start=1))
-        text = fasta_text(pairs)
-    with scratch_folder("pasted") as folder:
-        path = folder / _PASTED
-        path.write_text(text + "\n", encoding="utf-8")
-        try:
-            found = list(read_sequences(path))
-        except UserError as error:
-            raise UserError(without_folders(str(error), [str(path)])) from None
-    if len(found) > _MOST_SEQUENCES:
-        raise UserError(f"{len(found)} sequences; give {_MOST_SEQUENCES} at most")
-    return found
-
-
 def _plain(values: NDArray[np.float32]) -> list[Any]:
     """Return nested lists; None for NaN."""
     plain: NDArray[np.object_] = values.astype(object)
@@ -282,15 +256,3 @@ def _pieces(lab: Lab) -> str:
     pieces = pieces_of_kinds(genome.reference, genome.annotation, 1, _EXAMPLE_BP)
     named = ((f"{piece.name} {piece.description}", piece.bases) for piece in pieces)
     return fasta_text(islice(named, _NUM_EXAMPLES)).strip()
-
-
-def _example_variant(lab: Lab) -> str:
-    """Return a transition in the middle of the example gene."""
-    genome = lab.genome
-    length_bp = max(genome.reference.contig_lengths_bp.values())
-    place = genome.place(lab.example.name, 0, length_bp)
-    bases = genome.reference.fetch(place).upper()
-    known = [at for at, base in enumerate(bases) if base in "ACGT"] or [0]
-    at = known[len(known) // 2]
-    alt = bases[at].translate(_TRANSITIONS)
-    return Variant(place.contig, place.start + at, bases[at], alt).to_text()

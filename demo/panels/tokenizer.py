@@ -3,17 +3,14 @@
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from itertools import groupby
 from typing import Any, ClassVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, Strand, fasta_text, reverse_complement
 from carbon.genome.typed import read_bases
-from carbon.tokenizer import HYBRID, NATIVE, Encoding, K, Vocabulary, encode, known_bases
+from carbon.tokenizer import HYBRID, NATIVE, K
 from carbon.tokenizer.pretrained import HybridDNATokenizer
+from carbon.tokenizer.readings import first_region, reading, text_reading
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid, tokenize_native
 from demo.fields import Field, Values
 from demo.markup import download, escape, facts, paragraph, table
@@ -72,12 +69,12 @@ class Tokenizer(Panel):
         text = values["text"]
         bases, shift = _bases(text), int(values["shift"])
         readings = [
-            _reading(name, bases, frame, strand) for name, frame, strand in _ways(shift, bases)
+            reading(name, bases, frame, strand) for name, frame, strand in _ways(shift, bases)
         ]
         if "<" in text:
             readings = [
-                _text_reading("as written, native", text, tokenize_native(text), NATIVE),
-                _text_reading("as written, hybrid", text, self._hybrid(text), HYBRID),
+                text_reading("as written, native", text, tokenize_native(text), NATIVE),
+                text_reading("as written, hybrid", text, self._hybrid(text), HYBRID),
                 *readings,
             ]
         missing = _NO_BYTE_PAIRS if "<" in text and self._byte_pairs is None else ""
@@ -162,23 +159,8 @@ def _bases(text: str) -> str:
     if not text:
         raise UserError("nothing is given; type DNA, or text with <dna> tags")
     if "<" in text:
-        return _first_region(text)
+        return first_region(text)
     return read_bases(text)
-
-
-def _first_region(text: str) -> str:
-    """Return the letters of the first region of DNA, as the hybrid tokenizer finds it."""
-    tokens = tokenize_hybrid(text, lambda _: ([], []))
-    pairs = zip(tokens.ids.tolist(), tokens.offsets.tolist(), strict=True)
-    for is_dna, run in groupby(pairs, lambda pair: _is_kmer(pair[0], HYBRID)):
-        if is_dna:
-            spans = [span for _, span in run]
-            return text[spans[0][0] : spans[-1][1]]
-    return ""
-
-
-def _is_kmer(token_id: int, vocabulary: Vocabulary) -> bool:
-    return token_id == vocabulary.oov or token_id >= vocabulary.first_kmer
 
 
 def _ways(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
@@ -193,55 +175,6 @@ def _ways(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
         raise UserError(f"frame {shift} passes over all {len(bases)} bases; choose a lower one")
     shifted: list[tuple[str, int, Strand]] = [(f"frame {shift}", shift, "+")] if shift else []
     return [("frame 0", 0, "+"), *shifted, ("reverse complement", 0, "-")]
-
-
-def _reading(name: str, bases: str, frame: int, strand: Strand) -> dict[str, Any]:
-    native = encode(bases, NATIVE, frame=frame, strand=strand)
-    hybrid = encode(bases, HYBRID, frame=frame, strand=strand)
-    columns = (
-        _letters(bases, native),
-        _known(native.known),
-        native.ids.tolist(),
-        hybrid.ids.tolist(),
-    )
-    return {
-        "name": name,
-        "tokens": [
-            {"text": letters, "span": span, "known": known if span else "",
-             "native_id": native_id, "hybrid_id": hybrid_id}
-            for (letters, span), known, native_id, hybrid_id in zip(*columns, strict=True)
-        ],
-    }  # fmt: skip
-
-
-def _letters(bases: str, encoding: Encoding) -> Iterator[tuple[str, list[int] | None]]:
-    """Yield the letters of each token as they were typed, and where they are, 1-based."""
-    for number, (start, end) in enumerate(encoding.offsets_bp.tolist()):
-        if number < encoding.num_prefix:
-            yield "<dna>", None
-            continue
-        letters = bases[start:end]
-        yield letters if encoding.strand == "+" else reverse_complement(letters), [start + 1, end]
-
-
-def _text_reading(
-    name: str, text: str, tokens: TokenizedText, vocabulary: Vocabulary
-) -> dict[str, Any]:
-    columns = (tokens.offsets.tolist(), _known(tokens.known), tokens.ids.tolist())
-    return {
-        "name": name,
-        "tokens": [
-            {"text": text[start:end], "span": None,
-             "known": known if _is_kmer(token_id, vocabulary) else "",
-             "native_id": None, "hybrid_id": None, f"{vocabulary.name}_id": token_id}
-            for (start, end), known, token_id in zip(*columns, strict=True)
-        ],
-    }  # fmt: skip
-
-
-def _known(known: NDArray[np.uint8]) -> list[str]:
-    """Return six digits a token, 1 where a base is real and known."""
-    return ["".join(map(str, bits)) for bits in known_bases(known).astype(int).tolist()]
 
 
 def _table(reading: Mapping[str, Any]) -> str:

@@ -1,12 +1,9 @@
 """Training: the curves of a run, while it trains or after."""
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
-
-import numpy as np
 
 from carbon.errors import UserError
 from carbon.folders import find_folders, written
@@ -17,17 +14,11 @@ from carbon.run_folder import (
     PROBES,
     RECIPE,
     ROUNDS,
-    Line,
     RunLines,
-    column,
     read_lines,
     read_recipe,
-    reduced,
-    stretches,
 )
-from carbon.run_folder import (
-    Values as Floats,
-)
+from carbon.run_told import told
 from demo.fields import Field, Values
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
@@ -37,7 +28,6 @@ from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
 _NEWEST = "newest"
 _MOST_LINES = 20_000  # of a file; a longer one is thinned as it is read
 _MOST_POINTS = 400  # of a curve
-_MOST_EVENTS = 100
 _KEPT_RUNS = 4
 
 
@@ -92,27 +82,7 @@ class Training(Panel):
             recipe, lines = read_recipe(folder), self._lines(folder)
         except UserError as error:
             raise UserError(str(error).replace(str(folder), name)) from None
-        shown = lines.last(values["last_steps"])
-        groups = stretches(len(shown.steps), shown.boundaries, _MOST_POINTS)
-        last = lines.steps[-1] if lines.steps else {}
-        yield {
-            "run": name,
-            "model": str(recipe.get("model", {}).get("preset", "")),
-            "step": last.get("step", 0),
-            "tokens": last.get("tokens", 0),
-            "planned_tokens": sum(stage.get("tokens", 0) for stage in recipe.get("stages", [])),
-            "stages": recipe.get("stages", []),
-            "switches": [_switch(shown, place) for place in (0, *shown.boundaries) if shown.steps],
-            "steps_per_point": max(map(len, groups), default=1),
-            "points": {
-                column_name: _plain_numbers(values)
-                for column_name, values in _points(shown, groups).items()
-            },
-            "skipped_steps": [line["step"] for line in shown.steps if "skipped" in line],
-            "probes": shown.probes,
-            "rounds": [_meeting(line, lines.steps) for line in shown.rounds],
-            "events": [e for e in lines.events if e.get("event") != "save"][-_MOST_EVENTS:],
-        }
+        yield {"run": name, **told(recipe, lines, values["last_steps"], STEP_COLUMNS, _MOST_POINTS)}
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return facts, curves, mixture and tables."""
@@ -168,31 +138,6 @@ class Training(Panel):
 def find_runs(root: Path) -> dict[str, Path]:
     """Return the run folders a few levels below a folder, the last written first."""
     return find_folders(root, (RECIPE, METRICS))
-
-
-def _meeting(line: Line, steps: Sequence[Line]) -> dict[str, Any]:
-    """Return what is drawn of a meeting of learners, with the tokens of the run until then."""
-    names = ("step", "round", "learners", "cosine", "wait_seconds")
-    reached = [n["tokens"] for n in steps if n["step"] <= line["step"]]
-    return {name: line.get(name) for name in names} | {"tokens": reached[-1] if reached else 0}
-
-
-def _switch(lines: RunLines, place: int) -> dict[str, Any]:
-    """Return where a stage begins, as far as it is drawn."""
-    return {key: lines.steps[place].get(key) for key in ("step", "tokens", "stage", "objective")}
-
-
-def _points(lines: RunLines, groups: Sequence[Any]) -> dict[str, Floats]:
-    names = ("step", "tokens", *STEP_COLUMNS)
-    points = {name: reduced(column(lines.steps, name), groups) for name in names}
-    if any(len(group) > 1 for group in groups):
-        norms = column(lines.steps, "gradient_norm")
-        points["gradient_norm_most"] = reduced(norms, groups, np.max)
-    return points
-
-
-def _plain_numbers(values: Floats) -> list[float | None]:
-    return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def _last(values: Sequence[float | None], form: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -12,10 +13,15 @@ from carbon.genome import Interval, Reference, Variant, VcfReader, from_region, 
 from carbon.genome.brought import GENOME_ENDINGS, without_folders
 from carbon.genome.opened import Genome
 from carbon.genome.typed import read_variant
-from carbon.inference import VariantOptions, VariantScore, join_chunks
-from carbon.inference.variants.every_snv import EverySnv, every_snv
+from carbon.inference import ScanOptions, VariantOptions, VariantScore, join_chunks
+from carbon.inference.variants.by_consequence import (
+    SnvsByConsequence,
+    consequences_in,
+    deltas_in,
+    some_of_each,
+)
 from carbon.kept import Kept
-from carbon.options import PROTOCOLS, STRANDS_READ, Strands
+from carbon.options import PROTOCOLS, STRANDS_READ
 from demo.fields import Field, Values
 from demo.lab import Lab
 from demo.markup import paragraph
@@ -33,7 +39,8 @@ from demo.variant_views import (
 
 _STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _MOST_WINDOW_BP = 240
-_MOST_STRIP_BP = 3000
+_MOST_STRIP_BP, _STRIP_WINDOW_BP = 3000, 384
+_SNVS_OF_EACH = 24  # consequence, that are read in windows of their own
 _KEPT_STRIPS = 8
 _MOST_VARIANTS = 200
 
@@ -53,12 +60,12 @@ class VariantEffect(Panel):
     invitation = "Ask what a mutation does"
     sentence = (
         "How much less likely the model finds a variant than the reference, which bases behind it "
-        "say so, and where it stands among all changes of a base of its gene."
+        "say so, and where it stands among other changes of its gene."
     )
     run_label = "Score"
     views: ClassVar[tuple[View, ...]] = (
         View("facts", "html", "The variant in numbers"),
-        View("strip", "figure", "Every SNV of the gene by consequence, this one marked"),
+        View("strip", "figure", "SNVs of the gene by consequence, this one marked"),
         View("map", "figure", "Bases behind the variant, every SNV around it, exons below"),
         View("tsv", "html", "Download"),
         View("table", "html", "The variants of your VCF"),
@@ -68,7 +75,7 @@ class VariantEffect(Panel):
         """Look for examples in the lab's genome."""
         told = {label: variant for label, (variant, _) in lab.told_variants.items()}
         self._examples = told or {k: v.to_text() for k, v in lab.example.variants().items()}
-        self._strips: Kept[EverySnv] = Kept(_KEPT_STRIPS)
+        self._strips: Kept[SnvsByConsequence] = Kept(_KEPT_STRIPS)
         super().__init__(lab)
 
     def make_fields(self) -> tuple[Field, ...]:
@@ -145,29 +152,48 @@ class VariantEffect(Panel):
             ],
         }
         yield result
-        result |= {"snvs": self._among_all(genome, variant, values["strands"], method.window_bp)}
+        result |= {"snvs": self._among_others(genome, variant, _options(values))}
         yield result
         if values["vcf"]:
             yield from self._with_vcf(values, genome, listed, result)
 
-    def _among_all(
-        self, genome: Genome, variant: Variant, strands: Strands, read_bp: int
-    ) -> Result:
-        """Return the SNVs of the gene, or of what lies around the variant where that is long."""
-        place = _around(variant, _MOST_STRIP_BP, genome.reference)
+    def _among_others(self, genome: Genome, variant: Variant, options: VariantOptions) -> Result:
+        """Return SNVs of the gene, or of what lies around the variant where that is long.
+
+        They are read as the variant, in shorter windows: all of them where alleles alone are.
+        """
+        reference, place = genome.reference, _around(variant, _MOST_STRIP_BP, genome.reference)
         if genes := genome.genes_in(variant.interval):
             start, end = genes[0].interval.start, genes[0].interval.end
             place = Interval(place.contig, max(place.start, start), min(place.end, end))
+        method = self.lab.model.variant_method(**options)
+        reads_all = method.protocol == "right_end"
+        window_bp = method.window_bp if reads_all else min(_STRIP_WINDOW_BP, method.window_bp)
 
-        def made() -> EverySnv:
-            scan = self.lab.model.scan(genome.reference, place, window_bp=read_bp, strands=strands)
-            return every_snv(join_chunks(scan), genome.reference, genome.annotation)
+        def deltas_of(variants: list[Variant]) -> dict[Variant, float]:
+            read: VariantOptions = {**options, "window_bp": window_bp}
+            scores = self.lab.model.score_variants(reference, variants, **read)
+            return {score.variant: score.delta for score in scores if score.delta is not None}
 
-        found = self._strips.get((genome.reference, place, strands, read_bp), made)
-        own = found.standing(variant)
+        def made() -> SnvsByConsequence:
+            terms = consequences_in(reference, place, genome.annotation)
+            if not reads_all:
+                some = some_of_each(terms, _SNVS_OF_EACH)
+                return SnvsByConsequence(terms, deltas_of(sorted(some, key=lambda v: v.position)))
+            read: ScanOptions = {"window_bp": window_bp, "strands": method.strands}
+            scan = self.lab.model.scan(reference, place, **read)
+            return SnvsByConsequence(terms, deltas_in(join_chunks(scan)))
+
+        found = self._strips.get((reference, place, method), made)
+        own = None
+        if variant in found.consequences:
+            known = found.deltas if variant in found.deltas else deltas_of([variant])
+            own = found.standing(variant, known[variant])
         return {
             "region": place.to_region(),
-            "deltas": found.deltas,
+            "window_bp": window_bp,
+            "all": Counter(found.consequences.values()),
+            "deltas": found.by_consequence,
             "this": own._asdict() if own else None,
         }
 

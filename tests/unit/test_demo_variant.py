@@ -102,17 +102,26 @@ def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
     assert part["allele_delta"] == pytest.approx(float(of_alt[place] - of_ref[place]), abs=1e-4)
 
 
-def test_the_variant_stands_among_every_snv_of_its_gene(panel, lab):
-    result = answered(panel, {})
-    snvs = result["snvs"]
-    variant = Variant.from_text(result["variant"])
+@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+def test_the_variant_stands_among_snvs_of_its_gene(panel, lab, protocol):
+    values = _values(panel, protocol=protocol)
+    *_, result = panel.answer(values)
+    snvs, variant = result["snvs"], Variant.from_text(result["variant"])
     (gene,) = lab.genome.annotation.genes
     assert snvs["region"] == gene.interval.to_region()
-    assert sum(map(len, snvs["deltas"].values())) == 3 * gene.interval.length_bp
+    assert sum(snvs["all"].values()) == 3 * gene.interval.length_bp
+    drawn = {term: len(deltas) for term, deltas in snvs["deltas"].items()}
+    if protocol == "right_end":
+        assert drawn == snvs["all"]
+        expected = result["deltas"][30]["ACGT".index(variant.alt)]  # the heat map's
+    else:
+        assert drawn == {term: min(24, there) for term, there in snvs["all"].items()}
+        options = {"protocol": protocol, "window_bp": snvs["window_bp"]}
+        (score,) = lab.model.score_variants(lab.genome.reference, [variant], **options)
+        expected = score.delta
     assert snvs["this"]["consequence"] == "stop_gained"
-    place, alt = 30, "ACGT".index(variant.alt)
-    assert snvs["this"]["delta"] == pytest.approx(result["deltas"][place][alt], abs=1e-5)
-    shown = panel.show(_values(panel), result)
+    assert snvs["this"]["delta"] == pytest.approx(expected, abs=1e-4)
+    shown = panel.show(values, result)
     assert "consequence (stop gained)" in shown["facts"]
     *rows, mark = shown["strip"]["data"]
     assert [row["name"].partition("<br>")[0] for row in rows] == [
