@@ -4,11 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.processes import waits_for
 from tests.helpers.warm import warm, warm_environment, warm_python
 
 HAS_TORCH = "import sys; print('torch' in sys.modules)"
@@ -34,6 +34,12 @@ def both(words, folder, **more):
         )  # fmt: skip
         ended.append((done.returncode, done.stdout, done.stderr))
     return ended
+
+
+def is_running(pid):
+    """Return whether there is a process that has not ended; nobody may have waited for it yet."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.parametrize(
@@ -86,10 +92,20 @@ def test_signals_reach_it_and_it_does_not_outlive_who_started_it(number):
     started.send_signal(number)
     assert started.wait(60) == -number
     started.stdout.close()
-    end = time.monotonic() + 60
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    waits_for(lambda: not is_running(pid))
+
+
+def test_one_with_a_session_of_its_own_ends_with_what_it_has_started():
+    code = "import subprocess; p = subprocess.Popen(['sleep', '300']); print(p.pid, flush=True)"
+    started = subprocess.Popen(
+        [warm_python(), "-c", f"{code}; p.wait()"], env=warm_environment(),
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    sleeps = int(started.stdout.readline())
+    os.killpg(started.pid, signal.SIGTERM)
+    assert started.wait(60) == -signal.SIGTERM
+    started.stdout.close()
+    waits_for(lambda: not is_running(sleeps))
 
 
 def test_programs_of_the_environment_are_there(tmp_path):

@@ -7,8 +7,8 @@ it. Each of them asks for a copy of that process (`client`), which becomes the c
 process of its own, with the words, folder, environment and open files of the one that asked, its
 exit code and its signals. What it starts as `sys.executable` starts like that, too.
 
-What is about the start itself (imports, locales, sessions, groups of processes, children that see
-their parent die) is tested with the `python` as it is.
+What is about the start itself (imports, locales, groups of processes, children that see their
+parent die) is tested with the `python` as it is.
 """
 
 import fcntl

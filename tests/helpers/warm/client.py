@@ -40,7 +40,8 @@ def is_for_a_real_one(given):
     first = next((word for word in given if word not in FLAGS), "-")
     knows = first in ("-m", "-c") or not first.startswith("-")
     helps = any(name in word for name in HELPERS for word in given)
-    return not knows or helps or os.getsid(0) != SESSION or early(os.environ) != EARLY
+    elsewhere = os.getsid(0) not in (SESSION, os.getpid())
+    return not knows or helps or elsewhere or early(os.environ) != EARLY
 
 
 def inherited():
@@ -62,6 +63,7 @@ def stand_for(given):
     asked = {
         "words": given, "folder": os.getcwd(), "environment": dict(os.environ), "files": numbers,
         "client": os.getpid(), "umask": os.umask(0o22),
+        "leads": os.getsid(0) == os.getpid(),
     }  # fmt: skip
     text = json.dumps(asked).encode()
     # A signal that comes before there is a process waits until there is.

@@ -60,7 +60,7 @@ def main() -> None:
     if copy := os.fork():
         for number in files:
             os.close(number)
-        keep(client, copy)
+        keep(client, copy, os.killpg if asked["leads"] else os.kill)
     client.close()
     put_in_place(dict(zip(asked["files"], files, strict=True)))
     become(asked, folder / "bin" / "python")
@@ -120,12 +120,19 @@ def received(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
         return json.loads(stream.read(int.from_bytes(length, "big"))), list(files)
 
 
-def keep(client: socket.socket, copy: int) -> NoReturn:
-    """Hand signals on to the copy and its end back; without a client there is no copy."""
+def keep(client: socket.socket, copy: int, send: Callable[[int, int], None]) -> NoReturn:
+    """Hand signals on to the copy and its end back; without a client there is no copy.
+
+    Args:
+        client: tells of signals, and is told of the end.
+        copy: number of the process.
+        send: of a signal: to its group, where the client has a session of its own, as those have
+            who are to be ended with all that they have started.
+    """
     end = os.pidfd_open(copy)
     while end not in select.select([client, end], [], [])[0]:
         for number in client.recv(64) or [signal.SIGKILL]:
-            os.kill(copy, number)
+            send(copy, number)
     _, status = os.waitpid(copy, 0)
     try:
         client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
@@ -147,7 +154,7 @@ def become(asked: dict[str, Any], python: Path) -> None:
     """Take folder, environment, parent and streams of the client."""
     import torch
 
-    os.setpgid(0, 0)
+    os.setsid() if asked["leads"] else os.setpgid(0, 0)
     os.chdir(asked["folder"])
     os.umask(asked["umask"])
     os.environ.clear()
