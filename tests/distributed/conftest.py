@@ -2,10 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.warm import warm_python
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +17,7 @@ def start():
     started = []
 
     def begun(command, **environment):
-        names = {"OMP_NUM_THREADS": "1", "PYTHON": sys.executable}
+        names = {"OMP_NUM_THREADS": "1", "PYTHON": warm_python()}
         process = subprocess.Popen(
             list(map(str, command)),
             cwd=ROOT,

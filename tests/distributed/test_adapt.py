@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from tests.helpers.adapt import BASES, BINARY, base_folder, examples_of
+from tests.helpers.warm import warm_python
 
 
 def write_run(tmp_path, network, question, output):
@@ -38,7 +38,7 @@ batch = 7
 learning_rate = 3e-3
 """
     )
-    return [sys.executable, "-m"], ["carbon", "adapt", "--config", tmp_path / f"{output}.toml"]
+    return [warm_python(), "-m"], ["carbon", "adapt", "--config", tmp_path / f"{output}.toml"]
 
 
 @pytest.mark.parametrize("question", [BINARY, BASES], ids=lambda q: q.kind)

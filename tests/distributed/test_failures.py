@@ -1,12 +1,13 @@
 """A process that fails ends all within seconds, also those that nothing else would wake."""
 
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.warm import warm_environment, warm_python
 
 ROOT = Path(__file__).parents[2]
 WORKER = """
@@ -45,7 +46,7 @@ def test_the_culprit_speaks_and_the_others_end(error, told, tmp_path):
     began = time.monotonic()
     done = subprocess.run(
         [*command, str(worker)],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=warm_environment(OMP_NUM_THREADS="1", PYTHON_EXEC=warm_python()),
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode != 0 and time.monotonic() - began < 120  # 540 s are the launcher's own

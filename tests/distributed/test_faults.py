@@ -21,6 +21,7 @@ import torch.distributed as dist
 from carbon.config import to_toml
 from tests.helpers.ranks import run_ranks, start_command
 from tests.helpers.runs import make_config, make_corpus, spoil
+from tests.helpers.warm import warm_python
 from train.__main__ import main as train
 from train.config import GuardConfig, ParallelConfig
 
@@ -168,12 +169,12 @@ def said_by(config) -> Path:
 
 
 def launch(config, *words: str, module="torch.distributed.run") -> subprocess.Popen:
-    """Start a run under `torchrun`."""
+    """Start a run under `torchrun`, whose processes need no time for imports."""
     launcher = [sys.executable, "-m", module, "--standalone", *words]
     return subprocess.Popen(
         [*launcher, "-m", "train", *words_for(config)],
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHON_EXEC": warm_python()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -310,7 +311,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(corpus, tmp_path):
     with small_disk(tmp_path / "disk", 24):
         config = make_config(corpus, tmp_path / "disk" / "run", *MANY_STEPS)
         process = subprocess.run(
-            [sys.executable, "-m", "train", *words_for(config)],
+            [warm_python(), "-m", "train", *words_for(config)],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
         assert process.returncode == 1, process.stderr
@@ -366,7 +367,7 @@ def test_two_nodes(corpus, tmp_path):
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
+        warm_python(), "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1",
         "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint", f"127.0.0.1:{port}",
         "-m", "train", "--config", str(path),
     ]  # fmt: skip

@@ -26,7 +26,7 @@ class Mailbox:
 
     def __init__(self, corpus, folder, steps=STEPS, environment=None, **learners):
         self.folder, self.environment = folder, environment or {}
-        short = ["data.microbatch_tokens=64", "stages.0.schedule=constant"]
+        short = ["data.microbatch_tokens=512", "stages.0.schedule=constant"]
         tokens = [f"stages.{i}.tokens={steps * 512}" for i in (0, 1)]
         config = make_config(corpus, folder / "run", *short, *tokens)
         given = {"count": 2, "every_steps": 3, "quorum": 1, "grace_seconds": 1.0}

@@ -2,23 +2,25 @@
 
 import gzip
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from carbon.genome import read_sequences
+from tests.helpers.warm import warm_environment, warm_python
 
 ROOT = Path(__file__).parents[2]
-SHORT = ["--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128"]
+SHORT = [
+    "--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128",
+    "--set", "stages.0.batch_rows=4", "--set", "stages.1.batch_rows=4",
+]  # fmt: skip
 SMALL = [
     *SHORT, "--genome-bp", "150000", "--variants", "60", "--sites", "40",
-    "--set", "stages.0.tokens=30000", "--set", "stages.0.warmup_steps=5",
-    "--set", "stages.1.tokens=20000", "--set", "checkpoint.every_steps=10",
+    "--set", "stages.0.tokens=7500", "--set", "stages.0.warmup_steps=5",
+    "--set", "stages.1.tokens=5000", "--set", "checkpoint.every_steps=10",
 ]  # fmt: skip
 PROMISED = (
     "sequence_recovery", "markov_recovery", "variant_auroc", "switch_step",
@@ -27,7 +29,7 @@ PROMISED = (
 
 
 def quickstart(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "quickstart.py"), *words]
+    command = [warm_python(), str(ROOT / "scripts" / "quickstart.py"), *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
@@ -43,7 +45,7 @@ def test_it_leaves_what_it_promises(small):
     output = small / "quickstart"
     results = json.loads((output / "results.json").read_text())
     assert set(PROMISED) <= set(results)
-    assert results["switch_step"] == 16  # 30,000 tokens are 15 batches of 16 x 128
+    assert results["switch_step"] == 16  # 7,500 tokens are 15 batches of 4 x 128
     assert 1.3 < results["nats_per_base_start"] < 1.45
     page = (output / "report.html").read_text()
     assert page.count("<svg") == 3 and "Generated" in page
@@ -144,8 +146,8 @@ def test_the_commands_of_the_tokenizer_page(small, tmp_path):
     (block,) = code_blocks(ROOT / "docs" / "tokenizers.md", "bash")
     genome = tmp_path / "genome.fa"
     shutil.copy(small / "quickstart" / "genome" / "genome.fa", genome)
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    subprocess.run(f"set -e\n{block}", shell=True, cwd=tmp_path, env=environment, check=True)
+    line = f"set -e\n{block}"
+    subprocess.run(line, shell=True, cwd=tmp_path, env=warm_environment(), check=True)
     assert dict(read_sequences(tmp_path / "again.fa")) == {
         name: bases.upper() for name, bases in read_sequences(genome)
     }
@@ -157,12 +159,8 @@ def test_the_commands_of_the_corpus_page(small, tmp_path):
     for name in ("genome.fa", "genes.gff3"):
         shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
     block = block.replace("data_pipeline/recipes/", f"{ROOT}/data_pipeline/recipes/")
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
     done = subprocess.run(
-        f"set -e\n{block}", shell=True, cwd=tmp_path, env=environment, capture_output=True,
+        f"set -e\n{block}", shell=True, cwd=tmp_path, env=warm_environment(), capture_output=True,
         text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -176,16 +174,14 @@ def test_the_commands_of_the_training_page(small, tmp_path):
     for name in ("genome.fa", "genes.gff3"):
         shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
     recipes = ROOT / "train" / "recipes"
-    short = f"{recipes}/tiny.toml --set stages.0.tokens=8192 --set stages.1.tokens=8192"
-    short += " --set stages.0.warmup_steps=1"
+    short = f"{recipes}/tiny.toml --set stages.0.warmup_steps=1"
+    for stage in (0, 1):  # two steps of each
+        short += f" --set stages.{stage}.tokens=2048 --set stages.{stage}.batch_rows=4"
     block = block.replace("train/recipes/tiny.toml", short)
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "OMP_NUM_THREADS": "1",
-    }
     done = subprocess.run(
-        ["bash", "-e", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+        ["bash", "-e", "-c", block], cwd=tmp_path, env=warm_environment(OMP_NUM_THREADS="1"),
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert '# plan: {"parameters": 1279104' in done.stdout
     assert (tmp_path / "runs" / "mine" / "export" / "model.safetensors").exists()

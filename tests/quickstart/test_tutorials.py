@@ -4,10 +4,11 @@ import math
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.warm import warm_environment, warm_python
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = ROOT / "docs" / "tutorials"
@@ -29,17 +30,14 @@ NUMBER = re.compile(r"^-?\d+(?:\.\d+)?$")
 )
 def test_it_runs_and_prints_what_it_shows(page, tmp_path):
     """A block with a title is a file; `text` is what the commands before it have printed."""
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
     printed, shown = "", 0
     for language, title, block in BLOCK.findall((TUTORIALS / f"{page}.md").read_text("utf-8")):
         if title:
             (tmp_path / title).write_text(block, encoding="utf-8")
         elif language == "bash":
             done = subprocess.run(
-                ["bash", "-ec", block], cwd=tmp_path, env=environment, capture_output=True,
+                ["bash", "-ec", block], cwd=tmp_path, env=warm_environment(),
+                capture_output=True,
                 text=True,
             )  # fmt: skip
             assert done.returncode == 0, f"{block}\n{done.stderr}"
@@ -77,12 +75,11 @@ def test_training_on_a_genome(tmp_path):
     less += "--set stages.1.context_tokens=128"
     for block in commands:
         run = block.replace("--minutes 3", less).replace(
-            "bash scripts/quickstart", f"{sys.executable} {ROOT}/scripts/quickstart.py"
+            "bash scripts/quickstart", f"{warm_python()} {ROOT}/scripts/quickstart.py"
         )
         done = subprocess.run(
             ["bash", "-ec", run], cwd=tmp_path, capture_output=True, text=True,
-            env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                              "PYTHONPATH": str(ROOT)},
+            env=warm_environment(),
         )  # fmt: skip
         assert done.returncode == 0, f"{run}\n{done.stderr}"
     assert (tmp_path / "viii" / "report.html").exists()

@@ -11,6 +11,7 @@ from pathlib import Path
 from gradio_client import Client
 
 from tests.helpers.server import free_port
+from tests.helpers.warm import warm_environment, warm_python
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -21,10 +22,6 @@ def code_blocks(language: str) -> str:
 
 
 def test_the_commands_and_the_python(tmp_path):
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
     commands = [
         line.removeprefix(".venv/bin/")
         for line in code_blocks("bash").replace("\\\n", " ").splitlines()
@@ -35,9 +32,11 @@ def test_the_commands_and_the_python(tmp_path):
     printed = {}
     for words in [
         *(["bash", "-ec", command] for command in commands),
-        [sys.executable, "-c", code],
+        [warm_python(), "-c", code],
     ]:
-        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            words, cwd=tmp_path, env=warm_environment(), capture_output=True, text=True
+        )
         assert done.returncode == 0, f"{words[-1]}\n{done.stderr}"
         printed[words[-1]] = done.stdout
     for name in ("eno2.png", "eno2_scan.tsv", "new_vectors.parquet"):
