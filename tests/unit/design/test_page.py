@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from Bio.Seq import Seq
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +43,7 @@ def test_the_example_of_tuning(tmp_path):
     assert files == set(told)
 
 
-def test_the_python(tmp_path):
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL))
+def test_the_python(tmp_path, block):
     printed = run([sys.executable, "-c", block.replace("calls=200", "calls=40")], tmp_path)
     assert re.search(r"[ACGT]{60}$", printed)
