@@ -2,14 +2,16 @@
 
     python bench/design.py OUT --calls 1000 --seeds 0 1 2
 
-Every way of `carbon design` that looks for the most is compared with sequences drawn at random and
-with a genetic algorithm, neither of which has a model. OUT is the table, as JSON.
+Every way of `carbon design` that looks for the most is compared with three that have no model:
+sequences drawn at random, a genetic algorithm, and the same beam whose windows are random bases.
+OUT is the table, as JSON.
 """
 
 import argparse
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ import numpy as np
 import carbon
 from carbon.console import natural, run_command, say
 from carbon.design.oracles import started
+from carbon.design.proposals import Proposer
 from carbon.design.rules import Rules
 from carbon.design.search import run_search
 from carbon.design.task import DesignTask, search_of
@@ -129,6 +132,42 @@ def genetic(question: Question, random: np.random.Generator, size: int = 32) -> 
         people = best + children
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WithoutModel(Proposer):
+    """What a beam proposes, with random bases or codons in the place of what a model draws.
+
+    Attributes:
+        choices: what may stand at each place.
+    """
+
+    choices: list[list[str]]
+
+    def fresh(self, samples: Sequence[int]) -> list[str]:
+        """Return whole sequences at random."""
+        return [self._drawn(self.choices, self.seed, sample) for sample in samples]
+
+    def regrown(
+        self, bases: str, count: int, turn: tuple[int, int], most_bp: float, temperature: float
+    ) -> list[str]:
+        """Return copies with one window at random; windows are chosen as a model's are."""
+        start, end = self._window(np.random.default_rng([self.seed, *turn]), most_bp)
+        unit_bp = len(self.choices[0][0])
+        inside = self.choices[start // unit_bp : end // unit_bp]
+        drawn = (self._drawn(inside, self.seed, *turn, n) for n in range(count))
+        return [bases[:start] + each + bases[end:] for each in drawn]
+
+    @staticmethod
+    def _drawn(choices: Sequence[Sequence[str]], *numbers: int) -> str:
+        random = np.random.default_rng([*numbers, len(choices)])
+        return "".join(each[int(random.integers(len(each)))] for each in choices)
+
+
+def without_model(proposer: Proposer, choices: list[list[str]]) -> WithoutModel:
+    """Return a proposer of the same length, constraints and seed that asks no model."""
+    kept = {field.name: getattr(proposer, field.name) for field in fields(Proposer)}
+    return WithoutModel(**kept, choices=choices)
+
+
 def calls_and_best(
     question: Question, texts: Iterator[str], calls: int
 ) -> tuple[int | None, float]:
@@ -143,7 +182,12 @@ def calls_and_best(
 
 
 def by_model(
-    model: "carbon.Carbon", question: Question, way: str, calls: int, seed: int
+    model: "carbon.Carbon",
+    question: Question,
+    way: str,
+    calls: int,
+    seed: int,
+    is_without: bool = False,
 ) -> Iterator[str]:
     """Yield all that a way of `carbon design` measures, in order."""
     rules = Rules(constraints=Constraints(protein=question.protein))
@@ -156,6 +200,8 @@ def by_model(
         rules=rules,
     )
     search, judge = search_of(model.reader, task, 1)
+    if is_without:
+        search = replace(search, proposer=without_model(search.proposer, units(question)))
     oracles = started([lambda texts: list(map(question.value, texts))], 60)
     return (candidate.bases for candidate in run_search(search, judge, oracles))
 
@@ -174,6 +220,7 @@ def measured(model: "carbon.Carbon", calls: int, seeds: Sequence[int]) -> list[d
                 drawn[alike] = list(by_model(model, question, "best_of_n", calls, seed))
             found["best_of_n"] = iter(drawn[alike])
             found["beam"] = by_model(model, question, "beam", calls, seed)
+            found["beam, random windows"] = by_model(model, question, "beam", calls, seed, True)
             for way, texts in found.items():
                 reached, best = calls_and_best(question, texts, calls)
                 rows.append({"oracle": name, "way": way, "seed": seed, "reached": reached,

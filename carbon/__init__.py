@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from carbon import adapt, box
     from carbon.adapt.loading import load_adapted
     from carbon.adapt.predictor import Adapted
+    from carbon.design.tuning import tune
     from carbon.errors import UserError
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.inference import (
@@ -59,6 +60,7 @@ _HOMES = {
     "NativeDNATokenizer": "carbon.tokenizer.pretrained",
     "decode": "carbon.tokenizer",
     "encode": "carbon.tokenizer",
+    "tune": "carbon.design.tuning",
 }
 
 _MODULES = ("adapt", "box")
@@ -87,6 +89,7 @@ __all__ = [
     "load_adapted",
     "read_annotation",
     "reverse_complement",
+    "tune",
 ]
 
 

@@ -5,120 +5,59 @@ probability to 6-mers alone, in what is drawn and in what is learned from; the r
 the oracles of `carbon design`; and what is written holds nothing of what trl changes.
 """
 
-import json
-import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Unpack
 
 import torch
 from torch import nn
-from transformers import GenerationConfig, PrinterCallback, TrainerCallback
+from transformers import GenerationConfig, PrinterCallback
 
 from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
 from carbon.adapt.tuning import LINEAR
 from carbon.console import progress
 from carbon.design.goals import goals_for
-from carbon.design.oracles import Oracle, named_oracle, started
+from carbon.design.oracles import Function, Oracle, named_oracle, started
 from carbon.design.rewards import Rewards
+from carbon.design.tune_folder import (
+    COLUMNS,
+    MODEL,
+    Written,
+    begin_folder,
+    first_and_last,
+    last_checkpoint,
+    remove_checkpoints,
+    step_of,
+)
+from carbon.design.tune_task import TuneJob, TuneOptions, TuneTask
 from carbon.design.tuned_model import save_as_start
-from carbon.design.writers import DESIGN_WRITERS
 from carbon.errors import UserError
-from carbon.files import free_folder
+from carbon.files import atomic_folder, behind_links, free_folder
+from carbon.inference import Carbon, load
 from carbon.model import LoadedModel, load_model, model_folder
-from carbon.run_folder import METRICS
 from carbon.tokenizer import NATIVE, K, Vocabulary
 from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
 
-SETTINGS, SAMPLES, ADAPTER, MODEL = "tune.json", "samples", "adapter", "model"
 # Added to the logit of a row that is no 6-mer: its probability is 0 in every dtype, and 0 times
 # this is 0 where an entropy is summed, as it is not for an infinity.
 _NEVER = -1e9
-_MOST = 10**6
 _LIBRARIES = ("accelerate", "datasets", "peft", "trl")
-# Columns of `metrics.jsonl`, beside one for the mean value of each oracle.
-_METRICS = (
-    *("step", "reward", "reward_std", "kl_nats_per_base", "nats_per_base"),
-    *("loss", "grad_norm", "learning_rate"),
-)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TuneTask:
-    """What is asked for.
-
-    Attributes:
-        length_bp: of a sample; whole 6-mers.
-        prompt: DNA before every sample, which conditions it; whole 6-mers.
-        tags: metadata tags to condition on.
-        goals: of each oracle `most`, `least` or a number to aim at; the most of all if none.
-        steps: of learning; each draws a group.
-        group: samples that a step compares with one another.
-        kl: weight of the divergence from the start.
-        rate: of learning, which falls to 0 in a line.
-        rank: of the adapters.
-        probe_steps: from one file of samples, and one writing of the adapter, to the next.
-        seed: of samples and adapters.
-        timeout_seconds: for a group, and for the start of an oracle's process.
-
-    Raises:
-        UserError: a value makes no sense.
-    """
-
-    length_bp: int
-    prompt: str = ""
-    tags: Sequence[str] = ()
-    goals: Sequence[str | float] = ()
-    steps: int = 200
-    group: int = 16
-    kl: float = 0.04
-    rate: float = 1e-4
-    rank: int = 16
-    probe_steps: int = 20
-    seed: int = 0
-    timeout_seconds: float = 600.0
-
-    def __post_init__(self) -> None:
-        least = {"length": (self.length_bp, K), "steps": (self.steps, 1), "group": (self.group, 2)}
-        more = {"rank": (self.rank, 1), "probe": (self.probe_steps, 1), "seed": (self.seed, 0)}
-        for name, (number, fewest) in (least | more).items():
-            if not fewest <= number <= _MOST:
-                raise UserError(f"{name} {number}: give {fewest} to {_MOST:,}")
-        for name, length_bp in (("length", self.length_bp), ("prompt", len(self.prompt))):
-            if length_bp % K:
-                raise UserError(f"{name} of {length_bp} bp: give a multiple of {K}, whole {K}-mers")
-        if set(self.prompt.upper()) - set("ACGT"):
-            raise UserError("the prompt: give bases A, C, G and T alone")
-        if not 0 <= self.kl < math.inf:
-            raise UserError(f"kl {self.kl}: give 0 or more")
-        if not 0 < self.rate < math.inf:
-            raise UserError(f"rate {self.rate}: give more than 0")
-        if not self.timeout_seconds > 0:
-            raise UserError(f"timeout {self.timeout_seconds}: give more than 0 seconds")
+def rank() -> int:
+    """Return the number of this process among those that torchrun has started."""
+    return int(os.environ.get("RANK", "0"))
 
 
-class TuneJob(NamedTuple):
-    """What to write.
-
-    Attributes:
-        model: as it was named.
-        oracles: `NAME=KIND:WHAT` or `KIND:WHAT`.
-        task: what is asked for.
-        output: folder to write.
-        on_cpu: leave a GPU alone.
-    """
-
-    model: str
-    oracles: Sequence[str]
-    task: TuneTask
-    output: Path
-    on_cpu: bool = False
+def num_processes() -> int:
+    """Return how many processes torchrun has started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def check_tuning(job: TuneJob) -> None:
@@ -127,12 +66,17 @@ def check_tuning(job: TuneJob) -> None:
     Raises:
         UserError: something is.
     """
-    free_folder(job.output)
+    if rank() == 0 and not job.resume:
+        free_folder(job.output)
     for oracle in job.oracles:
-        named_oracle(oracle)
+        if isinstance(oracle, str):
+            named_oracle(oracle)
     goals_for(job.task.goals, len(job.oracles))
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError("carbon tune is one process; start it without torchrun")
+    if job.task.group % num_processes():
+        raise UserError(
+            f"group {job.task.group}: give a multiple of the {num_processes()} processes, which "
+            "share it"
+        )
     try:
         for library in _LIBRARIES:
             import_module(library)
@@ -140,6 +84,35 @@ def check_tuning(job: TuneJob) -> None:
         raise UserError(
             f"carbon tune needs {', '.join(_LIBRARIES)}; pip install 'carbon-dna[tune]'"
         ) from None
+
+
+def tune(
+    model: str | Path,
+    oracles: Sequence[str | Function],
+    output: str | Path,
+    *,
+    device: str = "auto",
+    resume: bool = False,
+    **options: Unpack[TuneOptions],
+) -> Carbon:
+    """Teach a model to draw what oracles like, write the run folder, and return the tuned model.
+
+    Args:
+        model: a model folder, or a name as `carbon.load` takes it.
+        oracles: as of `Carbon.design`.
+        output: folder to write.
+        device: `auto`, a GPU if there is one; or `cpu`.
+        resume: go on from the last checkpoint of a run that was stopped.
+        **options: the fields of `TuneTask`; `length_bp` must be given.
+
+    Raises:
+        UserError: something does not fit the model, or an oracle fails; what was written until
+            then stays.
+    """
+    job = TuneJob(str(model), oracles, TuneTask(**options), Path(output), device == "cpu", resume)
+    check_tuning(job)
+    run_tuning(job)
+    return load(job.output / MODEL, device=device)
 
 
 def run_tuning(job: TuneJob) -> dict[str, Any]:
@@ -152,7 +125,7 @@ def run_tuning(job: TuneJob) -> dict[str, Any]:
     loaded = load_model(job.model)
     _check_fit(loaded, job.task)
     tokenizer = tokenizer_of(job.model, loaded.vocabulary)
-    oracles = started(job.oracles, job.task.timeout_seconds, (*_METRICS, "name", "bases"))
+    oracles = started(job.oracles, job.task.timeout_seconds, (*COLUMNS, "name", "bases"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # trl's, of what transformers renames
@@ -176,32 +149,51 @@ def _check_fit(loaded: LoadedModel, task: TuneTask) -> None:
 def _tuned(
     job: TuneJob, loaded: LoadedModel, tokenizer: Any, oracles: Sequence[Oracle]
 ) -> dict[str, Any]:
-    rewards = Rewards(oracles, goals_for(job.task.goals, len(oracles)), loaded.vocabulary)
-    settings = _settings(job)
-    folder = free_folder(job.output)
-    (folder / SAMPLES).mkdir(parents=True)
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-    with six_mers_alone(loaded), progress("tuning, steps", job.task.steps) as advance:
+    goals = goals_for(job.task.goals, len(oracles))
+    rewards = Rewards(oracles, goals, loaded.vocabulary, rank())
+    settings, folder = _settings(job, oracles), behind_links(job.output)
+    if rank() == 0:
+        folder = begin_folder(job.output, settings, resume=job.resume)
+    if not (job.resume and (folder / MODEL).is_dir()):
+        _train(job, loaded, tokenizer, rewards, settings)
+    if rank() == 0:
+        remove_checkpoints(folder)
+    means = first_and_last(folder, rewards.names) if rank() == 0 else {}
+    return {"output": str(job.output), "steps": job.task.steps, **means}
+
+
+def _train(
+    job: TuneJob, loaded: LoadedModel, tokenizer: Any, rewards: Rewards, settings: dict[str, Any]
+) -> None:
+    """Take the steps that are left; the first process writes what they were, and the model."""
+    task, folder = job.task, behind_links(job.output)
+    checkpoint = last_checkpoint(folder) if job.resume else None
+    with (
+        six_mers_alone(loaded),
+        progress("tuning, steps", task.steps, step_of(checkpoint)) as advance,
+    ):
         trainer = trainer_of(job, loaded, tokenizer, rewards)
-        trainer.add_callback(_Written(folder, job.task, settings, rewards, trainer.model, advance))
-        trainer.train()
+        if rank() == 0:
+            trainer.add_callback(Written(folder, task, settings, rewards, trainer.model, advance))
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         merged = trainer.model.merge_and_unload().state_dict()
-    tuned = {name: merged[name] for name in merged if _has_adapter(name)}
-    (folder / MODEL).mkdir()
-    save_as_start(model_folder(job.model).path, tuned, folder / MODEL)
-    first, last = rewards.means[0], rewards.means[-1]
-    return {"output": str(job.output), "steps": job.task.steps, "first": first, "last": last}
+    if rank() == 0:
+        tuned = {name: merged[name] for name in merged if _has_adapter(name)}
+        with atomic_folder(folder / MODEL) as temporary:
+            save_as_start(model_folder(job.model).path, tuned, temporary)
 
 
-def _settings(job: TuneJob) -> dict[str, Any]:
-    named = [named_oracle(each) for each in job.oracles]
+def _settings(job: TuneJob, oracles: Sequence[Oracle]) -> dict[str, Any]:
+    """Return all that what is learned follows from."""
+    task = {name: value for name, value in asdict(job.task).items() if name != "timeout_seconds"}
     return {
         "carbon": __version__,
         "model": job.model,
         "model_sha256": weights_sha256(model_folder(job.model).path),
-        "oracles": ",".join(f"{each.name}={each.kind}:{each.what}" for each in named),
-        **asdict(job.task),
-        "goals": ",".join(map(str, job.task.goals or ["most"] * len(named))),
+        "oracles": ",".join(f"{oracle.name}={oracle.spec}" for oracle in oracles),
+        "processes": num_processes(),
+        **task,
+        "goals": ",".join(map(str, job.task.goals or ["most"] * len(oracles))),
         "tags": "".join(job.task.tags),
     }
 
@@ -243,6 +235,7 @@ def trainer_of(job: TuneJob, loaded: LoadedModel, tokenizer: Any, rewards: Rewar
         processing_class=tokenizer,
         peft_config=_adapters(job),
     )
+    trainer.create_model_card = lambda *_, **__: None  # one at each checkpoint, and none filled in
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -295,7 +288,8 @@ def _arguments(job: TuneJob) -> Any:
         seed=task.seed,
         data_seed=task.seed,
         max_steps=task.steps,
-        per_device_train_batch_size=task.group,
+        per_device_train_batch_size=task.group // num_processes(),
+        ddp_find_unused_parameters=False,
         gradient_accumulation_steps=1,
         num_generations=task.group,
         max_completion_length=task.length_bp // K,
@@ -303,7 +297,7 @@ def _arguments(job: TuneJob) -> Any:
         learning_rate=task.rate,
         multi_objective_aggregation="normalize_then_sum",  # oracles have units of their own
         gradient_checkpointing=False,
-        save_strategy="no",
+        save_steps=task.probe_steps,
         logging_steps=1,
         report_to=[],
         disable_tqdm=True,
@@ -311,69 +305,3 @@ def _arguments(job: TuneJob) -> Any:
     _ = arguments.device  # counts the GPUs; of a process it is one, whatever the machine has
     arguments._n_gpu = min(arguments._n_gpu, 1)
     return arguments
-
-
-class _Written(TrainerCallback):
-    """A line of metrics a step; samples and the adapter at every probe."""
-
-    def __init__(
-        self,
-        folder: Path,
-        task: TuneTask,
-        settings: dict[str, Any],
-        rewards: Rewards,
-        adapted: Any,
-        advance: Callable[[int], None],
-    ) -> None:
-        self._folder, self._task, self._settings = folder, task, settings
-        self._rewards, self._adapted, self._advance = rewards, adapted, advance
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Write what a step was; what trl tells in the end is of none."""
-        if "reward" not in logs:
-            return
-        step = state.global_step
-        with (self._folder / METRICS).open("a", encoding="utf-8") as sink:
-            sink.write(json.dumps(self._line(step, logs)) + "\n")
-        if step % self._task.probe_steps == 0 or step == self._task.steps:
-            self._write_samples(step)
-            save_adapter(self._adapted, self._folder / ADAPTER)
-        self._advance(1)
-
-    def _line(self, step: int, logs: dict[str, Any]) -> dict[str, Any]:
-        """Return a step; trl's means are of tokens, and a token is six bases."""
-        rewards = self._rewards.gains.sum(axis=1)
-        found = {
-            "step": step,
-            "reward": float(rewards.mean()),
-            "reward_std": float(rewards.std()),
-            "kl_nats_per_base": logs["kl"] / K if "kl" in logs else None,
-            "nats_per_base": logs["entropy"] / K,
-            **{name: logs.get(name) for name in ("loss", "grad_norm", "learning_rate")},
-        }
-        return found | self._rewards.means[-1]
-
-    def _write_samples(self, step: int) -> None:
-        rewards = self._rewards
-        names = [oracle.name for oracle in rewards.oracles]
-        columns = {"name": str, **dict.fromkeys(names, float), "bases": str}
-        path = self._folder / SAMPLES / f"step_{step:06d}.fa"
-        with DESIGN_WRITERS[".fa"](path, columns, {"step": step} | self._settings) as write:
-            for number, (bases, values) in enumerate(
-                zip(rewards.sequences, rewards.values, strict=True), start=1
-            ):
-                write((f"sample_{number}", *values, bases))
-
-
-def save_adapter(adapted: Any, folder: Path) -> None:
-    """Write the adapter as `peft.PeftModel.from_pretrained` loads it, in the place of an earlier.
-
-    Args:
-        adapted: network of peft.
-        folder: to write or to replace.
-    """
-    config = adapted.peft_config["default"]
-    targets, config.target_modules = config.target_modules, sorted(config.target_modules)
-    adapted.save_pretrained(folder, save_embedding_layers=False)
-    config.target_modules = targets
-    (folder / "README.md").unlink(missing_ok=True)  # peft's card, which nobody has filled in

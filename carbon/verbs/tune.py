@@ -36,6 +36,9 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--device", choices=("auto", "cpu"), default="auto", help="auto: a GPU if there is one"
     )
+    verb.add_argument(
+        "--resume", action="store_true", help="go on from the last probe of a run that was stopped"
+    )
     verb.set_defaults(run=run)
 
 
@@ -51,14 +54,15 @@ def _add_learning(verb: argparse.ArgumentParser) -> None:
     group.add_argument("--rate", type=float, default=1e-4, help="of learning; falls to 0")
     group.add_argument("--rank", type=natural, default=16, help="of the adapters")
     group.add_argument(
-        "--probe", type=natural, default=20, metavar="STEPS", help="between files of samples"
+        "--probe", type=natural, default=20, metavar="STEPS", help="between checkpoints"
     )
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     check_inputs(arguments)
-    from carbon.design.tuning import TuneJob, TuneTask, check_tuning, run_tuning
+    from carbon.design.tune_task import TuneJob, TuneTask
+    from carbon.design.tuning import check_tuning, rank, run_tuning
 
     task = TuneTask(
         length_bp=arguments.length,
@@ -75,6 +79,8 @@ def run(arguments: argparse.Namespace) -> None:
         timeout_seconds=arguments.timeout,
     )
     output, on_cpu = Path(arguments.output), arguments.device == "cpu"
-    job = TuneJob(arguments.model, arguments.oracles, task, output, on_cpu)
+    job = TuneJob(arguments.model, arguments.oracles, task, output, on_cpu, arguments.resume)
     check_tuning(job)
-    tell(run_tuning(job))
+    summary = run_tuning(job)
+    if rank() == 0:
+        tell(summary)

@@ -7,9 +7,9 @@ import sys
 import time
 from functools import partial
 
+from carbon.store import Store
 from train.__main__ import main
 from train.learners.learner import Learner
-from train.learners.store import Store
 
 STEP = 4
 """Steps of its own after which a learner meets its fate, where that is not in a meeting."""

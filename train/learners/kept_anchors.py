@@ -10,8 +10,8 @@ from torch import Tensor
 
 from carbon.console import say
 from carbon.files import sha256_of_file
+from carbon.store import Store
 from train.learners.outer import OuterState
-from train.learners.store import Store
 
 
 class KeptAnchors:

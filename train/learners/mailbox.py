@@ -28,10 +28,10 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
 from carbon.model.streaming import OnDemand
+from carbon.store import Store, empty, scratch_folder
 from train.learners.codecs import Codec, decoded
 from train.learners.kept_anchors import KeptAnchors
 from train.learners.rounds import Meeting, Told, first_plan, planned
-from train.learners.store import Store, empty, scratch_folder
 from train.learners.transport import Change, Flight, Wait
 from train.learners_config import LearnersConfig
 from train.network.ranks import Ranks

@@ -1,6 +1,13 @@
 """Functions that oracles name, in a module of their own."""
 
+import numpy as np
 import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon.model import save_model
+from carbon.tokenizer import BASES, KMER_DIGITS, NATIVE
+from tests.conftest import small_config
 
 ORACLES = """
 import os, time
@@ -43,3 +50,21 @@ def functions(tmp_path, monkeypatch):
     (tmp_path / "some_oracles.py").write_text(ORACLES)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory):
+    """A network that gives a part of its probability to rows that are no 6-mers.
+
+    As a trained one it tells G and C from A and T: a direction of its head is their number.
+    """
+    folder = tmp_path_factory.mktemp("tuning") / "start"
+    torch.manual_seed(0)
+    network = LlamaForCausalLM(small_config())
+    with torch.no_grad():
+        weight = network.lm_head.weight
+        weight[: NATIVE.first_kmer] *= 3
+        num_gc = torch.tensor(np.isin(KMER_DIGITS, [BASES.index("G"), BASES.index("C")])).sum(dim=1)
+        weight[NATIVE.kmer_rows] += (num_gc[:, None] - 3) * torch.randn(weight.shape[1]) / 5
+    save_model(network, folder)
+    return folder

@@ -4,6 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from Bio.Seq import Seq
 
 from tests.helpers.warm import warm_environment, warm_python
@@ -38,7 +39,7 @@ def test_the_example_of_tuning(tmp_path):
     assert files == set(told)
 
 
-def test_the_python(tmp_path):
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL))
+def test_the_python(tmp_path, block):
     printed = run([warm_python(), "-c", block.replace("calls=200", "calls=40")], tmp_path)
     assert re.search(r"[ACGT]{60}$", printed)

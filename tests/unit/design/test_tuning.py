@@ -3,51 +3,26 @@
 import json
 import sys
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
 import carbon
 from carbon.cli import main
 from carbon.design.goals import Goal
 from carbon.design.oracles import InProcess
-from carbon.design.tuning import (
-    Rewards,
-    TuneJob,
-    TuneTask,
-    six_mers_alone,
-    tokenizer_of,
-    trainer_of,
-)
+from carbon.design.rewards import Rewards
+from carbon.design.tune_task import TuneJob, TuneTask
+from carbon.design.tuning import six_mers_alone, tokenizer_of, trainer_of
 from carbon.genome.sequences import read_records
 from carbon.inference.scoring import base_log_likelihoods
-from carbon.model import load_model, save_model
+from carbon.model import load_model
 from carbon.run_folder import read_lines
-from carbon.tokenizer import BASES, KMER_DIGITS, NATIVE, encode
-from tests.conftest import small_config
+from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import random_bases
 
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory):
-    """A network that gives a part of its probability to rows that are no 6-mers.
-
-    As a trained one it tells G and C from A and T: a direction of its head is their number.
-    """
-    folder = tmp_path_factory.mktemp("tuning") / "start"
-    torch.manual_seed(0)
-    network = LlamaForCausalLM(small_config())
-    with torch.no_grad():
-        weight = network.lm_head.weight
-        weight[: NATIVE.first_kmer] *= 3
-        num_gc = torch.tensor(np.isin(KMER_DIGITS, [BASES.index("G"), BASES.index("C")])).sum(dim=1)
-        weight[NATIVE.kmer_rows] += (num_gc[:, None] - 3) * torch.randn(weight.shape[1]) / 5
-    save_model(network, folder)
-    return folder
 
 
 def tune(start, *words, oracle="python:some_oracles:gc", steps=30):
@@ -238,10 +213,10 @@ def test_mistakes_leave_nothing_behind(start, functions, capsys, words, message)
     assert not (functions / "o").exists()
 
 
-def test_several_processes_are_refused(start, functions, capsys, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
+def test_a_group_is_shared_evenly(start, functions, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
     assert tune(start, "--output", "o") == 2
-    assert "carbon tune is one process" in capsys.readouterr().err
+    assert "group 16: give a multiple of the 3 processes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("library", ["trl", "peft", "datasets"])

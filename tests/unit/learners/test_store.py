@@ -5,11 +5,11 @@ import threading
 import fsspec
 import pytest
 
+from carbon import store as store_module
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
+from carbon.store import Store
 from tests.helpers.bucket import bucket
-from train.learners import store as store_module
-from train.learners.store import Store
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
@@ -104,7 +104,7 @@ def test_what_never_answers_is_an_error_of_the_system(tmp_path, monkeypatch):
 
 
 def test_a_url_of_no_known_kind():
-    with pytest.raises(UserError, match=r"learners.mailbox = 'nothing://a': cannot be opened"):
+    with pytest.raises(UserError, match=r"mailbox 'nothing://a': cannot be opened"):
         Store("nothing://a")
 
 

@@ -1,0 +1,108 @@
+"""A run of `carbon tune` that was stopped goes on, and has the bytes of one that was left alone."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import carbon
+from carbon.cli import main
+from carbon.design.tune_folder import last_checkpoint
+from carbon.run_folder import read_lines
+
+KILLER = """
+import os, pathlib, signal
+calls = 0
+def gc(sequences):
+    global calls
+    calls += 1
+    if calls == 6 and pathlib.Path("kills").exists():
+        os.kill(os.getppid(), signal.SIGKILL)
+    return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
+"""
+
+
+def words(start, output, *more):
+    return [
+        "tune", "--model", str(start), "--oracle", "python:killer:gc", "--length", "30",
+        "--steps", "7", "--group", "4", "--rate", "0.01", "--probe", "2", "--device", "cpu",
+        "--output", output, *more,
+    ]  # fmt: skip
+
+
+def contents(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def killed(start, tmp_path_factory):
+    """A folder with a run that was killed in its sixth step, two steps after a checkpoint."""
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "killer.py").write_text(KILLER)
+    (folder / "kills").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done = subprocess.run([sys.executable, "-m", "carbon", *words(start, "stopped")])
+        assert done.returncode == -signal.SIGKILL
+        (folder / "kills").unlink()
+        assert main(words(start, "whole")) == 0
+    return folder
+
+
+def test_a_run_that_was_killed_goes_on_with_the_same_bytes(start, killed, monkeypatch, capsys):
+    monkeypatch.chdir(killed)
+    stopped, whole = killed / "stopped", killed / "whole"
+    assert len(read_lines(stopped).steps) == 5 and not (stopped / "model").exists()
+    assert main(words(start, "stopped")) == 2
+    assert "exists already" in capsys.readouterr().err
+    other = words(start, "stopped", "--resume")
+    other[other.index("0.01")] = "0.02"
+    assert main(other) == 2
+    assert "the earlier run differs in: rate" in capsys.readouterr().err
+
+    torn = stopped / "checkpoint-6"
+    torn.mkdir()
+    (torn / "trainer_state.json").write_text("{")
+    assert last_checkpoint(stopped) == stopped / "checkpoint-4"
+    assert main(words(start, "stopped", "--resume", "--timeout", "60")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert contents(stopped) == contents(whole)
+    assert not list(stopped.glob("checkpoint*"))
+    steps = read_lines(whole).steps
+    assert told["first"] == {"gc": steps[0]["gc"]} and told["last"] == {"gc": steps[-1]["gc"]}
+
+    before = contents(stopped)
+    assert main(words(start, "stopped", "--resume")) == 0  # there is nothing left to do
+    assert contents(stopped) == before
+
+
+def test_resume_of_nothing_begins(start, killed, monkeypatch):
+    monkeypatch.chdir(killed)
+    (killed / "other").mkdir()
+    (killed / "other/mine.txt").touch()
+    assert main(words(start, "other", "--resume")) == 2
+    assert [path.name for path in (killed / "other").iterdir()] == ["mine.txt"]
+
+
+def test_from_python_with_a_callable(start, tmp_path):
+    seen = []
+
+    def gc(sequences):
+        seen.extend(sequences)
+        return [sum(map(each.count, "GC")) / len(each) for each in sequences]
+
+    tuned = carbon.tune(
+        start, [gc], tmp_path / "tuned", device="cpu", length_bp=30, steps=2, group=4
+    )
+    assert len(seen) == 8 and all(len(each) == 30 for each in seen)
+    line = read_lines(tmp_path / "tuned").steps[-1]
+    assert line["gc"] == pytest.approx(gc(seen[4:]) and sum(gc(seen[4:8])) / 4)
+    (drawn,) = tuned.generate([""], 30, seed=1)
+    assert len(drawn) == 30
+    assert json.loads((tmp_path / "tuned/tune.json").read_text())["oracles"] == "gc=callable:gc"
