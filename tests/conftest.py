@@ -1,6 +1,7 @@
 """The folder is the marker; material that many tests share."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,24 @@ def pytest_collection_modifyitems(items):
         on_cpu = getattr(item, "callspec", None) and item.callspec.params.get("device") == "cpu"
         if folder == "gpu" and not on_cpu and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no GPU"))
+
+
+def named_skips() -> list[str]:
+    """Return the reasons for a skip that CONTRIBUTING names."""
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return re.findall(
+        r"`([^`]+)`", text.partition("These are all the reasons")[2].partition("\n- ")[0]
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    report = yield
+    if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2]
+        if not any(name in reason for name in named_skips()):
+            report.outcome, report.longrepr = "failed", f"CONTRIBUTING names no such skip: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")
