@@ -1,5 +1,6 @@
 """K-mers of either strand as numbers: what tells equal and nearly equal sequences."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ def _codes(digits: NDArray[np.uint8], k: int) -> tuple[NDArray[Any], NDArray[Any
     return both, back
 
 
+@cache
 def _width_of(k: int) -> type[np.unsignedinteger[Any]]:
     """Return the narrowest type that two bits for each of k bases fit."""
     narrow = (np.uint8, np.uint16, np.uint32, np.uint64)

@@ -9,7 +9,6 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -257,7 +256,7 @@ _VERBS = {
 }
 
 
-class _WithoutPandas(MetaPathFinder):
+class _WithoutPandas:
     """Keeps Arrow from importing pandas at its first array: no command here makes or takes one."""
 
     def find_spec(self, name: str, *_: object) -> None:

@@ -29,7 +29,6 @@ from carbon.errors import UserError
 from carbon.files import TEMPORARY, behind_links
 from data_pipeline.reading.listing import inputs_of, paths_of, title_of
 from data_pipeline.reading.remote import Records, with_inputs_here, with_public_urls
-from data_pipeline.reading.taxonomy import files_of
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.running.executors import Step, run_steps
 from data_pipeline.steps.extract import make_shard
@@ -77,7 +76,12 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
 
 def _shared_files(config: BuildConfig) -> list[str]:
     """Return the files that all inputs are looked at with."""
-    return [*(each.path for each in config.evaluations), *files_of(config.taxdump)]
+    paths = [each.path for each in config.evaluations]
+    if config.taxdump:
+        from data_pipeline.reading.taxonomy import files_of
+
+        paths += files_of(config.taxdump)
+    return paths
 
 
 def _build(

@@ -19,7 +19,7 @@ from carbon.errors import UserError
 from carbon.files import scratch_folder, sha256_of_file
 from data_pipeline.reading.listing import Input, inputs_of, paths_of
 from data_pipeline.reading.remote import with_inputs_here
-from data_pipeline.recipe import AssemblyConfig, BuildConfig
+from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
 from data_pipeline.records.record import Record
 from data_pipeline.records.shard_files import BASES_A_BATCH
 from data_pipeline.sources import Source
@@ -61,7 +61,7 @@ class _Sampled:
 class _Sampler:
     """Counts what goes by, lets the first of each source through, and takes their time."""
 
-    is_of_reads: bool
+    compares_all: bool
     of: dict[str, _Sampled] = field(default_factory=dict)
     ended: float = 0.0
 
@@ -72,7 +72,7 @@ class _Sampler:
                 continue
             size_bp = _length_bp(each)
             mine = self.of.setdefault(
-                source.name, _Sampled(source.near_duplicates or not self.is_of_reads)
+                source.name, _Sampled(source.near_duplicates or self.compares_all)
             )
             mine.records += 1
             mine.bases += size_bp
@@ -189,7 +189,8 @@ def _sample(
 ) -> _Sampler:
     """Make the shard of a sample of an input; add what the whole would take."""
     each = inputs_of(config)[rank]
-    sampler = _Sampler(not isinstance(each, AssemblyConfig) and is_fastq(each.path))
+    of_reads = not isinstance(each, AssemblyConfig) and is_fastq(each.path)
+    sampler = _Sampler(may_hold_out(config) and not of_reads)
     start = process_time()
     make_shard(config, rank, work / "shards" / f"{rank:05d}", take=sampler.take)
     end = process_time()

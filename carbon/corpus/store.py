@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from filelock import FileLock
 from numpy.typing import NDArray
 
@@ -302,6 +301,8 @@ def _codes(batch: pa.RecordBatch, name: str, tags: tuple[Tag, ...]) -> NDArray[n
     """Return the stored numbers of a column's types; the released corpus writes them as `<cds>`."""
     if name not in batch.schema.names:
         return np.full(batch.num_rows, -1, dtype=np.int8)
+    import pyarrow.compute as pc  # 60 ms, for the tags of a store that is made
+
     bare = pc.utf8_trim(_as_text(batch.column(name)), "<>")
     codes = pa.array([tag.code for tag in tags], pa.large_string())
     places = pc.fill_null(pc.index_in(bare, codes), len(tags)).to_numpy(zero_copy_only=False)

@@ -30,7 +30,7 @@ from carbon.genome.genes import (
 )
 from carbon.genome.interval import Interval, Strand
 
-_EXON_KINDS = {"exon", "pseudogenic_exon"}
+_PART_KINDS = {"exon", "pseudogenic_exon", "CDS", "stop_codon"}
 
 
 def read_annotation(
@@ -82,19 +82,24 @@ def _gather(
 ) -> set[str]:
     """Add the features of a file to the tables; return the contigs that the reference has not."""
     absent: set[str] = set()
+    told: str | None = None  # what the line before calls its contig
+    contig = ""  # what the reference does
     num_features = 0
     for feature in read_bed_features(path) if is_bed(path) else read_features(path):
         num_features += 1
-        contig = contig_names.get(feature.contig, feature.contig)
-        if not MITOCHONDRIA.isdisjoint((feature.contig, contig)):
-            tables.mitochondria.add(contig)
-        if contig in tables.contig_lengths_bp:
-            if offset_bp or contig != feature.contig:
-                start, end = feature.start - offset_bp, feature.end - offset_bp
-                feature = feature._replace(contig=contig, start=start, end=end)
-            tables.add(feature)
-        else:
-            absent.add(contig)
+        if feature.contig != told:
+            told = feature.contig
+            contig = contig_names.get(told, told)
+            if not MITOCHONDRIA.isdisjoint((told, contig)):
+                tables.mitochondria.add(contig)
+            if contig not in tables.contig_lengths_bp:
+                absent.add(contig)
+        if contig in absent:
+            continue
+        if offset_bp or contig != told:
+            start, end = feature.start - offset_bp, feature.end - offset_bp
+            feature = feature._replace(contig=contig, start=start, end=end)
+        tables.add(feature)
     if not num_features:
         raise GenomeError(f"{path}: has no feature; give a GFF3, GTF or BED with genes")
     return absent
@@ -124,6 +129,8 @@ class _Parts:
     @property
     def cds(self) -> list[Span]:
         """Coding spans whatever they call themselves."""
+        if len(self.cds_by_id) == 1:
+            return list(*self.cds_by_id.values())
         return [span for spans in self.cds_by_id.values() for span in spans]
 
     def each_protein(self) -> Iterator[tuple[str | None, "_Parts"]]:
@@ -131,6 +138,9 @@ class _Parts:
 
         Where CDS with names of their own lie apart, they are the pieces of one.
         """
+        if len(self.cds_by_id) < 2:
+            yield None, self
+            return
         whole = [(min(spans), max(spans), name) for name, spans in self.cds_by_id.items()]
         whole.sort()
         apart = all(left[1][1] <= right[0][0] for left, right in itertools.pairwise(whole))
@@ -157,20 +167,21 @@ class _Tables:
 
     def add(self, feature: Feature) -> None:
         self.num_added += 1
-        if feature.attributes.get("Is_circular") == "true":
+        attributes, kind = feature.attributes, feature.kind
+        if attributes.get("Is_circular") == "true":
             self.circular.add(feature.contig)
         if feature.end > self.contig_lengths_bp[feature.contig] and not any(
             known.contig == feature.contig for known in self._outside
         ):
             self._outside.append(feature)
-        if feature.kind in _EXON_KINDS or feature.kind in {"CDS", "stop_codon"}:
+        if kind in _PART_KINDS:
             for parent in self._parents_of_part(feature):
                 self._add_part(parent, feature)
-        elif feature.is_gtf and feature.kind in {"gene", "transcript"}:
-            if key := feature.attributes.get(f"{feature.kind}_id"):
-                self._nodes.setdefault(self._gtf_key(feature, feature.kind, key), feature)
-        elif "ID" in feature.attributes:
-            self._nodes.setdefault(feature.attributes["ID"], feature)
+        elif feature.is_gtf and kind in {"gene", "transcript"}:
+            if key := attributes.get(f"{kind}_id"):
+                self._nodes.setdefault(self._gtf_key(feature, kind, key), feature)
+        elif "ID" in attributes:
+            self._nodes.setdefault(attributes["ID"], feature)
 
     def first_outside(self) -> Feature | None:
         """Return a feature that ends past its contig for no reason that is known."""

@@ -5,6 +5,7 @@ account of its GFF3), the frame of GTF 2.2, the tags `cds_start_NF` and `cds_end
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from carbon.genome.features import Feature
@@ -18,8 +19,6 @@ _MARK = re.compile(
     r'|(?P<partial>partial[= ]"?true)'
     r'|(?P<exceptional>pseudo[= ]"?true|exception[= ]"?(?!ribosomal slippage))'
 )
-# One of these is in whatever the form above finds, and sooner sought.
-_WORDS = ("_NF", "aa:TERM", "partial", "pseudo", "exception")
 
 
 @dataclass(slots=True)
@@ -36,9 +35,10 @@ class CdsMarks:
     def see(self, feature: Feature, contig_bp: int) -> None:
         """Take in what a line says; its contig of `contig_bp` may be circular."""
         found = _marks(feature.raw_attributes)
-        self._no_start |= "no_start" in found
-        self._no_end |= "no_end" in found
-        self._exceptional |= "exceptional" in found
+        if found:
+            self._no_start |= "no_start" in found
+            self._no_end |= "no_end" in found
+            self._exceptional |= "exceptional" in found
         if feature.kind == "CDS":
             self._see_cds(feature, "partial" in found)
             first = _first_base((feature.start, feature.end), feature.strand)
@@ -76,9 +76,16 @@ class CdsMarks:
         return self._exceptional or self._partial or self._no_start or self._no_end
 
 
-def _marks(text: str) -> set[str | None]:
-    if not any(word in text for word in _WORDS):
-        return set()
+def _marks(text: str) -> Collection[str | None]:
+    # One of these is in whatever the form finds, and sooner sought.
+    if not (
+        "_NF" in text
+        or "partial" in text
+        or "pseudo" in text
+        or "exception" in text
+        or "aa:TERM" in text
+    ):
+        return ()
     return {mark.lastgroup for mark in _MARK.finditer(text)}
 
 

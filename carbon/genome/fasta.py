@@ -78,6 +78,8 @@ class Reference:
     def fetch_circular(self, contig: str, start: int, end: int) -> str:
         """Return bases `start` to `end` of a contig; past its end they go on from base 0."""
         length_bp = self.contig_lengths_bp.get(contig)
+        if length_bp is not None and 0 <= start < end <= length_bp:
+            return str(self._fasta.fetch(contig, start, end))
         if length_bp is None or end <= length_bp or start >= end:
             return self.fetch(Interval(contig, start, end))
         if start >= length_bp:

@@ -9,7 +9,7 @@ be, all of them are read one by one, and that one is told of.
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import lt
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +48,8 @@ class Feature(NamedTuple):
     @property
     def parents(self) -> list[str]:
         """The identifiers that a GFF3 line names as its parents."""
-        return [unquote(p) for p in self.attributes.get("Parent", "").split(",") if p]
+        named = self.attributes.get("Parent")
+        return [unquote(p) for p in named.split(",") if p] if named else []
 
 
 def read_features(path: Path) -> Iterator[Feature]:
@@ -106,7 +107,7 @@ def _by_columns(path: Path, lines: _Lines) -> list[Feature] | None:
         [f"{path} line {number}" for number, _ in lines],
         map(_PHASES.get, phases),
     )
-    return list(map(Feature._make, zip(*columns, strict=True)))
+    return list(map(_AS_FEATURE, zip(*columns, strict=True)))
 
 
 def _are_positions(column: tuple[str, ...]) -> bool:
@@ -138,6 +139,7 @@ def _parse_line(line: str, where: str) -> Feature:
     return Feature(contig, kind, start, end, strand, attributes, is_gtf, text, *where_and_phase)
 
 
+_AS_FEATURE = partial(tuple.__new__, Feature)  # as Feature._make, for columns of equal lengths
 _PHASES = {"0": 0, "1": 1, "2": 2}
 _MOST_DIGITS = 15
 _POSITION = re.compile(f"[0-9]{{1,{_MOST_DIGITS}}}")
@@ -154,41 +156,43 @@ def _read_attributes(text: str) -> tuple[bool, dict[str, str]]:
 
 
 def _gtf_attributes(text: str) -> dict[str, str]:
-    outside_of_quotes, values = _halves(text.split('"'))
-    layout = _gtf_layout(outside_of_quotes)
-    if layout is None or len(values) != len(outside_of_quotes) - 1:
+    pieces = text.split('"')
+    keys, unquoted = _gtf_layout(tuple(pieces[::2]))
+    if not keys or len(pieces) % 2 == 0:
         return {m[1]: m[2] if m[2] is not None else m[3] for m in _GTF_ATTRIBUTE.finditer(text)}
-    quoted = iter(values)
-    return {key: next(quoted) if value is None else value for key, value in layout}
+    values = pieces[1::2]
+    for place, value in unquoted:
+        values.insert(place, value)
+    return dict(zip(keys, values, strict=True))
 
 
 @lru_cache(maxsize=4096)
-def _gtf_layout(outside_of_quotes: tuple[str, ...]) -> list[tuple[str, str | None]] | None:
-    """Return the keys of lines that are alike but for what is quoted, and the values that are not.
+def _gtf_layout(outside_of_quotes: tuple[str, ...]) -> tuple[list[str], list[tuple[int, str]]]:
+    """Return the keys of lines that are alike but for what is quoted.
 
-    None where something stands between attributes: then what is quoted may be read as one.
+    The values that are not quoted come with their places among all. There is no key where
+    something stands between attributes: then what is quoted may be read as one.
     """
     text = '""'.join(outside_of_quotes)
     found, end = [], 0
     for match in _GTF_ATTRIBUTE.finditer(text):
         if match.start() != end:
-            return None
+            return [], []
         found.append((match[1], match[3]))
         end = match.end()
     num_quoted = sum(value is None for _, value in found)
     is_whole = not text[end:].strip() and num_quoted == len(outside_of_quotes) - 1
-    return found if is_whole else None
-
-
-def _halves(pieces: list[str]) -> tuple[tuple[str, ...], list[str]]:
-    return tuple(pieces[::2]), pieces[1::2]
+    if not is_whole:
+        return [], []
+    unquoted = [(place, value) for place, (_, value) in enumerate(found) if value is not None]
+    return [key for key, _ in found], unquoted
 
 
 def _gff3_attributes(text: str) -> dict[str, str]:
-    pairs = (item.partition("=") for item in text.split(";") if "=" in item)
+    pairs = [item.split("=", 1) for item in text.split(";") if "=" in item]
     if "%" not in text:
-        return {key.strip(): value for key, _, value in pairs}
+        return {key.strip(): value for key, value in pairs}
     # A comma separates values and an escaped one does not, so Parent is split before unquoting.
     return {
-        key.strip(): value if key.strip() == "Parent" else unquote(value) for key, _, value in pairs
+        key.strip(): value if key.strip() == "Parent" else unquote(value) for key, value in pairs
     }

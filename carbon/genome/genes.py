@@ -191,6 +191,10 @@ def beside(spans: tuple[Span, ...], interval: Interval, length_bp: int) -> tuple
     return spans
 
 
+_PREFIX = re.compile("gene:|transcript:|gene-|rna-|cds-")
+
+
 def bare_identifier(identifier: str) -> str:
     """Drop the prefix that Ensembl, NCBI and these readers put before an identifier."""
-    return re.sub(r"^(gene:|transcript:|gene-|rna-|cds-)", "", identifier)
+    prefix = _PREFIX.match(identifier)
+    return identifier[prefix.end() :] if prefix else identifier

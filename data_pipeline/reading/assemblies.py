@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from carbon.errors import GenomeError, UserError
 from carbon.files import scratch_folder
@@ -16,9 +17,11 @@ from carbon.genome import (
     unpack_genbank,
 )
 from data_pipeline.reading.organisms import Said, disagreement, other_organism
-from data_pipeline.reading.taxonomy import Taxon, Taxonomy, opened_taxonomy
 from data_pipeline.recipe import AssemblyConfig, assembly_name, species_type_of
 from data_pipeline.sources import SOURCES, need_annotation, usual_sources
+
+if TYPE_CHECKING:
+    from data_pipeline.reading.taxonomy import Taxon
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> It
             warning = other_organism(organism, genome, config.annotation)
         lineage: tuple[Taxon, ...] = ()
         if taxdump:
-            lineage = _lineage(opened_taxonomy(taxdump), config, organism)
+            lineage = _lineage(taxdump, config, organism)
             taxonomy = tuple(taxon.name for taxon in lineage)
         with Reference(fasta) as reference:
             species_type = config.species_type or species_type_of(taxonomy)
@@ -84,9 +87,12 @@ def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> It
             )
 
 
-def _lineage(taxonomy: Taxonomy, config: AssemblyConfig, organism: str) -> tuple[Taxon, ...]:
+def _lineage(taxdump: str, config: AssemblyConfig, organism: str) -> tuple["Taxon", ...]:
+    from data_pipeline.reading.taxonomy import opened_taxonomy
+
     if not (config.taxid or organism):
         raise UserError(f"assembly '{assembly_name(config)}': give its organism, or its taxid")
+    taxonomy = opened_taxonomy(taxdump)
     return taxonomy.lineage(config.taxid or taxonomy.taxid_of(organism))
 
 

@@ -1,7 +1,7 @@
 """Places that models will be measured on, which no record may overlap."""
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from carbon.errors import GenomeError, UserError
@@ -27,6 +27,11 @@ class EvaluationPlaces:
             else:
                 starts.append(place.start)
                 ends.append(place.end)
+
+    @property
+    def contigs(self) -> Collection[str]:
+        """Those that a place is on."""
+        return self._ends.keys()
 
     def overlap(self, interval: Interval) -> bool:
         """Tell whether an interval shares a base with a place."""

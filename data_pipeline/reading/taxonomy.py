@@ -105,9 +105,8 @@ def opened_taxonomy(folder: str) -> Taxonomy:
 
 
 def files_of(folder: str) -> list[str]:
-    """Return the files of a taxdump, none where there is no folder."""
-    names = ("nodes.dmp", "names.dmp", "merged.dmp")
-    return [f"{folder}/{name}" for name in names] if folder else []
+    """Return the files of a taxdump."""
+    return [f"{folder}/{name}" for name in ("nodes.dmp", "names.dmp", "merged.dmp")]
 
 
 def _columns(path: Path, wanted: dict[int, pa.DataType]) -> list[pa.Array]:

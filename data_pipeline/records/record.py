@@ -5,8 +5,9 @@ region, one an exon for a transcript. From them every base can be traced back to
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from carbon.genome import Interval, Reference, Strand, reverse_complement
@@ -32,21 +33,12 @@ class Record:
     gene_type: str
     name: str
 
-    @property
-    def start(self) -> int:
-        """The first base of all segments."""
-        return min(segment.start for segment in self.segments)
-
-    @property
-    def end(self) -> int:
-        """One past the last base of all segments."""
-        return max(segment.end for segment in self.segments)
-
-    @property
-    def strand(self) -> str:
-        """The strand of all segments, or `.` where they differ."""
-        strands = {segment.strand for segment in self.segments}
-        return strands.pop() if len(strands) == 1 else "."
+    def place(self) -> tuple[int, int, str]:
+        """Return the outermost bases of all segments, and their strand, `.` where they differ."""
+        if len(self.segments) == 1:
+            return self.segments[0]
+        starts, ends, strands = zip(*self.segments, strict=True)
+        return min(starts), max(ends), strands[0] if len(set(strands)) == 1 else "."
 
     def intervals(self, contig_length_bp: int) -> list[Interval]:
         """Return where the segments lie, those past the end of a circular contig brought back."""
@@ -71,6 +63,20 @@ def read_bases(reference: Reference, contig: str, segments: Iterable[Segment]) -
 
 def digest_of(sequence: str) -> int:
     """Return 64 bits that a sequence in any case and its reverse complement share."""
-    forward = sequence.upper()
-    smaller = min(forward, reverse_complement(forward))
-    return int.from_bytes(hashlib.blake2b(smaller.encode(), digest_size=8).digest(), "little")
+    return digests_of([sequence])[0]
+
+
+def digests_of(sequences: Sequence[str]) -> list[int]:
+    """Return `digest_of` some sequences, whose other strands are made all at once."""
+    ends = accumulate(map(len, sequences), initial=0)
+    text = "".join(sequences).upper()
+    forward, backward = text.encode("ascii"), reverse_complement(text).encode("ascii")
+    size = len(forward)
+    return [
+        _bits_of(min(forward[start:end], backward[size - end : size - start]))
+        for start, end in pairwise(ends)
+    ]
+
+
+def _bits_of(letters: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(letters, digest_size=8).digest(), "little")

@@ -3,13 +3,16 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from carbon.corpus import SCHEMA
+from data_pipeline.records.record import Segment
 
 SPLITS = ("train", "test")
 BASES_A_BATCH, _ROWS_A_BATCH = 1 << 25, 1 << 16
@@ -59,10 +62,32 @@ class ShardWriter:
         if source not in self._writers:
             path = self._folder / f"{source}.arrow"
             self._writers[source] = pa.ipc.new_file(str(path), SHARD_SCHEMA)
-        batch = pa.RecordBatch.from_pylist(self._rows[source], schema=SHARD_SCHEMA)
-        self._writers[source].write_batch(batch)
+        self._writers[source].write_batch(_batch(self._rows[source]))
         self._rows[source].clear()
         self._bases[source] = 0
+
+
+def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    columns = [
+        _segments([row["segments"] for row in rows])
+        if column.name == "segments"
+        else pa.array([row[column.name] for row in rows], type=column.type)
+        for column in SHARD_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SHARD_SCHEMA)
+
+
+def _segments(of_rows: list[Sequence[Segment]]) -> pa.ListArray:
+    """Return segments as Arrow has them, from their three columns."""
+    kind = SHARD_SCHEMA.field("segments").type
+    columns = list(zip(*chain.from_iterable(of_rows), strict=True)) or [()] * 3
+    parts = [
+        pa.array(values, type=field.type)
+        for values, field in zip(columns, kind.value_type, strict=True)
+    ]
+    offsets = pa.array(accumulate(map(len, of_rows), initial=0), type=pa.int32())
+    structs = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
+    return pa.ListArray.from_arrays(offsets, structs, type=kind)
 
 
 def shard_batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -80,6 +105,13 @@ def shard_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with pa.OSFile(str(path)) as source, pa.ipc.open_file(source, options=options) as reader:
         for i in range(reader.num_record_batches):
             yield reader.get_batch(i)
+
+
+def lengths_of(column: pa.LargeStringArray) -> NDArray[np.int64]:
+    """Return the lengths of a column of sequences, whose letters are a byte each: (n,)."""
+    offsets = np.frombuffer(column.buffers()[1], dtype="<i8")
+    lengths: NDArray[np.int64] = np.diff(offsets[column.offset : column.offset + len(column) + 1])
+    return lengths
 
 
 class ShardTexts:

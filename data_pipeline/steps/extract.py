@@ -4,9 +4,8 @@ import csv
 import itertools
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +19,8 @@ from data_pipeline.reading.evaluations import EvaluationPlaces, evaluation_place
 from data_pipeline.reading.files import file_rows
 from data_pipeline.reading.listing import FileInput, inputs_of, paths_of, sample_name, title_of
 from data_pipeline.reading.regions import bed_regions
-from data_pipeline.recipe import AssemblyConfig, BuildConfig
-from data_pipeline.records.record import Record, digest_of, read_bases
+from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
+from data_pipeline.records.record import Record, Segment, digests_of, read_bases
 from data_pipeline.records.shard_files import ShardWriter
 from data_pipeline.sources import SOURCES, Source, divided, source_of, strands_differ
 from data_pipeline.sources.cuts import AnnotatedAssembly, Dropped, check_cds
@@ -32,7 +31,7 @@ from data_pipeline.steps.filters import Composition, compositions_of, why_not
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
-_LETTERS_AT_ONCE = 1 << 16  # what of them is counted fits the cache of a core
+_LETTERS_AT_ONCE = 1 << 20
 _REGIONS_TOLD = 3
 Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
 
@@ -111,6 +110,10 @@ def make_shard(
     return [*filter(None, [warning]), f"{title_of(each)}; held out: {where}; {kept:,} records"]
 
 
+def _printable(name: str) -> str:
+    return name if name.isprintable() else _UNPRINTABLE.sub(" ", name)
+
+
 def _regions(
     config: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
 ) -> Iterator[tuple[Source, Record | Dropped]]:
@@ -125,7 +128,13 @@ class _Waiting(NamedTuple):
 
     source: Source
     row: dict[str, Any]
-    digest: int
+
+
+@dataclass(slots=True)
+class _Count:
+    records: int = 0
+    bases: int = 0
+    masked_bases: int = 0
 
 
 class _ShardMaker:
@@ -135,10 +144,12 @@ class _ShardMaker:
         self._writer = ShardWriter(shard)
         self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
         self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
-        self._counts: dict[str, dict[str, Counter[str]]] = {"cut": {}, "filtered": {}}
+        self._counts: dict[str, dict[str, _Count]] = {"cut": {}, "filtered": {}}
         self._waiting: list[_Waiting] = []
         self._waiting_bp = 0
-        self._is_of_reads = False
+        # With what is held out. Of reads, sketches would be more bytes than bases.
+        self._compares_all = may_hold_out(config)
+        self._test_share = 0.0
         self.both_strands: dict[str, bool] = {}
         self.near_duplicates: set[str] = set()
         self.clades: dict[str, str] = {}
@@ -174,7 +185,7 @@ class _ShardMaker:
             for source in sources:
                 self._use(source)
                 for counts in self._counts.values():
-                    counts[source.name] = Counter(records=0, bases=0, masked_bases=0)
+                    counts[source.name] = _Count()
             cut = (
                 (source, found)
                 for source in sources
@@ -204,14 +215,14 @@ class _ShardMaker:
         config = file.config
         source = source_of(config.source, config.both_strands, config.near_duplicates)
         self._use(source)
-        self._is_of_reads = is_fastq(file.path)
-        share = float(file.held_out) if is_fastq(file.path) else config.test_share
+        of_reads = is_fastq(file.path)
+        self._compares_all &= not of_reads
+        self._test_share = float(file.held_out) if of_reads else config.test_share
         rows = ((source, row) for row in file_rows(file.path, config, file.mates))
         for _, row in self._take(rows):
-            row["name"] = _UNPRINTABLE.sub(" ", row["name"])
-            digest = digest_of(row["sequence"])
-            split = "test" if digest / 2**64 < share else "train"
-            self._add_row(source, {"split": split} | row, digest)
+            row["name"] = _printable(row["name"])
+            row["segments"] = [Segment(**segment) for segment in row["segments"]]
+            self._add_row(source, row)
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:
         """Write what is left; return records and bases, as cut and as kept, of each source."""
@@ -219,7 +230,7 @@ class _ShardMaker:
         self._writer.close()
         self._dropped_file.close()
         return {
-            step: {source: dict(count) for source, count in counts.items()}
+            step: {source: asdict(count) for source, count in counts.items()}
             for step, counts in self._counts.items()
         }
 
@@ -239,37 +250,39 @@ class _ShardMaker:
         held_out: list[Interval],
         places: EvaluationPlaces,
     ) -> None:
-        intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
-        touched = any(map(self._held_out.overlap, intervals))
-        split = split_of(intervals, held_out) if touched else "train"
-        where = (assembly.name, record.contig, record.start, record.end)
-        reason = "partly_held_out" if split is None else ""
-        if split == "train" and any(map(places.overlap, intervals)):
-            reason = "overlaps_evaluation"
-        if reason:
-            self._count("cut", source.name, sum(i.length_bp for i in intervals), 0)
-            self._drop(source.name, record.name, reason, *where)
-        else:
-            sequence = read_bases(assembly.reference, record.contig, record.segments)
-            row = {
-                "sequence": sequence,
-                "source": source.name,
-                "record_id": record.contig,
-                "start": record.start,
-                "end": record.end,
-                "strand": record.strand,
-                "gene_type": record.gene_type,
-                "species_type": assembly.species_type,
-                "organism": assembly.organism,
-                "assembly": assembly.name,
-                "name": _UNPRINTABLE.sub(" ", record.name),
-                "segments": [segment._asdict() for segment in record.segments],
-                "split": split,
-            }
-            self._add_row(source, row, digest_of(sequence))
+        start, end, strand = record.place()
+        split: str | None = "train"
+        if record.contig in self._held_out.contigs or record.contig in places.contigs:
+            intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
+            if any(map(self._held_out.overlap, intervals)):
+                split = split_of(intervals, held_out)
+            reason = "partly_held_out" if split is None else ""
+            if split == "train" and any(map(places.overlap, intervals)):
+                reason = "overlaps_evaluation"
+            if reason:
+                self._count("cut", source.name, sum(i.length_bp for i in intervals), 0)
+                where = (assembly.name, record.contig, start, end)
+                self._drop(source.name, record.name, reason, *where)
+                return
+        row = {
+            "sequence": read_bases(assembly.reference, record.contig, record.segments),
+            "source": source.name,
+            "record_id": record.contig,
+            "start": start,
+            "end": end,
+            "strand": strand,
+            "gene_type": record.gene_type,
+            "species_type": assembly.species_type,
+            "organism": assembly.organism,
+            "assembly": assembly.name,
+            "name": _printable(record.name),
+            "segments": record.segments,
+            "split": split,
+        }
+        self._add_row(source, row)
 
-    def _add_row(self, source: Source, row: dict[str, Any], digest: int) -> None:
-        self._waiting.append(_Waiting(source, row, digest))
+    def _add_row(self, source: Source, row: dict[str, Any]) -> None:
+        self._waiting.append(_Waiting(source, row))
         self._waiting_bp += len(row["sequence"])
         if self._waiting_bp >= _LETTERS_AT_ONCE:
             self._decide()
@@ -279,14 +292,17 @@ class _ShardMaker:
         if not self._waiting:
             return
         waiting, self._waiting, self._waiting_bp = self._waiting, [], 0
-        found = compositions_of([each.row["sequence"] for each in waiting])
-        for each, composition in zip(waiting, found, strict=True):
-            self._keep_or_drop(*each, composition)
+        sequences = [each.row["sequence"] for each in waiting]
+        told = zip(waiting, digests_of(sequences), compositions_of(sequences), strict=True)
+        for (source, row), digest, found in told:
+            self._keep_or_drop(source, row, digest, found)
 
     def _keep_or_drop(
         self, source: Source, row: dict[str, Any], digest: int, found: Composition
     ) -> None:
         sequence = row["sequence"]
+        if "split" not in row:
+            row["split"] = "test" if digest / 2**64 < self._test_share else "train"
         self._count("cut", source.name, found.length_bp, found.num_masked)
         reason = why_not(found, digest, self._config.keep, joined=source.joined)
         if not reason and self._sequences and row["split"] == "train":
@@ -297,18 +313,17 @@ class _ShardMaker:
             where = (row["assembly"], row["record_id"], row["start"], row["end"])
             self._drop(source.name, row["name"], reason, *where)
             return
-        # Reads would have more bytes of sketches than of bases, so they are compared if asked for.
-        near = self._config.keep.near_identity < 1
-        near = near and (source.near_duplicates or not self._is_of_reads)
+        near = source.near_duplicates or self._compares_all
+        near = near and self._config.keep.near_identity < 1
         row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
         self._count("filtered", source.name, found.length_bp, found.num_masked)
         self._writer.add(row)
 
     def _count(self, step: str, source: str, length_bp: int, num_masked: int) -> None:
-        count = self._counts[step].setdefault(source, Counter())
-        count["records"] += 1
-        count["bases"] += length_bp
-        count["masked_bases"] += num_masked
+        count = self._counts[step].setdefault(source, _Count())
+        count.records += 1
+        count.bases += length_bp
+        count.masked_bases += num_masked
 
     def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
         self._decide()  # what came before is told before

@@ -1,6 +1,6 @@
 """What a sequence is made of, and why a record of it is left out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from carbon.kmers import NO_BASE, digits_of
 from data_pipeline.sources.limits import KeepConfig
 
+_LETTERS_AT_ONCE = 1 << 16
 _TRIMERS = 64
 _NO_TRIMER = 64  # the digit of what is no base: with it, a trimer's number is 64 or more
 _DIGITS = digits_of(np.arange(256, dtype=np.uint8))
@@ -36,26 +37,48 @@ class Composition(NamedTuple):
 def compositions_of(sequences: Sequence[str]) -> list[Composition]:
     """Count the letters and trimers of sequences, in one pass over all their letters."""
     lengths_bp = [len(sequence) for sequence in sequences]
-    ends = accumulate(lengths_bp, initial=0)
-    text = "".join(sequences).encode("ascii", errors="replace")
-    digits = np.frombuffer(text.translate(_DIGITS_OF_BYTES), dtype=np.uint8)
-    lower = np.frombuffer(text.translate(_LOWER_AS_ONE), dtype=np.bool_)
-    known, trimers = digits < NO_BASE, _trimers(digits)
     counts = np.empty((len(lengths_bp), _TRIMERS), dtype=np.int64)
-    num_known, num_masked = [], []
-    for row, (start, end) in zip(counts, pairwise(ends), strict=True):
-        inside = trimers[start : max(start, end - 2)]
-        row[:] = np.bincount(inside, minlength=_TRIMERS)[:_TRIMERS]
-        num_known.append(int(np.count_nonzero(known[start:end])))
-        num_masked.append(int(np.count_nonzero(lower[start:end])))
+    num_known, num_masked = lengths_bp.copy(), [0] * len(lengths_bp)
+    for first, last in _blocks(lengths_bp):
+        text = "".join(sequences[first:last]).encode("ascii", errors="replace")
+        digits = np.frombuffer(text.translate(_DIGITS_OF_BYTES), dtype=np.uint8)
+        ends = list(accumulate(lengths_bp[first:last], initial=0))
+        trimers = _trimers(digits)
+        for row, (start, end) in zip(counts[first:last], pairwise(ends), strict=True):
+            inside = trimers[start : max(start, end - 2)]
+            row[:] = np.bincount(inside, minlength=_TRIMERS)[:_TRIMERS]
+        if trimers.dtype != np.uint8:
+            num_known[first:last] = _sums(digits < NO_BASE, ends)
+        if not text.isupper():
+            lower = np.frombuffer(text.translate(_LOWER_AS_ONE), dtype=np.bool_)
+            num_masked[first:last] = _sums(lower, ends)
     columns = (lengths_bp, num_known, num_masked, _complexities(counts).tolist())
     return list(map(Composition._make, zip(*columns, strict=True)))
 
 
-def _trimers(digits: NDArray[np.uint8]) -> NDArray[np.uint16]:
-    """Return the trimer that begins at each letter, 64 or more where it holds what is no base."""
-    wide = digits.astype(np.uint16)
-    return wide[:-2] * np.uint16(16) + wide[1:-1] * np.uint16(4) + wide[2:]
+def _blocks(lengths_bp: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and past the last of as many sequences as fit the cache of a core."""
+    first, size_bp = 0, 0
+    for number, length_bp in enumerate(lengths_bp, start=1):
+        size_bp += length_bp
+        if size_bp >= _LETTERS_AT_ONCE or number == len(lengths_bp):
+            yield first, number
+            first, size_bp = number, 0
+
+
+def _sums(are: NDArray[np.bool_], ends: list[int]) -> list[int]:
+    return [int(np.count_nonzero(are[start:end])) for start, end in pairwise(ends)]
+
+
+def _trimers(digits: NDArray[np.uint8]) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Return the trimer that begins at each letter, 64 or more where it holds what is no base.
+
+    They are bytes where there is none but bases.
+    """
+    if digits.max(initial=0) >= NO_BASE:
+        digits = digits.astype(np.uint16)
+    first, second = digits[:-2] << 4, digits[1:-1] << 2
+    return first + second + digits[2:]
 
 
 def _complexities(counts: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute
 from numpy.typing import NDArray
 
 from carbon.files import atomic_file
-from data_pipeline.duplicates.near import Candidates, near_duplicates
-from data_pipeline.records.shard_files import ShardTexts, shard_columns, shard_sources
+from data_pipeline.records.shard_files import ShardTexts, lengths_of, shard_columns, shard_sources
 
 Reasons = dict[str, dict[int, str]]  # of one shard: source, row, why
 _REASONS = (
@@ -113,8 +110,7 @@ def _column(shard: Path, source: str, path: Path, first: int) -> _Column:
     for batch in shard_columns(path, ("sequence", "split", "digest")):
         digests.append(batch.column("digest").to_numpy())
         splits.append(batch.column("split").to_numpy(zero_copy_only=False) == "test")
-        lengths = pa.compute.utf8_length(batch.column("sequence"))
-        lengths_bp.append(lengths.to_numpy(zero_copy_only=False).astype(np.int32))
+        lengths_bp.append(lengths_of(batch.column("sequence")).astype(np.int32))
     rows = sum(map(len, digests))
     return _Column(
         shard,
@@ -152,6 +148,8 @@ def _mark_nearly_equal(
     held_out = np.concatenate([np.zeros(0, dtype=bool), *(c.held_out for c in columns)])
     if not columns or (leaks_only and not held_out.any()):
         return
+    from data_pipeline.duplicates.near import Candidates, near_duplicates
+
     candidates = Candidates(
         np.concatenate([column.lengths_bp for column in columns]).astype(np.int64),
         held_out,

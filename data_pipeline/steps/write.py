@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from carbon.corpus import SCHEMA
 from carbon.files import atomic_folder
-from data_pipeline.records.shard_files import SPLITS, shard_batches, shard_sources
+from data_pipeline.records.shard_files import SPLITS, lengths_of, shard_batches, shard_sources
 from data_pipeline.steps.select import selected_out
 
 _ROWS_A_GROUP = 1024
@@ -51,21 +52,29 @@ def _write_source(
         rows = range(first, first + batch.num_rows)
         for row in filter(gone.__contains__, rows):
             drop(_dropped_row(batch, row - first, gone[row]))
-        stays = pa.array([row not in gone for row in rows])
+        stays = np.array([row not in gone for row in rows], dtype=bool)
+        splits = batch.column("split").to_numpy(zero_copy_only=False)
         for split in SPLITS:
-            mask = pa.compute.and_(stays, pa.compute.equal(batch.column("split"), split))
-            kept = pa.Table.from_batches([batch]).filter(mask).select(SCHEMA.names)
+            kept = _rows_of(batch.select(SCHEMA.names), stays & (splits == split))
             if not kept.num_rows:
                 continue
             if split not in writers:
                 writers[split] = pq.ParquetWriter(folder / f"{split}.parquet", SCHEMA)
             writers[split].write_table(kept, row_group_size=_ROWS_A_GROUP)
-            bases = pa.compute.sum(pa.compute.utf8_length(kept["sequence"])).as_py()
-            counts[split].update(records=kept.num_rows, bases=bases)
+            lengths_bp = lengths_of(kept["sequence"].chunk(0))
+            counts[split].update(records=kept.num_rows, bases=int(lengths_bp.sum()))
         first += batch.num_rows
     for writer in writers.values():
         writer.close()
     return counts
+
+
+def _rows_of(batch: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.Table:
+    """Return some rows of a batch, without Arrow's own filter, which takes 60 ms to import."""
+    edges = np.flatnonzero(np.diff(which.astype(np.int8), prepend=0, append=0)).tolist()
+    runs = zip(edges[::2], edges[1::2], strict=True)
+    pieces = [batch.slice(first, last - first) for first, last in runs]
+    return pa.Table.from_batches(pieces, batch.schema).combine_chunks()
 
 
 def _dropped_row(batch: pa.RecordBatch, i: int, reason: str) -> tuple[Any, ...]:
