@@ -3,14 +3,23 @@ import math
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from carbon.config import from_table, load_config
-from carbon.errors import ConfigError
+from carbon.errors import ConfigError, UserError
 from carbon.objectives import CE, FNS
 from train.__main__ import main
-from train.config import CheckpointConfig, GuardConfig, ShortRows, StageConfig, TrainConfig
+from train.config import (
+    CheckpointConfig,
+    GuardConfig,
+    ParallelConfig,
+    ShortRows,
+    StageConfig,
+    TrainConfig,
+)
 from train.loop.guard import reason_against, remember, signal_to_end
 from train.loop.rates import learning_rate, objective_at
+from train.network.parallel import check_schedule
 from train.planning.batches import check_batches
 from train.planning.course import Course
 from train.planning.planner import plan_of
@@ -284,3 +293,14 @@ class TestGuard:
             (0, 0, 4), (1, 4, 2)
         ]  # fmt: skip
         assert course.total_tokens == 96
+
+
+@pytest.mark.parametrize("schedule", ["interleaved_zero_bubble", "zbv"])
+def test_a_schedule_that_this_pytorch_cannot_run_is_refused(schedule, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.11.0+cu130")
+    with pytest.raises(UserError, match=r"needs PyTorch 2\.13, and this is 2\.11\.0\+cu130; use"):
+        check_schedule(ParallelConfig(pipeline=2, schedule=schedule))
+    check_schedule(ParallelConfig(pipeline=2, schedule="interleaved_1f1b"))
+    check_schedule(ParallelConfig(schedule=schedule))
+    monkeypatch.setattr(torch, "__version__", "2.13.0+cpu")
+    check_schedule(ParallelConfig(pipeline=2, schedule=schedule))

@@ -4,11 +4,13 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.torch_version import TorchVersion
 from transformers import LlamaForCausalLM
 
+from carbon.errors import UserError
 from train.choices.computing import COMPUTE_DTYPES
 from train.choices.kmer_rows import KMER_ROWS
-from train.config import TrainConfig
+from train.config import ParallelConfig, TrainConfig
 from train.network.attention import chosen_attention, use_attention
 from train.network.float8 import use_float8
 from train.network.initial import initial_weight
@@ -28,6 +30,21 @@ def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     return found
 
 
+def check_schedule(parallel: ParallelConfig) -> None:
+    """Hold a schedule against this PyTorch.
+
+    Raises:
+        UserError: the schedule takes backward apart and PyTorch is too old. 2.11 takes arguments
+            for tensors that are none, and asks a Python operator for what only others have.
+    """
+    apart = parallel.pipeline > 1 and parallel.pipeline_schedule.takes_backward_apart
+    if apart and TorchVersion(torch.__version__) < "2.13":
+        raise UserError(
+            f"parallel.schedule = {parallel.schedule!r} needs PyTorch 2.13, and this is "
+            f"{torch.__version__}; use 'interleaved_1f1b'"
+        )
+
+
 def build_parts(
     config: TrainConfig, ranks: Ranks, start: Start | None = None, *, fills: bool = True
 ) -> list[LlamaPart]:
@@ -40,9 +57,10 @@ def build_parts(
 
     Raises:
         ConfigError: there are fewer layers than pieces.
-        UserError: attention or float8, as asked for, cannot be used here.
+        UserError: attention, float8 or schedule, as asked for, cannot be used here.
     """
     compute = config.compute
+    check_schedule(config.parallel)
     with torch.device("meta"):
         llama = LlamaForCausalLM(llama_config(config))
     dtype = str(compute_dtype(config, ranks.device)).removeprefix("torch.")
