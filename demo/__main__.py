@@ -27,6 +27,14 @@ def _parser() -> argparse.ArgumentParser:
         "that is empty, the quickstart's, which is trained at the first start)",
     )
     parser.add_argument(
+        "--models", nargs="*", default=(), metavar="MODEL",
+        help="others that a visitor may switch to: names in the box, folders of models or runs",
+    )  # fmt: skip
+    parser.add_argument(
+        "--any-model", action="store_true",
+        help="a visitor may name any model folder of this machine",
+    )  # fmt: skip
+    parser.add_argument(
         "--genome",
         help="FASTA (default: the chromosome that the box's model has never seen, "
         "or a simulated genome)",
@@ -54,7 +62,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     from carbon.genome.opened import Genome
     from demo import first_start
     from demo.app import build, launch_options
-    from demo.lab import Lab
+    from demo.lab import Lab, Offer, shown_name
     from demo.limits import Limits
 
     logging.basicConfig(level=logging.WARNING)
@@ -65,14 +73,26 @@ def _serve(arguments: argparse.Namespace) -> None:
     if not arguments.genome:
         found = first_start.find_genome(model_name, arguments.home)
     say(f"loading {model_name}")
-    from carbon.inference import load
+    from carbon.about_model import about_model, model_of_run
+    from carbon.inference import Carbon, load
     from carbon.inference.learning import read_learning
 
-    model = load(model_name, device=arguments.device, dtype=arguments.dtype)
+    def opened(name: str | Path) -> Carbon:
+        return load(name, device=arguments.device, dtype=arguments.dtype)
+
+    sources = {shown_name(source): source for source in (model_name, *arguments.models)}
+    if len(sources) <= len(arguments.models):
+        raise UserError("--models: two have one name; name each once, and rename the folder of one")
+    for source in arguments.models:
+        about_model(str(model_of_run(source)))  # what is none is told before anybody comes
+    del sources[shown_name(model_name)]
+    offer = Offer(sources, arguments.any_model, opened)
+    model = opened(model_name)
     genome = Genome.open(found.fasta, found.annotation, arguments.contigs)
     runs = arguments.runs or arguments.home
     learned = read_learning(found.learning) if found.learning else None
-    lab = Lab(model, model_name, genome, runs, found.known_genes, learned, found.told_variants)
+    known = found.known_genes, learned, found.told_variants
+    lab = Lab(model, model_name, genome, runs, *known, offer if any(offer[:2]) else None)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)
     try:

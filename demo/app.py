@@ -13,7 +13,6 @@ from starlette.staticfiles import StaticFiles
 from demo.api_page import api_page
 from demo.lab import Lab
 from demo.limits import Limits
-from demo.markup import escape
 from demo.page import Page
 from demo.panel import Panel
 from demo.panels import PANELS
@@ -57,22 +56,13 @@ def build(lab: Lab, limits: Limits) -> gr.Blocks:
     first, *others = make_panels(lab)
     app = _App(title="Carbon", analytics_enabled=False, delete_cache=(600, 3600))
     with app:
-        _header(lab)
         Page(app, first, limits)
     app.pages[0] = ("", first.title, True)
     for panel in others:
         with app.route(panel.title, panel.path) as page:
-            _header(lab)
             Page(page, panel, limits)
     app.queue(max_size=limits.waiting, api_open=False)
     return app
-
-
-def _header(lab: Lab) -> None:
-    gr.HTML(
-        f'<header class="model"><strong>Carbon</strong> {escape(lab.model_name)} '
-        '<a href="/api">for programs</a></header>'
-    )
 
 
 def launch_options(lab: Lab, limits: Limits) -> Mapping[str, Any]:

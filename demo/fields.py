@@ -38,6 +38,7 @@ class Field:
         most: of a number; of a text, its letters.
         info: a line under the label.
         more: stands under "More settings".
+        asks: a choice is answered at once.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Field:
     most: float = 200
     info: str = ""
     more: bool = False
+    asks: bool = False
 
     def component(self) -> gr.components.Component:
         """Return the widget."""

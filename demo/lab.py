@@ -1,9 +1,13 @@
 """What the panels share: the model, the genome beside it, and genomes that visitors bring."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from carbon.about_model import EXPORT, AboutModel, about_model, model_of_run
+from carbon.errors import UserError
 from carbon.genome.brought import genome_in_files, genome_in_text
 from carbon.genome.examples import Example, example_gene
 from carbon.genome.opened import Genome
@@ -12,19 +16,45 @@ from carbon.inference.learning import Learning
 from carbon.kept import Kept
 
 _KEPT_GENOMES = 8
+_KEPT_MODELS = 2  # beside the first, which stays
+
+
+def shown_name(source: str) -> str:
+    """Return the name of a model or run without its folders."""
+    return source.rstrip("/").removesuffix(f"/{EXPORT}").rpartition("/")[2]
+
+
+class Offer(NamedTuple):
+    """Models that a visitor may switch to.
+
+    Attributes:
+        sources: by the name on the page: of the box, or folders of models and runs.
+        any_folder: whether any other folder of this machine may be named.
+        load: opens one.
+    """
+
+    sources: Mapping[str, str]
+    any_folder: bool
+    load: Callable[[Path | str], Carbon]
 
 
 class Lab:
     """The model and the genomes.
 
+    Who switches the model gets a lab of that model; this one stays as it is for all others.
+
     Attributes:
         model: what answers.
         model_name: as a command line names it.
         genome: the one that is there from the start.
+        is_simulated: whether that says so of itself.
         runs: folder under which run folders may be opened.
         known_genes: genes of that genome that people know, each with a sentence that says why.
         learned: how the model learned a region of that genome; None where nobody kept it.
         told_variants: variants of that genome by label, with what the model says of them.
+        offer: other models; None where there are none.
+        first: the lab that was there from the start.
+        panels: that were made for this lab, by their class.
         example: a gene of that genome, or a region where it has none.
     """
 
@@ -37,17 +67,55 @@ class Lab:
         known_genes: Mapping[str, str] = MappingProxyType({}),
         learned: Learning | None = None,
         told_variants: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+        offer: Offer | None = None,
     ) -> None:
         """Keep them."""
         self.model = model
         self.model_name = model_name
-        self.genome = genome
+        self.genome, self.is_simulated = genome, genome.is_simulated
         self.runs = runs
         self.known_genes = known_genes
         self.learned = learned
         self.told_variants = told_variants
+        self.offer = offer
+        self.first: Lab = self
+        self.panels: dict[type, Any] = {}
         self.example = Example(genome, next(iter(known_genes), None) or example_gene(genome))
         self._uploaded: Kept[Genome] = Kept(_KEPT_GENOMES)
+        self._others: Kept[Lab] = Kept(_KEPT_MODELS)
+
+    @property
+    def shown_name(self) -> str:
+        """Return the model's name without folders."""
+        return shown_name(self.model_name)
+
+    @cached_property
+    def about(self) -> AboutModel | None:
+        """Return what is known of the model; None of one that is no folder."""
+        try:
+            return about_model(self.model_name)
+        except UserError:
+            return None
+
+    def with_model(self, name: str) -> "Lab":
+        """Return the lab of a model; the last few are kept, and the first stays.
+
+        Raises:
+            UserError: it is not offered, or is no model.
+        """
+        if name == self.first.shown_name or not self.first.offer:
+            return self.first
+        offer = self.first.offer
+        if name not in offer.sources and not (offer.any_folder and Path(name).is_dir()):
+            raise UserError(f"Model: there is no '{name[:60]}' here; choose one of the list")
+        source = offer.sources.get(name, name)
+        return self.first._others.get(source, lambda: self.first._switched(source, offer))
+
+    def _switched(self, source: str, offer: Offer) -> "Lab":
+        path = model_of_run(source)
+        lab = Lab(offer.load(path), str(path), self.genome, self.runs, self.known_genes)
+        lab.first = self
+        return lab
 
     def genome_of(self, files: Sequence[str], pasted: str = "") -> Genome:
         """Return the genome in a pasted text or uploaded files, or the one there from the start.

@@ -16,7 +16,8 @@ from carbon.genome.brought import without_folders
 from demo.fields import Field, Values, checked_values
 from demo.limits import Limits
 from demo.markup import escape, link_chip
-from demo.panel import Panel, Progress, Result
+from demo.models import model_card
+from demo.panel import MODEL, Panel, Progress, Result
 from demo.views import SCRIPT, component_of
 
 _LOG = logging.getLogger("carbon.demo")
@@ -34,6 +35,9 @@ class Page:
     def __init__(self, page: gr.Blocks, panel: Panel, limits: Limits) -> None:
         """Build it."""
         self.panel, self.limits = panel, limits
+        with gr.Row():
+            self.card = gr.HTML(model_card(panel.lab))
+            switch = [f.component() for f in panel.fields if f.name == MODEL]
         self.links = gr.HTML(
             f"<h1>{escape(panel.title)}</h1><p>{escape(panel.sentence)}</p>"
             f"<nav aria-label='Examples'>{panel.example_links()}</nav>",
@@ -42,7 +46,7 @@ class Page:
         )
         with gr.Row():
             with gr.Column(scale=1, min_width=300):
-                self.inputs = self._inputs()
+                self.inputs = [*self._inputs(), *switch]
                 with gr.Row():
                     self.run = gr.Button(panel.run_label, variant="primary")
                     self.more = {label: gr.Button(label) for label in panel.buttons()}
@@ -62,7 +66,7 @@ class Page:
         self._events(page)
 
     def _inputs(self) -> list[gr.components.Component]:
-        made = {field.name: field for field in self.panel.fields}
+        made = {field.name: field for field in self.panel.fields if field.name != MODEL}
         first = {name: field.component() for name, field in made.items() if not field.more}
         behind = [field for field in made.values() if field.more]
         if behind:
@@ -74,6 +78,7 @@ class Page:
     def _outputs(self) -> list[gr.components.Component]:
         return [
             self.status,
+            self.card,
             *self.views.values(),
             self.python,
             self.command,
@@ -89,10 +94,10 @@ class Page:
         quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         ask = {"fn": self._ask, "inputs": self.inputs, "outputs": self._outputs, **turn, **quiet}
         asked: list[Any] = [self.run.click(**ask)]
-        for typed in self.inputs:
+        for field, typed in zip(self.panel.fields, self.inputs, strict=True):
             if isinstance(typed, gr.Textbox):
                 asked.append(typed.submit(**ask))
-            elif isinstance(typed, gr.Dropdown) and typed.allow_custom_value:
+            elif isinstance(typed, gr.Dropdown | gr.Radio) and field.asks:
                 asked.append(typed.input(**ask))
         restored = [*self.inputs, *self._outputs]
         opened = [
@@ -130,8 +135,13 @@ class Page:
     def _named(self, given: Sequence[Any]) -> Values:
         return dict(zip((field.name for field in self.panel.fields), given, strict=True))
 
+    def _panel(self, given: Mapping[str, Any]) -> Panel:
+        """Return the panel of the model that a visitor has chosen, who alone gets it."""
+        return self.panel.with_model(str(given.get(MODEL) or self.panel.lab.shown_name))
+
     def _values(self, given: Sequence[Any]) -> Values:
-        return checked_values(self.panel.fields, self._named(given))
+        named = self._named(given)
+        return checked_values(self._panel(named).fields, named)
 
     def _ask(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
         """Answer the widgets' values; yield the outputs as they come."""
@@ -141,10 +151,11 @@ class Page:
         """Answer values, or say what is wrong with them where an answer would stand."""
         try:
             self.limits.admit(_address(request))
-            yield from self._answered(checked_values(self.panel.fields, given))
+            panel = self._panel(given)
+            yield from self._answered(panel, checked_values(panel.fields, given))
         except Exception as error:
             told = _status(self._sentence(error), wrong=True, more=self._shown_wrong(error, given))
-            yield [told, *([None] * len(self._outputs[1:]))]
+            yield [told, gr.skip(), *([None] * len(self._outputs[2:]))]
 
     def _ask_again(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
         """Answer by the clock; a screen reader is told nothing but what is wrong."""
@@ -153,7 +164,7 @@ class Page:
 
     def _open(self, request: gr.Request) -> Iterator[list[Any]]:
         """Restore the state that the address names, and answer it."""
-        self.panel.fields = self.panel.make_fields()  # what can be chosen changes with time
+        self.panel.refresh()
         yield from self._restored(request, request.query_params)
 
     def _follow(self, event: gr.EventData, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
@@ -168,6 +179,7 @@ class Page:
         given = {f.name: query[f.name] for f in fields if f.kind != "files" and f.name in query}
         shown: list[Any] = [gr.skip() for _ in fields]
         with suppress(UserError):  # which is said by the answer
+            fields = self._panel(given).fields
             values = checked_values(fields, given)
             shown = [_in_widget(f, values[f.name], bool(kept)) for f in fields]
         yield [*shown, _status("Waiting ..."), *self._unchanged()]
@@ -175,36 +187,29 @@ class Page:
         for outputs in self._told(request, files | given):
             yield [*(gr.skip() for _ in fields), *outputs]
 
-    def _answered(self, values: Values) -> Iterator[list[Any]]:
+    def _answered(self, panel: Panel, values: Values) -> Iterator[list[Any]]:
         start = shown_at = time.monotonic()
         result: Result = {}
-        for item in self.limits.timed(self.panel.answer(values)):
+        for item in self.limits.timed(panel.answer(values)):
             result = result if isinstance(item, Progress) else item
             if time.monotonic() - shown_at < _SECONDS_BETWEEN_VIEWS:
                 continue
             if isinstance(item, Progress):
                 yield [_bar(item), *self._unchanged()]
             else:
-                yield [_status("Working ..."), *self._shown(values, item), *[gr.skip()] * 4]
+                yield [_status("Working ..."), *_shown(panel, values, item), *[gr.skip()] * 4]
             shown_at = time.monotonic()
         redrawn = any(not pick.asks for pick in self.panel.picks())
         kept = result if self.more or redrawn else None
         status = _status(f"{time.monotonic() - start:.2f} s")
-        yield [status, *self._shown(values, result), *self._code(values), kept]
+        yield [status, *_shown(panel, values, result), *_code(panel, values), kept]
 
     def _redraw(self, result: Result | None, *given: Any) -> list[Any]:
         """Show the last answer once more, as the values want it shown."""
         if result is None:
             return [gr.skip(), *self._unchanged()]
-        values = self._values(given)
-        return [gr.skip(), *self._shown(values, result), *self._code(values), gr.skip()]
-
-    def _code(self, values: Values) -> list[str]:
-        return [self.panel.python(values), self.panel.command(values), self.panel.link(values)]
-
-    def _shown(self, values: Values, result: Result) -> list[Any]:
-        shown = self.panel.show(values, result)
-        return [shown.get(name, gr.skip()) for name in self.views]
+        values, panel = self._values(given), self._panel(self._named(given))
+        return [gr.skip(), *_shown(panel, values, result), *_code(panel, values), gr.skip()]
 
     def _unchanged(self) -> list[Any]:
         return [gr.skip() for _ in self._outputs[1:]]
@@ -260,7 +265,8 @@ class Page:
             try:
                 self.limits.admit(_address(request))
                 result: Result = {}
-                for item in self.limits.timed(self.panel.answer(self._values(given))):
+                panel = self._panel(self._named(given))
+                for item in self.limits.timed(panel.answer(self._values(given))):
                     if not isinstance(item, Progress):
                         result = item
                 return result
@@ -274,6 +280,16 @@ class Page:
         named = [inspect.Parameter(name, kind, default=v) for name, v in defaults.items()]
         vars(endpoint)["__signature__"] = inspect.Signature([request, *named])
         return endpoint
+
+
+def _shown(panel: Panel, values: Values, result: Result) -> list[Any]:
+    """Return the card of the model, and the views."""
+    shown = panel.show(values, result)
+    return [model_card(panel.lab), *(shown.get(view.name, gr.skip()) for view in panel.views)]
+
+
+def _code(panel: Panel, values: Values) -> list[str]:
+    return [panel.python(values), panel.command(values), panel.link(values)]
 
 
 def _address(request: gr.Request) -> str:

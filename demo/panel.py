@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from demo.fields import Field, Values, link_to
+from demo.fields import Field, Kind, Values, link_to
 from demo.lab import Lab
 from demo.markup import link_chip
 
+MODEL = "base_model"  # the field that switches it
 Result = dict[str, Any]
 """What a program gets: numbers, texts and lists, ready for JSON."""
 
@@ -76,6 +77,7 @@ class Panel(ABC):
         invitation: what the primer's link to it says; the primer itself has none.
         views: where the answer goes, from top to bottom.
         uses_model: whether it waits for its turn with the model.
+        switches_model: whether another model changes what it answers.
         refresh_seconds: how often the answer is asked for again; None if only when asked.
     """
 
@@ -85,13 +87,48 @@ class Panel(ABC):
     invitation: ClassVar[str] = ""
     views: ClassVar[tuple[View, ...]]
     uses_model: ClassVar[bool] = True
+    switches_model: ClassVar[bool] = True
     run_label: ClassVar[str] = "Run"
     refresh_seconds: ClassVar[float | None] = None
 
     def __init__(self, lab: Lab) -> None:
         """Keep what all panels share."""
         self.lab = lab
-        self.fields = self.make_fields()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Make the fields anew: what can be chosen changes with time."""
+        self.fields = (*self.make_fields(), *self._model_field())
+
+    def _model_field(self) -> tuple[Field, ...]:
+        """Return the switch of models, where there are others."""
+        first, offer = self.lab.first.shown_name, self.lab.first.offer
+        if not offer or not self.switches_model:
+            return ()
+        kind: Kind = "text" if offer.any_folder else "choice"
+        info = "or the path of a folder" if offer.any_folder else ""
+        return (
+            Field(
+                MODEL,
+                "Model of this page",
+                first,
+                kind,
+                (first, *offer.sources),
+                info=info,
+                asks=True,
+            ),
+        )
+
+    def with_model(self, name: str) -> Self:
+        """Return this panel for a model, which is told by its name."""
+        lab = self.lab.with_model(name)
+        if lab is self.lab:
+            return self
+        if type(self) not in lab.panels:
+            lab.panels[type(self)] = type(self)(lab)
+        panel = lab.panels[type(self)]
+        assert isinstance(panel, type(self))
+        return panel
 
     @abstractmethod
     def make_fields(self) -> tuple[Field, ...]:

@@ -36,6 +36,7 @@ class Entry:
         variants_file: a few variants of a gene of that contig, as VCF.
         example_variants: those: position from 1, REF and ALT.
         training: what it was trained on and how, in a line.
+        hours: that this took, about.
         known_genes: of that contig, by name, each with a sentence that says why people know it.
         told_variants: of that contig, by what they are: `contig:position REF>ALT`, and what the
             model says of it, be it right or wrong.
@@ -52,6 +53,7 @@ class Entry:
     variants_file: str
     example_variants: tuple[tuple[int, str, str], ...]
     training: str
+    hours: float
     known_genes: Mapping[str, str]
     told_variants: Mapping[str, tuple[str, str]]
     learning_file: str
@@ -181,6 +183,7 @@ _ENTRIES = (
         variants_file="ENO2.vcf",
         example_variants=_VARIANTS_OF_ENO2,
         training="both strands of every chromosome but VIII, and spliced transcripts",
+        hours=1.0,
         known_genes=_GENES_OF_YEAST_VIII,
         told_variants=_TOLD_VARIANTS_OF_YEAST_VIII,
         learning_file="learning.npz",

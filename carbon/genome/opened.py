@@ -11,6 +11,7 @@ from carbon.genome.gene_files import read_gene_file
 from carbon.genome.gene_lookup import find_gene
 from carbon.genome.genes import Annotation, Gene
 from carbon.genome.interval import Interval
+from carbon.genome.streams import open_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,15 @@ class Genome:
     reference: Reference
     annotation: Annotation | None
     shown_files: tuple[str, ...]
+
+    @property
+    def is_simulated(self) -> bool:
+        """Tell whether the FASTA says so, as `python -m data_pipeline simulate` writes it."""
+        try:
+            with open_text(self.reference.path) as lines:
+                return next(iter(lines), "").split()[1:2] == ["simulated"]
+        except (OSError, UserError):
+            return False
 
     @classmethod
     def open(

@@ -5,14 +5,14 @@ of a file that breaks one in `vcf_findings`. The text of a line travels beside w
 so that what is written out again differs from the input in what was added and in nothing else.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from carbon.errors import GenomeError
+from carbon.errors import GenomeError, UserError
 from carbon.files import why_no_file
 from carbon.genome import streams
 from carbon.genome.fasta import Disagreement, Reference
@@ -205,3 +205,28 @@ class VcfReader:
             f"{where}: comes after {previous[0]}:{previous[1]}, the file is not sorted; "
             "sort it with `bcftools sort`"
         )
+
+
+class Listed(NamedTuple):
+    """A variant of a VCF, and why its REF cannot be taken to stand in the reference."""
+
+    variant: Variant
+    reason: str | None
+
+
+def first_variants(files: Sequence[str], reference: Reference, most: int) -> list[Listed]:
+    """Return the first variants of a VCF; none if no file is given.
+
+    Raises:
+        UserError: there are several files.
+        GenomeError: it is malformed, as far as it is read.
+    """
+    if len(files) > 1:
+        raise UserError(f"{len(files)} VCFs are given; give one")
+    rows = (row for path in files for row in VcfReader(path, reference))
+    each = (
+        Listed(variant, row.disagreement.reason if row.disagreement else None)
+        for row in rows
+        for variant in row.variants
+    )
+    return list(islice(each, most))

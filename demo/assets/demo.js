@@ -155,11 +155,16 @@ window.carbon = (() => {
     document.addEventListener("click", (event) => {
       const link = event.target.closest?.("a[href]");
       const elsewhere = !link || link.origin !== location.origin || link.hash ||
-        link.pathname !== location.pathname || link.hasAttribute("download");
+        link.hasAttribute("download");
       if (elsewhere || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      const to = new URL(link.href), here = to.pathname === location.pathname;
+      const model = new URLSearchParams(location.search).get("base_model"); // goes along
+      if (model && !to.searchParams.has("base_model")) to.searchParams.set("base_model", model);
+      else if (!here) return;
       event.preventDefault();
-      history.pushState(null, "", link.href);
-      trigger("select", { picked: link.search });
+      if (!here) return location.assign(to);
+      history.pushState(null, "", to);
+      trigger("select", { picked: to.search });
     });
     window.addEventListener("popstate", () => trigger("select", { picked: location.search }));
   };

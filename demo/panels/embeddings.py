@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
 
 from carbon.errors import UserError
 from carbon.genome import SequenceRecord, fasta_text
 from carbon.genome.brought import FASTA_ENDINGS, without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.labelled import labelled_records
+from carbon.inference.embeddings.principal import principal_components
 from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
@@ -79,7 +79,7 @@ class Embeddings(Panel):
         for record in records:
             vectors += self.lab.model.embed([record.bases], **_options(values))
             yield Progress(len(vectors), len(records), "sequences")
-        places, explained = _principal(np.stack(vectors))
+        places, explained = principal_components(np.stack(vectors))
         yield {
             "names": [record.name for record in records],
             "labels": [record.description for record in records],
@@ -167,19 +167,6 @@ class Embeddings(Panel):
 def _options(values: Values) -> dict[str, Any]:
     layer = values["layer"]
     return {"pool": values["pool"], "layer": None if layer == _ALL_LAYERS else int(layer)}
-
-
-def _principal(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the first two principal components (N, 2), and the shares of variance they explain.
-
-    Raises:
-        UserError: all vectors are the same.
-    """
-    values = vectors.astype(float)
-    if (values == values[0]).all():
-        raise UserError("all sequences have the same vector; give sequences that differ")
-    pca = PCA(2, svd_solver="full").fit(values)
-    return pca.transform(values), pca.explained_variance_ratio_
 
 
 def _map(result: Result) -> Figure:

@@ -46,6 +46,7 @@ class Predict(Panel):
         "variant of the genome that is open changes about it."
     )
     run_label = "Predict"
+    switches_model = False
     views: ClassVar[tuple[View, ...]] = (
         View("facts", "html", "The model, and the variant in numbers"),
         View("figure", "figure", "Predictions of each sequence"),

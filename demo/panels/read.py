@@ -59,6 +59,7 @@ class Read(Panel):
         """Return the inputs."""
         return (
             Field("place", "Gene or region", self.lab.example.name, choices=self._names(),
+                  asks=True,
                   info="a gene's name, or contig:first-last; drag in the track to zoom, double-"
                   "click to see all"),
             Field("start_bp", "From base of it", 0, "integer", most=_MOST_BP,

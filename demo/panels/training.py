@@ -42,7 +42,7 @@ class Training(Panel):
         "FNS, its stages, what it reads, and its probes; drawn anew while it trains."
     )
     run_label = "Show"
-    uses_model = False
+    uses_model = switches_model = False
     refresh_seconds = 3.0
     views: ClassVar[tuple[View, ...]] = (
         View("facts", "html", "The run in numbers"),

@@ -4,15 +4,15 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import Interval, Reference, Variant, VcfReader, from_region, snv_effect
+from carbon.genome import Interval, Reference, Variant, from_region, snv_effect
 from carbon.genome.brought import GENOME_ENDINGS, without_folders
 from carbon.genome.opened import Genome
 from carbon.genome.typed import read_variant
+from carbon.genome.vcf import Listed, first_variants
 from carbon.inference import ScanOptions, VariantOptions, VariantScore, join_chunks
 from carbon.inference.variants.by_consequence import (
     SnvsByConsequence,
@@ -43,13 +43,6 @@ _MOST_STRIP_BP, _STRIP_WINDOW_BP = 3000, 384
 _SNVS_OF_EACH = 24  # consequence, that are read in windows of their own
 _KEPT_STRIPS = 8
 _MOST_VARIANTS = 200
-
-
-class Listed(NamedTuple):
-    """A variant of a VCF, and why its REF cannot be taken to stand in the reference."""
-
-    variant: Variant
-    reason: str | None
 
 
 class VariantEffect(Panel):
@@ -284,26 +277,8 @@ class VariantEffect(Panel):
     def _read(self, values: Values) -> tuple[Genome, list[Listed], Variant]:
         """Return the genome, the variants of the VCF, and the one that is looked at."""
         genome = self.lab.genome_of(values["genome"])
-        listed = _read_vcf(values["vcf"], genome.reference)
+        listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
         return genome, listed, _chosen(values["variant"], listed, genome)
-
-
-def _read_vcf(files: list[str], reference: Reference) -> list[Listed]:
-    """Return the first variants of a VCF, one more than are scored.
-
-    Raises:
-        UserError: there are several files.
-        GenomeError: it is malformed, as far as it is read.
-    """
-    if len(files) > 1:
-        raise UserError(f"{len(files)} VCFs are given; give one")
-    rows = (row for path in files for row in VcfReader(path, reference))
-    each = (
-        Listed(variant, row.disagreement.reason if row.disagreement else None)
-        for row in rows
-        for variant in row.variants
-    )
-    return list(islice(each, _MOST_VARIANTS + 1))
 
 
 def _chosen(text: str, listed: list[Listed], genome: Genome) -> Variant:
