@@ -19,6 +19,7 @@ settings.load_profile("carbon")
 
 FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu", "servers"}
 LONGEST = [
+    "test_learners_come_and_go.py",
     "test_quickstart.py",
     "test_faults.py",
     "test_parallel.py",

@@ -14,16 +14,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tests.helpers.warm.libraries import OF_TRAINING
 from train.config import ParallelConfig
 
 LIMIT_SECONDS = 300  # of a machine with other work
-# What takes seconds to import is imported once by a process that does nothing else, and every rank
-# begins as a copy of that. None of it is ours, which the folder of the caller may choose.
-IMPORTED_ONCE = [
-    "torch.distributed.fsdp",
-    "torch.distributed.pipelining",
-    "transformers.models.llama.modeling_llama",
-]
 
 
 def run_ranks(
@@ -77,9 +71,12 @@ def _command(main: Callable[[list[str]], int], words: list[str], said: Path) -> 
 
 
 def warm_processes() -> ForkServerContext:
-    """Return what starts processes that have imported the large libraries already."""
+    """Return what starts processes that have imported the large libraries already.
+
+    A process that does nothing else imports them once, and every rank begins as a copy of that.
+    """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(IMPORTED_ONCE)
+    context.set_forkserver_preload(OF_TRAINING)
     return context
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.processes import waits_for
 from tests.helpers.warm import warm, warm_environment, warm_python
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is for Linux alone")
 HAS_TORCH = "import sys; print('torch' in sys.modules)"
 SPAWNS = """
 import multiprocessing, sys

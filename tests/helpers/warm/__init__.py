@@ -28,7 +28,12 @@ _SECONDS_TO_IMPORT = 300  # on a machine with other work
 
 @cache
 def warm() -> Path:
-    """Return the folder of programs; the process behind them ends after the last test process."""
+    """Return the folder of programs; the process behind them ends after the last test process.
+
+    Elsewhere than on Linux it is the folder of this Python: processes are looked after by `/proc`.
+    """
+    if sys.platform != "linux":
+        return Path(sys.executable).parent
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     folder = Path(tempfile.gettempdir()) / f"carbon-warm-{run}"
     with FileLock(f"{folder}.lock"):

@@ -23,21 +23,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from client import FLAGS, early
+from libraries import OF_COMMANDS
 
-# None of it is ours, which the folder of the caller may choose.
-IMPORTED_ONCE = [
-    "torch.distributed.fsdp",
-    "torch.distributed.pipelining",
-    "torch.distributed.run",
-    "transformers.models.llama.modeling_llama",
-    "transformers.generation",
-    "pyarrow.parquet",
-    "pysam",
-    "rich.progress",
-    "peft",
-    "sklearn.metrics",
-    "matplotlib.figure",
-]
 PROGRAMS = ("python", "carbon", "torchrun")
 STREAMS = (
     ("stdin", "r", "strict"), ("stdout", "w", "strict"), ("stderr", "w", "backslashreplace"),
@@ -50,7 +37,7 @@ def main() -> None:
     """Serve until the end, or be what was asked for."""
     folder = Path(sys.argv[1])
     write_programs(folder)  # before an import changes the environment
-    for name in IMPORTED_ONCE:
+    for name in OF_COMMANDS:
         importlib.import_module(name)
     gc.freeze()
     client = serve(folder)
@@ -183,6 +170,8 @@ def run(words: list[str]) -> None:
     kind, what = words[0], words[:2][-1]
     first = {"-m": os.getcwd(), "-c": ""}.get(kind, os.path.dirname(os.path.abspath(kind)))
     ours = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    for helper in ("client", "libraries"):
+        del sys.modules[helper]  # whose names may be those of others
     sys.path[:] = [first, *(os.path.abspath(each) for each in ours if each), *PATH]
     importlib.invalidate_caches()
     sys.argv = words if kind not in ("-m", "-c") else [kind, *words[2:]]
