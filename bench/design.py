@@ -2,18 +2,21 @@
 
     python bench/design.py OUT --calls 1000 --seeds 0 1 2
 
-Every way of `carbon design` that looks for the most is compared with three that have no model:
-sequences drawn at random, a genetic algorithm, and the same beam whose windows are random bases.
-OUT is the table, as JSON.
+Every way of `carbon design` that looks for the most is compared with three that have no model
+(sequences drawn at random, a genetic algorithm, and the same beam whose windows are random bases)
+and with `carbon tune`, whose every sample is a call. OUT is the table, as JSON.
 """
 
 import argparse
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +28,7 @@ from carbon.design.proposals import Proposer
 from carbon.design.rules import Rules
 from carbon.design.search import run_search
 from carbon.design.task import DesignTask, search_of
+from carbon.design.tune_task import TuneOptions
 from carbon.genome.alphabet import GENETIC_CODE
 from carbon.inference.generation.constraints import Constraints
 from carbon.markdown import table
@@ -206,36 +210,77 @@ def by_model(
     return (candidate.bases for candidate in run_search(search, judge, oracles))
 
 
-def measured(model: "carbon.Carbon", calls: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
+def by_tuning(
+    model: str, question: Question, calls: int, seed: int, rate: float | None = None
+) -> Iterator[str]:
+    """Yield what a generator measures that learns as it draws; whole 6-mers, cut to length."""
+    seen: list[str] = []
+
+    def value(texts: list[str]) -> list[float]:
+        cut = [bases[: question.length_bp] for bases in texts]
+        seen.extend(cut)
+        return list(map(question.value, cut))
+
+    steps = math.ceil(calls / 16)
+    options: TuneOptions = {"length_bp": math.ceil(question.length_bp / 6) * 6, "steps": steps,
+                            "group": 16, "seed": seed, "probe_steps": steps}  # fmt: skip
+    if rate is not None:
+        options["rate"] = rate
+    with TemporaryDirectory() as folder:
+        carbon.tune(model, [value], Path(folder) / "tuned", device="cpu", **options)
+    yield from seen
+
+
+@lru_cache
+def drawn(model: str, length_bp: int, protein: str | None, calls: int, seed: int) -> list[str]:
+    """Return what the model draws; it goes by no value."""
+    question = Question(lambda bases: 0.0, length_bp, protein)
+    return list(by_model(load(model), question, "best_of_n", calls, seed))
+
+
+@lru_cache
+def load(model: str) -> "carbon.Carbon":
+    return carbon.load(model)
+
+
+Way = Callable[[str, Question, int, int], Iterator[str]]
+"""From the model's name, the question, calls and seed to what is measured, in order."""
+
+WAYS: dict[str, Way] = {
+    "random": lambda _, q, __, seed: random_search(q, np.random.default_rng(seed)),
+    "genetic": lambda _, q, __, seed: genetic(q, np.random.default_rng(seed)),
+    "best_of_n": lambda m, q, calls, seed: iter(drawn(m, q.length_bp, q.protein, calls, seed)),
+    "beam": lambda m, q, calls, seed: by_model(load(m), q, "beam", calls, seed),
+    "beam, random windows": lambda m, q, calls, seed: by_model(
+        load(m), q, "beam", calls, seed, is_without=True
+    ),
+    "tuning": by_tuning,
+    "tuning, rate 1e-3": partial(by_tuning, rate=1e-3),
+}
+TUNINGS = [WAYS["tuning"], WAYS["tuning, rate 1e-3"]]
+
+
+def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
-    drawn: dict[tuple[int, int, str | None], list[str]] = {}  # it goes by no value
-    for name, question in QUESTIONS.items():
-        for seed in seeds:
-            found: dict[str, Iterator[str]] = {
-                "random": random_search(question, np.random.default_rng(seed)),
-                "genetic": genetic(question, np.random.default_rng(seed)),
-            }
-            alike = (seed, question.length_bp, question.protein)
-            if alike not in drawn:
-                drawn[alike] = list(by_model(model, question, "best_of_n", calls, seed))
-            found["best_of_n"] = iter(drawn[alike])
-            found["beam"] = by_model(model, question, "beam", calls, seed)
-            found["beam, random windows"] = by_model(model, question, "beam", calls, seed, True)
-            for way, texts in found.items():
-                reached, best = calls_and_best(question, texts, calls)
-                rows.append({"oracle": name, "way": way, "seed": seed, "reached": reached,
-                             "best": best})  # fmt: skip
-                say(json.dumps(rows[-1]))
+    for (name, question), seed, way in itertools.product(
+        QUESTIONS.items(), arguments.seeds, arguments.ways
+    ):
+        if question.protein is not None and WAYS[way] in TUNINGS:
+            continue  # tuning keeps to no rule
+        texts = WAYS[way](arguments.model, question, arguments.calls, seed)
+        reached, best = calls_and_best(question, texts, arguments.calls)
+        rows.append({"oracle": name, "way": way, "seed": seed, "reached": reached, "best": best})
+        say(json.dumps(rows[-1]))
     return rows
 
 
 def told(rows: list[dict[str, Any]], calls: int) -> str:
     """Return a table: the calls of every seed, and the median of the best."""
     lines = []
-    for name in QUESTIONS:
-        for way in ("random", "genetic", "best_of_n", "beam"):
-            some = [row for row in rows if (row["oracle"], row["way"]) == (name, way)]
-            reached = ", ".join(str(row["reached"] or f"over {calls}") for row in some)
+    for name, way in itertools.product(QUESTIONS, dict.fromkeys(row["way"] for row in rows)):
+        some = [row for row in rows if (row["oracle"], row["way"]) == (name, way)]
+        reached = ", ".join(str(row["reached"] or f"over {calls}") for row in some)
+        if some:
             best = median(row["best"] for row in some)
             lines.append((name, way, reached, f"{best:.3f}"))
     return table(lines, ("oracle", "way", "calls to 0.9, each seed", "median of the best"))
@@ -250,12 +295,13 @@ def main() -> int:
     parser.add_argument("--model", default="yeast")
     parser.add_argument("--calls", type=natural, default=1000)
     parser.add_argument("--seeds", type=natural, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--ways", choices=WAYS, nargs="+", default=list(WAYS))
     arguments = parser.parse_args()
     return run_command(lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    rows = measured(carbon.load(arguments.model), arguments.calls, arguments.seeds)
+    rows = measured(arguments)
     arguments.output.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     print(told(rows, arguments.calls))
     return 0

@@ -53,21 +53,28 @@ class Rewards:
         return [self._function(number) for number in range(len(self.oracles))]
 
     def _function(self, number: int) -> Reward:
-        def reward(completion_ids: Sequence[Sequence[int]], **_: Any) -> list[float | None]:
+        def reward(
+            completion_ids: Sequence[Sequence[int]],
+            oracle_values: list[list[float]] | None = None,
+            **_: Any,
+        ) -> list[float | None]:
             if number == 0:
-                self._measure(completion_ids)
+                self._measure(completion_ids, oracle_values)
             found: list[float | None] = self._own_gains[:, number].tolist()
             return found
 
         reward.__name__ = self.oracles[number].name
         return reward
 
-    def _measure(self, completion_ids: Sequence[Sequence[int]]) -> None:
-        """Ask of the samples of this process, and tell all processes."""
+    def _measure(
+        self, completion_ids: Sequence[Sequence[int]], values: list[list[float]] | None
+    ) -> None:
+        """Ask of the samples of this process, if nobody has, and tell all processes."""
         from accelerate.utils import gather_object
 
         sequences = [decode_ids(np.array(ids), self.vocabulary) for ids in completion_ids]
-        values = measured(self.oracles, sequences, 1 + self.rank * len(sequences))
+        if values is None:
+            values = measured(self.oracles, sequences, 1 + self.rank * len(sequences))
         self._own_gains = gains(values, self.goals)
         group: list[tuple[str, list[float]]] = gather_object(
             list(zip(sequences, values, strict=True))

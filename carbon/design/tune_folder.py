@@ -24,7 +24,7 @@ SETTINGS, SAMPLES, ADAPTER, MODEL = "tune.json", "samples", "adapter", "model"
 # Columns of `metrics.jsonl`, beside one for the mean value of each oracle.
 COLUMNS = (
     *("step", "reward", "reward_std", "kl_nats_per_base", "nats_per_base"),
-    *("loss", "grad_norm", "learning_rate"),
+    *("loss", "grad_norm", "learning_rate", "staleness_rounds", "dropped_groups"),
 )
 _CHECKPOINT, _LAST_FILE = "checkpoint-*", "trainer_state.json"
 _KEPT = 2  # checkpoints: the newest may be torn
@@ -95,10 +95,12 @@ class Written(TrainerCallback):
         rewards: Rewards,
         adapted: Any,
         advance: Callable[[int], None],
+        more: Callable[[], dict[str, int]] = dict,
     ) -> None:
-        """Take where to, what of, and what is told of each step."""
+        """Take where to, what of, and what more is told of each step."""
         self._folder, self._task, self._settings = folder, task, settings
         self._rewards, self._adapted, self._advance = rewards, adapted, advance
+        self._more = more
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Write what a step was; what trl tells in the end is of none."""
@@ -127,7 +129,7 @@ class Written(TrainerCallback):
             "nats_per_base": logs["entropy"] / K,
             **{name: logs.get(name) for name in ("loss", "grad_norm", "learning_rate")},
         }
-        return found | self._rewards.means
+        return found | self._more() | self._rewards.means
 
     def _write_samples(self, step: int) -> None:
         rewards = self._rewards

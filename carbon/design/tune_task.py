@@ -27,6 +27,7 @@ class TuneOptions(TypedDict, total=False):
     rank: int
     probe_steps: int
     seed: int
+    most_stale: int
     timeout_seconds: float
 
 
@@ -46,6 +47,7 @@ class TuneTask:
         rank: of the adapters.
         probe_steps: from one file of samples, and one checkpoint, to the next.
         seed: of samples and adapters.
+        most_stale: rounds that the weights may be old that workers draw with.
         timeout_seconds: for a group, and for the start of an oracle's process.
 
     Raises:
@@ -63,11 +65,13 @@ class TuneTask:
     rank: int = 16
     probe_steps: int = 20
     seed: int = 0
+    most_stale: int = 2
     timeout_seconds: float = 600.0
 
     def __post_init__(self) -> None:
         least = {"length": (self.length_bp, K), "steps": (self.steps, 1), "group": (self.group, 2)}
         more = {"rank": (self.rank, 1), "probe": (self.probe_steps, 1), "seed": (self.seed, 0)}
+        more |= {"stale": (self.most_stale, 0)}
         for name, (number, fewest) in (least | more).items():
             if not fewest <= number <= _MOST:
                 raise UserError(f"{name} {number}: give {fewest} to {_MOST:,}")
@@ -94,6 +98,7 @@ class TuneJob(NamedTuple):
         output: folder to write.
         on_cpu: leave a GPU alone.
         resume: go on with what an earlier run left.
+        mailbox: folder or URL by which workers draw; "" if the learner draws itself.
     """
 
     model: str
@@ -102,3 +107,4 @@ class TuneJob(NamedTuple):
     output: Path
     on_cpu: bool = False
     resume: bool = False
+    mailbox: str = ""

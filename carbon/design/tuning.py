@@ -23,8 +23,10 @@ from carbon.adapt.folder import weights_sha256
 from carbon.adapt.tuning import LINEAR
 from carbon.console import progress
 from carbon.design.goals import goals_for
+from carbon.design.mail import Mailbox
 from carbon.design.oracles import Function, Oracle, named_oracle, started
 from carbon.design.rewards import Rewards
+from carbon.design.rollouts import Rollouts, corrected, work
 from carbon.design.tune_folder import (
     COLUMNS,
     MODEL,
@@ -68,6 +70,23 @@ def check_tuning(job: TuneJob) -> None:
     """
     if rank() == 0 and not job.resume:
         free_folder(job.output)
+    if job.mailbox and (job.resume or num_processes() > 1):
+        raise UserError("a mailbox: one process learns, and cannot be resumed; take the other out")
+    _check(job)
+
+
+def check_worker(job: TuneJob) -> None:
+    """Look for all that can be wrong with a worker before a model is loaded.
+
+    Raises:
+        UserError: something is.
+    """
+    if not job.mailbox:
+        raise UserError("a worker needs the --mailbox of the one that learns")
+    _check(job)
+
+
+def _check(job: TuneJob) -> None:
     for oracle in job.oracles:
         if isinstance(oracle, str):
             named_oracle(oracle)
@@ -93,6 +112,7 @@ def tune(
     *,
     device: str = "auto",
     resume: bool = False,
+    mailbox: str = "",
     **options: Unpack[TuneOptions],
 ) -> Carbon:
     """Teach a model to draw what oracles like, write the run folder, and return the tuned model.
@@ -103,13 +123,15 @@ def tune(
         output: folder to write.
         device: `auto`, a GPU if there is one; or `cpu`.
         resume: go on from the last checkpoint of a run that was stopped.
+        mailbox: folder or URL by which `carbon tune --worker` draws; "" to draw in this process.
         **options: the fields of `TuneTask`; `length_bp` must be given.
 
     Raises:
         UserError: something does not fit the model, or an oracle fails; what was written until
             then stays.
     """
-    job = TuneJob(str(model), oracles, TuneTask(**options), Path(output), device == "cpu", resume)
+    task, on_cpu = TuneTask(**options), device == "cpu"
+    job = TuneJob(str(model), oracles, task, Path(output), on_cpu, resume, mailbox)
     check_tuning(job)
     run_tuning(job)
     return load(job.output / MODEL, device=device)
@@ -122,6 +144,33 @@ def run_tuning(job: TuneJob) -> dict[str, Any]:
         UserError: something does not fit the model, or an oracle fails; what was written until
             then stays.
     """
+    with _ready(job) as (loaded, tokenizer, oracles):
+        return _tuned(job, loaded, tokenizer, oracles)
+
+
+def run_worker(job: TuneJob, worker: int) -> dict[str, Any]:
+    """Draw and measure for the one that learns until it is done, and return a summary.
+
+    Raises:
+        UserError: something does not fit the model, the run has other settings, or an oracle fails.
+    """
+    from peft import get_peft_model
+
+    with _ready(job) as (loaded, tokenizer, oracles), six_mers_alone(loaded):
+        mailbox = Mailbox(job.mailbox)
+        mailbox.join(_shared(_settings(job, oracles)))
+        _name_ends(loaded.network, tokenizer)
+        adapted = get_peft_model(loaded.network, _adapters(job)).eval()
+        adapted.to("cuda" if torch.cuda.is_available() and not job.on_cpu else "cpu")
+        (prompt,) = tokenizer(text=[_prompt_of(job.task)])["input_ids"]
+        count = work(adapted, loaded.vocabulary, prompt, oracles, job.task, mailbox, worker)
+        mailbox.close()
+    return {"worker": worker, "groups": count}
+
+
+@contextmanager
+def _ready(job: TuneJob) -> Iterator[tuple[LoadedModel, Any, list[Oracle]]]:
+    """Yield the start, its tokenizer, and oracles that can be asked."""
     loaded = load_model(job.model)
     _check_fit(loaded, job.task)
     tokenizer = tokenizer_of(job.model, loaded.vocabulary)
@@ -129,7 +178,7 @@ def run_tuning(job: TuneJob) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # trl's, of what transformers renames
-            return _tuned(job, loaded, tokenizer, oracles)
+            yield loaded, tokenizer, oracles
     finally:
         for oracle in oracles:
             oracle.close()
@@ -152,18 +201,46 @@ def _tuned(
     goals = goals_for(job.task.goals, len(oracles))
     rewards = Rewards(oracles, goals, loaded.vocabulary, rank())
     settings, folder = _settings(job, oracles), behind_links(job.output)
-    if rank() == 0:
-        folder = begin_folder(job.output, settings, resume=job.resume)
-    if not (job.resume and (folder / MODEL).is_dir()):
-        _train(job, loaded, tokenizer, rewards, settings)
+    with _rollouts(job, settings) as rollouts:
+        if rank() == 0:
+            folder = begin_folder(job.output, settings, resume=job.resume)
+        if not (job.resume and (folder / MODEL).is_dir()):
+            _train(job, loaded, tokenizer, rewards, settings, rollouts)
     if rank() == 0:
         remove_checkpoints(folder)
     means = first_and_last(folder, rewards.names) if rank() == 0 else {}
     return {"output": str(job.output), "steps": job.task.steps, **means}
 
 
+@contextmanager
+def _rollouts(job: TuneJob, settings: dict[str, Any]) -> Iterator[Rollouts | None]:
+    """Yield what workers draw, if they do; they are told when the run is over."""
+    if not job.mailbox:
+        yield None
+        return
+    mailbox = Mailbox(job.mailbox)
+    try:
+        mailbox.begin(_shared(settings))
+        try:
+            yield Rollouts(mailbox, job.task.most_stale)
+        finally:
+            mailbox.end()
+    finally:
+        mailbox.close()
+
+
+def _shared(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what learner and workers must have alike: the weights, wherever they lie."""
+    return {name: value for name, value in settings.items() if name != "model"}
+
+
 def _train(
-    job: TuneJob, loaded: LoadedModel, tokenizer: Any, rewards: Rewards, settings: dict[str, Any]
+    job: TuneJob,
+    loaded: LoadedModel,
+    tokenizer: Any,
+    rewards: Rewards,
+    settings: dict[str, Any],
+    rollouts: Rollouts | None,
 ) -> None:
     """Take the steps that are left; the first process writes what they were, and the model."""
     task, folder = job.task, behind_links(job.output)
@@ -172,9 +249,10 @@ def _train(
         six_mers_alone(loaded),
         progress("tuning, steps", task.steps, step_of(checkpoint)) as advance,
     ):
-        trainer = trainer_of(job, loaded, tokenizer, rewards)
+        trainer = trainer_of(job, loaded, tokenizer, rewards, rollouts)
         if rank() == 0:
-            trainer.add_callback(Written(folder, task, settings, rewards, trainer.model, advance))
+            told = (rewards, trainer.model, advance, rollouts.told if rollouts else dict)
+            trainer.add_callback(Written(folder, task, settings, *told))
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         merged = trainer.model.merge_and_unload().state_dict()
     if rank() == 0:
@@ -218,7 +296,13 @@ def six_mers_alone(loaded: LoadedModel) -> Iterator[None]:
         head.bias = None
 
 
-def trainer_of(job: TuneJob, loaded: LoadedModel, tokenizer: Any, rewards: Rewards) -> Any:
+def trainer_of(
+    job: TuneJob,
+    loaded: LoadedModel,
+    tokenizer: Any,
+    rewards: Rewards,
+    rollouts: Rollouts | None = None,
+) -> Any:
     """Return trl's trainer of a model whose head is held to 6-mers, with adapters that are new."""
     from datasets import Dataset
     from trl.trainer.grpo_trainer import GRPOTrainer
@@ -226,18 +310,25 @@ def trainer_of(job: TuneJob, loaded: LoadedModel, tokenizer: Any, rewards: Rewar
     task, network = job.task, loaded.network
     _name_ends(network, tokenizer)
     network.name_or_path = job.model
-    prompt = "".join(task.tags) + "<dna>" + task.prompt.upper()
-    trainer: Any = GRPOTrainer(
-        model=network,
-        reward_funcs=rewards.functions(),
-        args=_arguments(job),
-        train_dataset=Dataset.from_list([{"prompt": prompt}] * task.steps),
-        processing_class=tokenizer,
-        peft_config=_adapters(job),
-    )
+    kind: Any = corrected(GRPOTrainer) if rollouts else GRPOTrainer
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*rollout_func")  # trl's, that it may change
+        trainer: Any = kind(
+            model=network,
+            reward_funcs=rewards.functions(),
+            args=_arguments(job),
+            train_dataset=Dataset.from_list([{"prompt": _prompt_of(task)}] * task.steps),
+            processing_class=tokenizer,
+            peft_config=_adapters(job),
+            rollout_func=rollouts,
+        )
     trainer.create_model_card = lambda *_, **__: None  # one at each checkpoint, and none filled in
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _prompt_of(task: TuneTask) -> str:
+    return "".join(task.tags) + "<dna>" + task.prompt.upper()
 
 
 def tokenizer_of(model: str, vocabulary: Vocabulary) -> Any:

@@ -2,11 +2,16 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from carbon.blocks.crew import tell
 from carbon.console import natural
+from carbon.errors import UserError
 from carbon.verbs.common import Verbs, check_inputs
 from carbon.verbs.drawing import add_oracles
+
+if TYPE_CHECKING:
+    from carbon.design.tune_task import TuneJob
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -22,7 +27,7 @@ def add_parser(verbs: Verbs) -> None:
         "--model", required=True, help="model folder, or a name in the box or on the Hub"
     )
     add_oracles(verb)
-    verb.add_argument("--output", required=True, metavar="FOLDER", help="to write")
+    verb.add_argument("--output", metavar="FOLDER", help="to write; not of a worker")
     verb.add_argument(
         "--length", type=natural, required=True, metavar="BP", help="of a sample; a multiple of 6"
     )
@@ -30,6 +35,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("--tag", action="append", default=[], dest="tags", help="metadata tag")
     verb.add_argument("--seed", type=natural, default=0)
     _add_learning(verb)
+    _add_mailbox(verb)
     verb.add_argument(
         "--timeout", type=float, default=600, metavar="SECONDS", help="of a group of an oracle"
     )
@@ -58,11 +64,39 @@ def _add_learning(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_mailbox(verb: argparse.ArgumentParser) -> None:
+    group = verb.add_argument_group("samples of workers")
+    group.add_argument(
+        "--mailbox", default="", metavar="URL", help="folder or bucket by which workers draw"
+    )
+    group.add_argument(
+        "--worker", type=natural, metavar="N", help="draw for the one that learns, as number N"
+    )
+    group.add_argument(
+        "--stale", type=natural, default=2, metavar="N", help="most rounds that weights are old"
+    )
+
+
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     check_inputs(arguments)
+    if (arguments.output is None) == (arguments.worker is None):
+        raise UserError("give either --output, or --worker and its --mailbox")
+    from carbon.design.tuning import check_tuning, check_worker, rank, run_tuning, run_worker
+
+    job = _job(arguments)
+    if arguments.worker is not None:
+        check_worker(job)
+        tell(run_worker(job, arguments.worker))
+        return
+    check_tuning(job)
+    summary = run_tuning(job)
+    if rank() == 0:
+        tell(summary)
+
+
+def _job(arguments: argparse.Namespace) -> "TuneJob":
     from carbon.design.tune_task import TuneJob, TuneTask
-    from carbon.design.tuning import check_tuning, rank, run_tuning
 
     task = TuneTask(
         length_bp=arguments.length,
@@ -76,11 +110,15 @@ def run(arguments: argparse.Namespace) -> None:
         rank=arguments.rank,
         probe_steps=arguments.probe,
         seed=arguments.seed,
+        most_stale=arguments.stale,
         timeout_seconds=arguments.timeout,
     )
-    output, on_cpu = Path(arguments.output), arguments.device == "cpu"
-    job = TuneJob(arguments.model, arguments.oracles, task, output, on_cpu, arguments.resume)
-    check_tuning(job)
-    summary = run_tuning(job)
-    if rank() == 0:
-        tell(summary)
+    return TuneJob(
+        arguments.model,
+        arguments.oracles,
+        task,
+        Path(arguments.output or ""),
+        on_cpu=arguments.device == "cpu",
+        resume=arguments.resume,
+        mailbox=arguments.mailbox,
+    )

@@ -1,0 +1,149 @@
+"""Samples that others draw, as INTELLECT-2 (arXiv 2505.07291) has them: nobody waits for anybody.
+
+Workers draw and measure with the newest weights that they find. The learner takes groups whose
+weights are at most so many rounds old, drops older ones, and corrects for the weights that drew
+them: the ratio of GRPO is that to the log-probabilities which the worker has told.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import GenerationConfig
+
+from carbon.console import progress
+from carbon.design.mail import Letter, Mailbox, Tensors
+from carbon.design.oracles import Oracle
+from carbon.design.rewards import measured
+from carbon.design.tune_task import TuneTask
+from carbon.tokenizer import K, Vocabulary, decode_ids
+
+_PAUSE_SECONDS = 0.05
+
+
+class Rollouts:
+    """What trl asks for samples.
+
+    Attributes:
+        staleness_rounds: steps between the weights that drew the last group and those that learn.
+        num_dropped: groups that were too old, so far.
+    """
+
+    def __init__(self, mailbox: Mailbox, most_stale: int) -> None:
+        """Take where samples come from, and how old their weights may be."""
+        self.mailbox, self.most_stale = mailbox, most_stale
+        self.staleness_rounds = self.num_dropped = 0
+
+    def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
+        """Publish the weights, and return a group."""
+        step = trainer.state.global_step
+        least_round = step - self.most_stale
+        self.mailbox.publish(step, adapter_of(trainer.model))
+        self.num_dropped += self.mailbox.drop(least_round)
+        letter = self.mailbox.take(least_round)
+        self.staleness_rounds = step - letter.round
+        return {
+            "prompt_ids": trainer.processing_class(text=list(prompts))["input_ids"],
+            "completion_ids": letter.ids.tolist(),
+            "logprobs": letter.log_probs.tolist(),
+            "oracle_values": letter.values.tolist(),
+        }
+
+    def told(self) -> dict[str, int]:
+        """Return what the curves tell of a step."""
+        return {"staleness_rounds": self.staleness_rounds, "dropped_groups": self.num_dropped}
+
+
+def corrected(trainer: type) -> type:
+    """Return a trainer whose ratio is that to the log-probabilities of whoever drew a sample.
+
+    trl does so for samples of vLLM alone, and takes all others for those of its own weights.
+    """
+
+    class Corrected(trainer):  # type: ignore[misc]
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            found = super()._generate_and_score_completions(inputs)
+            found["old_per_token_logps"] = found["sampling_per_token_logps"]
+            return found
+
+    return Corrected
+
+
+def adapter_of(adapted: Any) -> Tensors:
+    """Return the weights of the adapter on the CPU."""
+    from peft import get_peft_model_state_dict
+
+    return {name: each.detach().cpu() for name, each in get_peft_model_state_dict(adapted).items()}
+
+
+def work(
+    adapted: Any,
+    vocabulary: Vocabulary,
+    prompt: Sequence[int],
+    oracles: Sequence[Oracle],
+    task: TuneTask,
+    mailbox: Mailbox,
+    worker: int,
+) -> int:
+    """Draw and measure groups until the run is over; return how many.
+
+    Of groups that nobody takes there are never more than the learner could still take.
+
+    Args:
+        adapted: network of peft, whose head is held to 6-mers.
+        vocabulary: of it.
+        prompt: ids before every sample.
+        oracles: that measure.
+        task: of the run.
+        mailbox: that was joined.
+        worker: number of this one.
+
+    Raises:
+        UserError: an oracle fails.
+    """
+    from peft import set_peft_model_state_dict
+
+    round_, count = None, 0
+    with progress("groups drawn", None) as advance:
+        while not mailbox.is_over():
+            if (newest := mailbox.newest(round_)) is not None:
+                if round_ is None:
+                    torch.manual_seed(_seed_of(task.seed, worker, newest[0]))
+                round_ = newest[0]
+                set_peft_model_state_dict(adapted, newest[1])
+            if round_ is None or mailbox.num_waiting() > task.most_stale:
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            ids, log_probs = drawn(adapted, prompt, task.group, task.length_bp // K)
+            bases = [decode_ids(row, vocabulary) for row in ids.numpy()]
+            values = torch.tensor(measured(oracles, bases), dtype=torch.float64)
+            mailbox.send(Letter(round_, ids, log_probs, values), worker, count)
+            count += 1
+            advance(1)
+    return count
+
+
+def drawn(
+    network: Any, prompt: Sequence[int], count: int, num_tokens: int
+) -> tuple[Tensor, Tensor]:
+    """Return samples behind a prompt, (count, num_tokens), and their tokens' log-probabilities."""
+    ids = torch.tensor([list(prompt)] * count, device=network.device)
+    rule = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=num_tokens)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        found = network.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            generation_config=rule,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+    new = found.sequences[:, ids.shape[1] :]
+    log_probs = torch.stack(found.logits, dim=1).float().log_softmax(dim=-1)
+    return new.cpu(), log_probs.gather(-1, new[..., None])[..., 0].cpu()
+
+
+def _seed_of(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])

@@ -1,0 +1,187 @@
+"""`carbon tune` with workers that draw: processes that share a folder and nothing else."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import carbon
+from carbon.cli import main
+from carbon.design.goals import Goal
+from carbon.design.mail import Letter, Mailbox
+from carbon.design.oracles import InProcess
+from carbon.design.rewards import Rewards
+from carbon.design.rollouts import Rollouts, drawn
+from carbon.design.tune_task import TuneJob, TuneTask
+from carbon.design.tuning import six_mers_alone, tokenizer_of, trainer_of
+from carbon.inference.scoring import base_log_likelihoods
+from carbon.model import load_model, save_model
+from carbon.run_folder import read_lines
+from carbon.tokenizer import NATIVE, decode_ids, encode
+from tests.helpers.files import random_bases
+
+ORACLE = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
+
+
+@pytest.fixture
+def folder(tmp_path, network, monkeypatch):
+    save_model(network, tmp_path / "base")
+    (tmp_path / "shares.py").write_text(ORACLE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(*words, steps=8, stale=1):
+    return [
+        "tune", "--model", "base", "--oracle", "python:shares:gc", "--length", "30",
+        "--group", "4", "--steps", str(steps), "--rate", "0.01", "--device", "cpu",
+        "--mailbox", "mailbox", "--stale", str(stale), *map(str, words),
+    ]  # fmt: skip
+
+
+def started(*words, **more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "carbon", *command(*words, **more)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_worker_that_is_killed_takes_nothing_with_it(folder):
+    """Two workers, one of which is killed in the middle; no weights are older than allowed."""
+    learner, lost, kept = started("--output", "out"), started("--worker", 1), started("--worker", 2)
+    while not (folder / "out/metrics.jsonl").exists():
+        assert learner.poll() is None, learner.communicate()
+        time.sleep(0.05)
+    lost.send_signal(signal.SIGKILL)
+    told = {process: process.communicate(timeout=300) for process in (learner, kept)}
+    assert learner.returncode == 0, told[learner]
+    assert kept.returncode == 0, told[kept]
+    lines = read_lines("out").steps
+    assert [line["step"] for line in lines] == list(range(1, 9))
+    assert lines[0]["staleness_rounds"] == 0
+    assert all(0 <= line["staleness_rounds"] <= 1 for line in lines)
+    dropped = [line["dropped_groups"] for line in lines]
+    assert dropped == sorted(dropped)
+    assert json.loads(told[kept][0])["groups"] >= 1
+    assert (folder / "out/model/model.safetensors").is_file()
+    lost.communicate()
+
+
+def test_what_is_too_old_is_dropped_and_counted(tmp_path):
+    mailbox = Mailbox(str(tmp_path / "box"))
+    mailbox.begin({"a": 1})
+    ones = torch.ones(2, 3)
+
+    def letter(round_):
+        return Letter(round_, torch.full((2, 3), round_), ones, ones[:, :1].double())
+
+    for round_ in (3, 4, 4, 5):
+        mailbox.send(letter(round_), worker=1, number=mailbox.num_waiting())
+    torn = tmp_path / "box/samples/000005/2-000000.safetensors"
+    torn.write_bytes(b"of a worker that was killed")
+    assert mailbox.num_waiting() == 4
+    assert mailbox.drop(4) == 1
+    assert [mailbox.take(4).round for _ in range(3)] == [5, 4, 4]
+    assert mailbox.num_waiting() == 0
+    assert list((tmp_path / "box/samples/000005").iterdir()) == [torn]
+
+
+def test_torn_samples_and_weights_are_not_taken(tmp_path):
+    mailbox = Mailbox(str(tmp_path / "box"))
+    mailbox.begin({})
+    ones = torch.ones(2, 3)
+    for number in range(2):
+        mailbox.send(Letter(0, ones, ones * number, ones * 2), worker=1, number=number)
+    path = tmp_path / "box/samples/000000/1-000000.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert mailbox.take(0).log_probs.equal(ones)
+    for round_ in range(4):
+        mailbox.publish(round_, {"w": ones * round_})
+    round_, weights = mailbox.newest(2)
+    assert round_ == 3 and weights["w"].equal(ones * 3)
+    assert mailbox.newest(3) is None
+    assert len(list((tmp_path / "box/weights").iterdir())) == 4
+    newest = tmp_path / "box/weights/000003.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1])
+    assert mailbox.newest(2) is None
+
+
+def test_a_worker_of_other_settings_and_a_mailbox_of_another_run(folder, capsys):
+    Mailbox("mailbox").begin({"group": 4})
+    assert main(command("--worker", 1)) == 2
+    assert "the run differs in: carbon, goals" in capsys.readouterr().err
+    assert main(command("--output", "out")) == 2
+    assert "is the mailbox of another run" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--worker", 1, "--output", "out"], "give either --output"),
+        (["--output", "out", "--resume"], "a mailbox: one process learns"),
+        (["--worker", 1, "--mailbox", ""], "a worker needs the --mailbox"),
+    ],
+)
+def test_what_does_not_go_together(folder, capsys, words, message):
+    assert main(command(*words)) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def trainer(folder):
+    """A learner at its first step, in whose mailbox a group lies that other weights drew."""
+    loaded = load_model("base")
+    task = TuneTask(length_bp=30, group=4, kl=0.0)
+    job = TuneJob("base", ["python:shares:gc"], task, folder / "out", on_cpu=True)
+    rewards = Rewards([InProcess(lambda s: [0.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
+    mailbox = Mailbox(str(folder / "box"))
+    mailbox.begin({})
+    with six_mers_alone(loaded):
+        yield (
+            trainer_of(
+                job, loaded, tokenizer_of("base", loaded.vocabulary), rewards, Rollouts(mailbox, 2)
+            ),
+            mailbox,
+        )
+
+
+def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
+    learner, _ = trainer
+    torch.manual_seed(1)
+    prompt = [*NATIVE.prefix(), *encode("ACGTTG").ids[1:2]]
+    ids, log_probs = drawn(learner.model.eval(), prompt, 3, 5)
+    bases = ["ACGTTG" + decode_ids(row, NATIVE) for row in ids.numpy()]
+    scored = base_log_likelihoods(carbon.load("base", device="cpu").reader, bases)
+    ours = [float(values[6:].sum()) for values in scored]
+    assert log_probs.sum(dim=1).tolist() == pytest.approx(ours, abs=1e-3)
+
+
+def test_the_loss_corrects_for_the_weights_that_drew(trainer):
+    """By arithmetic: mean of -min(r A, clip(r) A), r = p now / p of who drew, A the z-score."""
+    learner, mailbox = trainer
+    prompt = list(NATIVE.prefix())
+    ids = torch.tensor([encode(random_bases(30, seed)).ids[1:6] for seed in range(4)])
+    with torch.no_grad():
+        whole = torch.tensor([prompt + row.tolist() for row in ids])
+        logits = learner.model(whole).logits[:, len(prompt) - 1 : -1].float()
+    now = logits.log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+    shift = torch.linspace(-0.5, 0.5, 20).reshape(4, 5)
+    values = torch.tensor([[0.1], [0.4], [0.2], [0.9]], dtype=torch.float64)
+    mailbox.send(Letter(0, ids, now - shift, values), worker=1, number=0)
+
+    learner.model.train()
+    inputs = [dict(learner.train_dataset[0]) for _ in range(4)]
+    learner.current_gradient_accumulation_steps = 1
+    loss = learner.compute_loss(learner.model, learner._prepare_inputs(inputs))
+
+    advantage = ((values - values.mean()) / (values.std() + 1e-4)).float()
+    ratio = shift.exp()
+    expected = -torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
+    assert abs(expected.item()) > 0.02  # without the correction it is 0: the mean of z-scores
+    assert learner.rollout_func.told() == {"staleness_rounds": 0, "dropped_groups": 0}
