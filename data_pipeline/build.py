@@ -16,7 +16,7 @@ import hashlib
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,18 @@ from filelock import FileLock, Timeout
 
 from carbon import __version__
 from carbon.console import say
+from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.files import TEMPORARY, behind_links
+from data_pipeline.publishing.hub import check_is_free, publish_to
 from data_pipeline.reading.listing import inputs_of, paths_of, title_of
-from data_pipeline.reading.remote import Records, with_inputs_here, with_public_urls
+from data_pipeline.reading.remote import (
+    Records,
+    cache_of,
+    is_url,
+    with_inputs_here,
+    with_public_urls,
+)
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.running.executors import Step, run_steps
 from data_pipeline.steps.extract import make_shard
@@ -48,12 +56,38 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     """Make the corpus and return its manifest; None if it was submitted to a cluster.
 
     Raises:
-        UserError: the output exists, or an input cannot be read and `keep_going` is not set.
+        UserError: the output exists or cannot be written, or an input cannot be read and
+            `keep_going` is not set.
     """
-    output = behind_links(config.output)
+    if is_url(config.output):
+        return _build_and_publish(config)
+    return _build_here(config, behind_links(config.output), with_public_urls(config))
+
+
+def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
+    """Build in the cache, publish from there, and leave nothing of it there.
+
+    A corpus that is there already, whole, is of a publication that broke off.
+    """
+    url = config.output
+    check_is_free(url)
+    name = hashlib.sha256(url.encode()).hexdigest()[:16]
+    output = behind_links(cache_of(config, "outputs") / name)
+    recipe = with_public_urls(config)
+    if (output / "manifest.json").is_file():
+        if read_manifest(output)["recipe"] != json.loads(json.dumps(asdict(recipe))):
+            raise UserError(f"{output}: waits to be published, of another recipe; remove it")
+    else:
+        _build_here(replace(config, output=str(output)), output, recipe)
+    publish_to(output, url)
+    shutil.rmtree(output)
+    return read_manifest(url)
+
+
+def _build_here(config: BuildConfig, output: Path, recipe: BuildConfig) -> dict[str, Any] | None:
+    """Build into a folder; `recipe` is what the manifest says of it."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
-    recipe = with_public_urls(config)
     config, fetched = with_inputs_here(config)
     needed = _shared_files(config)
     if not config.keep_going:

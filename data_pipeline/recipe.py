@@ -7,7 +7,7 @@ from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices, check_given
 from carbon.tokenizer import SPECIES_TAG_OF
-from data_pipeline.running.executors import ExecutorConfig
+from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.sources import SOURCES
 from data_pipeline.sources.limits import (
     STOPS_AT_INCOMPLETE_CDS,
@@ -193,7 +193,7 @@ class BuildConfig:
     """The recipe of a corpus."""
 
     output: str
-    """Folder to make; it must not exist or be empty."""
+    """Folder to make, which must not exist or be empty; or a URL that fsspec opens."""
     assemblies: tuple[AssemblyConfig, ...] = ()
     files: tuple[FilesConfig, ...] = ()
     evaluations: tuple[EvaluationConfig, ...] = ()
@@ -206,7 +206,8 @@ class BuildConfig:
     families: FamilyConfig = field(default_factory=FamilyConfig)
     executor: ExecutorConfig = field(default_factory=ExecutorConfig)
     cache: str = ""
-    """Folder that inputs given by URL are fetched to; the user's cache if not given."""
+    """Folder for inputs that are fetched, and for the work of an output by URL; the user's cache if
+    not given."""
     keep_going: bool = False
     """Leave out an input that cannot be read, and say so in the manifest."""
 
@@ -214,9 +215,9 @@ class BuildConfig:
         check_given(self, "output")
         check(bool(self.assemblies or self.files), "give at least one of assemblies and files")
         check(
-            "://" not in self.output,
-            f"output = '{self.output}': build into a folder, then `python -m data_pipeline publish "
-            "FOLDER --to URL`",
+            "://" not in self.output or EXECUTORS[self.executor.kind].waits,
+            f"output = '{self.output}': {self.executor.kind} returns before the corpus is there; "
+            "build into a folder, then `python -m data_pipeline publish FOLDER --to URL`",
         )
         check(bool(self.taxdump) or not self.divide_by, "divide_by needs a taxdump")
         given = any(assembly.taxid for assembly in self.assemblies)

@@ -6,6 +6,7 @@ are counts, of which `data_pipeline.inspecting.report` makes tables and a page.
 
 import csv
 import heapq
+import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ import pyarrow.parquet as pq
 
 from carbon.console import progress
 from carbon.corpus import SCHEMA, Split, read_manifest
+from carbon.corpus.files import listed, opened
+from carbon.corpus.files import parquet as open_parquet
 from carbon.errors import CorpusError
 from carbon.tokenizer import K
 
@@ -34,7 +37,7 @@ _LETTERS[ord("a") : ord("z") + 1, 2] = 1
 class RowGroup(NamedTuple):
     """Some consecutive rows of one split of one source, not yet read."""
 
-    path: Path
+    path: str
     parquet: pq.ParquetFile
     number: int
     first_row: int
@@ -54,15 +57,16 @@ def row_groups(corpus: str | Path, source: str, split: Split) -> Iterator[RowGro
     Raises:
         CorpusError: the source is absent, or a file of it is torn or lacks a column.
     """
-    folder = Path(corpus) / source
-    paths = sorted(folder.glob(f"{split}-*.parquet"))
+    paths = _files(corpus, source, split)
     if not paths:
         known = ", ".join(read_manifest(corpus)["sources"])
-        raise CorpusError(f"{folder}: has no {split}-*.parquet; the corpus has sources: {known}")
+        raise CorpusError(
+            f"{corpus}/{source}: has no {split}-*.parquet; the corpus has sources: {known}"
+        )
     first_row = 0
     for path in paths:
         try:
-            parquet = pq.ParquetFile(path)
+            parquet = open_parquet(path)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, str(error)) from None
         if missing := set(SCHEMA.names) - set(parquet.schema_arrow.names):
@@ -73,13 +77,21 @@ def row_groups(corpus: str | Path, source: str, split: Split) -> Iterator[RowGro
             first_row += num_rows
 
 
-def _unreadable(path: Path, reason: str) -> CorpusError:
+def _files(corpus: str | Path, source: str, split: Split) -> list[str]:
+    folder = f"{corpus}/{source}"
+    if "://" in folder:
+        found = listed(folder, ".parquet")
+        return [path for path in found if path.rpartition("/")[2].startswith(f"{split}-")]
+    return [str(path) for path in sorted(Path(folder).glob(f"{split}-*.parquet"))]
+
+
+def _unreadable(path: str, reason: str) -> CorpusError:
     return CorpusError(f"{path}: cannot be read ({reason.splitlines()[0]}); build it again")
 
 
 def read_dropped(corpus: str | Path) -> Iterator[dict[str, str]]:
     """Yield the rows of `dropped.tsv`, from column to value."""
-    with (Path(corpus) / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
+    with io.TextIOWrapper(opened(f"{corpus}/dropped.tsv"), encoding="utf-8", newline="") as lines:
         yield from csv.DictReader(lines, delimiter="\t")
 
 

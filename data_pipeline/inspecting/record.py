@@ -103,7 +103,7 @@ def _row_of_name(corpus: str | Path, source: str, split: Split, name: str) -> in
         more = [part for each in table for part in each["name"].split(",")]
         near = near if found else _nearest(name, near, more)
     if not found:
-        where = f"{Path(corpus) / source}: {split}"
+        where = f"{corpus}/{source}: {split}"
         raise CorpusError(f"{where} has no record '{name}'{_suggested(near)}")
     if len(found) == 1:
         return int(found[0][0])
@@ -138,7 +138,7 @@ def _read_record(corpus: str | Path, source: str, split: Split, row: int) -> dic
             record: dict[str, Any] = table.to_pylist()[0]
             return record
     raise CorpusError(
-        f"{Path(corpus) / source}: {split} has no row {row}; it has {num_rows}, counted from 0"
+        f"{corpus}/{source}: {split} has no row {row}; it has {num_rows}, counted from 0"
     )
 
 

@@ -2,10 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import fsspec
 
 from carbon.console import say
 from carbon.corpus import read_manifest
@@ -34,11 +34,9 @@ def publish_to(corpus: str | Path, url: str) -> None:
         if not path.is_file() or sha256_of_file(path) != digest:
             raise UserError(f"{path}: is not there as the manifest says; build the corpus again")
     card = dataset_card(url.rstrip("/").rpartition("/")[2], manifest).encode()
-    try:
-        system, inner = fsspec.core.url_to_fs(url.rstrip("/"))
+    with _told_of(url):
+        system, inner = _free(url)
         last = f"{inner}/manifest.json"
-        if system.exists(last) and system.cat_file(last) != _UNFINISHED:
-            raise UserError(f"{url}: holds a corpus already; name another place")
         system.makedirs(inner, exist_ok=True)
         system.pipe_file(last, _UNFINISHED)
         for left in system.find(inner):  # by an upload that broke off, perhaps of another build
@@ -51,6 +49,34 @@ def publish_to(corpus: str | Path, url: str) -> None:
             system.put_file(str(folder / name), remote)
         system.pipe_file(f"{inner}/README.md", card)
         system.pipe_file(last, (folder / "manifest.json").read_bytes())
+
+
+def check_is_free(url: str) -> None:
+    """Check that a store answers, and that a URL there holds no corpus.
+
+    Raises:
+        UserError: it holds one, or the store refuses.
+    """
+    with _told_of(url):
+        _free(url)
+
+
+def _free(url: str) -> tuple[Any, str]:
+    """Return the store of a URL and the path there, which holds no corpus."""
+    import fsspec
+
+    system, inner = fsspec.core.url_to_fs(url.rstrip("/"))
+    last = f"{inner}/manifest.json"
+    if system.exists(last) and system.cat_file(last) != _UNFINISHED:
+        raise UserError(f"{url}: holds a corpus already; name another place")
+    return system, inner
+
+
+@contextmanager
+def _told_of(url: str) -> Iterator[None]:
+    """Tell of what a store refuses in one line."""
+    try:
+        yield
     except UserError:
         raise
     except Exception as error:  # each kind of store has errors of its own

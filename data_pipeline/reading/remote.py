@@ -50,7 +50,7 @@ def public_url(path: str) -> str:
 
 def with_public_urls(config: BuildConfig) -> BuildConfig:
     """Return a recipe as it may be shown to anyone, who has a cache of their own."""
-    return replace(_with_paths(config, public_url), cache="")
+    return replace(_with_paths(config, public_url), output=public_url(config.output), cache="")
 
 
 def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
@@ -59,7 +59,7 @@ def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
     Raises:
         UserError: an input cannot be fetched.
     """
-    cache = Path(config.cache) if config.cache else _usual_cache()
+    cache = cache_of(config, "inputs")
     fetched: Records = {}
 
     def here(path: str) -> str:
@@ -94,8 +94,10 @@ def _files(config: FilesConfig, here: Callable[[str], str]) -> FilesConfig:
     return replace(config, path=here(config.path), mates=here(config.mates))
 
 
-def _usual_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon" / "inputs"
+def cache_of(config: BuildConfig, kind: str) -> Path:
+    """Return the folder of a kind of what is kept: the recipe's own, or one of the user's cache."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon" / kind
+    return Path(config.cache) if config.cache else usual
 
 
 def fetch(url: str, cache: Path) -> tuple[str, Records]:

@@ -119,8 +119,8 @@ LINES = {
         "__main__",
     ),
     "data_pipeline": (
-        *("running", "records", "sources", "recipe", "reading", "duplicates", "steps", "build"),
-        *("estimate", "publishing", "inspecting", "simulation", "ncbi", "__main__"),
+        *("running", "records", "sources", "recipe", "reading", "duplicates", "steps"),
+        *("publishing", "build", "estimate", "inspecting", "simulation", "ncbi", "__main__"),
     ),
 }
 

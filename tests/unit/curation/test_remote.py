@@ -61,6 +61,10 @@ def test_from_a_bucket_and_back(tmp_path, monkeypatch, capsys):
             assert source.read() == (tmp_path / "far/genome/train-00000.parquet").read_bytes()
         assert main(words) == 2
         assert "holds a corpus already" in capsys.readouterr().err
+        built = settings_of("s3://lab/in/g.fa", tmp_path / "cache")
+        assert build("s3://lab/out/built", *built) == 0
+        assert read_manifest("s3://lab/out/built")["outputs"] == near["outputs"]
+        assert main(["inspect", "s3://lab/out/built", "--source", "genome", "--row", "0"]) == 0
         fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
@@ -124,9 +128,77 @@ def test_what_cannot_be_fetched_is_one_line(tmp_path, memory, capsys, url):
     assert not (tmp_path / "c").exists()
 
 
-def test_a_corpus_is_built_into_a_folder(tmp_path, capsys):
-    assert main(["build", "--set", "output=s3://lab/c", "--set", "assemblies.0.genome=g.fa"]) == 2
+def test_slurm_builds_into_a_folder(tmp_path, capsys):
+    """It returns before there is something to publish."""
+    slurm = ["executor.kind=slurm", "executor.partition=cpu"]
+    assert build("s3://lab/c", "assemblies.0.genome=g.fa", *slurm) == 2
     assert "publish FOLDER --to URL" in capsys.readouterr().err
+
+
+class TestOutputByUrl:
+    """The bytes are those of a folder, and nothing stays on this machine."""
+
+    @pytest.fixture
+    def settings(self, tmp_path):
+        write_fasta(tmp_path / "g.fa", {"c1": random_bases(20_000, 1)})
+        return settings_of(tmp_path / "g.fa", tmp_path / "cache")
+
+    def folder(self, tmp_path, settings):
+        assert build(tmp_path / "near", *settings) == 0
+        return read_manifest(tmp_path / "near")
+
+    def test_as_a_folder(self, tmp_path, settings, memory, capsys):
+        assert build("memory://lab/c", *settings) == 0
+        near, far = self.folder(tmp_path, settings), read_manifest("memory://lab/c")
+        assert far["recipe"]["output"] == "memory://lab/c"
+        for manifest in (near, far):
+            manifest["recipe"]["output"] = ""
+        assert far == near
+        for name in near["outputs"]:
+            assert memory.cat_file(f"/lab/c/{name}") == (tmp_path / "near" / name).read_bytes()
+        assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+        assert build("memory://lab/c", *settings) == 2
+        assert "memory://lab/c: holds a corpus already" in capsys.readouterr().err
+
+    def test_an_upload_that_breaks_off_goes_on(self, tmp_path, settings, memory, monkeypatch):
+        def break_off(*_, **__):
+            raise OSError("the line is cut")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(memory), "put_file", break_off)
+            assert build("memory://lab/c", *settings) == 2
+        with monkeypatch.context() as patch:
+            patch.setattr("data_pipeline.build.make_shard", break_off)  # what is whole is kept
+            assert build("memory://lab/c", *settings) == 0
+        far = read_manifest("memory://lab/c")
+        assert far["outputs"] == self.folder(tmp_path, settings)["outputs"]
+
+    def test_what_waits_is_of_another_recipe(self, settings, memory, monkeypatch, capsys):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(memory), "put_file", lambda *_, **__: 1 / 0)
+            assert build("memory://lab/c", *settings) == 2
+        assert build("memory://lab/c", *settings, "keep.min_record_bp=100") == 2
+        assert "waits to be published, of another recipe; remove it" in capsys.readouterr().err
+
+    def test_a_store_that_refuses_is_asked_first(self, settings, monkeypatch, capsys):
+        monkeypatch.setattr("data_pipeline.build.make_shard", lambda *_: 1 / 0)
+        assert build("nowhere://lab/c", *settings) == 2
+        assert "nowhere://lab/c: cannot be written" in capsys.readouterr().err
+
+    def test_it_is_inspected_there(self, tmp_path, settings, memory, capsys):
+        assert build("memory://lab/c", *settings) == 0
+        self.folder(tmp_path, settings)
+        capsys.readouterr()
+        told = []
+        for corpus in ("memory://lab/c", str(tmp_path / "near")):
+            record = ["--source", "genome", "--row", "1"]
+            for words in ([], ["--dropped"], ["--dropped", "--name", "c1"], record):
+                assert main(["inspect", corpus, *words]) == 0
+            told.append(capsys.readouterr().out.replace(corpus, "CORPUS"))
+            assert main(["inspect", corpus, "--report", f"{tmp_path}/r.html"]) == 0
+            assert main(["inspect", corpus, "--source", "genome", "--row", "999"]) == 2
+            assert "train has no row 999" in capsys.readouterr().err
+        assert told[0] == told[1] and "every base agrees" in told[0]
 
 
 @pytest.fixture
