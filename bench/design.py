@@ -256,8 +256,9 @@ WAYS: dict[str, Way] = {
     ),
     "tuning": by_tuning,
     "tuning, rate 1e-3": partial(by_tuning, rate=1e-3),
+    "tuning, rate 1e-2": partial(by_tuning, rate=1e-2),
 }
-TUNINGS = [WAYS["tuning"], WAYS["tuning, rate 1e-3"]]
+TUNINGS = [way for name, way in WAYS.items() if name.startswith("tuning")]
 
 
 def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:

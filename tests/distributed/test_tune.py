@@ -14,16 +14,21 @@ ORACLE = """
 import pathlib
 def gc(sequences):
     return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
-def fails(sequences):
-    raise ValueError("no")
+calls = 0
+def moody(sequences):
+    global calls
+    calls += 1
+    if calls == 4 and pathlib.Path("broken").exists():
+        raise ValueError("no")
+    return gc(sequences)
 """
 
 
-def tune(folder, output, oracle="gc", steps=4, processes=2, *more):
+def tune(folder, output, *more, oracle="gc"):
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "-m",
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m",
         "carbon", "tune", "--model", "base", "--oracle", f"python:shares:{oracle}",
-        "--length", "30", "--group", "6", "--steps", str(steps), "--probe", "2", "--rate", "0.01",
+        "--length", "30", "--group", "6", "--steps", "4", "--probe", "2", "--rate", "0.01",
         "--device", "cpu", "--output", output, *more,
     ]  # fmt: skip
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -34,14 +39,14 @@ def folder(tmp_path_factory, network):
     folder = tmp_path_factory.mktemp("tuning")
     save_model(network, folder / "base")
     (folder / "shares.py").write_text(ORACLE)
-    return folder
-
-
-def test_the_same_settings_give_the_same_adapter(folder):
     for name in ("one", "two"):
         done = tune(folder, name)
         assert done.returncode == 0, done.stderr[-3000:]
         assert len(done.stdout.splitlines()) == 1
+    return folder
+
+
+def test_the_same_settings_give_the_same_adapter(folder):
     assert json.loads((folder / "one/tune.json").read_text())["processes"] == 2
     for name in ("adapter/adapter_model.safetensors", "model/model.safetensors", "metrics.jsonl"):
         assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes(), name
@@ -53,7 +58,13 @@ def test_the_same_settings_give_the_same_adapter(folder):
     assert line["gc"] == pytest.approx(sum(gc) / 6)
 
 
-def test_an_oracle_that_fails_ends_all(folder):
-    done = tune(folder, "failed", "fails")
+def test_an_oracle_that_fails_ends_all_and_they_go_on(folder):
+    (folder / "broken").touch()
+    done = tune(folder, "moody", oracle="moody")
     assert done.returncode != 0
-    assert "oracle 'fails': sample_" in done.stderr
+    assert "oracle 'moody': sample_" in done.stderr
+    (folder / "broken").unlink()
+    done = tune(folder, "moody", "--resume", oracle="moody")
+    assert done.returncode == 0, done.stderr[-3000:]
+    name = "adapter/adapter_model.safetensors"
+    assert (folder / "moody" / name).read_bytes() == (folder / "one" / name).read_bytes()
