@@ -143,6 +143,7 @@ def _front(result: Result) -> Figure:
                 "hovertemplate": "%{text}<br>%{x:.3f}, %{y:.3f} nats<extra></extra>"}  # fmt: skip
 
     by_round = {"color": [row["round"] for row in rows], "colorscale": SEQUENTIAL, "size": 8,
+                "line": {"color": GREY, "width": 1},
                 "colorbar": {"title": {"text": "round"}, "thickness": 12}}  # fmt: skip
     return figure(
         [
