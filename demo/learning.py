@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from carbon.inference.learning import CODON_BASES
+from carbon.inference.learning import CAPTIONS, CODON_BASES
 from demo import figures as f
 from demo.lab import Lab
 from demo.panel import Result
@@ -14,15 +14,6 @@ _WIDTH_BP = 61
 _LETTERS = 42  # of a line of a caption, as wide as a phone
 _MOVE = {"mode": "immediate", "transition": {"duration": 0}}
 _SHOW, _PLAY = (_MOVE | {"frame": {"duration": ms, "redraw": True}} for ms in (0, 1200))
-# Each holds from its step on; what is said there is what the bars and the track show.
-_CAPTIONS = {
-    0: "Random weights: its guesses are those of a fair die, but for luck.",
-    25: "It knows which 6-mers are common. That helps between genes, and hardly in {gene}.",
-    100: "Codons appear: of their three bases, the first is now known best.",
-    500: "{gene} lights up: more is known of it now than of what lies between genes.",
-    700: "Base 3 overtakes base 2: {gene} has nearly always the codon that yeast likes best.",
-    4600: "The end: the model of these pages. Not every gene lights up, its neighbours hardly do.",
-}
 
 
 def learning_facts(lab: Lab) -> Result | None:
@@ -90,6 +81,6 @@ def _bits(title: str, rows: Iterable[Sequence[float]], domain: list[float]) -> d
 
 
 def _caption(step: int, gene: str) -> str:
-    said = [text for first, text in _CAPTIONS.items() if first <= step][-1]
+    said = [text for first, text in CAPTIONS.items() if first <= step][-1]
     lines = textwrap.wrap(said.format(gene=f.plain(gene)), _LETTERS)
     return "<br>".join([f"<b>Step {step:,}</b>", *lines])

@@ -4,10 +4,17 @@ import html
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
+_MOST_LETTERS = 40
+
 
 def escape(text: object) -> str:
     """Return text that a browser shows as it is."""
     return html.escape(str(text))
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a long name."""
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
 def paragraph(text: str) -> str:

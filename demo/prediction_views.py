@@ -5,7 +5,7 @@ from typing import Any
 
 from carbon.genome import fasta_text
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
-from demo.markup import download, facts, paragraph, table
+from demo.markup import download, facts, paragraph, shortened, table
 from demo.panel import Result
 from demo.variant_views import named, tsv
 
@@ -13,7 +13,6 @@ _COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
 _MOST_DRAWN = 8  # outputs
 _MOST_ROWS = 300  # of the table on the page; the download has all
 _ROW_HEIGHT, _LEAST_HEIGHT, _GAP = 130, 320, 0.06
-_SHOWN = 40  # letters of a name
 
 
 def prediction_facts(result: Result) -> str:
@@ -45,12 +44,12 @@ def prediction_figure(result: Result) -> Figure:
     axes = {
         f"yaxis{n or ''}": {
             "domain": [1 - (n + 1) * height + _GAP * height, 1 - n * height - _GAP * height],
-            "title": {"text": plain(_short(output))},
+            "title": {"text": plain(shortened(output))},
             **({} if result["question"] == "numbers" else {"range": [0, 1]}),
         }
         for n, output in zip(_axis_numbers(len(outputs)), outputs, strict=True)
     }
-    along = f"base of {_short(result['names'][0])}" if per_base else ""
+    along = f"base of {shortened(result['names'][0])}" if per_base else ""
     last = f"y{_axis_numbers(len(outputs))[-1] or ''}"
     kind = {} if per_base else {"type": "category"}
     return figure(
@@ -92,7 +91,7 @@ def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
 
 
 def _bars(result: Result, number: int) -> Iterator[dict[str, Any]]:
-    names = [plain(_short(name)) for name in result["names"]]
+    names = [plain(shortened(name)) for name in result["names"]]
     values, colors = list(result["predictions"]), [BLUE] * len(names)
     if variant := result["variant"]:
         names += ["REF", "ALT"]
@@ -122,7 +121,3 @@ def _lines(result: Result, number: int) -> Iterator[dict[str, Any]]:
 def _axis_numbers(number: int) -> list[int]:
     """Return how Plotly counts axes: the first has no number, the second is 2."""
     return [n + 1 if n else 0 for n in range(number)]
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

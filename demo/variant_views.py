@@ -125,7 +125,7 @@ def snv_strip(snvs: Result | None) -> f.Figure | None:
         })  # fmt: skip
         shapes.append({"type": "line", "x0": own["delta"], "x1": own["delta"], "yref": "paper",
                        "y0": 0, "y1": 1, "line": {"color": f.ORANGE, "dash": "dot"}})  # fmt: skip
-    title = {"text": "delta of an SNV of the gene, in nats"}
+    title = {"text": "delta of an SNV, in nats"}
     return f.figure(
         traces,
         height=110 + _ROW_PIXELS * len(rows),

@@ -6,6 +6,7 @@
 - `proposals`: whole sequences and windows that the model draws.
 - `ways`: from what is measured to what is to be measured next.
 - `search`: the loop over both.
+- `known`: oracles whose best is known.
 - `nearest`: the record of a corpus that a design is most like.
 - `writers`, `job`: files, and the command.
 - `rewards`, `tuning`, `tuned_model`: the generator itself learns what oracles like.

@@ -1,9 +1,11 @@
 """The loop: propose, leave out what is known or breaks a rule, measure, keep."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from carbon.design.goals import best
+import numpy as np
+
+from carbon.design.goals import best, fronts
 from carbon.design.oracles import Oracle
 from carbon.design.rules import Judge
 from carbon.design.ways import WAYS, Candidate, Proposal, Search
@@ -38,6 +40,29 @@ def run_search(
         UserError: an oracle fails.
     """
     history = [_unpacked(each) for block in kept for each in block]
+    for _ in rounds(search, judge, oracles, history, keep, advance):
+        pass
+    return history
+
+
+def rounds(
+    search: Search,
+    judge: Judge,
+    oracles: Sequence[Oracle],
+    history: list[Candidate],
+    keep: Keep = lambda measured: None,
+    advance: Callable[[int], None] = lambda calls: None,
+) -> Iterator[list[Candidate]]:
+    """Go on with a search as `run_search` does, and yield what each round has measured.
+
+    Args:
+        search: what the way goes by.
+        judge: tells what keeps to the rules.
+        oracles: one for each goal.
+        history: what was measured so far, to which every round is added.
+        keep: gets every round when it is measured, as JSON holds it.
+        advance: is told of calls.
+    """
     seen = {candidate.bases for candidate in history}
     number, num_empty = (history[-1].round + 1 if history else 0), 0
     way = WAYS[search.way]
@@ -53,8 +78,31 @@ def run_search(
             history += measured
             seen |= {each.bases for each in measured}
             advance(len(measured))
+            yield measured
         number += 1
-    return history
+
+
+def found_so_far(history: Sequence[Candidate]) -> dict[str, Any]:
+    """Return what was measured by one oracle, ready for JSON: the largest values first.
+
+    Returns:
+        `candidates`, each with `name`, `value`, `nats_per_base`, `round`, `parent`, `bases`, and
+        `front`: whether no other has both a larger value and a larger likelihood.
+    """
+    front = set(fronts(np.array([[c.values[0], -c.nats_per_base] for c in history]), 1)[0])
+    found = [
+        {
+            "name": c.name,
+            "value": c.values[0],
+            "nats_per_base": c.nats_per_base,
+            "round": c.round,
+            "parent": c.parent,
+            "front": n in front,
+            "bases": c.bases,
+        }
+        for n, c in enumerate(history)
+    ]
+    return {"candidates": sorted(found, key=lambda each: -each["value"])}
 
 
 def chosen(search: Search, history: Sequence[Candidate]) -> list[Candidate]:

@@ -6,6 +6,7 @@ from typing import Any
 from carbon.genome.alphabet import translate
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Gene, Transcript, spliced
+from carbon.genome.opened import Genome
 
 
 def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
@@ -30,3 +31,14 @@ def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[
         "protein": translate("".join(codons)),
         "codons": dict(sorted(Counter(codons).items())),
     }
+
+
+def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | None:
+    """Return what is told of a gene by its first transcript; None where no gene is.
+
+    Raises:
+        GenomeError: there is no such gene or region.
+        UserError: it is longer than `most_bp`.
+    """
+    gene = genome.gene_at(place, most_bp)
+    return described(genome.reference, gene, gene.transcripts[0]) if gene else None

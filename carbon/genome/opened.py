@@ -76,6 +76,18 @@ class Genome:
             )
         return interval
 
+    def gene_at(self, place: str, most_bp: int) -> Gene | None:
+        """Return the gene of a name, or the first in a region, that has a transcript.
+
+        Raises:
+            GenomeError: there is no such gene or region.
+            UserError: it is longer than `most_bp`.
+        """
+        genes = self.genes_in(self.place(place, 0, most_bp))
+        there = [gene for gene in genes if gene.transcripts]
+        named = [gene for gene in there if place in (gene.name, gene.gene_id)]
+        return next(iter(named + there), None)
+
     def genes_in(self, interval: Interval) -> list[Gene]:
         """Return the genes that an interval touches."""
         genes = self.annotation.genes if self.annotation else ()

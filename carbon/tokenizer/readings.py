@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.genome.alphabet import reverse_complement
+from carbon.errors import UserError
+from carbon.genome.alphabet import IUPAC_DNA, reverse_complement
 from carbon.genome.interval import Strand
+from carbon.genome.sequences import fasta_text
 from carbon.tokenizer.dna import Encoding, encode
 from carbon.tokenizer.kmer import known_bases
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid
@@ -71,6 +73,15 @@ def _letters(bases: str, encoding: Encoding) -> Iterator[tuple[str, list[int] | 
         yield letters if encoding.strand == "+" else reverse_complement(letters), [start + 1, end]
 
 
+def readings_of(bases: str, shift: int) -> list[dict[str, Any]]:
+    """Return the readings of DNA: in frame 0, in another, and of the other strand.
+
+    Raises:
+        UserError: the shift leaves nothing to read.
+    """
+    return [reading(name, bases, frame, way) for name, frame, way in ways_to_read(shift, bases)]
+
+
 def text_reading(
     name: str, text: str, tokens: TokenizedText, vocabulary: Vocabulary
 ) -> dict[str, Any]:
@@ -90,3 +101,27 @@ def text_reading(
 def _known(known: NDArray[np.uint8]) -> list[str]:
     """Return six digits a token, 1 where a base is real and known."""
     return ["".join(map(str, bits)) for bits in known_bases(known).astype(int).tolist()]
+
+
+def ways_to_read(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
+    """Return the readings of DNA: name, frame and strand.
+
+    Raises:
+        UserError: the shift leaves nothing to read.
+    """
+    if not bases:
+        return []
+    if shift >= len(bases):
+        raise UserError(f"frame {shift} passes over all {len(bases)} bases; choose a lower one")
+    shifted: list[tuple[str, int, Strand]] = [(f"frame {shift}", shift, "+")] if shift else []
+    return [("frame 0", 0, "+"), *shifted, ("reverse complement", 0, "-")]
+
+
+def fasta_of_ways(bases: str, shift: int) -> str:
+    """Return each way of reading as a record of its own, so that a command gives the same ids."""
+    bases = "".join(letter if letter.upper() in IUPAC_DNA else "N" for letter in bases)
+    records = (
+        (name.replace(" ", "_"), (bases if strand == "+" else reverse_complement(bases))[frame:])
+        for name, frame, strand in ways_to_read(shift, bases)
+    )
+    return fasta_text(records)

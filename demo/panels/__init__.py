@@ -1,6 +1,7 @@
 """The panels, in the order of the navigation."""
 
 from demo.panel import Panel
+from demo.panels.design import Design
 from demo.panels.embeddings import Embeddings
 from demo.panels.generate import Generate
 from demo.panels.predict import Predict
@@ -21,6 +22,7 @@ PANELS: tuple[type[Panel], ...] = (
     Training,
     Embeddings,
     Predict,
+    Design,
 )
 # The primer leads to all others, which it cannot import from beside them.
 Primer.others = PANELS[1:]

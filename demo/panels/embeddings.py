@@ -16,7 +16,7 @@ from carbon.inference.embeddings.principal import principal_components
 from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
-from demo.markup import download, facts, table
+from demo.markup import download, facts, shortened, table
 from demo.panel import Example, Panel, Progress, Result, View
 
 _FASTA = "sequences.fa"
@@ -175,7 +175,7 @@ def _map(result: Result) -> Figure:
     for n, label in enumerate(dict.fromkeys(labels)):
         chosen = [i for i, own in enumerate(labels) if own == label]
         traces.append({
-            "type": "scatter", "mode": "markers", "name": plain(_short(label)),
+            "type": "scatter", "mode": "markers", "name": plain(shortened(label)),
             "x": [result["x"][i] for i in chosen], "y": [result["y"][i] for i in chosen],
             "text": [_hover(result, i) for i in chosen], "hoverinfo": "text",
             "marker": {"color": _COLORS[n % len(_COLORS)], "size": 9, "opacity": 0.8,
@@ -193,8 +193,4 @@ def _map(result: Result) -> Figure:
 
 def _hover(result: Result, at: int) -> str:
     lines = (result["names"][at], result["labels"][at], f"{result['lengths_bp'][at]:,} bases")
-    return "<br>".join(plain(_short(line)) for line in lines)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return "<br>".join(plain(shortened(line)) for line in lines)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.adapt.data.windows import alleles_of
+from carbon.adapt.data.windows import checked_alleles_of
 from carbon.adapt.folder import HEAD, MANIFEST, read_manifest
 from carbon.adapt.loading import load_adapted
 from carbon.adapt.predictor import Adapted
@@ -19,6 +19,7 @@ from carbon.genome import Variant, fasta_text
 from carbon.genome.brought import sequences_in_text, without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.typed import read_variant
+from carbon.inference.variants.told import told_numbers
 from carbon.kept import Kept
 from demo.fields import Field, Values
 from demo.lab import Lab
@@ -115,7 +116,7 @@ class Predict(Panel):
             "outputs": list(adapted.output_names),
             "names": [title for title, _ in named],
             "sequences": [bases for _, bases in named],
-            "predictions": [_plain(each) for each in found[: len(named)]],
+            "predictions": [told_numbers(each) for each in found[: len(named)]],
             "variant": variant[0] | _compared(*found[-2:]) if variant else None,
         }
 
@@ -217,15 +218,8 @@ class Predict(Panel):
             raise UserError(
                 f"Bases around the variant: {window_bp:,}; give 2 to {adapted.room_bp:,}"
             )
-        found = reference.disagreement(variant.contig, variant.position, variant.ref)
-        reason = found.reason if found else variant.why_unscorable()
-        if reason:
-            told = reason.replace("_", " ")
-            raise UserError(f"variant {variant.to_text()} cannot be predicted: {told}")
-        if max(len(variant.ref), len(variant.alt)) > window_bp // 2:
-            raise UserError(f"an allele is longer than half of the window of {window_bp} bases")
         asked = {"variant": variant.to_text(), "window_bp": window_bp}
-        return asked, alleles_of(reference, variant, window_bp)
+        return asked, checked_alleles_of(reference, variant, window_bp)
 
 
 def _strands(values: Values) -> Any:
@@ -233,7 +227,7 @@ def _strands(values: Values) -> Any:
 
 
 def _compared(ref: NDArray[np.float32], alt: NDArray[np.float32]) -> dict[str, list[Any]]:
-    return {"ref": _plain(ref), "alt": _plain(alt), "delta": _plain(alt - ref)}
+    return {"ref": told_numbers(ref), "alt": told_numbers(alt), "delta": told_numbers(alt - ref)}
 
 
 def _base_of(folder: Path) -> str:
@@ -241,14 +235,6 @@ def _base_of(folder: Path) -> str:
         return read_manifest(folder).base
     except UserError:
         return str(folder)
-
-
-def _plain(values: NDArray[np.float32]) -> list[Any]:
-    """Return nested lists; None for NaN."""
-    plain: NDArray[np.object_] = values.astype(object)
-    plain[np.isnan(values)] = None
-    found: list[Any] = plain.tolist()
-    return found
 
 
 def _pieces(lab: Lab) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import Gene, reverse_complement, short, translate
-from carbon.genome.described import described
+from carbon.genome import reverse_complement, short, translate
+from carbon.genome.described import described_at
 from carbon.genome.opened import Genome
 from carbon.inference import kmer_index
 from carbon.inference.reading.next_token import losses_by_wrong_bases
@@ -88,7 +88,7 @@ class Primer(Panel):
             "frames": [
                 {"frame": at, "kmers": cut_kmers(sequence, at)} for at in (0, values["frame"])
             ],
-            "gene": gene_facts(self.lab.genome, values["gene"]),
+            "gene": described_at(self.lab.genome, values["gene"], _MOST_GENE_BP),
             "context": token.context,
             "true": true,
             "true_probability": float(token.probabilities[kmer_index(true)]),
@@ -145,16 +145,6 @@ class Primer(Panel):
         return shlex.join([*words, "--prompt", _sequence(values)[:-K]])
 
 
-def gene_facts(genome: Genome, place: str) -> Result | None:
-    """Return what is told of a gene; None where no gene is.
-
-    Raises:
-        UserError: there is no such gene or region, or it is too long.
-    """
-    gene = _gene(genome, place)
-    return described(genome.reference, gene, gene.transcripts[0]) if gene else None
-
-
 def _sequence(values: Values) -> str:
     sequence: str = values["sequence"]
     if len(sequence) < K or set(sequence[-K:]) - set(BASES):
@@ -164,18 +154,10 @@ def _sequence(values: Values) -> str:
     return sequence
 
 
-def _gene(genome: Genome, place: str) -> Gene | None:
-    """Return the gene of this name, or the first in this region."""
-    interval = genome.place(place, 0, _MOST_GENE_BP)
-    there = [gene for gene in genome.genes_in(interval) if gene.transcripts]
-    named = [gene for gene in there if place in (gene.name, gene.gene_id)]
-    return next(iter(named + there), None)
-
-
 def _gene_figure(genome: Genome, place: str) -> Figure:
     """Return the gene: a line, its exons, and the coding part thicker."""
     interval = genome.place(place, 0, _MOST_GENE_BP)
-    gene = _gene(genome, place)
+    gene = genome.gene_at(place, _MOST_GENE_BP)
     return figure(
         gene_traces([gene] if gene else [], interval, "y"),
         height=150,

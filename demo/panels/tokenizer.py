@@ -6,11 +6,16 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import IUPAC_DNA, Strand, fasta_text, reverse_complement
 from carbon.genome.typed import read_bases
 from carbon.tokenizer import HYBRID, NATIVE, K
 from carbon.tokenizer.pretrained import HybridDNATokenizer
-from carbon.tokenizer.readings import first_region, reading, text_reading
+from carbon.tokenizer.readings import (
+    fasta_of_ways,
+    first_region,
+    readings_of,
+    text_reading,
+    ways_to_read,
+)
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid, tokenize_native
 from demo.fields import Field, Values
 from demo.markup import download, escape, facts, paragraph, table
@@ -68,9 +73,7 @@ class Tokenizer(Panel):
         """Yield the readings, each a list of tokens."""
         text = values["text"]
         bases, shift = _bases(text), int(values["shift"])
-        readings = [
-            reading(name, bases, frame, strand) for name, frame, strand in _ways(shift, bases)
-        ]
+        readings = readings_of(bases, shift)
         if "<" in text:
             readings = [
                 text_reading("as written, native", text, tokenize_native(text), NATIVE),
@@ -96,13 +99,13 @@ class Tokenizer(Panel):
                 ("hybrid ids", f"{HYBRID.size:,}"),
             ]),
             "tokens": f'{note}<div class="readings tall">{tables}</div>',
-            "fasta": download(_FASTA, _fasta(bases, int(values["shift"]))) if bases else "",
+            "fasta": download(_FASTA, fasta_of_ways(bases, int(values["shift"]))) if bases else "",
         }  # fmt: skip
 
     def python(self, values: Values) -> str:
         """Return the program."""
         bases, shift = _bases(values["text"]), int(values["shift"])
-        ways = [(frame, strand) for _, frame, strand in _ways(shift, bases)]
+        ways = [(frame, strand) for _, frame, strand in ways_to_read(shift, bases)]
         program = (
             "from carbon.tokenizer import HYBRID, NATIVE, encode\n\n"
             f"for frame, strand in {ways!r}:\n"
@@ -163,20 +166,6 @@ def _bases(text: str) -> str:
     return read_bases(text)
 
 
-def _ways(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
-    """Return the readings of DNA: name, frame and strand.
-
-    Raises:
-        UserError: the shift leaves nothing to read.
-    """
-    if not bases:
-        return []
-    if shift >= len(bases):
-        raise UserError(f"frame {shift} passes over all {len(bases)} bases; choose a lower one")
-    shifted: list[tuple[str, int, Strand]] = [(f"frame {shift}", shift, "+")] if shift else []
-    return [("frame 0", 0, "+"), *shifted, ("reverse complement", 0, "-")]
-
-
 def _table(reading: Mapping[str, Any]) -> str:
     """Return the tokens as a table, without the columns that this reading has nothing in."""
     tokens = reading["tokens"]
@@ -211,13 +200,3 @@ def _frame_line(bases: str, frame: int) -> str:
         )
         parts.append(f'<span class="{("odd", "even")[number % 2]}">{shown}</span>')
     return "".join(parts)
-
-
-def _fasta(bases: str, shift: int) -> str:
-    """Return each way of reading as a record of its own, so that a command gives the same ids."""
-    bases = "".join(letter if letter.upper() in IUPAC_DNA else "N" for letter in bases)
-    records = (
-        (name.replace(" ", "_"), (bases if strand == "+" else reverse_complement(bases))[frame:])
-        for name, frame, strand in _ways(shift, bases)
-    )
-    return fasta_text(records)

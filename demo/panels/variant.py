@@ -1,24 +1,25 @@
 """Variant effect: how much less likely is ALT than REF, and which bases behind it say so?"""
 
-import math
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import Interval, Reference, Variant, from_region, snv_effect
+from carbon.genome import Interval, Reference, Variant, from_region
 from carbon.genome.brought import GENOME_ENDINGS, without_folders
 from carbon.genome.opened import Genome
 from carbon.genome.typed import read_variant
 from carbon.genome.vcf import Listed, first_variants
-from carbon.inference import ScanOptions, VariantOptions, VariantScore, join_chunks
-from carbon.inference.variants.by_consequence import (
-    SnvsByConsequence,
-    consequences_in,
-    deltas_in,
-    some_of_each,
+from carbon.inference import VariantOptions, VariantScore, join_chunks
+from carbon.inference.variants import Method
+from carbon.inference.variants.among import place_around, read_snvs, short_method, told_among
+from carbon.inference.variants.by_consequence import SnvsByConsequence
+from carbon.inference.variants.told import (
+    told_effects,
+    told_numbers,
+    told_score,
+    told_strands,
 )
 from carbon.kept import Kept
 from carbon.options import PROTOCOLS, STRANDS_READ
@@ -37,9 +38,8 @@ from demo.variant_views import (
     vcf_table,
 )
 
-_STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _MOST_WINDOW_BP = 240
-_MOST_STRIP_BP, _STRIP_WINDOW_BP = 3000, 384
+_MOST_STRIP_BP = 3000
 _SNVS_OF_EACH = 24  # consequence, that are read in windows of their own
 _KEPT_STRIPS = 8
 _MOST_VARIANTS = 200
@@ -125,70 +125,30 @@ class VariantEffect(Panel):
         )
         scanned = join_chunks(scan)
         result: Result = {
-            **_row(score),
+            **told_score(score),
             "read_bp": method.window_bp,
-            "effects": _effects(genome, variant),
-            "strands": {
-                _STRAND_NAMES[strand]: {
-                    "delta": compared.delta,
-                    "allele_delta": compared.allele_delta,
-                    "downstream_deltas": compared.downstream_deltas.tolist(),
-                    "length_delta": compared.length_delta,
-                }
-                for strand, compared in strands.items()
-            },
+            "effects": told_effects(genome, variant),
+            "strands": told_strands(strands),
             "window": window.to_region(),
             "bases": scanned.bases,
-            "deltas": [
-                [None if math.isnan(delta) else delta for delta in row]
-                for row in scanned.deltas.tolist()
-            ],
+            "deltas": told_numbers(scanned.deltas),
         }
         yield result
-        result |= {"snvs": self._among_others(genome, variant, _options(values))}
+        result |= {"snvs": self._among_others(genome, variant, method)}
         yield result
         if values["vcf"]:
             yield from self._with_vcf(values, genome, listed, result)
 
-    def _among_others(self, genome: Genome, variant: Variant, options: VariantOptions) -> Result:
-        """Return SNVs of the gene, or of what lies around the variant where that is long.
-
-        They are read as the variant, in shorter windows: all of them where alleles alone are.
-        """
-        reference, place = genome.reference, _around(variant, _MOST_STRIP_BP, genome.reference)
-        if genes := genome.genes_in(variant.interval):
-            start, end = genes[0].interval.start, genes[0].interval.end
-            place = Interval(place.contig, max(place.start, start), min(place.end, end))
-        method = self.lab.model.variant_method(**options)
-        reads_all = method.protocol == "right_end"
-        window_bp = method.window_bp if reads_all else min(_STRIP_WINDOW_BP, method.window_bp)
-
-        def deltas_of(variants: list[Variant]) -> dict[Variant, float]:
-            read: VariantOptions = {**options, "window_bp": window_bp}
-            scores = self.lab.model.score_variants(reference, variants, **read)
-            return {score.variant: score.delta for score in scores if score.delta is not None}
-
-        def made() -> SnvsByConsequence:
-            terms = consequences_in(reference, place, genome.annotation)
-            if not reads_all:
-                some = some_of_each(terms, _SNVS_OF_EACH)
-                return SnvsByConsequence(terms, deltas_of(sorted(some, key=lambda v: v.position)))
-            read: ScanOptions = {"window_bp": window_bp, "strands": method.strands}
-            scan = self.lab.model.scan(reference, place, **read)
-            return SnvsByConsequence(terms, deltas_in(join_chunks(scan)))
-
-        found = self._strips.get((reference, place, method), made)
-        own = None
-        if variant in found.consequences:
-            known = found.deltas if variant in found.deltas else deltas_of([variant])
-            own = found.standing(variant, known[variant])
-        return {
-            "region": place.to_region(),
-            "window_bp": window_bp,
-            "all": Counter(found.consequences.values()),
-            "deltas": found.by_consequence,
-            "this": own._asdict() if own else None,
-        }
+    def _among_others(self, genome: Genome, variant: Variant, method: Method) -> Result:
+        """Return SNVs of the gene, or of what lies around the variant where that is long."""
+        reader, read = self.lab.model.reader, short_method(method)
+        place = place_around(genome, variant, _MOST_STRIP_BP)
+        snvs = self._strips.get(
+            (genome.reference, place, read),
+            lambda: read_snvs(reader, genome, place, read, _SNVS_OF_EACH),
+        )
+        told = told_among(reader, genome, variant, snvs, read)
+        return {"region": place.to_region(), **told}
 
     def _with_vcf(
         self, values: Values, genome: Genome, listed: list[Listed], result: Result
@@ -201,7 +161,7 @@ class VariantEffect(Panel):
                 (score,) = self.lab.model.score_variants(
                     genome.reference, [variant], **_options(values)
                 )
-            rows.append(_row(score))
+            rows.append(told_score(score))
             yield Progress(len(rows), len(shown), "variants")
         yield result | {"vcf": rows, "vcf_has_more": len(listed) > len(shown)}
 
@@ -301,26 +261,3 @@ def _around(variant: Variant, window_bp: int, reference: Reference) -> Interval:
     start = max(0, variant.position - window_bp // 2)
     length_bp = reference.contig_lengths_bp[variant.contig]
     return Interval(variant.contig, start, min(start + window_bp, length_bp))
-
-
-def _row(score: VariantScore) -> Result:
-    """Return a score as a program gets it."""
-    return {
-        "variant": score.variant.to_text(),
-        "delta": score.delta,
-        "forward": score.forward,
-        "reverse": score.reverse,
-        "spread": score.spread_nats,
-        "unsure": score.is_unsure,
-        "reason": score.reason,
-    }
-
-
-def _effects(genome: Genome, variant: Variant) -> list[Result]:
-    """Return what an SNV does to the first transcript of each gene that it lies in."""
-    found = []
-    for gene in genome.genes_in(variant.interval):
-        for transcript in gene.transcripts[:1]:
-            if effect := snv_effect(genome.reference, transcript, variant):
-                found.append({"gene": gene.name, **effect._asdict()})
-    return found

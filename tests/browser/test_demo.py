@@ -14,6 +14,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 PAGES = {
     "primer": "/", "generate": "/generate", "read": "/read", "variant": "/variant",
     "token": "/token", "tokenizer": "/tokenizer", "embeddings": "/embeddings",
+    "design": "/design",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 

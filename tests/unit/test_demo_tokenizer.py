@@ -13,9 +13,10 @@ from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.genome.opened import Genome
 from carbon.tokenizer import HYBRID, NATIVE, encode
+from carbon.tokenizer.readings import fasta_of_ways
 from demo.fields import checked_values
 from demo.lab import Lab
-from demo.panels.tokenizer import Tokenizer, _fasta
+from demo.panels.tokenizer import Tokenizer
 from tests.helpers.files import place_gene, write_fasta
 
 
@@ -82,7 +83,7 @@ def test_python_prints_the_ids(panel):
 def test_command_prints_the_ids(panel, tmp_path, monkeypatch, capsys):
     values, result = ask(panel, text="ACGTNACGTACGTR", shift="4")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sequence.fa").write_text(_fasta(result["bases"], 4))
+    (tmp_path / "sequence.fa").write_text(fasta_of_ways(result["bases"], 4))
     comment, *commands = panel.command(values).splitlines()
     assert comment.startswith("# sequence.fa")
     for line, column in zip(commands, ("native_id", "hybrid_id"), strict=True):

@@ -1,6 +1,6 @@
 """Sequences that are cut from a reference: around a place, and with a variant in them."""
 
-from carbon.errors import ConfigError
+from carbon.errors import ConfigError, UserError
 from carbon.genome import Interval, Reference, Strand, Variant, contig_names, reverse_complement
 
 
@@ -36,6 +36,22 @@ def alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[
     after = reference.fetch(Interval(variant.contig, behind, last))
     ref, alt = ((before + bases + after)[:window_bp] for bases in (variant.ref, variant.alt))
     return ref, alt
+
+
+def checked_alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
+    """Return what `alleles_of` does, of a variant that was typed.
+
+    Raises:
+        UserError: REF does not stand there, or the alleles do not fit, and why.
+    """
+    found = reference.disagreement(variant.contig, variant.position, variant.ref)
+    reason = found.reason if found else variant.why_unscorable()
+    if reason:
+        told = reason.replace("_", " ")
+        raise UserError(f"variant {variant.to_text()} cannot be predicted: {told}")
+    if max(len(variant.ref), len(variant.alt)) > window_bp // 2:
+        raise UserError(f"an allele is longer than half of the window of {window_bp} bases")
+    return alleles_of(reference, variant, window_bp)
 
 
 def opened(path: str, reference: str, contigs: str) -> tuple[Reference, dict[str, str]]:

@@ -1,0 +1,158 @@
+"""Design: sequences that a measure likes, as they are found."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from carbon.adapt.folder import HEAD, MANIFEST
+from carbon.design import known
+from carbon.design.oracles import Function, started
+from carbon.design.rules import Rules
+from carbon.design.search import found_so_far, rounds
+from carbon.design.task import DesignTask, search_of
+from carbon.design.ways import Candidate
+from carbon.folders import find_folders
+from carbon.genome import fasta_text
+from carbon.inference import Constraints
+from demo.fields import Field, Values
+from demo.figures import GREY, ORANGE, SEQUENTIAL, Figure, figure
+from demo.markup import download, facts, table
+from demo.panel import Example, Panel, Progress, Result, View
+
+_KNOWN = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
+_ADAPTED = "adapted: "
+_PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHK"  # of GFP, its first 26
+_BEST, _ORACLE_SECONDS = 8, 60
+
+
+class Design(Panel):
+    """Looks for sequences that an oracle likes, as `carbon design` does."""
+
+    name = "design"
+    title = "Design"
+    invitation = "Let it make what a measure likes"
+    sentence = (
+        "The model draws sequences, a measure judges them, and the best are drawn anew piece by "
+        "piece. A design is a hypothesis: nothing here says what it does in a cell."
+    )
+    run_label = "Design"
+    views: ClassVar[tuple[View, ...]] = (
+        View("front", "figure", "Every sequence: the measure against the model's surprise"),
+        View("facts", "html", "The search in numbers"),
+        View("table", "html", "The best sequences"),
+    )
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        adapted = (f"{_ADAPTED}{name}" for name in find_folders(self.lab.runs, (HEAD, MANIFEST)))
+        return (
+            Field("oracle", "Measure", "GC window", "choice", (*_KNOWN, *adapted),
+                  info="1 at best: the middle fifth G and C and the rest A and T; TGACTCA and "
+                  "CACGTG 20 bases apart; the codons that genes of yeast prefer"),
+            Field("length_bp", "Bases", 60, "integer", least=36, most=300),
+            Field("protein", "Protein that stays", "", most=100,
+                  info="amino acids, of which the length follows; may be empty"),
+            Field("way", "Way to look", "beam", "choice", ("beam", "best_of_n")),
+            Field("calls", "Sequences to measure", 160, "integer", least=16, most=400),
+            Field("seed", "Seed", 0, "integer", most=10_000),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return more of them."""
+        codons = {"oracle": "codons of yeast", "protein": _PROTEIN}
+        return (
+            Example("Two motifs 20 bases apart", {"oracle": "motif pair"}),
+            Example("Codons of yeast, the protein stays", codons),
+            Example("Without looking at the best", {"way": "best_of_n"}),
+        )
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield all that was measured after every round; nothing that is typed is run."""
+        search, judge = search_of(self.lab.model.reader, DesignTask(**_task(values)), 1)
+        name = _KNOWN.get(values["oracle"])
+        function: Function | str = getattr(known, name) if name else self._spec(values)
+        (oracle,) = started([function], _ORACLE_SECONDS)
+        history: list[Candidate] = []
+        try:
+            for _ in rounds(search, judge, [oracle], history):
+                yield found_so_far(history)
+        finally:
+            oracle.close()
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the front, and the best as a table."""
+        best = result["candidates"][:_BEST]
+        pairs = ((f"{c['name']} {values['oracle']}={c['value']:.4f}", c["bases"]) for c in best)
+        columns = ("name", "value", "nats_per_base", "round", "bases")
+        return {
+            "front": _front(result),
+            "facts": facts([
+                ("measured", f"{len(result['candidates'])} of {values['calls']}"),
+                ("best", f"{best[0]['value']:.4f}"),
+                ("its nats per base", f"{best[0]['nats_per_base']:.4f}"),
+                ("random bases have", f"{known.CHANCE_NATS:.4f}"),
+            ]),
+            "table": table(columns, ([c[name] for name in columns] for c in best))
+            + download("designs.fa", fasta_text(pairs)),
+        }  # fmt: skip
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        options = "".join(f", {name}={value!r}" for name, value in _task(values).items())
+        return (
+            "import carbon\nfrom carbon.design.rules import Rules\n"
+            "from carbon.inference import Constraints\n\n"
+            f"model = carbon.load({self.lab.model_name!r})\n"
+            f"for design in model.design([{self._spec(values)!r}]{options}):\n"
+            "    print(design.values, design.nats_per_base, design.bases)\n"
+        )
+
+    def command(self, values: Values) -> str:
+        """Return the command line."""
+        protein = values["protein"]
+        what = ["--protein", protein] if protein else ["--length", values["length_bp"]]
+        words = ["carbon", "design", "--model", self.lab.model_name, "--oracle",
+                 self._spec(values), *what, "--way", values["way"], "--calls", values["calls"],
+                 "--seed", values["seed"], "-n", _BEST, "--output", "designs.tsv"]  # fmt: skip
+        return shlex.join(map(str, words))
+
+    def _spec(self, values: Values) -> str:
+        """Return the oracle as a command line names it."""
+        if name := _KNOWN.get(values["oracle"]):
+            return f"python:carbon.design.known:{name}"
+        folders = find_folders(self.lab.runs, (HEAD, MANIFEST))
+        return f"measure=adapted:{folders[values['oracle'].removeprefix(_ADAPTED)]}"
+
+
+def _task(values: Values) -> dict[str, Any]:
+    named = {name: values[name] for name in ("way", "calls", "seed")} | {"num_designs": _BEST}
+    if protein := values["protein"].upper():
+        return named | {"rules": Rules(constraints=Constraints(protein=protein))}
+    return named | {"length_bp": values["length_bp"]}
+
+
+def _front(result: Result) -> Figure:
+    """Return every sequence, by round; a line along those that none beats by both numbers."""
+    rows = result["candidates"]
+    front = [row for row in rows if row["front"]]
+
+    def trace(name: str, some: list[Result], mode: str, **style: Any) -> dict[str, Any]:
+        return {"type": "scatter", "mode": mode, "name": name, **style,
+                "x": [row["value"] for row in some], "y": [row["nats_per_base"] for row in some],
+                "text": [f"{row['name']}, round {row['round']}" for row in some],
+                "hovertemplate": "%{text}<br>%{x:.3f}, %{y:.3f} nats<extra></extra>"}  # fmt: skip
+
+    by_round = {"color": [row["round"] for row in rows], "colorscale": SEQUENTIAL, "size": 8,
+                "line": {"color": GREY, "width": 1},
+                "colorbar": {"title": {"text": "round"}, "thickness": 12}}  # fmt: skip
+    return figure(
+        [
+            trace("measured", rows, "markers", marker=by_round),
+            trace("none beats both", front, "lines", line={"color": GREY, "dash": "dot"}),
+            trace("the best", rows[:1], "markers",
+                  marker={"symbol": "star", "size": 18, "color": ORANGE}),
+        ],
+        height=440,
+        xaxis={"title": {"text": "measure"}},
+        yaxis={"title": {"text": "nats per base; less is likelier"}, "autorange": "reversed"},
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""Oracles whose best is known, by arithmetic of their own; and a search that is looked on at."""
+
+import math
+
+import pytest
+
+from carbon.box import BOX
+from carbon.design.known import codon_adaptation, codon_usage, gc_window, motif_pair, yeast_codons
+from carbon.design.oracles import InProcess, started
+from carbon.design.search import found_so_far, rounds, run_search
+from carbon.design.task import DesignTask, search_of
+from carbon.genome.opened import Genome
+from tests.helpers.demo import write_genome
+
+
+def test_a_gc_window():
+    assert gc_window(["A" * 20 + "G" * 10 + "T" * 20]) == [1.0]
+    assert gc_window(["G" * 20 + "A" * 10 + "C" * 20]) == [0.0]
+    assert gc_window(["A" * 20 + "GGGGGAAAAA" + "T" * 20]) == [0.75]
+
+
+def test_a_motif_pair_is_found_wherever_it_does_best():
+    pair = "TGACTCA" + "A" * 20 + "CACGTG"
+    assert motif_pair(["GG" + pair + "TTT", pair]) == [1.0, 1.0]
+    (near,) = motif_pair([pair.replace("CACGTG", "CACGTT")])
+    assert near == pytest.approx(12 / 13)
+    assert motif_pair(["A"]) < [0.2]
+
+
+def test_the_index_is_the_geometric_mean_of_shares():
+    index = codon_adaptation({"AAA": 10, "AAG": 5, "GGT": 4, "GGC": 1})
+    found = index(["AAAGGT", "AAGGGC", "AAA"])
+    assert found == pytest.approx([1.0, math.sqrt(0.5 * 0.25), 1.0])
+
+
+@pytest.mark.parametrize("strand", ["+", "-"])
+def test_codons_are_counted_as_the_strand_reads_them(tmp_path, strand):
+    usage = codon_usage(Genome.open(*write_genome(tmp_path, strand=strand)))
+    assert usage["ATG"] == 1 and usage["TAA"] == 1 and sum(usage.values()) == 240
+
+
+@pytest.mark.skipif(not BOX["yeast"].is_there, reason="no model in the box")
+def test_codons_of_yeast():
+    liked, rare = yeast_codons(["GCTAGATTG", "GCGCGGCTC"])  # ALA ARG LEU
+    assert liked == 1.0 and rare < 0.4
+
+
+def test_rounds_are_those_of_the_search(model):
+    task = DesignTask(length_bp=60, calls=40, batch=8, seed=3)
+    search, judge = search_of(model.reader, task, 1)
+    history, sizes = [], []
+    for measured in rounds(search, judge, [InProcess(gc_window)], history):
+        sizes.append(len(measured))
+        assert history[-len(measured) :] == measured
+    assert sum(sizes) == len(history) == 40 and len(sizes) >= 5
+    assert history == run_search(*search_of(model.reader, task, 1), started([gc_window], 60))
+    found = found_so_far(history)["candidates"]
+    values = [each["value"] for each in found]
+    assert values == sorted(gc_window([c.bases for c in history]), reverse=True)
+    for each in found:
+        beaten = any(
+            o["value"] >= each["value"] and o["nats_per_base"] <= each["nats_per_base"]
+            and (o["value"], -o["nats_per_base"]) != (each["value"], -each["nats_per_base"])
+            for o in found
+        )  # fmt: skip
+        assert each["front"] == (not beaten)
