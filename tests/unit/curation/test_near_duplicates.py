@@ -12,8 +12,9 @@ from carbon.genome import reverse_complement
 from carbon.kmers import canonical_kmers
 from data_pipeline.duplicates import bands
 from data_pipeline.duplicates import near as duplicates
+from data_pipeline.duplicates.sketches import sketch_of
 from tests.helpers.curation import build, rows_of
-from tests.helpers.files import random_bases
+from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.near_duplicates import found_in, found_in_memory, mutated
 
 
@@ -116,6 +117,30 @@ class TestNearDuplicates:
         words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
         assert build(tmp_path / "c", *words) == 0
         assert len(rows_of(tmp_path / "c", "mrna")) == 2
+
+    @pytest.mark.parametrize(
+        ("recipe", "sketched"),
+        [
+            ({"source": "own", "both_strands": "true"}, 0),
+            ({"source": "own", "both_strands": "true", "near_duplicates": "true"}, 3),
+            ({"source": "own", "both_strands": "true", "test_share": "0.5"}, 3),
+            ({"source": "mrna"}, 3),
+        ],
+    )
+    def test_what_is_compared_with_nothing_is_not_sketched(
+        self, tmp_path, monkeypatch, recipe, sketched
+    ):
+        made = []
+
+        def sketch(sequence):
+            made.append(sequence)
+            return sketch_of(sequence)
+
+        monkeypatch.setattr("data_pipeline.steps.extract.sketch_of", sketch)
+        write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(300, i) for i in range(3)})
+        words = [f"files.0.{key}={value}" for key, value in recipe.items()]
+        assert build(tmp_path / "c", f"files.0.path={tmp_path}/x.fa", *words) == 0
+        assert len(made) == sketched
 
     def test_in_a_build(self, tmp_path):
         """Of two that are alike the longer stays."""
