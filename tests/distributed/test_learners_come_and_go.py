@@ -82,7 +82,7 @@ def test_alone_below_a_quorum_and_then_together(mailbox):
 
 
 def test_a_late_learner_counts_nothing_at_first(mailbox):
-    run = mailbox(steps=40, quorum=2)
+    run = mailbox(steps=40, quorum=2, grace_seconds=60.0)  # nobody is left out
     early = [run.learner(number, "slow") for number in (0, 1)]
     wait_for(lambda: (run.folder / "mailbox/meetings/000000.json").exists())
     run.ends(*early, run.learner(2))
