@@ -57,8 +57,16 @@ def named_skips() -> list[str]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report():
+    return checked_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():
-    report = yield
+    return checked_skip((yield))
+
+
+def checked_skip(report):
     if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2]
         if not any(name in reason for name in named_skips()):

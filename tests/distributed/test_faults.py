@@ -188,7 +188,7 @@ def wait_for(condition, seconds=300):
         time.sleep(0.02)
 
 
-MANY_STEPS = ("stages.0.tokens=6144", "stages.1.tokens=6144")  # 12 each
+MANY_STEPS = ("stages.0.tokens=10240", "stages.1.tokens=10240")  # 20 each
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_a_signal_saves(corpus, undisturbed, tmp_path, number, code):
     said = said_by(config).read_text()
     assert said.splitlines()[-1] == f"{number.name}: saved; go on with --resume auto"
     (saved,) = (Path(config.output) / "checkpoints").iterdir()
-    assert 5 < int(saved.name[5:]) < 24
+    assert 5 < int(saved.name[5:]) < 40
     process = start(config)
     process.join()
     assert process.exitcode == 0
@@ -273,7 +273,7 @@ def test_killed_in_a_save_and_at_the_switch(corpus, undisturbed, tmp_path):
         return any(output.glob("checkpoints/.step-*.partial"))
 
     def at_the_switch():
-        return len((output / "metrics.jsonl").read_text().splitlines()) >= 12
+        return len((output / "metrics.jsonl").read_text().splitlines()) >= 20
 
     killed = set()
     for moment in (saving, at_the_switch):

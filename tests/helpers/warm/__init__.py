@@ -8,7 +8,8 @@ process of its own, with the words, folder, environment and open files of the on
 exit code and its signals. What it starts as `sys.executable` starts like that, too.
 
 What is about the start itself (imports, locales, groups of processes, children that see their
-parent die) is tested with the `python` as it is.
+parent die) is tested with the `python` as it is. So is what the order of a set could change: all
+copies have one seed of hashes.
 """
 
 import fcntl
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from functools import cache
 from pathlib import Path
 
@@ -30,17 +32,19 @@ _SECONDS_TO_IMPORT = 300  # on a machine with other work
 def warm() -> Path:
     """Return the folder of programs; the process behind them ends after the last test process.
 
-    Elsewhere than on Linux it is the folder of this Python: processes are looked after by `/proc`.
+    Elsewhere than on Linux it is the folder of this Python: processes are looked after by their
+    descriptors.
     """
-    if sys.platform != "linux":
+    if not hasattr(os, "pidfd_open"):
         return Path(sys.executable).parent
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    folder = Path(tempfile.gettempdir()) / f"carbon-warm-{run}"
-    with FileLock(f"{folder}.lock"):
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid.uuid4().hex)
+    folder = Path(tempfile.gettempdir()) / f"carbon-warm-{run[:12]}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with FileLock(folder / "lock"):
+        held = os.open(folder / "held", os.O_RDONLY | os.O_CREAT)
+        fcntl.flock(held, fcntl.LOCK_SH)  # until this process ends
         if not (folder / "socket").exists():
             _start(folder)
-        held = os.open(folder / "held", os.O_RDONLY)
-        fcntl.flock(held, fcntl.LOCK_SH)  # until this process ends
     return folder / "bin"
 
 
@@ -56,8 +60,6 @@ def warm_environment(**more: str) -> dict[str, str]:
 
 
 def _start(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "held").touch()
     with (folder / "log").open("w", encoding="utf-8") as log:
         server = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("server.py"), folder],

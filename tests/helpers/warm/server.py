@@ -119,7 +119,10 @@ def keep(client: socket.socket, copy: int, send: Callable[[int, int], None]) -> 
     end = os.pidfd_open(copy)
     while end not in select.select([client, end], [], [])[0]:
         for number in client.recv(64) or [signal.SIGKILL]:
-            send(copy, number)
+            try:
+                send(copy, number)
+            except ProcessLookupError:  # it leads no group yet
+                os.kill(copy, number)
     _, status = os.waitpid(copy, 0)
     try:
         client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
