@@ -237,11 +237,11 @@ def test_proteins_of_open_frames_and_a_growing_track(visitor):
 
 def test_a_click_on_the_heat_map_asks_for_that_variant(visitor):
     visitor.open("/variant")
-    visitor.drawn()
     before = visitor.field("Variant").input_value()
-    axis = visitor.page.evaluate(
-        "document.querySelector('.js-plotly-plot').data.find(t => t.type == 'heatmap').yaxis"
-    )
+    axis = visitor.page.wait_for_function(
+        "[...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => plot.data || [])"
+        ".find(trace => trace.type == 'heatmap')?.yaxis"
+    ).json_value()
     box = visitor.page.locator(f".nsewdrag[data-subplot=x{axis}]").bounding_box()
     # Two places, for the first may be the reference's own base, which is no variant.
     for share in (0.13, 0.37):

@@ -82,6 +82,11 @@ def test_another_locale_or_option_is_for_a_real_one(tmp_path, monkeypatch):
     assert both(["-c", HAS_TORCH], tmp_path)[1][1] == "False\n"
 
 
+def test_a_test_process_that_has_compiled_asks_it_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    assert both(["-c", HAS_TORCH], tmp_path)[1][1] == "True\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_signals_reach_it_and_it_does_not_outlive_who_started_it(number):
     code = "import os, time; print(os.getpid(), os.getppid(), flush=True); time.sleep(300)"

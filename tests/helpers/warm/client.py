@@ -16,7 +16,11 @@ SESSION, EARLY = 0, {}
 
 # Read when Python or a library starts: with others than the server's, the process is a real one.
 READ_EARLY = ("PYTHON", "TORCH", "HF_", "TRANSFORMERS_", "TRITON", "MPL", "LC_", "LANG", "MKL_")
-READ_LATER = ("PYTHONPATH", "PYTHON_EXEC", "PYTHON", "TORCH_NCCL_ASYNC_ERROR_HANDLING")
+# `torch.compile` sets two of these in a test process that has compiled something.
+READ_LATER = (
+    "PYTHONPATH", "PYTHON_EXEC", "PYTHON", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR",
+)  # fmt: skip
 FLAGS = ("-u", "-B")
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # that import little
 

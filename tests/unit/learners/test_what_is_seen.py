@@ -24,6 +24,12 @@ def meeting(round_, sent, received, **changes):
     } | changes  # fmt: skip
 
 
+def lab_without_a_model(runs):
+    lab = SimpleNamespace(runs=runs, shown_name="none", offer=None)
+    lab.first = lab
+    return lab
+
+
 @pytest.fixture
 def run(tmp_path):
     """Bytes begin anew before the third meeting: the run was started again."""
@@ -64,7 +70,7 @@ def test_a_foreign_line_does_not_stop_the_page(run):
 
 
 def test_the_panel_draws_meetings_along_steps_and_tokens(run, tmp_path):
-    panel = Training(SimpleNamespace(runs=tmp_path / "runs"))
+    panel = Training(lab_without_a_model(tmp_path / "runs"))
     values = checked_values(panel.fields, {})
     *_, result = panel.answer(values)
     assert [line["round"] for line in result["rounds"]] == [0, 1, 2]
