@@ -23,6 +23,7 @@ import numpy as np
 
 import carbon
 from carbon.console import natural, run_command, say
+from carbon.design.known import codon_adaptation, gc_window, motif_pair
 from carbon.design.oracles import started
 from carbon.design.proposals import Proposer
 from carbon.design.rules import Rules
@@ -38,29 +39,11 @@ REACHED = 0.9
 BATCHES = {"beam": 16, "best_of_n": 64}  # of the latter nothing but the time follows from it
 PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
 BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
-FIRST, SECOND, BETWEEN_BP = "TGACTCA", "CACGTG", 20
-
-
-def gc_window(bases: str) -> float:
-    """Return how much of bases 40 to 60 is G and C and of the rest A and T."""
-    inside = sum(base in "GC" for base in bases[40:60]) / 20
-    outside = sum(base in "AT" for base in bases[:40] + bases[60:]) / (len(bases) - 20)
-    return (inside + outside) / 2
+FLY_USAGE = {codon: share for each in FLY_CODON_USAGE.values() for codon, share in each.items()}
 
 
 def matches(motif: str, bases: str) -> int:
     return sum(a == b for a, b in zip(motif, bases, strict=True))
-
-
-def motif_pair(bases: str) -> float:
-    """Return the letters of two motifs that stand 20 bases apart, where they do best."""
-    second_at = len(FIRST) + BETWEEN_BP
-    last = len(bases) - second_at - len(SECOND)
-    return max(
-        matches(FIRST, bases[at : at + len(FIRST)])
-        + matches(SECOND, bases[at + second_at :][: len(SECOND)])
-        for at in range(last + 1)
-    ) / len(FIRST + SECOND)
 
 
 def promoter(bases: str) -> float:
@@ -69,11 +52,9 @@ def promoter(bases: str) -> float:
     return found / len(BOX + INITIATOR)
 
 
-def codon_adaptation(bases: str) -> float:
-    """Return the codon adaptation index (Sharp and Li 1987) by the usage of a fly."""
-    codons = [bases[at : at + 3] for at in range(0, len(bases), 3)]
-    usages = [(FLY_CODON_USAGE[GENETIC_CODE[codon]], codon) for codon in codons]
-    return math.exp(sum(math.log(u[c] / max(u.values())) for u, c in usages) / len(codons))
+def alone(function: Callable[[Sequence[str]], list[float]]) -> Callable[[str], float]:
+    """Return an oracle of one sequence."""
+    return lambda bases: function([bases])[0]
 
 
 class Question(NamedTuple):
@@ -85,10 +66,10 @@ class Question(NamedTuple):
 
 
 QUESTIONS = {
-    "GC window": Question(gc_window, 100),
-    "motif pair": Question(motif_pair, 100),
+    "GC window": Question(alone(gc_window), 100),
+    "motif pair": Question(alone(motif_pair), 100),
     "simulated promoter": Question(promoter, 100),
-    "codon adaptation": Question(codon_adaptation, 3 * len(PROTEIN), PROTEIN),
+    "codon adaptation": Question(alone(codon_adaptation(FLY_USAGE)), 3 * len(PROTEIN), PROTEIN),
 }
 
 

@@ -5,10 +5,10 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 from fsspec import AbstractFileSystem
@@ -18,8 +18,10 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_file, sha256_of_file
 
+T = TypeVar("T")
+
 _PAUSES_SECONDS = (0.5, 1, 2, 4, 8, 16, 32, 64, 128)
-"""Between two tries to read; four minutes in all."""
+"""Between two tries; four minutes in all."""
 
 
 class Store:
@@ -29,7 +31,7 @@ class Store:
     written after it, says what it holds; records are small, and created whole or not at all.
 
     What goes wrong with storage is an OSError, whatever the client of a bucket calls it. Reading is
-    tried again for some minutes before that is raised; who writes tries again later.
+    tried again for some minutes before that is raised; who writes tries again later, or by `again`.
     """
 
     def __init__(self, url: str) -> None:
@@ -127,16 +129,7 @@ class Store:
 
     def _read(self, name: str, *given: Any, **more: Any) -> Any:
         """Call the file system, again and again where storage does not answer."""
-        for pause_seconds in _PAUSES_SECONDS:
-            try:
-                return self._call(name, *given, **more)
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                if pause_seconds == _PAUSES_SECONDS[0]:
-                    say(f"{given[0]}: {error}; trying again")
-                time.sleep(pause_seconds)
-        return self._call(name, *given, **more)
+        return again(given[0], lambda: self._call(name, *given, **more))
 
     def _call(self, name: str, *given: Any, **more: Any) -> Any:
         """Call the file system; clients of buckets have errors of their own, which are no OSError.
@@ -150,6 +143,29 @@ class Store:
             raise
         except Exception as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
+
+
+def again(place: str, call: Callable[[], T]) -> T:
+    """Call, and once more after each of some growing pauses where storage does not answer.
+
+    Args:
+        place: that is named to whoever waits.
+        call: of a store.
+
+    Raises:
+        OSError: it did not answer for minutes.
+        FileNotFoundError: it did, and there is no such file.
+    """
+    for pause_seconds in _PAUSES_SECONDS:
+        try:
+            return call()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if pause_seconds == _PAUSES_SECONDS[0]:
+                say(f"{place}: {error}; trying again")
+            time.sleep(pause_seconds)
+    return call()
 
 
 def _creates_alone(files: AbstractFileSystem) -> bool:

@@ -10,6 +10,7 @@ from functools import cache
 
 from carbon.box import BOX
 from carbon.genome.alphabet import GENETIC_CODE
+from carbon.genome.codons import adaptation_index, adaptation_weights
 from carbon.genome.genes import spliced
 from carbon.genome.opened import Genome
 
@@ -35,23 +36,23 @@ def motif_pair(sequences: Sequence[str]) -> list[float]:
     return [_motif_pair(bases) for bases in sequences]
 
 
-def codon_adaptation(usage: Mapping[str, int]) -> Callable[[Sequence[str]], list[float]]:
+def codon_adaptation(usage: Mapping[str, float]) -> Callable[[Sequence[str]], list[float]]:
     """Return the codon adaptation index by how often a genome has each codon (Sharp and Li 1987).
 
     Args:
         usage: of the 64 codons; one that is never used counts as half a time.
 
-    >>> codon_adaptation({"GCT": 8, "GCC": 2})(["GCTGCT", "GCCGCT"])
-    [1.0, 0.5]
+    Returns:
+        The index of each sequence; 0 of one whose amino acids all have a single codon.
+
+    >>> codon_adaptation({"GCT": 8, "GCC": 2})(["GCTGCT", "GCCGCT", "ATGGCCGCT"])
+    [1.0, 0.5, 0.5]
     """
-    most: dict[str, float] = {}
-    for codon, amino in GENETIC_CODE.items():
-        most[amino] = max(most.get(amino, 0.5), usage.get(codon, 0.5))
-    share = {c: max(usage.get(c, 0), 0.5) / most[amino] for c, amino in GENETIC_CODE.items()}
+    weights = adaptation_weights({codon: usage.get(codon) or 0.5 for codon in GENETIC_CODE})
 
     def index(sequences: Sequence[str]) -> list[float]:
-        parts = [[s[at : at + 3] for at in range(0, len(s) - 2, 3)] for s in sequences]
-        return [math.exp(sum(math.log(share[c]) for c in each) / len(each)) for each in parts]
+        found = [adaptation_index(bases[: len(bases) // 3 * 3], weights) for bases in sequences]
+        return [0.0 if math.isnan(value) else value for value in found]
 
     return index
 

@@ -6,11 +6,13 @@ samples/000012/1-000003.safetensors  a group that worker 1 drew with it, and mea
 over.json                            there is nothing more to draw
 
 Beside each safetensors stands a table with its sha256, which is written after it. Nothing that is
-read can run: files are safetensors and JSON.
+read can run: files are safetensors and JSON. Where storage does not answer, reading and writing are
+tried again for some minutes.
 """
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from safetensors.torch import load_file, save_file
@@ -19,14 +21,13 @@ from torch import Tensor
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
-from carbon.store import Store, empty, scratch_folder
+from carbon.store import Store, again, empty, scratch_folder
 
 Tensors = dict[str, Tensor]
 T = TypeVar("T")
 
 _RUN, _OVER = "run.json", "over.json"
 _KEPT_WEIGHTS = 2  # someone may be reading the older
-_PAUSES_SECONDS = (0.05, 2.0)  # the first and the longest between two looks
 
 
 class Letter(NamedTuple):
@@ -43,6 +44,17 @@ class Letter(NamedTuple):
     ids: Tensor
     log_probs: Tensor
     values: Tensor
+
+
+class Pause:
+    """Pauses between two looks into a mailbox, that grow from 0.05 to 2 seconds."""
+
+    _seconds = 0.05
+
+    def wait(self) -> None:
+        """Wait, and longer the next time."""
+        time.sleep(self._seconds)
+        self._seconds = min(1.5 * self._seconds, 2.0)
 
 
 class Mailbox:
@@ -84,8 +96,7 @@ class Mailbox:
         """Offer the weights after so many steps."""
         self._put(f"weights/{round_:06d}", weights)
         for name in self._rounds("weights")[:-_KEPT_WEIGHTS]:
-            for ending in (".json", ".safetensors"):
-                self._store.remove(f"weights/{name:06d}{ending}")
+            self._remove(f"weights/{name:06d}")
 
     def newest(self, known: int | None) -> tuple[int, Tensors] | None:
         """Return the newest weights; None if they are known, or none are there."""
@@ -111,7 +122,7 @@ class Mailbox:
                 if round_ >= least_round:
                     for path in self._groups(round_):
                         tensors = self._get(path)
-                        self._remove_group(path)
+                        self._remove(path)
                         if tensors is not None:
                             return Letter(round_, **tensors)
             return None
@@ -120,19 +131,20 @@ class Mailbox:
 
     def drop(self, least_round: int) -> int:
         """Remove the groups of older weights; return how many."""
-        old = [round_ for round_ in self._rounds("samples") if round_ < least_round]
-        count = sum(len(self._groups(round_)) for round_ in old)
-        for round_ in old:
-            self._store.remove(f"samples/{round_:06d}")
-        return count
+        rounds = [round_ for round_ in self._rounds("samples") if round_ < least_round]
+        old = [path for round_ in rounds for path in self._groups(round_)]
+        for path in old:
+            self._remove(path)
+        return len(old)
 
-    def num_waiting(self) -> int:
-        """Return how many groups nobody has taken."""
-        return sum(len(self._groups(round_)) for round_ in self._rounds("samples"))
+    def num_waiting(self, least_round: int) -> int:
+        """Return how many groups of these weights or newer nobody has taken."""
+        rounds = (round_ for round_ in self._rounds("samples") if round_ >= least_round)
+        return sum(len(self._groups(round_)) for round_ in rounds)
 
     def end(self) -> None:
         """Tell workers that there is nothing more to draw."""
-        self._store.write_table(_OVER, {})
+        again(self.url, lambda: self._store.write_table(_OVER, {}))
 
     def is_over(self) -> bool:
         """Tell whether the run is over."""
@@ -152,28 +164,36 @@ class Mailbox:
         names = [name for name in self._store.names(folder) if name.endswith(".json")]
         return [f"{folder}/{name.removesuffix('.json')}" for name in names]
 
-    def _remove_group(self, path: str) -> None:
-        for ending in (".json", ".safetensors"):
-            self._store.remove(path + ending)
+    def _remove(self, path: str) -> None:
+        """Remove tensors, the table first: what has none is not there."""
+        for name in (f"{path}.json", f"{path}.safetensors"):
+            again(self.url, partial(self._store.remove, name))
 
     def _put(self, path: str, tensors: Tensors) -> None:
         file = self._scratch / "sent.safetensors"
         save_file({name: each.contiguous() for name, each in tensors.items()}, file)
-        self._store.put(file, f"{path}.safetensors")
-        self._store.write_table(f"{path}.json", {"sha256": sha256_of_file(file)})
+        told = {"sha256": sha256_of_file(file)}
+        again(self.url, lambda: self._store.put(file, f"{path}.safetensors"))
+        again(self.url, lambda: self._store.write_table(f"{path}.json", told))
 
     def _get(self, path: str) -> Tensors | None:
         """Return what is whole; None if it is gone, or is not what its table says."""
         table = self._store.read_table(f"{path}.json") or {}
         file = self._store.get(f"{path}.safetensors", self._scratch, str(table.get("sha256")))
-        return load_file(file) if file is not None else None
+        if file is None:
+            return None
+        try:
+            return load_file(file)
+        except FileNotFoundError:  # removed since: a local file is read where it lies
+            return None
+        finally:
+            if file.parent == self._scratch:
+                file.unlink()
 
     def _waited_for(self, look: Callable[[], T | None], what: str) -> T:
-        pause_seconds, longest_seconds = _PAUSES_SECONDS
-        began, has_said = time.monotonic(), False
+        pause, began, has_said = Pause(), time.monotonic(), False
         while (found := look()) is None:
-            time.sleep(pause_seconds)
-            pause_seconds = min(1.5 * pause_seconds, longest_seconds)
+            pause.wait()
             if not has_said and time.monotonic() - began > 30:
                 has_said = True
                 say(f"{self.url}: waiting for {what}")

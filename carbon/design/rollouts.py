@@ -1,11 +1,11 @@
-"""Samples that others draw, as INTELLECT-2 (arXiv 2505.07291) has them: nobody waits for anybody.
+"""Samples that others draw, as INTELLECT-2 (arXiv 2505.07291) has them.
 
-Workers draw and measure with the newest weights that they find. The learner takes groups whose
+Workers draw and measure with the newest weights that they find, and pause where enough lies ready.
+The learner takes groups whose
 weights are at most so many rounds old, drops older ones, and corrects for the weights that drew
 them: the ratio of GRPO is that to the log-probabilities which the worker has told.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +15,11 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from carbon.console import progress
-from carbon.design.mail import Letter, Mailbox, Tensors
+from carbon.design.mail import Letter, Mailbox, Pause, Tensors
 from carbon.design.oracles import Oracle
 from carbon.design.rewards import measured
 from carbon.design.tune_task import TuneTask
 from carbon.tokenizer import K, Vocabulary, decode_ids
-
-_PAUSE_SECONDS = 0.05
 
 
 class Rollouts:
@@ -90,7 +88,8 @@ def work(
 ) -> int:
     """Draw and measure groups until the run is over; return how many.
 
-    Of groups that nobody takes there are never more than the learner could still take.
+    Pauses while more groups lie ready than steps may be behind, of weights that the learner still
+    takes. Each worker looks for itself, so that there may be as many more as there are workers.
 
     Args:
         adapted: network of peft, whose head is held to 6-mers.
@@ -106,7 +105,7 @@ def work(
     """
     from peft import set_peft_model_state_dict
 
-    round_, count = None, 0
+    round_, count, pause = None, 0, Pause()
     with progress("groups drawn", None) as advance:
         while not mailbox.is_over():
             if (newest := mailbox.newest(round_)) is not None:
@@ -114,14 +113,14 @@ def work(
                     torch.manual_seed(_seed_of(task.seed, worker, newest[0]))
                 round_ = newest[0]
                 set_peft_model_state_dict(adapted, newest[1])
-            if round_ is None or mailbox.num_waiting() > task.most_stale:
-                time.sleep(_PAUSE_SECONDS)
+            if round_ is None or mailbox.num_waiting(round_ - task.most_stale) > task.most_stale:
+                pause.wait()
                 continue
             ids, log_probs = drawn(adapted, prompt, task.group, task.length_bp // K)
             bases = [decode_ids(row, vocabulary) for row in ids.numpy()]
             values = torch.tensor(measured(oracles, bases), dtype=torch.float64)
             mailbox.send(Letter(round_, ids, log_probs, values), worker, count)
-            count += 1
+            count, pause = count + 1, Pause()
             advance(1)
     return count
 

@@ -1,7 +1,8 @@
 """The folder of a tuned model: curves, samples, adapter; and where a run that was stopped goes on.
 
-A checkpoint is trl's: adapter, optimizer, schedule and random numbers after a probe. Its last file
-is `trainer_state.json`, so that one that can be read stands for a checkpoint that is whole.
+A checkpoint is trl's: adapter, optimizer, schedule and random numbers after a probe. The first
+process writes `trainer_state.json` last, and each has a file of random numbers: where all these
+can be read, a checkpoint is whole.
 """
 
 import json
@@ -9,6 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 from transformers import TrainerCallback
 
@@ -27,12 +29,18 @@ COLUMNS = (
     *("loss", "grad_norm", "learning_rate", "staleness_rounds", "dropped_groups"),
 )
 _CHECKPOINT, _LAST_FILE = "checkpoint-*", "trainer_state.json"
+_RANDOM_NUMBERS = "rng_state*.pth"  # of each process
 _KEPT = 2  # checkpoints: the newest may be torn
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint that is whole, if there is one."""
-    whole = [path for path in folder.glob(_CHECKPOINT) if _is_whole(path)]
+def last_checkpoint(folder: Path, processes: int) -> Path | None:
+    """Return the newest checkpoint that is whole, if there is one.
+
+    Args:
+        folder: of the run.
+        processes: that wrote it.
+    """
+    whole = [path for path in folder.glob(_CHECKPOINT) if _is_whole(path, processes)]
     return max(whole, key=step_of, default=None)
 
 
@@ -41,12 +49,13 @@ def step_of(checkpoint: Path | None) -> int:
     return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
 
-def _is_whole(checkpoint: Path) -> bool:
+def _is_whole(checkpoint: Path, processes: int) -> bool:
     try:
         json.loads((checkpoint / _LAST_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return True
+    # `torch.save` writes a ZIP, whose end is what a torn one lacks.
+    return sum(map(is_zipfile, checkpoint.glob(_RANDOM_NUMBERS))) == processes
 
 
 def begin_folder(path: Path, settings: dict[str, Any], *, resume: bool) -> Path:
@@ -66,7 +75,7 @@ def begin_folder(path: Path, settings: dict[str, Any], *, resume: bool) -> Path:
     earlier = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     check_same_job(folder, earlier, settings)
     if not (folder / MODEL).is_dir():
-        _keep_lines(folder / METRICS, step_of(last_checkpoint(folder)))
+        _keep_lines(folder / METRICS, step_of(last_checkpoint(folder, settings["processes"])))
     return folder
 
 

@@ -8,7 +8,7 @@ the oracles of `carbon design`; and what is written holds nothing of what trl ch
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -72,6 +72,10 @@ def check_tuning(job: TuneJob) -> None:
         free_folder(job.output)
     if job.mailbox and (job.resume or num_processes() > 1):
         raise UserError("a mailbox: one process learns, and cannot be resumed; take the other out")
+    if job.mailbox and not all(isinstance(oracle, str) for oracle in job.oracles):
+        raise UserError(
+            "a mailbox: workers are other commands; name the oracle, as python:FILE:NAME"
+        )
     _check(job)
 
 
@@ -156,15 +160,17 @@ def run_worker(job: TuneJob, worker: int) -> dict[str, Any]:
     """
     from peft import get_peft_model
 
-    with _ready(job) as (loaded, tokenizer, oracles), six_mers_alone(loaded):
-        mailbox = Mailbox(job.mailbox)
+    with (
+        _ready(job) as (loaded, tokenizer, oracles),
+        six_mers_alone(loaded),
+        closing(Mailbox(job.mailbox)) as mailbox,
+    ):
         mailbox.join(_shared(_settings(job, oracles)))
         _name_ends(loaded.network, tokenizer)
         adapted = get_peft_model(loaded.network, _adapters(job)).eval()
         adapted.to("cuda" if torch.cuda.is_available() and not job.on_cpu else "cpu")
         (prompt,) = tokenizer(text=[_prompt_of(job.task)])["input_ids"]
         count = work(adapted, loaded.vocabulary, prompt, oracles, job.task, mailbox, worker)
-        mailbox.close()
     return {"worker": worker, "groups": count}
 
 
@@ -218,15 +224,12 @@ def _rollouts(job: TuneJob, settings: dict[str, Any]) -> Iterator[Rollouts | Non
     if not job.mailbox:
         yield None
         return
-    mailbox = Mailbox(job.mailbox)
-    try:
+    with closing(Mailbox(job.mailbox)) as mailbox:
         mailbox.begin(_shared(settings))
         try:
             yield Rollouts(mailbox, job.task.most_stale)
         finally:
             mailbox.end()
-    finally:
-        mailbox.close()
 
 
 def _shared(settings: dict[str, Any]) -> dict[str, Any]:
@@ -244,7 +247,7 @@ def _train(
 ) -> None:
     """Take the steps that are left; the first process writes what they were, and the model."""
     task, folder = job.task, behind_links(job.output)
-    checkpoint = last_checkpoint(folder) if job.resume else None
+    checkpoint = last_checkpoint(folder, num_processes()) if job.resume else None
     with (
         six_mers_alone(loaded),
         progress("tuning, steps", task.steps, step_of(checkpoint)) as advance,
@@ -259,6 +262,7 @@ def _train(
         tuned = {name: merged[name] for name in merged if _has_adapter(name)}
         with atomic_folder(folder / MODEL) as temporary:
             save_as_start(model_folder(job.model).path, tuned, temporary)
+    trainer.accelerator.wait_for_everyone()  # who goes on reads the model
 
 
 def _settings(job: TuneJob, oracles: Sequence[Oracle]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from carbon.console import track
 from carbon.errors import GenomeError, UserError
 from carbon.genome import GENETIC_CODE
+from carbon.genome.alphabet import gc_share
+from carbon.genome.codons import adaptation_index, adaptation_weights
 from carbon.inference import Carbon
 from carbon.metrics import rank_correlation
 from carbon.uncertainty import bootstrap
@@ -50,7 +52,7 @@ def codon_adaptation(
     scores = track(model.score(gene.cds for gene in genes), "codon adaptation", len(genes))
     nats = np.array([score.nats_per_base for score in scores])
     index = np.array([adaptation_index(gene.cds, weights) for gene in genes])
-    gc = np.array([_gc(gene.cds) for gene in genes])
+    gc = np.array([gc_share(gene.cds) for gene in genes])
     return {
         **_spearman(nats, index)._asdict(),
         "with_gc": _spearman(nats, gc)._asdict(),
@@ -59,30 +61,6 @@ def codon_adaptation(
         "nats_per_base": float(nats.mean()),
         "index": float(index.mean()),
     }
-
-
-def adaptation_weights(usage: Mapping[str, float]) -> dict[str, float]:
-    """Return each codon's frequency over that of the best codon of its amino acid.
-
-    Codons of stop, and of amino acids that have one codon only, are left out, as Sharp and Li
-    (1987) do.
-    """
-    families: dict[str, list[str]] = {}
-    for codon, amino_acid in GENETIC_CODE.items():
-        families.setdefault(amino_acid, []).append(codon)
-    weights: dict[str, float] = {}
-    for amino_acid, codons in families.items():
-        if amino_acid != "*" and len(codons) > 1:
-            best = max(usage[codon] for codon in codons)
-            weights |= {codon: usage[codon] / best for codon in codons} if best else {}
-    return weights
-
-
-def adaptation_index(cds: str, weights: Mapping[str, float]) -> float:
-    """Return the codon adaptation index: the geometric mean of the codons' weights, 0 to 1."""
-    codons = (cds[at : at + 3] for at in range(0, len(cds), 3))
-    logs = [np.log(weights[codon]) for codon in codons if weights.get(codon)]
-    return float(np.exp(np.mean(logs))) if logs else float("nan")
 
 
 def usage_of(genes: Iterable[CodingGene]) -> dict[str, float]:
@@ -112,10 +90,6 @@ def reference_usage(
             "that begins so"
         )
     return usage_of(chosen)
-
-
-def _gc(sequence: str) -> float:
-    return (sequence.count("G") + sequence.count("C")) / len(sequence)
 
 
 def _spearman(one: Floats, other: Floats) -> Estimate:

@@ -29,8 +29,8 @@ def test_a_motif_pair_is_found_wherever_it_does_best():
 
 def test_the_index_is_the_geometric_mean_of_shares():
     index = codon_adaptation({"AAA": 10, "AAG": 5, "GGT": 4, "GGC": 1})
-    found = index(["AAAGGT", "AAGGGC", "AAA"])
-    assert found == pytest.approx([1.0, math.sqrt(0.5 * 0.25), 1.0])
+    found = index(["AAAGGT", "AAGGGC", "AAA", "ATGAAGTGGTAA", "ATGTGG"])
+    assert found == pytest.approx([1.0, math.sqrt(0.5 * 0.25), 1.0, 0.5, 0.0])
 
 
 @pytest.mark.parametrize("strand", ["+", "-"])

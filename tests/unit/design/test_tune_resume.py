@@ -1,6 +1,8 @@
 """A run of `carbon tune` that was stopped goes on, and has the bytes of one that was left alone."""
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,10 +68,12 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bytes(start, killed, monkey
     assert main(other) == 2
     assert "the earlier run differs in: rate" in capsys.readouterr().err
 
-    torn = stopped / "checkpoint-6"
-    torn.mkdir()
-    (torn / "trainer_state.json").write_text("{")
-    assert last_checkpoint(stopped) == stopped / "checkpoint-4"
+    assert last_checkpoint(stopped, 1) == stopped / "checkpoint-4"
+    assert last_checkpoint(stopped, 2) is None  # the random numbers of one process are missing
+    for torn, name in (("checkpoint-6", "trainer_state.json"), ("checkpoint-8", "rng_state.pth")):
+        shutil.copytree(stopped / "checkpoint-4", stopped / torn)
+        os.truncate(stopped / torn / name, (stopped / torn / name).stat().st_size - 1)
+    assert last_checkpoint(stopped, 1) == stopped / "checkpoint-4"
     assert main(words(start, "stopped", "--resume", "--timeout", "60")) == 0
     told = json.loads(capsys.readouterr().out)
     assert contents(stopped) == contents(whole)
