@@ -70,6 +70,8 @@ def make_shards(arguments: argparse.Namespace) -> None:
             for i, (sequence, held_out) in enumerate(sequences(arguments, number, count), first):
                 writer.add(row_of(i, sequence, held_out))
             writer.close()
+            told = {"near_duplicates": ["mrna"]}
+            (folder / "summary.json").write_text(json.dumps(told), encoding="utf-8")
 
 
 def sequences(arguments: argparse.Namespace, number: int, count: int) -> Iterator[tuple[str, bool]]:

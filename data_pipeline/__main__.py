@@ -257,7 +257,10 @@ _VERBS = {
 
 
 class _WithoutPandas:
-    """Keeps Arrow from importing pandas at its first array: no command here makes or takes one."""
+    """Keeps Arrow from importing pandas at its first array: no command here makes or takes one.
+
+    `sys.modules["pandas"] = None` would be shorter, but Arrow takes that for an imported pandas.
+    """
 
     def find_spec(self, name: str, *_: object) -> None:
         """Raise ImportError for pandas, and leave all else to the other finders."""

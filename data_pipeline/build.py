@@ -15,8 +15,9 @@ order in which tasks end.
 import hashlib
 import json
 import shutil
-from contextlib import suppress
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,14 @@ from carbon import __version__
 from carbon.console import say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import TEMPORARY, behind_links
+from carbon.files import TEMPORARY, behind_links, free_folder, stamp_of
 from data_pipeline.publishing.hub import check_is_free, publish_to
 from data_pipeline.reading.listing import inputs_of, paths_of, title_of
 from data_pipeline.reading.remote import (
     Records,
     cache_of,
     is_url,
+    public_url,
     with_inputs_here,
     with_public_urls,
 )
@@ -61,51 +63,76 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     """
     if is_url(config.output):
         return _build_and_publish(config)
-    return _build_here(config, behind_links(config.output), with_public_urls(config))
+    output = free_folder(config.output)
+    here, fetched = _inputs_here(config)
+    with _alone(output, str(output)):
+        return _build(here, output, with_public_urls(config), fetched)
 
 
 def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
     """Build in the cache, publish from there, and leave nothing of it there.
 
-    A corpus that is there already, whole, is of a publication that broke off.
+    A corpus that is there already, whole, is of a publication that broke off. It is published if it
+    is of this recipe and of these inputs, and else built anew.
     """
     url = config.output
-    check_is_free(url)
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
     output = behind_links(cache_of(config, "outputs") / name)
-    recipe = with_public_urls(config)
-    if (output / "manifest.json").is_file():
-        if read_manifest(output)["recipe"] != json.loads(json.dumps(asdict(recipe))):
-            raise UserError(f"{output}: waits to be published, of another recipe; remove it")
-    else:
-        _build_here(replace(config, output=str(output)), output, recipe)
-    publish_to(output, url)
-    shutil.rmtree(output)
-    return read_manifest(url)
+    kept = output.with_name(f"{name}.key")
+    with _alone(output, public_url(url)):
+        check_is_free(url)
+        recipe = with_public_urls(config)
+        here, fetched = _inputs_here(config)
+        key = _key_of(asdict(recipe) | {"executor": None}, here)
+        if output.exists() and (not kept.is_file() or kept.read_text(encoding="utf-8") != key):
+            say(f"{output}: waits to be published, of another recipe or input; starting over")
+            shutil.rmtree(output)
+        if not output.exists():
+            kept.write_text(key, encoding="utf-8")
+            _build(here, output, recipe, fetched)
+        publish_to(output, url)
+        manifest = read_manifest(output)
+        shutil.rmtree(output)
+        kept.unlink()
+    return manifest
 
 
-def _build_here(config: BuildConfig, output: Path, recipe: BuildConfig) -> dict[str, Any] | None:
-    """Build into a folder; `recipe` is what the manifest says of it."""
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output}: exists already; remove it or name another output")
-    config, fetched = with_inputs_here(config)
-    needed = _shared_files(config)
-    if not config.keep_going:
-        needed += [path for each in inputs_of(config) for path in paths_of(each)]
-    if asks_for_families(config):
+@contextmanager
+def _alone(output: Path, name: str) -> Iterator[None]:
+    """Hold the lock of an output, called `name` in messages; in the end it is removed.
+
+    Raises:
+        UserError: another build of it is running.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{output}.lock", timeout=0, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UserError(f"{name}: another build of it is running; wait for it") from None
+    try:
+        yield
+    finally:
+        Path(lock.lock_file).unlink()
+        lock.release()
+
+
+def _inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
+    """Return a recipe whose inputs are all files that are there, and what was fetched for it.
+
+    Raises:
+        UserError: one is not there, and `keep_going` is not set or all need it.
+    """
+    here, fetched = with_inputs_here(config)
+    needed = _shared_files(here)
+    if not here.keep_going:
+        needed += [path for each in inputs_of(here) for path in paths_of(each)]
+    if asks_for_families(here):
         check_engine()
     for path in needed:
         if not Path(path).is_file():
             raise UserError(f"{path}: no such file; mend the recipe")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(f"{output}.lock", timeout=0, mode=0o600) as lock:
-            try:
-                return _build(config, output, recipe, fetched)
-            finally:
-                Path(lock.lock_file).unlink()
-    except Timeout:
-        raise UserError(f"{output}: another build of it is running; wait for it") from None
+    return here, fetched
 
 
 def _shared_files(config: BuildConfig) -> list[str]:
@@ -166,15 +193,19 @@ def _families(config: BuildConfig, work: Path, rank: int) -> None:
         choose_families(work, config.families)
 
 
-def _prepared_work(config: BuildConfig, output: Path) -> Path:
-    """Return the folder of what is on the way, emptied if it is of another recipe or input."""
+def _key_of(recipe: dict[str, Any], config: BuildConfig) -> str:
+    """Return what tells a recipe, with the sizes and times of all files that `config` names."""
     files = [path for each in inputs_of(config) for path in paths_of(each)]
     files += _shared_files(config)
-    files = [path for path in files if Path(path).is_file()]
-    stats = {path: (Path(path).stat().st_size, Path(path).stat().st_mtime_ns) for path in files}
+    stamps = {path: stamp_of(Path(path)) for path in files if Path(path).is_file()}
+    text = json.dumps([__version__, recipe, stamps], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _prepared_work(config: BuildConfig, output: Path) -> Path:
+    """Return the folder of what is on the way, emptied if it is of another recipe or input."""
     recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None, "cache": None}
-    text = json.dumps([__version__, recipe, stats], sort_keys=True)
-    key = hashlib.sha256(text.encode()).hexdigest()
+    key = _key_of(recipe, config)
     work = output.with_name(f"{output.name}.work")
     if work.exists() and not (work / "key").is_file():
         raise UserError(f"{work}: is in the way and not of a build; move it or name another output")

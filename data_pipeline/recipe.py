@@ -216,7 +216,7 @@ class BuildConfig:
         check(bool(self.assemblies or self.files), "give at least one of assemblies and files")
         check(
             "://" not in self.output or EXECUTORS[self.executor.kind].waits,
-            f"output = '{self.output}': {self.executor.kind} returns before the corpus is there; "
+            f"output by URL: {self.executor.kind} returns before the corpus is there; "
             "build into a folder, then `python -m data_pipeline publish FOLDER --to URL`",
         )
         check(bool(self.taxdump) or not self.divide_by, "divide_by needs a taxdump")

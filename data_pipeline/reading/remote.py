@@ -7,6 +7,7 @@ where it tells one); what has changed there is fetched again.
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig
 
 _VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created")
 _WILD = "*?["
+_ANY_URL = re.compile(r"[\w.+-]+://[^\s'\"]+")  # in a message
 
 Records = dict[str, dict[str, Any]]  # by local path: url, bytes, version
 
@@ -35,17 +37,30 @@ def is_url(path: str) -> bool:
 def public_url(path: str) -> str:
     """Return a URL without what only its owner may see: user, password, and the query of HTTP.
 
+    Of a chain (`simplecache::https://...`) each part is such a URL.
+
     >>> public_url("https://me:secret@host/a.fa?X-Amz-Signature=1"), public_url("s3://b/part-?.fa")
     ('https://host/a.fa', 's3://b/part-?.fa')
     """
-    if not is_url(path):
-        return path
-    if not path.startswith("http"):
-        scheme, _, rest = path.partition("://")
+    return "::".join(map(_public_part, path.split("::"))) if is_url(path) else path
+
+
+def _public_part(url: str) -> str:
+    if not is_url(url):
+        return url
+    if not url.startswith("http"):
+        scheme, _, rest = url.partition("://")
         host, slash, inner = rest.partition("/")
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{inner}"
-    parts = urlsplit(path)
+    parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def public_reason(error: Exception) -> str:
+    """Return kind and first line of what a store says, its URLs as `public_url` tells them."""
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    told = _ANY_URL.sub(lambda found: public_url(found[0]), reason)
+    return f"{type(error).__name__}: {told}"
 
 
 def with_public_urls(config: BuildConfig) -> BuildConfig:
@@ -121,9 +136,7 @@ def fetch(url: str, cache: Path) -> tuple[str, Records]:
             records = {str(folder / _name(name)): _fetched(system, name, folder) for name in found}
             _remove_others(folder, {Path(each).name for each in records})
     except Exception as error:  # each kind of store has errors of its own
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        told = f"{type(error).__name__}: {reason}".replace(url, public_url(url))
-        raise UserError(f"{public_url(url)}: cannot be fetched ({told})") from None
+        raise UserError(f"{public_url(url)}: cannot be fetched ({public_reason(error)})") from None
     return str(folder / last), records
 
 

@@ -12,7 +12,7 @@ from carbon.corpus import read_manifest, source_files
 from carbon.errors import CorpusError
 from data_pipeline.__main__ import main
 from data_pipeline.publishing.hub import dataset_card
-from data_pipeline.reading.remote import fetch
+from data_pipeline.reading.remote import fetch, public_url
 from tests.helpers.bucket import bucket
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, served, write_fasta
@@ -173,12 +173,57 @@ class TestOutputByUrl:
         far = read_manifest("memory://lab/c")
         assert far["outputs"] == self.folder(tmp_path, settings)["outputs"]
 
-    def test_what_waits_is_of_another_recipe(self, settings, memory, monkeypatch, capsys):
+    @pytest.mark.parametrize("change", ["recipe", "input"])
+    def test_what_waits_is_of_before(self, tmp_path, settings, memory, monkeypatch, capsys, change):
+        """It is built anew, and nothing of it is published."""
         with monkeypatch.context() as patch:
             patch.setattr(type(memory), "put_file", lambda *_, **__: 1 / 0)
             assert build("memory://lab/c", *settings) == 2
-        assert build("memory://lab/c", *settings, "keep.min_record_bp=100") == 2
-        assert "waits to be published, of another recipe; remove it" in capsys.readouterr().err
+        if change == "recipe":
+            settings = [*settings, "keep.min_record_bp=100"]
+        else:  # of the same size
+            write_fasta(tmp_path / "g.fa", {"c1": random_bases(20_000, 2)})
+        assert build("memory://lab/c", *settings) == 0
+        assert "of another recipe or input; starting over" in capsys.readouterr().err
+        far, near = read_manifest("memory://lab/c"), self.folder(tmp_path, settings)
+        assert far["outputs"] == near["outputs"] and far["inputs"] == near["inputs"]
+
+    def test_a_second_build_of_it_waits_for_the_upload(self, settings, memory, monkeypatch, capsys):
+        put, codes = type(memory).put_file, []
+
+        def second(system, *words, **more):
+            codes.append(build("memory://lab/c", *settings))
+            put(system, *words, **more)
+
+        monkeypatch.setattr(type(memory), "put_file", second)
+        assert build("memory://lab/c", *settings) == 0
+        assert codes and set(codes) == {2}
+        told = "error: memory://lab/c: another build of it is running; wait for it"
+        assert capsys.readouterr().err.splitlines().count(told) == len(codes)
+
+    def test_files_of_others_are_refused_before_a_build(
+        self, settings, memory, monkeypatch, capsys
+    ):
+        memory.pipe_file("/lab/c/other/mine.parquet", b"of somebody")
+        monkeypatch.setattr("data_pipeline.build.make_shard", lambda *_: 1 / 0)
+        assert build("memory://lab/c", *settings) == 2
+        assert "memory://lab/c: holds other/mine.parquet, which no" in capsys.readouterr().err
+
+    def test_secrets_are_told_to_nobody(self, tmp_path, settings, memory, monkeypatch, capsys):
+        def refuse(*_, **__):
+            raise OSError("memory://me:hush@lab/c is closed")
+
+        url = "memory://me:hush@lab/c"
+        with monkeypatch.context() as patch:
+            patch.setattr(type(memory), "put_file", refuse)
+            assert build(url, *settings) == 2
+        assert build(url, *settings) == 0
+        assert build(url, *settings) == 2
+        files = [path for path in memory.find("/") if not path.endswith(".parquet")]
+        text = "".join(memory.cat_file(path).decode() for path in files)
+        err = capsys.readouterr().err
+        assert "holds a corpus already" in err and "(OSError: memory://lab/c is closed)" in err
+        assert "hush" not in text + err
 
     def test_a_store_that_refuses_is_asked_first(self, settings, monkeypatch, capsys):
         monkeypatch.setattr("data_pipeline.build.make_shard", lambda *_: 1 / 0)
@@ -227,6 +272,35 @@ def test_an_upload_that_breaks_off_never_looks_whole(corpus, memory, monkeypatch
     monkeypatch.setattr(type(memory), "put_file", put)
     assert main(words) == 0
     assert source_files("memory://hub/c", "genome", "train")
+
+
+@pytest.mark.parametrize("name", ["theirs/train-0.parquet", "README.md"])
+def test_files_of_others_stay(corpus, memory, capsys, name):
+    memory.pipe_file(f"/hub/c/{name}", b"of somebody")
+    assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 2
+    assert f"memory://hub/c: holds {name}, which no upload" in capsys.readouterr().err
+    assert memory.find("/hub") == [f"/hub/c/{name}"]
+
+
+def test_only_what_an_upload_has_left_is_removed(corpus, memory, monkeypatch):
+    """Its note names its files; one of an older build goes, one of somebody else stays."""
+    with monkeypatch.context() as patch:
+        patch.setattr(type(memory), "put_file", lambda *_, **__: 1 / 0)
+        assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 2
+    note = json.loads(memory.cat_file("/hub/c/manifest.json"))
+    note["files"] += ["genome/train-00007.parquet", "../kept.parquet"]
+    memory.pipe_file("/hub/c/manifest.json", json.dumps(note).encode())
+    for path in ("/hub/c/genome/train-00007.parquet", "/hub/kept.parquet", "/hub/c/notes.txt"):
+        memory.pipe_file(path, b"x")
+    assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 0
+    left = {"/hub/kept.parquet", "/hub/c/notes.txt", "/hub/c/README.md", "/hub/c/manifest.json"}
+    outputs = read_manifest("memory://hub/c")["outputs"]
+    assert set(memory.find("/hub")) == left | {f"/hub/c/{name}" for name in outputs}
+
+
+def test_a_chain_of_urls_is_told_without_secrets():
+    chain = "zip://a.fa::https://me:hush@host/a.zip?sig=hush"
+    assert public_url(chain) == "zip://a.fa::https://host/a.zip"
 
 
 def test_a_torn_corpus_is_not_published(corpus, memory, capsys):
