@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.adapt.folder import HEAD, MANIFEST
@@ -11,7 +12,7 @@ from carbon.design.rules import Rules
 from carbon.design.search import found_so_far, rounds
 from carbon.design.task import DesignTask, search_of
 from carbon.design.ways import Candidate
-from carbon.folders import find_folders
+from carbon.folders import find_folders, folder_named
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
 from demo.fields import Field, Values
@@ -44,7 +45,7 @@ class Design(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        adapted = (f"{_ADAPTED}{name}" for name in find_folders(self.lab.runs, (HEAD, MANIFEST)))
+        adapted = (f"{_ADAPTED}{name}" for name in self._adapted())
         return (
             Field("oracle", "Measure", "GC window", "choice", (*_KNOWN, *adapted),
                   info="1 at best: the middle fifth G and C and the rest A and T; TGACTCA and "
@@ -120,8 +121,11 @@ class Design(Panel):
         """Return the oracle as a command line names it."""
         if name := _KNOWN.get(values["oracle"]):
             return f"python:carbon.design.known:{name}"
-        folders = find_folders(self.lab.runs, (HEAD, MANIFEST))
-        return f"measure=adapted:{folders[values['oracle'].removeprefix(_ADAPTED)]}"
+        name = values["oracle"].removeprefix(_ADAPTED)
+        return f"measure=adapted:{folder_named(name, self._adapted())}"
+
+    def _adapted(self) -> dict[str, Path]:
+        return find_folders(self.lab.runs, (HEAD, MANIFEST))
 
 
 def _task(values: Values) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from carbon.adapt.folder import HEAD, MANIFEST, read_manifest
 from carbon.adapt.loading import load_adapted
 from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
-from carbon.folders import find_folders, written
+from carbon.folders import find_folders, folder_named, written
 from carbon.genome import Variant, fasta_text
 from carbon.genome.brought import sequences_in_text, without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
@@ -186,9 +186,7 @@ class Predict(Panel):
                 "adapt --config FILE --set output=RUNS/mine`, where RUNS is that folder"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
-        if chosen not in found:
-            raise UserError(f"the model '{chosen}' is no longer there; choose another")
-        return chosen, found[chosen]
+        return chosen, folder_named(chosen, found)
 
     def _adapted(self, folder: Path) -> Adapted:
         """Load a model, or return it if nothing was written to its folder since."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.folders import find_folders, written
+from carbon.folders import find_folders, folder_named, written
 from carbon.kept import Kept
 from carbon.run_folder import (
     EVENTS,
@@ -125,9 +125,7 @@ class Training(Panel):
                 "output=RUNS/mine`, where RUNS is that folder, and it is drawn here while it trains"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
-        if chosen not in found:
-            raise UserError(f"the run '{chosen}' is no longer there; choose another")
-        return chosen, found[chosen]
+        return chosen, folder_named(chosen, found)
 
     def _lines(self, folder: Path) -> RunLines:
         """Read a run's lines, or return those that were read if nothing was written since."""

@@ -1,7 +1,7 @@
 """The switch of models as a visitor meets it."""
 
 from carbon.inference import load
-from demo.lab import Offer
+from carbon.offered import Offer
 from tests.browser.test_access import axe as axe
 from tests.helpers.demo import make_lab
 from tests.helpers.server import served
