@@ -1,6 +1,5 @@
 """Training: the curves of a run, while it trains or after."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +21,7 @@ from carbon.run_told import told
 from demo.fields import Field, Values
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
 
 _NEWEST = "newest"
@@ -107,13 +106,13 @@ class Training(Panel):
             "    print(*row)\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         _, folder = self._folder(values["run"])
         config = str(folder / RECIPE)
         words = ["python", "-m", "train", "summary", "--config", config,
                  "--set", f"output={folder}"]  # fmt: skip
-        return f"# writes summary.html into the run's folder\n{shlex.join(words)}"
+        return ["# writes summary.html into the run's folder", words]
 
     def _folder(self, name: str) -> tuple[str, Path]:
         """Return a run that is there now, by its name among those that were found."""

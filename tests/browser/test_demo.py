@@ -14,7 +14,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 PAGES = {
     "primer": "/", "generate": "/generate", "read": "/read", "variant": "/variant",
     "token": "/token", "tokenizer": "/tokenizer", "embeddings": "/embeddings",
-    "design": "/design",
+    "design": "/design", "compare": "/compare",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 
@@ -242,9 +242,12 @@ def test_a_click_on_the_heat_map_asks_for_that_variant(visitor):
         "[...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => plot.data || [])"
         ".find(trace => trace.type == 'heatmap')?.yaxis"
     ).json_value()
-    box = visitor.page.locator(f".nsewdrag[data-subplot=x{axis}]").bounding_box()
+    cells = visitor.page.locator(f".nsewdrag[data-subplot=x{axis}]")
+    visitor.page.wait_for_timeout(400)  # figures above move it while they are drawn
     # Two places, for the first may be the reference's own base, which is no variant.
     for share in (0.13, 0.37):
+        cells.scroll_into_view_if_needed()
+        box = cells.bounding_box()
         visitor.page.mouse.click(box["x"] + box["width"] * share, box["y"] + box["height"] * share)
         visitor.page.wait_for_timeout(1500)
     assert visitor.field("Variant").input_value() != before
