@@ -1,8 +1,10 @@
 """Folders below another one, found by the files in them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from carbon.errors import UserError
 
 _MOST_DEPTH = 3  # folders between that of all and one of them
 _MOST_SEEN = 2000
@@ -35,6 +37,17 @@ def find_folders(root: Path, files: Sequence[str]) -> dict[str, Path]:
             break
     newest = sorted(found, reverse=True)[:_MOST_FOUND]
     return {name: folder for _, name, folder in newest}
+
+
+def folder_named(name: str, found: Mapping[str, Path]) -> Path:
+    """Return a folder by its name among those that were found.
+
+    Raises:
+        UserError: it is not among them.
+    """
+    if name not in found:
+        raise UserError(f"the folder '{name}' is no longer there; choose another")
+    return found[name]
 
 
 def written(path: Path) -> tuple[int, int]:

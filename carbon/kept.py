@@ -18,11 +18,11 @@ class Kept(Generic[T]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made for a key, or make it."""
+        """Return what was made for a key, or make it, once there is room."""
         with self._lock:
             if key not in self._made:
+                while len(self._made) >= self._most:
+                    self._made.popitem(last=False)
                 self._made[key] = make()
             self._made.move_to_end(key)
-            while len(self._made) > self._most:
-                self._made.popitem(last=False)
             return self._made[key]

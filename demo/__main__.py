@@ -60,9 +60,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(arguments: argparse.Namespace) -> None:
     from carbon.genome.opened import Genome
+    from carbon.offered import Offer
     from demo import first_start
     from demo.app import build, launch_options
-    from demo.lab import Lab, Offer, shown_name
+    from demo.lab import Lab, shown_name
     from demo.limits import Limits
 
     logging.basicConfig(level=logging.WARNING)
@@ -86,13 +87,14 @@ def _serve(arguments: argparse.Namespace) -> None:
     for source in arguments.models:
         about_model(str(model_of_run(source)))  # what is none is told before anybody comes
     del sources[shown_name(model_name)]
-    offer = Offer(sources, arguments.any_model, opened)
+    has_others = sources or arguments.any_model
+    offer = Offer(sources, arguments.any_model, opened) if has_others else None
     model = opened(model_name)
     genome = Genome.open(found.fasta, found.annotation, arguments.contigs)
     runs = arguments.runs or arguments.home
     learned = read_learning(found.learning) if found.learning else None
     known = found.known_genes, learned, found.told_variants
-    lab = Lab(model, model_name, genome, runs, *known, offer if any(offer[:2]) else None)
+    lab = Lab(model, model_name, genome, runs, *known, offer)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)
     try:

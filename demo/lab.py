@@ -1,10 +1,11 @@
 """What the panels share: the model, the genome beside it, and genomes that visitors bring."""
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from carbon.about_model import EXPORT, AboutModel, about_model, model_of_run
 from carbon.errors import UserError
@@ -14,6 +15,7 @@ from carbon.genome.opened import Genome
 from carbon.inference import Carbon
 from carbon.inference.learning import Learning
 from carbon.kept import Kept
+from carbon.offered import Offer
 
 _KEPT_GENOMES = 8
 _KEPT_MODELS = 2  # beside the first, which stays
@@ -22,20 +24,6 @@ _KEPT_MODELS = 2  # beside the first, which stays
 def shown_name(source: str) -> str:
     """Return the name of a model or run without its folders."""
     return source.rstrip("/").removesuffix(f"/{EXPORT}").rpartition("/")[2]
-
-
-class Offer(NamedTuple):
-    """Models that a visitor may switch to.
-
-    Attributes:
-        sources: by the name on the page: of the box, or folders of models and runs.
-        any_folder: whether any other folder of this machine may be named.
-        load: opens one.
-    """
-
-    sources: Mapping[str, str]
-    any_folder: bool
-    load: Callable[[Path | str], Carbon]
 
 
 class Lab:
@@ -106,15 +94,14 @@ class Lab:
         if name == self.first.shown_name or not self.first.offer:
             return self.first
         offer = self.first.offer
-        if name not in offer.sources and not (offer.any_folder and Path(name).is_dir()):
-            raise UserError(f"Model: there is no '{name[:60]}' here; choose one of the list")
-        source = offer.sources.get(name, name)
+        source = offer.source_of(name)
         return self.first._others.get(source, lambda: self.first._switched(source, offer))
 
     def _switched(self, source: str, offer: Offer) -> "Lab":
+        gc.collect()  # a lab that was dropped and its panels hold one another, and a model
         path = model_of_run(source)
         lab = Lab(offer.load(path), str(path), self.genome, self.runs, self.known_genes)
-        lab.first = self
+        lab.first, lab._uploaded = self, self._uploaded
         return lab
 
     def genome_of(self, files: Sequence[str], pasted: str = "") -> Genome:

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Iterable, Sequence
+from typing import Any
 from urllib.parse import quote
 
 _MOST_LETTERS = 40
@@ -44,6 +45,12 @@ def download(name: str, text: str, label: str = "") -> str:
     address = f"data:text/plain;charset=utf-8,{quote(text)}"
     shown = escape(label or f"Download {name}")
     return f'<a class="chip" download="{escape(name)}" href="{address}">{shown}</a>'
+
+
+def tsv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return a table with a header; `.` where there is no value."""
+    lines = ("\t".join("." if v is None else str(v) for v in row) for row in rows)
+    return "\n".join(["\t".join(names), *lines, ""])
 
 
 def link_chip(address: str, text: str, title: str = "") -> str:

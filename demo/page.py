@@ -4,8 +4,6 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -22,7 +20,6 @@ from demo.views import SCRIPT, component_of
 
 _LOG = logging.getLogger("carbon.demo")
 _BROKEN = "something went wrong on this side; what it was is in the server's log"
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _LETTERS_BESIDE = 24  # of a wrong letter, that are shown
 _POLITE = ' role="status"'
 _SECONDS_BETWEEN_VIEWS = 0.2  # drawing costs more than computing where the model is small
@@ -147,15 +144,28 @@ class Page:
         """Answer the widgets' values; yield the outputs as they come."""
         yield from self._told(request, self._named(given))
 
-    def _told(self, request: gr.Request, given: Values) -> Iterator[list[Any]]:
-        """Answer values, or say what is wrong with them where an answer would stand."""
+    def _told(
+        self, request: gr.Request, given: Values, kept: Values | None = None
+    ) -> Iterator[list[Any]]:
+        """Answer values, or say what is wrong with them where an answer would stand.
+
+        Where they are restored, beside uploads that are kept, the widgets come first.
+        """
+        unchanged = [] if kept is None else [gr.skip() for _ in self.panel.fields]
         try:
             self.limits.admit(_address(request))
             panel = self._panel(given)
-            yield from self._answered(panel, checked_values(panel.fields, given))
+            if kept is not None:
+                panel.refresh()
+            values = checked_values(panel.fields, given)
+            if kept is not None:
+                shown = [_in_widget(f, values[f.name], bool(kept)) for f in panel.fields]
+                yield [*shown, _status("Waiting ..."), *self._unchanged()]
+            for outputs in self._answered(panel, values):
+                yield [*unchanged, *outputs]
         except Exception as error:
             told = _status(self._sentence(error), wrong=True, more=self._shown_wrong(error, given))
-            yield [told, gr.skip(), *([None] * len(self._outputs[2:]))]
+            yield [*unchanged, told, gr.skip(), *([None] * len(self._outputs[2:]))]
 
     def _ask_again(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
         """Answer by the clock; a screen reader is told nothing but what is wrong."""
@@ -164,8 +174,7 @@ class Page:
 
     def _open(self, request: gr.Request) -> Iterator[list[Any]]:
         """Restore the state that the address names, and answer it."""
-        self.panel.refresh()
-        yield from self._restored(request, request.query_params)
+        yield from self._restored(request, request.query_params, {})
 
     def _follow(self, event: gr.EventData, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
         """Restore the state of a link to this page, beside what is uploaded, and answer it."""
@@ -173,19 +182,12 @@ class Page:
         yield from self._restored(request, query, self._named(given))
 
     def _restored(
-        self, request: gr.Request, query: Mapping[str, str], kept: Mapping[str, Any] = _NOTHING
+        self, request: gr.Request, query: Mapping[str, str], kept: Values
     ) -> Iterator[list[Any]]:
-        fields = self.panel.fields
-        given = {f.name: query[f.name] for f in fields if f.kind != "files" and f.name in query}
-        shown: list[Any] = [gr.skip() for _ in fields]
-        with suppress(UserError):  # which is said by the answer
-            fields = self._panel(given).fields
-            values = checked_values(fields, given)
-            shown = [_in_widget(f, values[f.name], bool(kept)) for f in fields]
-        yield [*shown, _status("Waiting ..."), *self._unchanged()]
-        files = {f.name: kept.get(f.name) for f in fields if f.kind == "files"}
-        for outputs in self._told(request, files | given):
-            yield [*(gr.skip() for _ in fields), *outputs]
+        files = {f.name for f in self.panel.fields if f.kind == "files"}
+        given = {f.name: query[f.name] for f in self.panel.fields if f.name in query}
+        uploads = {name: kept.get(name) for name in files}
+        yield from self._told(request, given | uploads, kept)
 
     def _answered(self, panel: Panel, values: Values) -> Iterator[list[Any]]:
         start = shown_at = time.monotonic()

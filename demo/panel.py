@@ -1,7 +1,8 @@
 """What a panel is: a question that a visitor asks the model, and how its answer is shown."""
 
+import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -10,6 +11,7 @@ from demo.lab import Lab
 from demo.markup import link_chip
 
 MODEL = "base_model"  # the field that switches it
+Command = str | Sequence[object]  # words, or a line as it stands
 Result = dict[str, Any]
 """What a program gets: numbers, texts and lists, ready for JSON."""
 
@@ -75,6 +77,7 @@ class Panel(ABC):
         title: in the navigation.
         sentence: what it shows, in one.
         invitation: what the primer's link to it says; the primer itself has none.
+        more: examples that suit any model and genome.
         views: where the answer goes, from top to bottom.
         uses_model: whether it waits for its turn with the model.
         switches_model: whether another model changes what it answers.
@@ -85,6 +88,7 @@ class Panel(ABC):
     title: ClassVar[str]
     sentence: ClassVar[str]
     invitation: ClassVar[str] = ""
+    more: ClassVar[tuple[Example, ...]] = ()
     views: ClassVar[tuple[View, ...]]
     uses_model: ClassVar[bool] = True
     switches_model: ClassVar[bool] = True
@@ -98,26 +102,19 @@ class Panel(ABC):
 
     def refresh(self) -> None:
         """Make the fields anew: what can be chosen changes with time."""
-        self.fields = (*self.make_fields(), *self._model_field())
+        first = self.lab.first.shown_name
+        switch = self.model_field(MODEL, "Model of this page", first)
+        self.fields = (*self.make_fields(), *(switch if self.switches_model else ()))
 
-    def _model_field(self) -> tuple[Field, ...]:
-        """Return the switch of models, where there are others."""
+    def model_field(self, name: str, label: str, default: str) -> tuple[Field, ...]:
+        """Return a choice of a model, where there are others."""
         first, offer = self.lab.first.shown_name, self.lab.first.offer
-        if not offer or not self.switches_model:
+        if not offer:
             return ()
         kind: Kind = "text" if offer.any_folder else "choice"
         info = "or the path of a folder" if offer.any_folder else ""
-        return (
-            Field(
-                MODEL,
-                "Model of this page",
-                first,
-                kind,
-                (first, *offer.sources),
-                info=info,
-                asks=True,
-            ),
-        )
+        names = tuple(dict.fromkeys((default, first, *offer.sources)))
+        return (Field(name, label, default, kind, names, info=info, asks=True),)
 
     def with_model(self, name: str) -> Self:
         """Return this panel for a model, which is told by its name."""
@@ -136,7 +133,7 @@ class Panel(ABC):
 
     def examples(self) -> tuple[Example, ...]:
         """Return more of them, shown as links."""
-        return ()
+        return self.more
 
     def picks(self) -> tuple[Pick, ...]:
         """Return what clicks in the views do."""
@@ -163,8 +160,13 @@ class Panel(ABC):
         """Return a program that prints the same."""
 
     @abstractmethod
+    def commands(self, values: Values) -> list[Command]:
+        """Return command lines that print or write the same."""
+
     def command(self, values: Values) -> str:
-        """Return a command line that prints or writes the same."""
+        """Return the command lines as they are typed."""
+        lines = self.commands(values)
+        return "\n".join(x if isinstance(x, str) else shlex.join(map(str, x)) for x in lines)
 
     @property
     def path(self) -> str:

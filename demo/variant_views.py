@@ -1,13 +1,12 @@
 """What panels show of variants."""
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
-from carbon.genome import Interval, Variant, short
+from carbon.genome import Interval, Variant
 from carbon.genome.opened import Genome
-from carbon.inference.variants.words import in_words
+from carbon.inference.variants.words import in_words, named
 from demo import figures as f
-from demo.markup import download, facts, paragraph, table
+from demo.markup import download, facts, paragraph, table, tsv
 from demo.panel import Result
 
 _BASES = "ACGT"
@@ -139,10 +138,13 @@ def _worded(term: str) -> str:
     return term.removesuffix("_variant").replace("_", " ")
 
 
-def vcf_table(rows: Sequence[Result], has_more: bool) -> str:
-    """Return the variants of a VCF with their scores, or why they have none."""
+def vcf_table(result: Result) -> str:
+    """Return the variants of a VCF, if there is one, with their scores or why they have none."""
+    rows: list[Result] | None = result.get("vcf")
+    if rows is None:
+        return ""
     caption = f"{len(rows):,} variants of your VCF"
-    if has_more:
+    if result["vcf_has_more"]:
         caption = f"The first {len(rows):,} variants of your VCF; the command line scores all"
     shown = (
         (named(row["variant"]), *(_cell(row[name]) for name in _NUMBERS),
@@ -175,15 +177,6 @@ def downloads(window: Interval, result: Result) -> str:
         rows = ([row[name] for name in names] for row in result["vcf"])
         saved += download("variants.tsv", tsv(names, rows))
     return saved
-
-
-def vcf_of(variant: Variant) -> str:
-    """Return a VCF of one variant, as `printf '%b'` takes it."""
-    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
-    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
-    header = "#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"
-    lines = ("\\t".join(map(str, columns)) for columns in (header, record))
-    return "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
 
 
 def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, Any]]:
@@ -233,18 +226,5 @@ def _heat(window: Interval, result: Result) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def named(text: str) -> str:
-    """Write a variant with the beginning of long alleles."""
-    place, _, change = text.rpartition(" ")
-    ref, _, alt = change.partition(">")
-    return f"{place} {short(ref)}>{short(alt)}"
-
-
 def _cell(value: float | None) -> float | str:
     return "" if value is None else value
-
-
-def tsv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table with a header; `.` where there is no value."""
-    lines = ("\t".join("." if v is None else str(v) for v in row) for row in rows)
-    return "\n".join(["\t".join(names), *lines, ""])

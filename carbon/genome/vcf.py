@@ -5,6 +5,7 @@ of a file that breaks one in `vcf_findings`. The text of a line travels beside w
 so that what is written out again differs from the input in what was added and in nothing else.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
@@ -230,3 +231,13 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
         for variant in row.variants
     )
     return list(islice(each, most))
+
+
+def printed_vcf(variant: Variant, path: str) -> str:
+    """Return the command line that writes a VCF of one variant."""
+    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
+    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
+    header = "#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"
+    lines = ("\\t".join(map(str, columns)) for columns in (header, record))
+    text = "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
+    return f"printf '%b' {shlex.quote(text)} > {path}"

@@ -11,6 +11,7 @@ from carbon.errors import UserError
 from carbon.genome.alphabet import IUPAC_DNA, reverse_complement
 from carbon.genome.interval import Strand
 from carbon.genome.sequences import fasta_text
+from carbon.genome.typed import read_bases
 from carbon.tokenizer.dna import Encoding, encode
 from carbon.tokenizer.kmer import known_bases
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid
@@ -125,3 +126,14 @@ def fasta_of_ways(bases: str, shift: int) -> str:
         for name, frame, strand in ways_to_read(shift, bases)
     )
     return fasta_text(records)
+
+
+def dna_of_text(text: str) -> str:
+    """Return the DNA of a text: all of it, or what its first region holds.
+
+    Raises:
+        UserError: there is nothing, or a letter that is no base.
+    """
+    if not text:
+        raise UserError("nothing is given; type DNA, or text with <dna> tags")
+    return first_region(text) if "<" in text else read_bases(text)

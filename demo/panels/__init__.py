@@ -1,6 +1,7 @@
 """The panels, in the order of the navigation."""
 
 from demo.panel import Panel
+from demo.panels.compare import Compare
 from demo.panels.design import Design
 from demo.panels.embeddings import Embeddings
 from demo.panels.generate import Generate
@@ -17,6 +18,7 @@ PANELS: tuple[type[Panel], ...] = (
     Generate,
     Read,
     VariantEffect,
+    Compare,
     Token,
     Tokenizer,
     Training,

@@ -1,7 +1,7 @@
 """Design: sequences that a measure likes, as they are found."""
 
-import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.adapt.folder import HEAD, MANIFEST
@@ -11,13 +11,13 @@ from carbon.design.rules import Rules
 from carbon.design.search import found_so_far, rounds
 from carbon.design.task import DesignTask, search_of
 from carbon.design.ways import Candidate
-from carbon.folders import find_folders
+from carbon.folders import find_folders, folder_named
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
 from demo.fields import Field, Values
 from demo.figures import GREY, ORANGE, SEQUENTIAL, Figure, figure
 from demo.markup import download, facts, table
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.panel import Command, Example, Panel, Progress, Result, View
 
 _KNOWN = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
 _ADAPTED = "adapted: "
@@ -41,10 +41,16 @@ class Design(Panel):
         View("facts", "html", "The search in numbers"),
         View("table", "html", "The best sequences"),
     )
+    more: ClassVar[tuple[Example, ...]] = (
+        Example("Two motifs 20 bases apart", {"oracle": "motif pair"}),
+        Example("Codons of yeast", {"oracle": "codons of yeast", "protein": _PROTEIN},
+                "a protein stays as it is"),
+        Example("Without looking at the best", {"way": "best_of_n"}),
+    )  # fmt: skip
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        adapted = (f"{_ADAPTED}{name}" for name in find_folders(self.lab.runs, (HEAD, MANIFEST)))
+        adapted = (f"{_ADAPTED}{name}" for name in self._adapted())
         return (
             Field("oracle", "Measure", "GC window", "choice", (*_KNOWN, *adapted),
                   info="1 at best: the middle fifth G and C and the rest A and T; TGACTCA and "
@@ -56,15 +62,6 @@ class Design(Panel):
             Field("calls", "Sequences to measure", 160, "integer", least=16, most=400),
             Field("seed", "Seed", 0, "integer", most=10_000),
         )  # fmt: skip
-
-    def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
-        codons = {"oracle": "codons of yeast", "protein": _PROTEIN}
-        return (
-            Example("Two motifs 20 bases apart", {"oracle": "motif pair"}),
-            Example("Codons of yeast, the protein stays", codons),
-            Example("Without looking at the best", {"way": "best_of_n"}),
-        )
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield all that was measured after every round; nothing that is typed is run."""
@@ -107,21 +104,24 @@ class Design(Panel):
             "    print(design.values, design.nats_per_base, design.bases)\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         protein = values["protein"]
         what = ["--protein", protein] if protein else ["--length", values["length_bp"]]
         words = ["carbon", "design", "--model", self.lab.model_name, "--oracle",
                  self._spec(values), *what, "--way", values["way"], "--calls", values["calls"],
                  "--seed", values["seed"], "-n", _BEST, "--output", "designs.tsv"]  # fmt: skip
-        return shlex.join(map(str, words))
+        return [words]
 
     def _spec(self, values: Values) -> str:
         """Return the oracle as a command line names it."""
         if name := _KNOWN.get(values["oracle"]):
             return f"python:carbon.design.known:{name}"
-        folders = find_folders(self.lab.runs, (HEAD, MANIFEST))
-        return f"measure=adapted:{folders[values['oracle'].removeprefix(_ADAPTED)]}"
+        name = values["oracle"].removeprefix(_ADAPTED)
+        return f"measure=adapted:{folder_named(name, self._adapted())}"
+
+    def _adapted(self) -> dict[str, Path]:
+        return find_folders(self.lab.runs, (HEAD, MANIFEST))
 
 
 def _task(values: Values) -> dict[str, Any]:

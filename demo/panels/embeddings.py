@@ -1,23 +1,20 @@
 """Embeddings: a map of sequences by what the model makes of them."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.errors import UserError
 from carbon.genome import SequenceRecord, fasta_text
-from carbon.genome.brought import FASTA_ENDINGS, without_folders
-from carbon.genome.kind_pieces import pieces_of_kinds
-from carbon.genome.labelled import labelled_records
+from carbon.genome.brought import FASTA_ENDINGS
+from carbon.genome.labelled_sets import labelled_in_files, labelled_pieces
 from carbon.inference.embeddings.principal import principal_components
 from carbon.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
-from demo.markup import download, facts, shortened, table
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.markup import download, facts, shortened, table, tsv
+from demo.panel import Command, Example, Panel, Progress, Result, View
 
 _FASTA = "sequences.fa"
 _ALL_LAYERS = "all and the last norm"
@@ -45,6 +42,11 @@ class Embeddings(Panel):
         View("downloads", "html", "Download"),
         View("table", "html", "Sequences and where they are"),
     )
+    more: ClassVar[tuple[Example, ...]] = (
+        Example("Longer pieces", {"piece_bp": 120}),
+        Example("Before the first layer", {"layer": "0"}),
+        Example("The state at the end", {"pool": "end"}),
+    )
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -63,14 +65,6 @@ class Embeddings(Panel):
                   info=f"{_MOST_SEQUENCES} of {_MOST_BP:,} bases at most; the label is label=... "
                   "in the header, else what follows the name there, else the file's name"),
         )  # fmt: skip
-
-    def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
-        return (
-            Example("Longer pieces", {"piece_bp": 120}),
-            Example("Before the first layer", {"layer": "0"}),
-            Example("The state at the end", {"pool": "end"}),
-        )
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the map, once every sequence has its vector."""
@@ -97,7 +91,7 @@ class Embeddings(Panel):
         columns = ("names", "labels", "lengths_bp", "x", "y")
         rows = list(zip(*(result[name] for name in columns), strict=True))
         header = ("name", "label", "bases", "pc1", "pc2")
-        tsv = "".join("\t".join(map(str, row)) + "\n" for row in [header, *rows])
+        saved = download("map.tsv", tsv(header, rows))
         labelled = ((f"{r.name} label={r.description}", r.bases) for r in self._records(values))
         return {
             "map": _map(result),
@@ -107,7 +101,7 @@ class Embeddings(Panel):
                 ("variance shown", f"{100 * sum(result['explained']):.1f} %"),
                 ("labels", counts),
             ]),
-            "downloads": download("map.tsv", tsv) + download(_FASTA, fasta_text(labelled)),
+            "downloads": saved + download(_FASTA, fasta_text(labelled)),
             "table": f'<div class="tall">{table(header, rows)}</div>',
         }  # fmt: skip
 
@@ -128,40 +122,21 @@ class Embeddings(Panel):
             "    print(name, x, y)\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         options = _options(values)
         words = ["carbon", "embed", "--model", self.lab.model_name, _FASTA,
                  "--pool", options["pool"], "--output", "vectors.parquet"]  # fmt: skip
         if options["layer"] is not None:
             words += ["--layer", str(options["layer"])]
-        return f"# {_FASTA}: download it on this page\n{shlex.join(words)}"
+        return [f"# {_FASTA}: download it on this page", words]
 
     def _records(self, values: Values) -> list[SequenceRecord]:
-        """Return what is drawn; the description is the label.
-
-        Raises:
-            UserError: there are too few or too many, or one is too long or has no base.
-        """
-        files, genome = values["sequences"], self.lab.genome
-        try:
-            records = (
-                list(labelled_records(files, _MOST_SEQUENCES, _MOST_BP))
-                if files
-                else list(
-                    pieces_of_kinds(
-                        genome.reference, genome.annotation, values["per_kind"], values["piece_bp"]
-                    )
-                )
-            )
-        except UserError as error:
-            raise UserError(without_folders(str(error), files)) from None
-        if len(records) < _LEAST_SEQUENCES:
-            what = "give more of them" if files else "ask for shorter pieces"
-            raise UserError(
-                f"{len(records)} sequences; a map needs {_LEAST_SEQUENCES} at least: {what}"
-            )
-        return records
+        """Return what is drawn; the description is the label."""
+        if files := values["sequences"]:
+            return labelled_in_files(files, _LEAST_SEQUENCES, _MOST_SEQUENCES, _MOST_BP)
+        asked = values["per_kind"], values["piece_bp"]
+        return labelled_pieces(self.lab.genome, *asked, _LEAST_SEQUENCES)
 
 
 def _options(values: Values) -> dict[str, Any]:

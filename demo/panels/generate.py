@@ -1,6 +1,5 @@
 """Generate: the model continues a prompt, base by base."""
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure
 from demo.markup import download, facts, table
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.panel import Command, Example, Panel, Progress, Result, View
 
 _GC_WINDOW_BP = 30
 _LINE_BP = 60
@@ -41,6 +40,14 @@ class Generate(Panel):
         View("frames", "html", "Proteins of the open frames"),
         View("fasta", "html", "Download"),
     )
+    more: ClassVar[tuple[Example, ...]] = (
+        Example("An open reading frame", {"prompt": "ATG", "no_stop_frame": "0"}),
+        Example("No EcoRI site, 40 to 60 % GC",
+                {"prompt": "", "forbid": "GAATTC", "gc_least": 0.4, "gc_most": 0.6}),
+        Example("The most likely continuation", {"temperature": 0.0}),
+        Example("1,200 bases in one go", {"prompt": "", "length_bp": 1200}),
+        Example("Base by base", {"mode": "base", "seed": 3}),
+    )  # fmt: skip
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -65,17 +72,6 @@ class Generate(Panel):
             Field("gc_most", "GC at most", 1.0, "number", most=1.0, more=True),
             Field("no_stop_frame", "No stop codon in frame", "", "choice", _FRAMES, more=True,
                   info="counted from the prompt's first base"),
-        )  # fmt: skip
-
-    def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
-        return (
-            Example("An open reading frame", {"prompt": "ATG", "no_stop_frame": "0"}),
-            Example("No EcoRI site, 40 to 60 % GC",
-                    {"prompt": "", "forbid": "GAATTC", "gc_least": 0.4, "gc_most": 0.6}),
-            Example("The most likely continuation", {"temperature": 0.0}),
-            Example("1,200 bases in one go", {"prompt": "", "length_bp": 1200}),
-            Example("Base by base", {"mode": "base", "seed": 3}),
         )  # fmt: skip
 
     def buttons(self) -> Mapping[str, Callable[[Values, Result], Values]]:
@@ -131,7 +127,7 @@ class Generate(Panel):
             f"print(model.generate([{prompt!r}], {values['length_bp']}, {options})[0])\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         prompt = values["prompt"]
         words = ["carbon", "generate", "--model", self.lab.model_name, "--prompt", prompt,
@@ -147,7 +143,7 @@ class Generate(Panel):
             words += ["--gc", *share]
         if values["no_stop_frame"]:
             words += ["--no-stop", values["no_stop_frame"]]
-        return shlex.join(map(str, words))
+        return [words]
 
     def _fasta(self, values: Values, result: Result) -> str:
         asked = " ".join(

@@ -1,6 +1,5 @@
 """Predict: what a model that learned labels says of pasted sequences, and of a variant."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -14,18 +13,18 @@ from carbon.adapt.folder import HEAD, MANIFEST, read_manifest
 from carbon.adapt.loading import load_adapted
 from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
-from carbon.folders import find_folders, written
+from carbon.folders import find_folders, folder_named, written
 from carbon.genome import Variant, fasta_text
 from carbon.genome.brought import sequences_in_text, without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.typed import read_variant
+from carbon.genome.vcf import printed_vcf
 from carbon.inference.variants.told import told_numbers
 from carbon.kept import Kept
 from demo.fields import Field, Values
 from demo.lab import Lab
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
-from demo.variant_views import vcf_of
 
 _NEWEST = "newest"
 _PASTED, _VCF = "sequences.fa", "variant.vcf"
@@ -155,24 +154,24 @@ class Predict(Panel):
             )
         return program
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command lines."""
         _, folder = self._folder(values["model"])
         words = ["carbon", "predict", "--model", str(folder)]
         strands = _strands(values)
         more = ["--strands", strands] if strands else []
-        lines = []
+        lines: list[Command] = []
         if values["sequences"]:
             lines.append(f"# {_PASTED}: download it on this page")
-            lines.append(shlex.join([*words, _PASTED, *more, "--output", "predictions.tsv"]))
+            lines.append([*words, _PASTED, *more, "--output", "predictions.tsv"])
         if values["variant"]:
             variant = self._typed(values)
-            window = ["--window", str(values["window_bp"])] if values["window_bp"] else []
+            window = ["--window", values["window_bp"]] if values["window_bp"] else []
             reference = ["--reference", self.lab.genome.shown_files[0]]
             written_to = ["--output", "variant.tsv"]
-            lines.append(f"printf '%b' {shlex.quote(vcf_of(variant))} > {_VCF}")
-            lines.append(shlex.join([*words, _VCF, *reference, *window, *more, *written_to]))
-        return "\n".join(lines)
+            lines.append(printed_vcf(variant, _VCF))
+            lines.append([*words, _VCF, *reference, *window, *more, *written_to])
+        return lines
 
     def _found(self) -> dict[str, Path]:
         return find_folders(self.lab.runs, (HEAD, MANIFEST))
@@ -186,9 +185,7 @@ class Predict(Panel):
                 "adapt --config FILE --set output=RUNS/mine`, where RUNS is that folder"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
-        if chosen not in found:
-            raise UserError(f"the model '{chosen}' is no longer there; choose another")
-        return chosen, found[chosen]
+        return chosen, folder_named(chosen, found)
 
     def _adapted(self, folder: Path) -> Adapted:
         """Load a model, or return it if nothing was written to its folder since."""

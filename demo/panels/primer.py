@@ -1,6 +1,5 @@
 """Primer: what a reader of either side needs of the other, with figures that are computed here."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -16,7 +15,7 @@ from demo import primer_text as text
 from demo.fields import Field, Values
 from demo.figures import BLUE, ORANGE, Figure, figure, gene_axis, gene_traces, plain
 from demo.learning import PLAYED, learning_facts, learning_figure
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.token_figures import marginal_bars
 
 _MOST_GENE_BP = 6000
@@ -49,6 +48,10 @@ class Primer(Panel):
         View("credit", "figure", "Loss by the number of wrong bases"),
         View("more", "html", "The other pages"),
     )
+    more: ClassVar[tuple[Example, ...]] = (
+        Example("A repeat", {"sequence": "GATTACACTGAC" * 5 + "GATTAC"}),
+        Example("One base further", {"frame": 1}),
+    )
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -61,13 +64,6 @@ class Primer(Panel):
             Field("gene", "Gene", self.lab.example.name, info="a gene's name or contig:first-last"),
             Field("step", "Step of the training", PLAYED, "choice", (PLAYED, *steps)),
         )  # fmt: skip
-
-    def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
-        return (
-            Example("A repeat", {"sequence": "GATTACACTGAC" * 5 + "GATTAC"}),
-            Example("One base further", {"frame": 1}),
-        )
 
     @property
     def path(self) -> str:
@@ -139,10 +135,10 @@ class Primer(Panel):
             "    print(n, token.cross_entropy_nats[these].mean(), token.fns_nats[these].mean())\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line behind the last two figures."""
-        words = ["carbon", "next", "--model", self.lab.model_name]
-        return shlex.join([*words, "--prompt", _sequence(values)[:-K]])
+        prompt = _sequence(values)[:-K]
+        return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
 
 
 def _sequence(values: Values) -> str:

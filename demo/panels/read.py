@@ -1,6 +1,5 @@
 """Read a sequence: how likely the model finds each base of a gene."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,22 +11,14 @@ from carbon.genome.examples import example_gene
 from carbon.genome.opened import Genome
 from carbon.genome.residues import residues
 from carbon.inference import ScanChunk, ScanOptions, join_chunks
+from carbon.inference.scan.told import told_scan
 from carbon.logo import letter_heights, logo_polygons
 from carbon.options import STRANDS_READ
 from carbon.tokenizer import K
+from demo import figures as f
 from demo.fields import Field, Values
-from demo.figures import (
-    BASE_COLORS,
-    BLUE,
-    Figure,
-    figure,
-    gene_axis,
-    gene_traces,
-    plain,
-    positions,
-)
-from demo.markup import download, facts, link_chip, paragraph
-from demo.panel import Example, Panel, Pick, Progress, Result, View
+from demo.markup import download, facts, link_chip, paragraph, tsv
+from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 
 _FLANK_BP = 100
 _MOST_BP = 6000
@@ -122,24 +113,15 @@ class Read(Panel):
             chunks.append(chunk)
             done_bp += chunk.interval.length_bp
             yield Progress(done_bp, interval.length_bp, "bases")
-        scanned = join_chunks(chunks)
-        known = scanned.log_p_ref[~np.isnan(scanned.log_p_ref)]
-        yield {
-            "region": interval.to_region(),
-            "bases": scanned.bases,
-            "log_p_ref": [None if np.isnan(v) else float(v) for v in scanned.log_p_ref],
-            "log_probabilities": scanned.log_probabilities.tolist(),
-            "entropy_nats": scanned.entropy_nats.tolist(),
-            "nats_per_base": float(-known.mean()) if len(known) else None,
-        }
+        yield told_scan(join_chunks(chunks))
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return track, facts and download."""
         genome, interval = self._where(values)
         known = [v for v in result["log_p_ref"] if v is not None]
         above = sum(v > np.log(0.5) for v in known)
-        rows = zip(positions(interval), result["bases"], result["log_p_ref"], strict=True)
-        tsv = "position\tbase\tlog_p\n" + "".join(f"{p}\t{b}\t{v}\n" for p, b, v in rows)
+        rows = zip(f.positions(interval), result["bases"], result["log_p_ref"], strict=True)
+        saved = download("bases.tsv", tsv(("position", "base", "log_p"), rows))
         return {
             "track": _track(genome, interval, values, result),
             "facts": facts([
@@ -149,7 +131,7 @@ class Read(Panel):
                 ("bases above 1/2", f"{100 * above / len(known):.1f} %" if known else "-"),
                 ("a fair die has", "1.3863"),
             ]),
-            "tsv": download("bases.tsv", tsv) + self._listed(genome),
+            "tsv": saved + self._listed(genome),
         }  # fmt: skip
 
     def _sentence(self, values: Values) -> list[tuple[str, str]]:
@@ -181,14 +163,14 @@ class Read(Panel):
             "    print(base, log_p)\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         genome, region = self._where(values)
         words = ["carbon", "scan", "--model", self.lab.model_name,
                  "--reference", genome.shown_files[0], "--region", region.to_region(),
                  "--frames", ",".join(map(str, _frames(values))),
                  "--strands", values["strand"], "--output", "scan.tsv"]  # fmt: skip
-        return shlex.join(words)
+        return [words]
 
 
 def _options(values: Values) -> ScanOptions:
@@ -199,22 +181,22 @@ def _frames(values: Values) -> list[int]:
     return [int(frame) for frame in values["frames"]] or [0]
 
 
-def _track(genome: Genome, interval: Interval, values: Values, result: Result) -> Figure:
+def _track(genome: Genome, interval: Interval, values: Values, result: Result) -> f.Figure:
     """Return an area of probabilities, or letters where they can be read, with exons below."""
     first = interval.start + 1 + min(values["start_bp"], interval.length_bp - 1)
     last = min(first + values["width_bp"] - 1, interval.end) if values["width_bp"] else interval.end
     is_near = last - first < _MOST_LETTERS_BP
     traces, axis = (_letters if is_near else _area)(genome, interval, first, last, result)
     genes = genome.genes_in(interval)
-    traces += gene_traces(genes, interval, "y2")
-    return figure(
+    traces += f.gene_traces(genes, interval, "y2")
+    return f.figure(
         traces,
         height=420,
         meta={"follows": True},
-        xaxis={"title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
+        xaxis={"title": {"text": f"position on {f.plain(interval.contig)}"}, "tickformat": ",d",
                "range": [first - 0.5, last + 0.5], "anchor": "y2"},
         yaxis={"domain": [0.3, 1], "fixedrange": True, **axis},
-        yaxis2=gene_axis((0, 0.22), len(genes)),
+        yaxis2=f.gene_axis((0, 0.22), len(genes)),
         shapes=_grid(first, last, values),
     )  # fmt: skip
 
@@ -232,7 +214,7 @@ def _area(
         "type": "scatter", "mode": "lines", "name": f"probability, {step}", "fill": "tozeroy",
         "x": [interval.start + 1 + at + (bin_bp - 1) / 2 for at in starts],
         "y": [float(known.mean()) if len(known) else None for known in bins],
-        "line": {"color": BLUE, "width": 1, "shape": "hvh"}, "showlegend": True,
+        "line": {"color": f.BLUE, "width": 1, "shape": "hvh"}, "showlegend": True,
     }  # fmt: skip
     return [trace], {"range": [0, 1], "title": {"text": "p(base | before)"}}
 
@@ -251,13 +233,13 @@ def _letters(
     top = max(_LEAST_TOP_BITS, 1.1 * float(heights.sum(axis=1).max()))
     traces: list[dict[str, Any]] = [
         {"type": "scatter", "mode": "lines", "fill": "toself", "name": base, "x": x, "y": y,
-         "fillcolor": BASE_COLORS[base], "line": {"width": 0}, "hoverinfo": "skip"}
+         "fillcolor": f.BASE_COLORS[base], "line": {"width": 0}, "hoverinfo": "skip"}
         for base, (x, y) in logo.items()
     ]  # fmt: skip
     told = ["-" if v is None else f"{np.exp(v):.3f}" for v in result["log_p_ref"][there]]
     traces.append(_texts("the bases", places, -0.08 * top, bases, told, 8))
     found = [
-        (residue.places[1] + 1, residue.amino_acid, f"{plain(gene.name)} {residue.number}")
+        (residue.places[1] + 1, residue.amino_acid, f"{f.plain(gene.name)} {residue.number}")
         for gene in genome.genes_in(interval) for transcript in gene.transcripts[:1]
         for residue in residues(genome.reference, transcript)
         if start <= residue.places[1] < end
@@ -296,6 +278,6 @@ def _grid(first: int, last: int, values: Values) -> list[dict[str, Any]]:
         return []
     return [
         {"type": "line", "x0": s + 0.5, "x1": s + 0.5, "y0": 0, "y1": 1, "yref": "y",
-         "line": {"color": BLUE, "width": 1, "dash": "dot"}}
+         "line": {"color": f.BLUE, "width": 1, "dash": "dot"}}
         for s in starts
     ]  # fmt: skip

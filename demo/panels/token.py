@@ -1,16 +1,16 @@
 """Inside a token: what the model expects of one 6-mer, and what two losses make of it."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
-from carbon.inference import all_kmers, kmer_index, near_misses
+from carbon.inference import kmer_index
+from carbon.inference.reading.told import told_kmer
 from carbon.tokenizer import BASES, K
 from demo.fields import Field, Values
 from demo.markup import facts, paragraph, table
-from demo.panel import Example, Panel, Pick, Progress, Result, View
+from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.token_figures import kmer_map, loss_bars, marginal_bars
 
 _CONTEXT_BP = 366  # of ENO2: what follows is the 6-mer that the model in the box expects most there
@@ -79,29 +79,7 @@ class Token(Panel):
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the distribution, free and given the fixed bases, and the losses."""
         token = self.lab.model.next_token(_context(values))
-        given = token.given(_fixed(values))
-        true = kmer_index(values["kmer"])
-        cross_entropy_nats, fns_nats = token.cross_entropy_nats, token.fns_nats
-        misses = (all_kmers()[true], *near_misses(values["kmer"]))
-        yield {
-            "context": token.context,
-            "kmer": misses[0],
-            "fixed": given.fixed,
-            "rank": int((token.probabilities > token.probabilities[true]).sum()) + 1,
-            "probabilities": token.probabilities.tolist(),
-            "marginals": token.marginals.tolist(),
-            "given_probabilities": given.probabilities.tolist(),
-            "given_marginals": given.marginals.tolist(),
-            "top": [{"kmer": kmer, "probability": p} for kmer, p in given.ranked()[:_TOP]],
-            "losses": [
-                {
-                    "kmer": kmer,
-                    "cross_entropy_nats": float(cross_entropy_nats[kmer_index(kmer)]),
-                    "fns_nats": float(fns_nats[kmer_index(kmer)]),
-                }
-                for kmer in misses
-            ],
-        }
+        yield told_kmer(token, values["kmer"], _fixed(values), _TOP)
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return the views."""
@@ -151,12 +129,10 @@ class Token(Panel):
             "    print(kmer, token.cross_entropy_nats[index], token.fns_nats[index])\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
-        return shlex.join(
-            ["carbon", "next", "--model", self.lab.model_name, "--prompt", _context(values),
-             "--fixed", _fixed(values)]
-        )  # fmt: skip
+        words = ["carbon", "next", "--model", self.lab.model_name]
+        return [[*words, "--prompt", _context(values), "--fixed", _fixed(values)]]
 
 
 def _is_kmer(text: str) -> bool:

@@ -1,17 +1,14 @@
 """Tokenizer: DNA or text as tokens, in both vocabularies, shifted and reversed."""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
 
-from carbon.errors import UserError
-from carbon.genome.typed import read_bases
 from carbon.tokenizer import HYBRID, NATIVE, K
 from carbon.tokenizer.pretrained import HybridDNATokenizer
 from carbon.tokenizer.readings import (
+    dna_of_text,
     fasta_of_ways,
-    first_region,
     readings_of,
     text_reading,
     ways_to_read,
@@ -19,7 +16,7 @@ from carbon.tokenizer.readings import (
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid, tokenize_native
 from demo.fields import Field, Values
 from demo.markup import download, escape, facts, paragraph, table
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.panel import Command, Example, Panel, Progress, Result, View
 
 _FASTA = "sequence.fa"
 _NO_BYTE_PAIRS = (
@@ -49,6 +46,13 @@ class Tokenizer(Panel):
         View("tokens", "html", "Tokens"),
         View("fasta", "html", "Download"),
     )
+    more: ClassVar[tuple[Example, ...]] = (
+        Example("Lower case and a tail", {"text": "acgtacgtacgtacg", "shift": "1"}),
+        Example("Tags before DNA",
+                {"text": "<fungi_species><protein_coding_region><dna>ATGGCCAAG</dna>"}),
+        Example("Text and DNA", {"text": "The motif <dna>CCCCCCTATAAA</dna> of CCCCCC"}),
+        Example("A word in both vocabularies", {"text": "CCCCCCGGGGGG", "shift": "3"}),
+    )  # fmt: skip
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -59,20 +63,10 @@ class Tokenizer(Panel):
                   info="bases passed over before the first token"),
         )  # fmt: skip
 
-    def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
-        return (
-            Example("Lower case and a tail", {"text": "acgtacgtacgtacg", "shift": "1"}),
-            Example("Tags before DNA",
-                    {"text": "<fungi_species><protein_coding_region><dna>ATGGCCAAG</dna>"}),
-            Example("Text and DNA", {"text": "The motif <dna>CCCCCCTATAAA</dna> of CCCCCC"}),
-            Example("A word in both vocabularies", {"text": "CCCCCCGGGGGG", "shift": "3"}),
-        )  # fmt: skip
-
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the readings, each a list of tokens."""
         text = values["text"]
-        bases, shift = _bases(text), int(values["shift"])
+        bases, shift = dna_of_text(text), int(values["shift"])
         readings = readings_of(bases, shift)
         if "<" in text:
             readings = [
@@ -104,7 +98,7 @@ class Tokenizer(Panel):
 
     def python(self, values: Values) -> str:
         """Return the program."""
-        bases, shift = _bases(values["text"]), int(values["shift"])
+        bases, shift = dna_of_text(values["text"]), int(values["shift"])
         ways = [(frame, strand) for _, frame, strand in ways_to_read(shift, bases)]
         program = (
             "from carbon.tokenizer import HYBRID, NATIVE, encode\n\n"
@@ -121,11 +115,11 @@ class Tokenizer(Panel):
             f"{self._hybrid_program(values['text'])}\n{program}"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command lines."""
         words = ["carbon", "tokenize", _FASTA]
-        lines = (shlex.join(words), shlex.join([*words, "--vocabulary", "hybrid"]))
-        return "\n".join([f"# {_FASTA}: download it on this page", *lines])
+        hybrid = [*words, "--vocabulary", "hybrid"]
+        return [f"# {_FASTA}: download it on this page", words, hybrid]
 
     @cached_property
     def _byte_pairs(self) -> HybridDNATokenizer | None:
@@ -151,19 +145,6 @@ class Tokenizer(Panel):
             f"hybrid = carbon.HybridDNATokenizer.from_pretrained({self.lab.model_name!r})\n"
             f"print(hybrid.tokenize_text({text!r}).ids.tolist())\n"
         )
-
-
-def _bases(text: str) -> str:
-    """Return the DNA of a text: all of it, or what its first region holds.
-
-    Raises:
-        UserError: there is nothing, or a letter that is no base.
-    """
-    if not text:
-        raise UserError("nothing is given; type DNA, or text with <dna> tags")
-    if "<" in text:
-        return first_region(text)
-    return read_bases(text)
 
 
 def _table(reading: Mapping[str, Any]) -> str:

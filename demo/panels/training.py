@@ -1,12 +1,11 @@
 """Training: the curves of a run, while it trains or after."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.folders import find_folders, written
+from carbon.folders import find_folders, folder_named, written
 from carbon.kept import Kept
 from carbon.run_folder import (
     EVENTS,
@@ -22,7 +21,7 @@ from carbon.run_told import told
 from demo.fields import Field, Values
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
-from demo.panel import Example, Panel, Progress, Result, View
+from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
 
 _NEWEST = "newest"
@@ -107,13 +106,13 @@ class Training(Panel):
             "    print(*row)\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         _, folder = self._folder(values["run"])
         config = str(folder / RECIPE)
         words = ["python", "-m", "train", "summary", "--config", config,
                  "--set", f"output={folder}"]  # fmt: skip
-        return f"# writes summary.html into the run's folder\n{shlex.join(words)}"
+        return ["# writes summary.html into the run's folder", words]
 
     def _folder(self, name: str) -> tuple[str, Path]:
         """Return a run that is there now, by its name among those that were found."""
@@ -125,9 +124,7 @@ class Training(Panel):
                 "output=RUNS/mine`, where RUNS is that folder, and it is drawn here while it trains"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
-        if chosen not in found:
-            raise UserError(f"the run '{chosen}' is no longer there; choose another")
-        return chosen, found[chosen]
+        return chosen, folder_named(chosen, found)
 
     def _lines(self, folder: Path) -> RunLines:
         """Read a run's lines, or return those that were read if nothing was written since."""

@@ -1,19 +1,16 @@
 """Variant effect: how much less likely is ALT than REF, and which bases behind it say so?"""
 
-import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import Interval, Reference, Variant, from_region
+from carbon.genome import Variant, from_region
 from carbon.genome.brought import GENOME_ENDINGS, without_folders
 from carbon.genome.opened import Genome
-from carbon.genome.typed import read_variant
-from carbon.genome.vcf import Listed, first_variants
+from carbon.genome.vcf import Listed, first_variants, printed_vcf
 from carbon.inference import VariantOptions, VariantScore, join_chunks
-from carbon.inference.variants import Method
-from carbon.inference.variants.among import place_around, read_snvs, short_method, told_among
+from carbon.inference.variants import Method, among
 from carbon.inference.variants.by_consequence import SnvsByConsequence
 from carbon.inference.variants.told import (
     told_effects,
@@ -21,22 +18,14 @@ from carbon.inference.variants.told import (
     told_score,
     told_strands,
 )
+from carbon.inference.variants.words import named
 from carbon.kept import Kept
 from carbon.options import PROTOCOLS, STRANDS_READ
+from demo import variant_views as views
 from demo.fields import Field, Values
 from demo.lab import Lab
 from demo.markup import paragraph
-from demo.panel import Example, Panel, Pick, Progress, Result, View
-from demo.variant_views import (
-    downloads,
-    effect_map,
-    facts_of,
-    named,
-    snv_strip,
-    standing,
-    vcf_of,
-    vcf_table,
-)
+from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 
 _MOST_WINDOW_BP = 240
 _MOST_STRIP_BP = 3000
@@ -119,7 +108,7 @@ class VariantEffect(Panel):
             reason = score.reason.replace("_", " ")
             raise UserError(f"variant {named(variant.to_text())} cannot be scored: {reason}")
         yield Progress(1, 3, "steps")
-        window = _around(variant, values["window_bp"], genome.reference)
+        window = among.window_around(genome, variant, values["window_bp"])
         scan = self.lab.model.scan(
             genome.reference, window, window_bp=method.window_bp, strands=values["strands"]
         )
@@ -141,13 +130,13 @@ class VariantEffect(Panel):
 
     def _among_others(self, genome: Genome, variant: Variant, method: Method) -> Result:
         """Return SNVs of the gene, or of what lies around the variant where that is long."""
-        reader, read = self.lab.model.reader, short_method(method)
-        place = place_around(genome, variant, _MOST_STRIP_BP)
+        reader, read = self.lab.model.reader, among.short_method(method)
+        place = among.place_around(genome, variant, _MOST_STRIP_BP)
         snvs = self._strips.get(
             (genome.reference, place, read),
-            lambda: read_snvs(reader, genome, place, read, _SNVS_OF_EACH),
+            lambda: among.read_snvs(reader, genome, place, read, _SNVS_OF_EACH),
         )
-        told = told_among(reader, genome, variant, snvs, read)
+        told = among.told_among(reader, genome, variant, snvs, read)
         return {"region": place.to_region(), **told}
 
     def _with_vcf(
@@ -171,12 +160,12 @@ class VariantEffect(Panel):
         window = from_region(result["window"], genome.reference.contig_lengths_bp)
         return {
             "facts": self._told(values, result)
-            + facts_of(values["protocol"], result)
-            + standing(result.get("snvs")),
-            "strip": snv_strip(result.get("snvs")),
-            "map": effect_map(genome, window, result),
-            "table": vcf_table(result["vcf"], result["vcf_has_more"]) if "vcf" in result else "",
-            "tsv": downloads(window, result),
+            + views.facts_of(values["protocol"], result)
+            + views.standing(result.get("snvs")),
+            "strip": views.snv_strip(result.get("snvs")),
+            "map": views.effect_map(genome, window, result),
+            "table": views.vcf_table(result),
+            "tsv": views.downloads(window, result),
         }
 
     def _told(self, values: Values, result: Result) -> str:
@@ -187,7 +176,7 @@ class VariantEffect(Panel):
     def python(self, values: Values) -> str:
         """Return the program."""
         genome, _, variant = self._read(values)
-        window = _around(variant, values["window_bp"], genome.reference)
+        window = among.window_around(genome, variant, values["window_bp"])
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         program = (
             "import carbon\nfrom carbon.genome import VcfReader\n\n"
@@ -214,50 +203,30 @@ class VariantEffect(Panel):
             "                print(score.variant.to_text(), score.delta, score.reason)\n"
         )
 
-    def command(self, values: Values) -> str:
+    def commands(self, values: Values) -> list[Command]:
         """Return the command lines; the first writes a VCF of the one variant."""
         genome, _, variant = self._read(values)
         method = self.lab.model.variant_method(**_options(values))
-        window = _around(variant, values["window_bp"], genome.reference)
+        window = among.window_around(genome, variant, values["window_bp"])
         read = ["--model", self.lab.model_name, "--reference", genome.shown_files[0],
                 "--strands", values["strands"]]  # fmt: skip
         score = ["carbon", "variants", *read, "--protocol", values["protocol"]]
         scan = ["carbon", "scan", *read, "--region", window.to_region(),
                 "--window", str(method.window_bp)]  # fmt: skip
-        lines = [
-            f"printf '%b' {shlex.quote(vcf_of(variant))} > variant.vcf",
-            shlex.join([*score, "--vcf", "variant.vcf", "--output", "variant.tsv"]),
-            shlex.join([*scan, "--output", "window.tsv"]),
+        more = ("--skip-mismatches", "--output", "variants.tsv")
+        return [
+            printed_vcf(variant, "variant.vcf"),
+            [*score, "--vcf", "variant.vcf", "--output", "variant.tsv"],
+            [*scan, "--output", "window.tsv"],
+            *([*score, "--vcf", Path(path).name, *more] for path in values["vcf"]),
         ]
-        for path in values["vcf"]:
-            vcf = ["--vcf", Path(path).name, "--skip-mismatches", "--output", "variants.tsv"]
-            lines.append(shlex.join([*score, *vcf]))
-        return "\n".join(lines)
 
     def _read(self, values: Values) -> tuple[Genome, list[Listed], Variant]:
         """Return the genome, the variants of the VCF, and the one that is looked at."""
         genome = self.lab.genome_of(values["genome"])
         listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
-        return genome, listed, _chosen(values["variant"], listed, genome)
-
-
-def _chosen(text: str, listed: list[Listed], genome: Genome) -> Variant:
-    """Return the variant that is typed, or the first of the VCF that has bases."""
-    if text:
-        return read_variant(text, genome.reference, genome.annotation)
-    fit = (v for v, reason in listed if reason is None and v.why_unscorable() is None)
-    if variant := next(fit, None):
-        return variant
-    missing = "the VCF has none that can be scored here" if listed else "no variant is given"
-    raise UserError(f"{missing}; type one as contig:position REF>ALT")
+        return genome, listed, among.variant_or_first(values["variant"], listed, genome)
 
 
 def _options(values: Values) -> VariantOptions:
     return {"protocol": values["protocol"], "strands": values["strands"]}
-
-
-def _around(variant: Variant, window_bp: int, reference: Reference) -> Interval:
-    """Return the window with the variant in its middle, cut at the contig's ends."""
-    start = max(0, variant.position - window_bp // 2)
-    length_bp = reference.contig_lengths_bp[variant.contig]
-    return Interval(variant.contig, start, min(start + window_bp, length_bp))

@@ -3,13 +3,21 @@
 import contextlib
 import io
 import shlex
+import shutil
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
+from carbon.adapt.folder import HEAD, MANIFEST
 from carbon.cli import main
 from carbon.design import known
 from carbon.errors import UserError
+from carbon.inference import load
+from carbon.offered import Offer
 from demo.fields import checked_values
+from demo.limits import Limits
+from demo.page import Page
 from demo.panels.design import Design
 from tests.helpers.demo import answered, make_lab
 
@@ -73,3 +81,25 @@ def test_nothing_else_can_be_asked_for(panel, oracle):
 def test_a_protein_that_is_none_is_told(panel):
     with pytest.raises(UserError, match="protein"):
         answered(panel, {**FEW, "protein": "MSK1"})
+
+
+def test_a_measure_that_appears_is_offered_and_one_that_is_gone_is_told(model, tmp_path):
+    """When the page is opened or a link followed, also under another model."""
+    lab = make_lab(tmp_path, model)
+    lab.offer = Offer({"other": str(tmp_path / "model")}, False, load)
+    with gr.Blocks() as blocks:
+        page = Page(blocks, Design(lab), Limits())
+    other = page.panel.with_model("other")
+    folder = tmp_path / "labels"
+    folder.mkdir()
+    for name in (HEAD, MANIFEST):
+        (folder / name).touch()
+    query = {"base_model": "other", "calls": "16", "length_bp": "36"}
+    shown, *_ = page._open(SimpleNamespace(client=None, query_params=query))
+    assert ("adapted: labels", "adapted: labels") in shown[0]["choices"]
+    values = checked_values(other.fields, {"oracle": "adapted: labels"})
+    assert f"measure=adapted:{folder}" in other.command(values)
+    shutil.rmtree(folder)
+    for ask in (lambda: next(other.answer(values)), lambda: other.command(values)):
+        with pytest.raises(UserError, match="the folder 'labels' is no longer there"):
+            ask()

@@ -1,8 +1,12 @@
 """The model's card, and the switch of models: one visitor's choice is nobody else's."""
 
+import gc
 import json
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 import torch
 from gradio_client import Client
@@ -12,11 +16,17 @@ from carbon.about_model import about_model, model_of_run
 from carbon.box import BOX
 from carbon.errors import UserError
 from carbon.inference import load
+from carbon.kept import Kept
 from carbon.model import save_model
+from carbon.offered import Offer
 from demo.app import make_panels
-from demo.lab import Offer
+from demo.limits import Limits
 from demo.models import model_card
+from demo.page import Page
 from demo.panels.generate import Generate
+from demo.panels.read import Read
+from demo.panels.token import Token
+from demo.panels.variant import VariantEffect
 from tests.conftest import small_config
 from tests.helpers.demo import answered, make_lab
 from tests.helpers.server import served
@@ -128,3 +138,66 @@ def test_programs_choose_a_model_of_their_own(lab, run):
         assert other == client.predict(base_model="my_run", **ask)["bases"]
         with pytest.raises(AppError, match="not in the list of choices"):
             client.predict(base_model="/etc", **ask)
+
+
+def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, tmp_path):
+    """A link of a run that is turned elsewhere, and a folder that takes a name, before any load."""
+    turned, secret, loaded = tmp_path / "turned", tmp_path / "secret", []
+    turned.mkdir()
+    secret.mkdir()
+    (turned / "config.toml").write_text("")
+    (turned / "export").symlink_to(run / "export")
+    appears = tmp_path / "appears"
+    sources = {"turned": str(turned), "appears": str(appears)}
+    lab.offer = Offer(sources, False, lambda path: loaded.append(path) or load(path))
+    assert lab.with_model("turned").model_name == str(turned / "export") and len(loaded) == 1
+    (turned / "export").unlink()
+    (turned / "export").symlink_to(secret)
+    (secret / "config.json").write_text("{}")
+    appears.symlink_to(run)
+    for name in sources:
+        with pytest.raises(UserError, match=f"'{name}' is another folder than when it was offered"):
+            lab.with_model(name)
+    assert len(loaded) == 1
+
+
+def test_a_model_is_not_loaded_for_an_address_that_asks_too_much(lab, run):
+    """Neither by a link that is opened, nor for a name longer than any folder's."""
+    loaded = []
+    lab.offer = Offer({"my_run": str(run)}, True, loaded.append)
+    lab._others = Kept(2)
+    asks = {"base_model": "my_run"}
+    with gr.Blocks() as blocks:
+        page = Page(blocks, Generate(lab), Limits(calls_per_minute=1))
+    page.limits.admit("1.2.3.4")
+    request = SimpleNamespace(client=SimpleNamespace(host="1.2.3.4"), query_params=asks)
+    (told,) = page._open(request)
+    assert "1 questions a minute" in str(told) and loaded == []
+    page.limits = Limits()
+    (told,) = page._open(SimpleNamespace(client=None, query_params={"base_model": "x" * 5000}))
+    assert "there is no &#x27;xxx" in str(told) and loaded == []
+
+
+def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
+    """With its panels and what they keep, before the next one is loaded."""
+    names, refs, alive = ("one", "two", "three"), [], []
+
+    def opened(path):
+        alive.append([ref() is not None for ref in refs])
+        return load(path)
+
+    for name in names:
+        (tmp_path / name).symlink_to(run / "export")
+    lab.offer = Offer({name: str(tmp_path / name) for name in names}, False, opened)
+    gc.disable()
+    try:
+        for name in names:
+            for panel in (Generate(lab), Read(lab), VariantEffect(lab), Token(lab)):
+                other = panel.with_model(name)
+                result = answered(other, {})
+                other.show(other_values(other, {}), result)
+            refs.append(weakref.ref(other.lab.model.model.network))
+            del panel, other, result
+    finally:
+        gc.enable()
+    assert alive == [[], [True], [False, True]]

@@ -61,7 +61,17 @@ def approximately(answer):
 
 @pytest.mark.parametrize(
     "name",
-    ["primer", "generate", "read", "variant", "token", "tokenizer", "training", "embeddings"],
+    [
+        "primer",
+        "generate",
+        "read",
+        "variant",
+        "token",
+        "tokenizer",
+        "training",
+        "embeddings",
+        "compare",
+    ],
 )
 def test_endpoints_give_what_the_panels_answer(lab, client, name):
     (panel,) = [panel for panel in make_panels(lab) if panel.name == name]

@@ -1,10 +1,14 @@
 """A variant among the SNVs around it: read by its protocol, told by consequence."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from carbon.errors import UserError
 from carbon.genome import Interval, Variant
 from carbon.genome.opened import Genome
+from carbon.genome.typed import read_variant
+from carbon.genome.vcf import Listed
 from carbon.inference.reading import Reader
 from carbon.inference.scan import join_chunks, scan_method_for, scan_region
 from carbon.inference.variants.by_consequence import (
@@ -24,14 +28,33 @@ def place_around(genome: Genome, variant: Variant, most_bp: int) -> Interval:
 
     Where there is no gene it is `most_bp` around the variant.
     """
-    place = variant.interval
-    length_bp = genome.reference.contig_lengths_bp[place.contig]
-    start = max(0, variant.position - most_bp // 2)
-    end = min(start + most_bp, length_bp)
-    if genes := genome.genes_in(place):
-        start = max(start, genes[0].interval.start)
-        end = min(end, genes[0].interval.end)
-    return Interval(place.contig, start, end)
+    place = window_around(genome, variant, most_bp)
+    if genes := genome.genes_in(variant.interval):
+        gene = genes[0].interval
+        return Interval(place.contig, max(place.start, gene.start), min(place.end, gene.end))
+    return place
+
+
+def window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
+    """Return the window with the variant in its middle, cut at the contig's ends."""
+    start = max(0, variant.position - window_bp // 2)
+    length_bp = genome.reference.contig_lengths_bp[variant.contig]
+    return Interval(variant.contig, start, min(start + window_bp, length_bp))
+
+
+def variant_or_first(text: str, listed: Sequence[Listed], genome: Genome) -> Variant:
+    """Return the variant that is typed, or the first of a VCF that has bases.
+
+    Raises:
+        UserError: it cannot be read, or there is none.
+    """
+    if text:
+        return read_variant(text, genome.reference, genome.annotation)
+    fit = (v for v, reason in listed if reason is None and v.why_unscorable() is None)
+    if variant := next(fit, None):
+        return variant
+    missing = "the VCF has none that can be scored here" if listed else "no variant is given"
+    raise UserError(f"{missing}; type one as contig:position REF>ALT")
 
 
 def short_method(method: Method) -> Method:

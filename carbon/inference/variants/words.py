@@ -2,6 +2,8 @@
 
 import math
 
+from carbon.genome import short
+
 _AS_LIKELY = 1.1
 """Times up to which two alleles are told as equally likely."""
 
@@ -30,3 +32,14 @@ def in_words(delta: float, is_unsure: bool | None = False) -> str:
         else f"{rounded:.1e}"
     )
     return f"ALT is about {shown} times {'less' if delta < 0 else 'more'} likely than REF"
+
+
+def named(text: str) -> str:
+    """Write a variant with the beginning of long alleles.
+
+    >>> named("c1:7 A>C")
+    'c1:7 A>C'
+    """
+    place, _, change = text.rpartition(" ")
+    ref, _, alt = change.partition(">")
+    return f"{place} {short(ref)}>{short(alt)}"
