@@ -15,7 +15,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 PAGES = {
     "primer": "/", "generate": "/generate", "read": "/read", "variant": "/variant",
     "token": "/token", "tokenizer": "/tokenizer", "embeddings": "/embeddings",
-    "design": "/design",
+    "design": "/design", "compare": "/compare",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 
