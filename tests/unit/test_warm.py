@@ -82,8 +82,11 @@ def test_another_locale_or_option_is_for_a_real_one(tmp_path, monkeypatch):
     assert both(["-c", HAS_TORCH], tmp_path)[1][1] == "False\n"
 
 
-def test_a_test_process_that_has_compiled_asks_it_too(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+@pytest.mark.parametrize("name", ["TORCHINDUCTOR_CACHE_DIR", "HF_HUB_DISABLE_TELEMETRY"])
+def test_a_test_process_asks_it_too_that_has_compiled_or_shown_the_demo(
+    tmp_path, monkeypatch, name
+):
+    monkeypatch.setenv(name, str(tmp_path))
     assert both(["-c", HAS_TORCH], tmp_path)[1][1] == "True\n"
 
 

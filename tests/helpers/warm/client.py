@@ -16,10 +16,10 @@ SESSION, EARLY = 0, {}
 
 # Read when Python or a library starts: with others than the server's, the process is a real one.
 READ_EARLY = ("PYTHON", "TORCH", "HF_", "TRANSFORMERS_", "TRITON", "MPL", "LC_", "LANG", "MKL_")
-# `torch.compile` sets two of these in a test process that has compiled something.
+# `torch.compile` and gradio set the last three in a test process that has used them.
 READ_LATER = (
     "PYTHONPATH", "PYTHON_EXEC", "PYTHON", "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-    "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR",
+    "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "HF_HUB_DISABLE_TELEMETRY",
 )  # fmt: skip
 FLAGS = ("-u", "-B")
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")  # that import little
