@@ -74,7 +74,7 @@ def check_tuning(job: TuneJob) -> None:
         raise UserError("a mailbox: one process learns, and cannot be resumed; take the other out")
     if job.mailbox and not all(isinstance(oracle, str) for oracle in job.oracles):
         raise UserError(
-            "a mailbox: workers are other commands; name the oracle, as python:FILE:NAME"
+            "a mailbox: workers are other commands; name oracles: python:MODULE:FUNCTION"
         )
     _check(job)
 

@@ -142,8 +142,8 @@ def in_words_of(
     if one_model and one_sequence:
         return "A and B are the same: give another sequence, a variant or another model."
     if one_model and a["known_bp"] == b["known_bp"]:
-        said = in_words(b["log_likelihood"] - a["log_likelihood"])
-        return f"To the model, {said.replace('ALT', 'B').replace('REF', 'A')}."
+        said = in_words(b["log_likelihood"] - a["log_likelihood"], alt="B", ref="A")
+        return f"To the model, {said}."
     better, other = ("A", "B") if a["nats_per_base"] <= b["nats_per_base"] else ("B", "A")
     times = math.exp(abs(a["nats_per_base"] - b["nats_per_base"]))
     if f"{times:.3g}" == "1":

@@ -8,7 +8,9 @@ _AS_LIKELY = 1.1
 """Times up to which two alleles are told as equally likely."""
 
 
-def in_words(delta: float, is_unsure: bool | None = False) -> str:
+def in_words(
+    delta: float, is_unsure: bool | None = False, alt: str = "ALT", ref: str = "REF"
+) -> str:
     """Return what a delta in nats says of ALT and REF.
 
     >>> in_words(-13.8)
@@ -17,12 +19,14 @@ def in_words(delta: float, is_unsure: bool | None = False) -> str:
     Args:
         delta: log p(ALT) - log p(REF).
         is_unsure: the strands disagree about its sign.
+        alt: how ALT is called.
+        ref: how REF is called.
     """
     if is_unsure:
         return "the two strands disagree about which allele is likelier"
     times = math.exp(min(abs(delta), 700.0))
     if times < _AS_LIKELY:
-        return "ALT is about as likely as REF"
+        return f"{alt} is about as likely as {ref}"
     rounded = float(f"{times:.2g}")
     shown = (
         f"{rounded:.1f}"
@@ -31,7 +35,7 @@ def in_words(delta: float, is_unsure: bool | None = False) -> str:
         if rounded < 1e9
         else f"{rounded:.1e}"
     )
-    return f"ALT is about {shown} times {'less' if delta < 0 else 'more'} likely than REF"
+    return f"{alt} is about {shown} times {'less' if delta < 0 else 'more'} likely than {ref}"
 
 
 def named(text: str) -> str:
