@@ -1,11 +1,9 @@
 """Reward tuning: the generator itself learns to draw what oracles like (GRPO, arXiv 2402.03300).
 
-trl's trainer is taken as it is. Three things make it one of DNA: the head gets a bias that leaves
-probability to 6-mers alone, in what is drawn and in what is learned from; the rewards are those of
-the oracles of `carbon design`; and what is written holds nothing of what trl changes.
+The trainer is that of `carbon.design.grpo`; the rewards are those of the oracles of `carbon
+design`; and the model that is written holds nothing of what trl changes.
 """
 
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,19 +12,24 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
 
-import torch
-from torch import nn
-from transformers import GenerationConfig, PrinterCallback
-
 from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
-from carbon.adapt.tuning import LINEAR
 from carbon.console import progress
 from carbon.design.goals import goals_for
+from carbon.design.grpo import (
+    adapted,
+    has_adapter,
+    num_processes,
+    prompt_of,
+    rank,
+    six_mers_alone,
+    tokenizer_of,
+    trainer_of,
+)
 from carbon.design.mail import Mailbox
 from carbon.design.oracles import Function, Oracle, named_oracle, started
 from carbon.design.rewards import Rewards
-from carbon.design.rollouts import Rollouts, corrected, work
+from carbon.design.rollouts import Rollouts, work
 from carbon.design.tune_folder import (
     COLUMNS,
     MODEL,
@@ -43,23 +46,9 @@ from carbon.errors import UserError
 from carbon.files import atomic_folder, behind_links, free_folder
 from carbon.inference import Carbon, load
 from carbon.model import LoadedModel, load_model, model_folder
-from carbon.tokenizer import NATIVE, K, Vocabulary
-from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
+from carbon.tokenizer import K
 
-# Added to the logit of a row that is no 6-mer: its probability is 0 in every dtype, and 0 times
-# this is 0 where an entropy is summed, as it is not for an infinity.
-_NEVER = -1e9
 _LIBRARIES = ("accelerate", "datasets", "peft", "trl")
-
-
-def rank() -> int:
-    """Return the number of this process among those that torchrun has started."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def num_processes() -> int:
-    """Return how many processes torchrun has started."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def check_tuning(job: TuneJob) -> None:
@@ -158,19 +147,15 @@ def run_worker(job: TuneJob, worker: int) -> dict[str, Any]:
     Raises:
         UserError: something does not fit the model, the run has other settings, or an oracle fails.
     """
-    from peft import get_peft_model
-
     with (
         _ready(job) as (loaded, tokenizer, oracles),
         six_mers_alone(loaded),
         closing(Mailbox(job.mailbox)) as mailbox,
     ):
         mailbox.join(_shared(_settings(job, oracles)))
-        _name_ends(loaded.network, tokenizer)
-        adapted = get_peft_model(loaded.network, _adapters(job)).eval()
-        adapted.to("cuda" if torch.cuda.is_available() and not job.on_cpu else "cpu")
-        (prompt,) = tokenizer(text=[_prompt_of(job.task)])["input_ids"]
-        count = work(adapted, loaded.vocabulary, prompt, oracles, job.task, mailbox, worker)
+        network = adapted(job, loaded, tokenizer)
+        (prompt,) = tokenizer(text=[prompt_of(job.task)])["input_ids"]
+        count = work(network, loaded.vocabulary, prompt, oracles, job.task, mailbox, worker)
     return {"worker": worker, "groups": count}
 
 
@@ -259,7 +244,7 @@ def _train(
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         merged = trainer.model.merge_and_unload().state_dict()
     if rank() == 0:
-        tuned = {name: merged[name] for name in merged if _has_adapter(name)}
+        tuned = {name: merged[name] for name in merged if has_adapter(name)}
         with atomic_folder(folder / MODEL) as temporary:
             save_as_start(model_folder(job.model).path, tuned, temporary)
     trainer.accelerator.wait_for_everyone()  # who goes on reads the model
@@ -278,125 +263,3 @@ def _settings(job: TuneJob, oracles: Sequence[Oracle]) -> dict[str, Any]:
         "goals": ",".join(map(str, job.task.goals or ["most"] * len(oracles))),
         "tags": "".join(job.task.tags),
     }
-
-
-def _has_adapter(name: str) -> bool:
-    return name.removesuffix(".weight").rpartition(".")[2] in LINEAR
-
-
-@contextmanager
-def six_mers_alone(loaded: LoadedModel) -> Iterator[None]:
-    """Leave probability to the rows of 6-mers alone, by a bias of the head that is no weight.
-
-    Both stock `generate` and trl's head add it. It is taken away in the end.
-    """
-    head: Any = loaded.network.lm_head
-    bias = torch.full_like(head.weight[:, 0], _NEVER)
-    bias[loaded.vocabulary.kmer_rows] = 0
-    head.bias = nn.Parameter(bias, requires_grad=False)
-    try:
-        yield
-    finally:
-        head.bias = None
-
-
-def trainer_of(
-    job: TuneJob,
-    loaded: LoadedModel,
-    tokenizer: Any,
-    rewards: Rewards,
-    rollouts: Rollouts | None = None,
-) -> Any:
-    """Return trl's trainer of a model whose head is held to 6-mers, with adapters that are new."""
-    from datasets import Dataset
-    from trl.trainer.grpo_trainer import GRPOTrainer
-
-    task, network = job.task, loaded.network
-    _name_ends(network, tokenizer)
-    network.name_or_path = job.model
-    kind: Any = corrected(GRPOTrainer) if rollouts else GRPOTrainer
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*rollout_func")  # trl's, that it may change
-        trainer: Any = kind(
-            model=network,
-            reward_funcs=rewards.functions(),
-            args=_arguments(job),
-            train_dataset=Dataset.from_list([{"prompt": _prompt_of(task)}] * task.steps),
-            processing_class=tokenizer,
-            peft_config=_adapters(job),
-            rollout_func=rollouts,
-        )
-    trainer.create_model_card = lambda *_, **__: None  # one at each checkpoint, and none filled in
-    trainer.remove_callback(PrinterCallback)
-    return trainer
-
-
-def _prompt_of(task: TuneTask) -> str:
-    return "".join(task.tags) + "<dna>" + task.prompt.upper()
-
-
-def tokenizer_of(model: str, vocabulary: Vocabulary) -> Any:
-    """Return our tokenizer with an end that trl wants and the head never gives.
-
-    Raises:
-        ModelError: the folder of a hybrid lacks its byte pairs.
-    """
-    kind = NativeDNATokenizer if vocabulary.name == NATIVE.name else HybridDNATokenizer
-    tokenizer: Any = kind.from_pretrained(model_folder(model).path, padding_side="left")
-    tokenizer.eos_token = "</dna>"
-    return tokenizer
-
-
-def _name_ends(network: Any, tokenizer: Any) -> None:
-    """Name the ends as transformers would otherwise, with a warning; nothing of it is written."""
-    ends = {
-        "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": tokenizer.bos_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-    }
-    network.config.update(ends)
-    network.generation_config = GenerationConfig(**ends)  # type: ignore[no-untyped-call]
-
-
-def _adapters(job: TuneJob) -> Any:
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=job.task.rank,
-        lora_alpha=2 * job.task.rank,
-        lora_dropout=0.0,
-        target_modules=list(LINEAR),
-        task_type="CAUSAL_LM",
-        base_model_name_or_path=job.model,
-    )
-
-
-def _arguments(job: TuneJob) -> Any:
-    from trl.trainer.grpo_config import GRPOConfig
-
-    task = job.task
-    has_gpu = torch.cuda.is_available() and not job.on_cpu
-    arguments = GRPOConfig(
-        output_dir=str(job.output),
-        use_cpu=not has_gpu,
-        bf16=has_gpu,
-        seed=task.seed,
-        data_seed=task.seed,
-        max_steps=task.steps,
-        per_device_train_batch_size=task.group // num_processes(),
-        ddp_find_unused_parameters=False,
-        gradient_accumulation_steps=1,
-        num_generations=task.group,
-        max_completion_length=task.length_bp // K,
-        beta=task.kl,
-        learning_rate=task.rate,
-        multi_objective_aggregation="normalize_then_sum",  # oracles have units of their own
-        gradient_checkpointing=False,
-        save_steps=task.probe_steps,
-        logging_steps=1,
-        report_to=[],
-        disable_tqdm=True,
-    )
-    _ = arguments.device  # counts the GPUs; of a process it is one, whatever the machine has
-    arguments._n_gpu = min(arguments._n_gpu, 1)
-    return arguments

@@ -82,7 +82,8 @@ def run(arguments: argparse.Namespace) -> None:
     check_inputs(arguments)
     if (arguments.output is None) == (arguments.worker is None):
         raise UserError("give either --output, or --worker and its --mailbox")
-    from carbon.design.tuning import check_tuning, check_worker, rank, run_tuning, run_worker
+    from carbon.design.grpo import rank
+    from carbon.design.tuning import check_tuning, check_worker, run_tuning, run_worker
 
     job = _job(arguments)
     if arguments.worker is not None:

@@ -249,7 +249,7 @@ def test_a_click_on_the_heat_map_asks_for_that_variant(visitor):
     for share in (0.13, 0.37):
         map_.click(position={"x": box["width"] * share, "y": box["height"] * share}, force=True)
         visitor.page.wait_for_timeout(1500)
-    expect(visitor.field("Variant")).not_to_have_value(before, timeout=30_000)
+    expect(visitor.field("Variant")).not_to_have_value(before, timeout=180_000)
 
 
 def test_a_cancelled_job(visitor, tmp_path):

@@ -13,12 +13,12 @@ from carbon import store
 from carbon.cli import main
 from carbon.design import mail
 from carbon.design.goals import Goal
+from carbon.design.grpo import six_mers_alone, tokenizer_of, trainer_of
 from carbon.design.mail import Letter, Mailbox
 from carbon.design.oracles import InProcess
 from carbon.design.rewards import Rewards
 from carbon.design.rollouts import Rollouts, drawn
 from carbon.design.tune_task import TuneJob, TuneTask
-from carbon.design.tuning import six_mers_alone, tokenizer_of, trainer_of
 from carbon.errors import UserError
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model, save_model

@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM
 import carbon
 from carbon.cli import main
 from carbon.design.goals import Goal
+from carbon.design.grpo import six_mers_alone, tokenizer_of, trainer_of
 from carbon.design.oracles import InProcess
 from carbon.design.rewards import Rewards
 from carbon.design.tune_task import TuneJob, TuneTask
-from carbon.design.tuning import six_mers_alone, tokenizer_of, trainer_of
 from carbon.genome.sequences import read_records
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model
