@@ -99,7 +99,8 @@ class Trouble:
         self.began = last_step = time.monotonic()
         next_trouble = self.began + 20
         self.longest_without_step = 0.0
-        while any(process.poll() is None for process in self.processes.values()):
+        # Who was killed comes back, even where all others have ended by then.
+        while self.back_at or any(process.poll() is None for process in self.processes.values()):
             time.sleep(TURN_SECONDS)
             now = time.monotonic()
             if self._count():
