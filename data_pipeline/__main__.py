@@ -9,6 +9,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,8 +115,10 @@ def _build(arguments: argparse.Namespace) -> None:
         config = from_table(BuildConfig, with_overrides({}, arguments.overrides), "--set")
     if arguments.dry_run:
         from data_pipeline.estimate import estimated
+        from data_pipeline.reading.remote import with_public_urls
 
-        sys.stdout.write(to_toml(config))
+        # Logs keep what is printed, so it has no secrets; the cache is no secret.
+        sys.stdout.write(to_toml(replace(with_public_urls(config), cache=config.cache)))
         for line in estimated(config):
             print(f"# {line}")
         return

@@ -56,6 +56,13 @@ def test_records_bases_and_disk_are_within_a_third(recipe, tmp_path, capsys):
     assert min(told.seconds.values()) >= 0 and told.memory_bytes > 5e7
 
 
+def test_what_is_printed_has_no_secrets(tmp_path, capsys):
+    words = words_of("s3://me:secret@lab/c", ["assemblies.0.genome=none.fa", "cache=kept"])
+    assert main(["build", *words, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert 'output = "s3://lab/c"' in out and 'cache = "kept"' in out and "secret" not in out
+
+
 def test_what_is_not_there_leaves_the_recipe(tmp_path, capsys):
     words = words_of(tmp_path / "c", ["assemblies.0.genome=none.fa"])
     assert main(["build", *words, "--dry-run"]) == 0
