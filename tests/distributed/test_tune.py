@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 
 from carbon.genome.sequences import read_records
 from carbon.model import save_model
 from carbon.run_folder import read_lines
+from tests.helpers.warm import warm_python
 
 ORACLE = """
 import pathlib
@@ -26,7 +26,7 @@ def moody(sequences):
 
 def tune(folder, output, *more, oracle="gc"):
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m",
+        warm_python(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m",
         "carbon", "tune", "--model", "base", "--oracle", f"python:shares:{oracle}",
         "--length", "30", "--group", "6", "--steps", "4", "--probe", "2", "--rate", "0.01",
         "--device", "cpu", "--output", output, *more,

@@ -18,4 +18,5 @@ OF_COMMANDS = [
     "rich.progress",
     "peft",
     "sklearn.metrics",
+    "trl.trainer.grpo_trainer",
 ]
