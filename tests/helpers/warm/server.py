@@ -103,8 +103,9 @@ def write_programs(folder: Path) -> None:
 def received(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """Return what is asked, and the open files that came with it."""
     length, files, _, _ = socket.recv_fds(client, 4, 250)
-    with client.makefile("rb") as stream:
-        return json.loads(stream.read(int.from_bytes(length, "big"))), list(files)
+    # Not a byte more: what stands behind is a signal that came while the client asked.
+    text = client.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL)
+    return json.loads(text), list(files)
 
 
 def keep(client: socket.socket, copy: int, send: Callable[[int, int], None]) -> NoReturn:
