@@ -1,12 +1,18 @@
-"""A gene in words and numbers, ready for JSON."""
+"""A gene and the first bases of a place in words and numbers, ready for JSON."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from carbon.genome.alphabet import translate
 from carbon.genome.fasta import Reference
+from carbon.genome.first_bases import FirstBases
 from carbon.genome.genes import Gene, Transcript, spliced
+from carbon.genome.interval import Strand
 from carbon.genome.opened import Genome
+
+_STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
+_MOST_INTRONS = 4  # whose ends are told
 
 
 def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
@@ -42,3 +48,65 @@ def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | N
     """
     gene = genome.gene_at(place, most_bp)
     return described(genome.reference, gene, gene.transcripts[0]) if gene else None
+
+
+def place_in_words(gene: dict[str, Any] | None) -> str:
+    """Return where a gene stands, given what `described` tells of it."""
+    if gene is None:
+        return "There is no gene with a known structure in this place."
+    written = "the one" if gene["strand"] == "+" else "opposite to the one"
+    return (
+        f"{gene['name']} stands at {gene['region']} on the {_STRANDS[gene['strand']]} strand, "
+        f"{written} that the file of the genome writes."
+    )
+
+
+def splicing_in_words(gene: dict[str, Any] | None) -> str:
+    """Return what is cut out of a gene, given what `described` tells of it."""
+    if gene is None:
+        return "No gene with a known structure is in this place, so nothing is cut."
+    coding = (
+        f"{gene['name']} spans {_many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
+        "say what the protein is."
+    )
+    introns = gene["introns"]
+    if not introns:
+        return f"{coding} It has no introns: the copy stays whole."
+    ends = ", ".join(introns[:_MOST_INTRONS])
+    more = " and so on" if introns[_MOST_INTRONS:] else ""
+    return f"{coding} Its {gene['exons']} exons are parted by introns whose ends read {ends}{more}."
+
+
+def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:
+    """Return whose the first bases of a place are and where they stand.
+
+    Args:
+        first: the bases.
+        gene: what `described` tells of the place's gene.
+        place: as it was named.
+    """
+    many, where = _many(len(first.bases), "base"), _listed(first.regions)
+    if gene and first.exons:
+        return f"the first {many} of {gene['name']} that say what its protein is: {where}."
+    few = (
+        f" The coding sequence of {gene['name']} has {gene['coding_bp']}, too few." if gene else ""
+    )
+    return f"the first {many} of {place} on the {_STRANDS[first.strand]} strand: {where}.{few}"
+
+
+def exons_in_words(first: FirstBases) -> str:
+    """Return in which exons bases lie, and whether a cut has joined them."""
+    if not first.exons:
+        return "The bases are taken as they stand, without a cut."
+    if len(first.exons) == 1:
+        return f"The bases lie in exon {first.exons[0]}."
+    return f"The bases lie in exons {_listed(first.exons)}, which the cut has joined."
+
+
+def _listed(parts: Iterable[object]) -> str:
+    *others, last = map(str, parts)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
