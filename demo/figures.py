@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from carbon.genome import Gene, Interval, Span
+from demo.markup import shortened
 
 Figure = dict[str, Any]
 
@@ -41,7 +42,7 @@ def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[di
         exons = transcript.exons if transcript else ((gene.interval.start, gene.interval.end),)
         coding = transcript.cds if transcript else ()
         arrow = "→" if gene.strand == "+" else "←"
-        label = f"{_shown(gene.name)} {arrow}"
+        label = f"{plain(shortened(gene.name, 24))} {arrow}"
         y = -(lane % _LANES)
         for spans, width in (
             (((gene.interval.start, gene.interval.end),), 1),
@@ -73,10 +74,6 @@ def plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _shown(name: str) -> str:
-    return plain(name if len(name) <= 24 else f"{name[:23]}…")
-
-
 def _clipped(span: Span, interval: Interval) -> Span | None:
     start, end = max(span[0], interval.start), min(span[1], interval.end)
     return (start, end) if start < end else None
@@ -92,5 +89,5 @@ def bars(
     return {
         "type": "scatter", "mode": "lines", "x": x, "y": [y if v is not None else None for v in x],
         "yaxis": axis, "line": {"color": color, "width": width}, "hoverinfo": "text",
-        "text": label, "showlegend": False,
+        "text": label, "name": label, "showlegend": False,
     }  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from carbon.genome.alphabet import gc_share
+from carbon.genome.described import many
 from carbon.tokenizer import K
 from demo.markup import escape, link_chip
 
@@ -28,8 +29,8 @@ def strands(result: Facts) -> str:
         stops: from 10<sup>6</sup> of them in a bacterium to more than 10<sup>10</sup> in some
         plants. It has two strands. Where one has A the other has T, where one has C the other has
         G, and the other is read backwards. So every text has a second reading, its <em>reverse
-        complement</em>, and a gene may stand in either. Nothing is made from the chromosome
-        itself: the cell takes a copy of the gene first, and cuts the copy.""",
+        complement</em>, and a gene may stand in either. The cell does not read the
+        chromosome itself: it copies the gene, and cuts the copy.""",
     )
 
 
@@ -38,17 +39,18 @@ def splicing(result: Facts) -> str:
     said = result["said"]
     return _station(
         "2. Cut and joined",
-        f"""{escape(said["splicing"])} {escape(said["exons"])} In the figure coding bases are thick{
+        f"""{escape(said["exons"])} {escape(said["splicing"])} In the figure coding bases are thick{
             ", and those that travel are orange" if result["regions"] else ""
         }.""",
     )
 
 
-SPLICING = """A gene is a stretch that the cell copies into RNA. In plants, animals and fungi the
-    copy is then cut: the <em>introns</em> are thrown out and the <em>exons</em> joined, which is
-    called splicing. Nearly all introns begin with GT and end with AG, but most GTs begin no intron.
-    What tells them apart is context, which is what a language model is good at. A change of one of
-    these letters can undo a gene. What is left after the cut is read, three bases at a time."""
+SPLICING = """<div class="primer"><p>A gene is a stretch that the cell copies into RNA. In plants,
+    animals and fungi the copy is then cut: the <em>introns</em> are thrown out and the
+    <em>exons</em> joined, which is called splicing. Nearly all introns begin with GT and end with
+    AG, but most GTs begin no intron. What tells them apart is context, which is what a language
+    model is good at. A change of one of these letters can undo a gene. What is left after the cut
+    is read, three bases at a time.</p></div>"""
 
 
 def codons(result: Facts) -> str:
@@ -60,17 +62,17 @@ def codons(result: Facts) -> str:
             acid has several, a genome prefers some."""
     return _station(
         "3. Read by the cell, in threes",
-        f"""Read from the first base on, the {len(bases)} bases are {len(protein)} codons. Below
-        each is the amino acid that it stands for; * is a stop. {counted}""",
+        f"""Read from the first base on, the sequence is {many(len(protein), "codon")}. Below each
+        is the amino acid that it stands for; * is a stop. {counted}""",
         _dna([bases[3 * n : 3 * n + 3] for n in range(len(protein))], "codons", protein),
     )
 
 
-CODONS = """Each of the 64 <em>codons</em> stands for one of 20 amino acids, or for the end. The
-    code says most things in several ways, mostly by the third base: changes there are often silent,
-    and a good model finds them likelier than others. Codons make a frame of three: a base put in or
-    taken out shifts all that follows. The model is told nothing of codons, and reads the same bases
-    by sixes."""
+CODONS = """<div class="primer"><p>Each of the 64 <em>codons</em> stands for one of 20 amino acids,
+    or for the end. The code says most things in several ways, mostly by the third base: changes
+    there are often silent, and a good model finds them likelier than others. Codons make a frame of
+    three: a base put in or taken out shifts all that follows. The model is told nothing of codons,
+    and reads the same bases by sixes.</p></div>"""
 
 
 def kmers(result: Facts) -> str:
@@ -79,9 +81,9 @@ def kmers(result: Facts) -> str:
     state = {"text": bases, "shift": str(second["frame"])}
     return _station(
         "4. Read by the model, in sixes",
-        f"""The model reads the {len(bases)} bases in tokens of six: {len(first["kmers"])} of them.
-        Below each is its number. With the first {second["frame"]} left out, the same bases are
-        other tokens.""",
+        f"""The model reads the same {many(len(bases), "base")} as
+        {many(len(first["kmers"]), "token")} of six. Below each is its number. With
+        {many(second["frame"], "base")} left out at the start, the rest makes other tokens.""",
         _tokens(first["kmers"], "frame 0")
         + _tokens(second["kmers"], f"frame {second['frame']}, less {bases[: second['frame']]}"),
         """A language model reads <em>tokens</em> and says, at each place, how likely every token is
@@ -100,8 +102,8 @@ def token(result: Facts) -> str:
     read = result["read"]
     return _station(
         "5. The model guesses what comes next",
-        f"""Tokens that the model has read: {len(read)}. The next is open. Of 4,096 6-mers the model
-        finds <strong>{escape(result["best"])}</strong> likeliest, with probability
+        f"""The model has read {many(len(read), "token")} and guesses the next, which is open. Of
+        4,096 6-mers it finds <strong>{escape(result["best"])}</strong> likeliest, with probability
         {result["best_probability"]:.6f}. What stands there is
         <strong>{escape(result["true"])}</strong>. Its probability is
         {result["true_probability"]:.6f}, rank {result["rank"]:,}; by chance each would have
@@ -110,11 +112,12 @@ def token(result: Facts) -> str:
     )
 
 
-TOKEN = """Added up over all 6-mers that have an A at the first place, the probabilities are that of
-    an A there, its <em>marginal</em>; six places have four each. They say less than the 4,096 do:
-    that a 6-mer is either GTAAGT or CCCCCC is gone from them. Read one base after the other, each
-    given those before, nothing is lost: that is the <em>chain</em>, by which Carbon scores
-    sequences. In training the truth is then uncovered, and the guess has its price."""
+TOKEN = """<div class="primer"><p>Added up over all 6-mers that have an A at the first place, the
+    probabilities are that of an A there, its <em>marginal</em>; six places have four each. They say
+    less than the 4,096 do: that a 6-mer is either GTAAGT or CCCCCC is gone from them. Read one base
+    after the other, each given those before, nothing is lost: that is the <em>chain</em>, by which
+    Carbon scores sequences. In training the truth is then uncovered, and the guess has its
+    price.</p></div>"""
 
 
 def losses(result: Facts) -> str:
@@ -133,13 +136,13 @@ def losses(result: Facts) -> str:
     )
 
 
-LOSSES = """<em>Cross-entropy</em> is &minus;log&nbsp;p of the true 6-mer, here divided by six: a
-    model that is sure of a 6-mer with five right bases pays as much as one that is sure of a 6-mer
-    with none. <em>Factorized Nucleotide Supervision</em> (FNS) is the mean of &minus;log&nbsp;p of
-    the six true bases by their marginals: five right bases are credited, and each is taught by
-    itself. FNS rises by the same step for each wrong base, whatever the model; cross-entropy need
-    not. The released recipe begins with cross-entropy and goes on with FNS. What a model has
-    learned by many such lessons shows on the other pages."""
+LOSSES = """<div class="primer"><p><em>Cross-entropy</em> is &minus;log&nbsp;p of the true 6-mer,
+    here divided by six: a model that is sure of a 6-mer with five right bases pays as much as one
+    that is sure of a 6-mer with none. <em>Factorized Nucleotide Supervision</em> (FNS) is the mean
+    of &minus;log&nbsp;p of the six true bases by their marginals: five right bases are credited,
+    and each is taught by itself. FNS rises by the same step for each wrong base, whatever the
+    model; cross-entropy need not. The released recipe begins with cross-entropy and goes on with
+    FNS. What a model has learned by many such lessons shows on the other pages.</p></div>"""
 
 
 def more(result: Facts, place: str, pages: Iterable[tuple[str, str]]) -> str:
@@ -149,22 +152,17 @@ def more(result: Facts, place: str, pages: Iterable[tuple[str, str]]) -> str:
         ("/generate", "Let the model write on", {"prompt": context}),
         ("/token", "Look inside the open token", {"context": context, "kmer": result["true"]}),
         ("/read", f"Read {place} base by base", {"place": place}),
-        ("/variant", f"Change a base of it, {variant}", {"variant": variant}),
+        ("/variant", f"Change a base, {variant}", {"variant": variant}),
     ]
     return _station(
         "7. Where it goes next",
-        """The sequence can go on to other pages, and its gene with it.""",
+        "These links take the sequence, or the place that it stands beside, along to other pages.",
         _links(*along[: 4 if variant else 3]),
         """The model is a stock Llama; all that is peculiar to DNA is in the tokens, the loss and
         the order of the data. What it has learned shows in what it writes, in what it finds likely,
         and in where it places sequences beside one another.""",
         _links(*((path, label, {}) for path, label in pages)),
     )
-
-
-def about(text: str) -> str:
-    """Return what holds for all sequences, below a figure."""
-    return f'<div class="primer"><p>{text}</p></div>'
 
 
 def _station(title: str, *parts: str) -> str:

@@ -13,6 +13,7 @@ from carbon.genome.opened import Genome
 
 _STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
 _MOST_INTRONS = 4  # whose ends are told
+AS_IT_STANDS = "The sequence is taken as it stands, without a cut."
 
 
 def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
@@ -51,13 +52,14 @@ def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | N
 
 
 def place_in_words(gene: dict[str, Any] | None) -> str:
-    """Return where a gene stands, given what `described` tells of it."""
+    """Return where a gene lies, given what `described` tells of it."""
     if gene is None:
         return "There is no gene with a known structure in this place."
-    written = "the one" if gene["strand"] == "+" else "opposite to the one"
+    strand: Strand = gene["strand"]
+    written = "that one" if strand == "+" else "the other"
     return (
-        f"{gene['name']} stands at {gene['region']} on the {_STRANDS[gene['strand']]} strand, "
-        f"{written} that the file of the genome writes."
+        f"{gene['name']} lies at {gene['region']} on the {_STRANDS[strand]} strand; the genome's "
+        f"file writes {written}."
     )
 
 
@@ -66,47 +68,52 @@ def splicing_in_words(gene: dict[str, Any] | None) -> str:
     if gene is None:
         return "No gene with a known structure is in this place, so nothing is cut."
     coding = (
-        f"{gene['name']} spans {_many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
-        "say what the protein is."
+        f"{gene['name']} spans {many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
+        "are coding: they say what the protein is."
     )
     introns = gene["introns"]
     if not introns:
         return f"{coding} It has no introns: the copy stays whole."
-    ends = ", ".join(introns[:_MOST_INTRONS])
-    more = " and so on" if introns[_MOST_INTRONS:] else ""
-    return f"{coding} Its {gene['exons']} exons are parted by introns whose ends read {ends}{more}."
+    more = ["..."] if introns[_MOST_INTRONS:] else []
+    ends = ", ".join([*introns[:_MOST_INTRONS], *more])
+    parted = f"{gene['exons']} exons are parted by {many(len(introns), 'intron')}"
+    return f"{coding} Its {parted}, with the ends {ends}."
 
 
 def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:
-    """Return whose the first bases of a place are and where they stand.
+    """Return whose the first bases of a place are and where they lie.
 
     Args:
         first: the bases.
         gene: what `described` tells of the place's gene.
         place: as it was named.
     """
-    many, where = _many(len(first.bases), "base"), _listed(first.regions)
+    bases, where = many(len(first.bases), "base"), f"They lie at {_listed(first.regions)}"
     if gene and first.exons:
-        return f"the first {many} of {gene['name']} that say what its protein is: {where}."
-    few = (
-        f" The coding sequence of {gene['name']} has {gene['coding_bp']}, too few." if gene else ""
-    )
-    return f"the first {many} of {place} on the {_STRANDS[first.strand]} strand: {where}.{few}"
+        return f"the first {len(first.bases)} coding bases of {gene['name']}. {where}."
+    few = f" {gene['name']} has {gene['coding_bp']} coding bases, too few." if gene else ""
+    return f"the first {bases} of {place}. {where} on the {_STRANDS[first.strand]} strand.{few}"
 
 
 def exons_in_words(first: FirstBases) -> str:
     """Return in which exons bases lie, and whether a cut has joined them."""
     if not first.exons:
-        return "The bases are taken as they stand, without a cut."
+        return AS_IT_STANDS
     if len(first.exons) == 1:
-        return f"The bases lie in exon {first.exons[0]}."
-    return f"The bases lie in exons {_listed(first.exons)}, which the cut has joined."
+        return f"The sequence lies in exon {first.exons[0]}, and no cut goes through it."
+    exons = _listed(first.exons)
+    return f"The sequence lies in exons {exons}: what parts them is cut out, and they are joined."
+
+
+def many(count: int, thing: str) -> str:
+    """Return a number of things.
+
+    >>> many(1, "base"), many(1200, "base")
+    ('1 base', '1,200 bases')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _listed(parts: Iterable[object]) -> str:
     *others, last = map(str, parts)
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -4,9 +4,11 @@ from typing import Any
 
 from carbon.genome.alphabet import reverse_complement, translate
 from carbon.genome.described import (
+    AS_IT_STANDS,
     described_at,
     exons_in_words,
     first_bases_in_words,
+    many,
     place_in_words,
     splicing_in_words,
 )
@@ -44,8 +46,8 @@ def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
     sequence = own or first.bases
     origin, exons = first_bases_in_words(first, gene, place), exons_in_words(first)
     if own:
-        origin = f"your own, of {len(own)} bases."
-        exons = "Your own sequence is taken as it stands, without a cut."
+        beside = f" The gene {gene['name']} stands beside it." if gene else ""
+        origin, exons = f"your own, of {many(len(own), 'base')}.{beside}", AS_IT_STANDS
     changed = first.last_transition(genome.reference.contig_lengths_bp[first.contig])
     return {
         "sequence": sequence,

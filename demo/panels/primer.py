@@ -97,19 +97,19 @@ class Primer(Panel):
             "strands": text.strands(result),
             "splicing": text.splicing(result),
             "gene": _gene_figure(self.lab.genome, values["gene"], spans),
-            "about_splicing": text.about(text.SPLICING),
+            "about_splicing": text.SPLICING,
             "codons": text.codons(result),
             "usage": _usage_figure(result["gene"]["codons"]) if result["gene"] else None,
-            "about_codons": text.about(text.CODONS),
+            "about_codons": text.CODONS,
             "kmers": text.kmers(result),
             "token": text.token(result),
             "marginals": marginal_bars(
                 result["marginals"], result["marginals"], result["true"], FREE
             ),
-            "about_token": text.about(text.TOKEN),
+            "about_token": text.TOKEN,
             "losses": text.losses(result),
             "credit": _credit_figure(result["losses_by_wrong_bases"]),
-            "about_losses": text.about(text.LOSSES),
+            "about_losses": text.LOSSES,
             "more": text.more(result, values["gene"], pages),
         }
 
@@ -155,7 +155,7 @@ def _gene_figure(genome: Genome, place: str, spans: Sequence[Span]) -> Figure:
     traces = gene_traces([gene] if gene else [], interval, "y")
     if spans:
         marked = bars(spans, 0, 14, "the bases that travel", "y", ORANGE)
-        traces.append(marked | {"showlegend": True, "name": "the bases that travel"})
+        traces.append(marked | {"showlegend": True})
     return figure(
         traces,
         height=150,
