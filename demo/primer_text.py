@@ -39,9 +39,8 @@ def splicing(result: Facts) -> str:
     said = result["said"]
     return _station(
         "2. Cut and joined",
-        f"""{escape(said["exons"])} {escape(said["splicing"])} In the figure coding bases are thick{
-            ", and those that travel are orange" if result["regions"] else ""
-        }.""",
+        f"""{escape(said["exons"])} {escape(said["splicing"])} Coding bases are thick in the
+        figure{", and the bases that travel are orange" if result["regions"] else ""}.""",
     )
 
 

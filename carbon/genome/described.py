@@ -56,17 +56,15 @@ def place_in_words(gene: dict[str, Any] | None) -> str:
     if gene is None:
         return "There is no gene with a known structure in this place."
     strand: Strand = gene["strand"]
-    written = "that one" if strand == "+" else "the other"
+    written = "the one" if strand == "+" else "opposite to the one"
     return (
-        f"{gene['name']} lies at {gene['region']} on the {_STRANDS[strand]} strand; the genome's "
-        f"file writes {written}."
+        f"The gene {gene['name']} lies at {gene['region']} on the {_STRANDS[strand]} strand, "
+        f"{written} that the genome's file writes."
     )
 
 
-def splicing_in_words(gene: dict[str, Any] | None) -> str:
+def splicing_in_words(gene: dict[str, Any]) -> str:
     """Return what is cut out of a gene, given what `described` tells of it."""
-    if gene is None:
-        return "No gene with a known structure is in this place, so nothing is cut."
     coding = (
         f"{gene['name']} spans {many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
         "are coding: they say what the protein is."
@@ -74,10 +72,10 @@ def splicing_in_words(gene: dict[str, Any] | None) -> str:
     introns = gene["introns"]
     if not introns:
         return f"{coding} It has no introns: the copy stays whole."
-    more = ["..."] if introns[_MOST_INTRONS:] else []
-    ends = ", ".join([*introns[:_MOST_INTRONS], *more])
+    ends = ", ".join(introns[:_MOST_INTRONS])
+    more = " and others" if introns[_MOST_INTRONS:] else ""
     parted = f"{gene['exons']} exons are parted by {many(len(introns), 'intron')}"
-    return f"{coding} Its {parted}, with the ends {ends}."
+    return f"{coding} Its {parted}, with the ends {ends}{more}."
 
 
 def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:

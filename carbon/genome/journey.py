@@ -59,7 +59,7 @@ def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
         "said": {
             "origin": origin,
             "place": place_in_words(gene),
-            "splicing": splicing_in_words(gene),
+            "splicing": splicing_in_words(gene) if gene else "",
             "exons": exons,
         },
     }
