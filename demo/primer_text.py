@@ -29,8 +29,8 @@ def strands(result: Facts) -> str:
         stops: from 10<sup>6</sup> of them in a bacterium to more than 10<sup>10</sup> in some
         plants. It has two strands. Where one has A the other has T, where one has C the other has
         G, and the other is read backwards. So every text has a second reading, its <em>reverse
-        complement</em>, and a gene may stand in either. The cell does not read the
-        chromosome itself: it copies the gene, and cuts the copy.""",
+        complement</em>, and a gene may stand in either. The cell does not read the chromosome
+        itself: it copies the gene, and cuts the copy.""",
     )
 
 
@@ -105,8 +105,8 @@ def token(result: Facts) -> str:
         4,096 6-mers it finds <strong>{escape(result["best"])}</strong> likeliest, with probability
         {result["best_probability"]:.6f}. What stands there is
         <strong>{escape(result["true"])}</strong>. Its probability is
-        {result["true_probability"]:.6f}, rank {result["rank"]:,}; by chance each would have
-        {1 / 4096:.6f}. The bars add all probabilities up by place and base.""",
+        {result["true_probability"]:.6f} and its rank {result["rank"]:,}; by chance each 6-mer would
+        have {1 / 4096:.6f}. The bars add all probabilities up by place and base.""",
         _tokens([*read, _OPEN], "what the model has read, and what is open"),
     )
 
@@ -155,7 +155,7 @@ def more(result: Facts, place: str, pages: Iterable[tuple[str, str]]) -> str:
     ]
     return _station(
         "7. Where it goes next",
-        "These links take the sequence, or the place that it stands beside, along to other pages.",
+        "The first two links go on with the sequence, the others with the gene or place.",
         _links(*along[: 4 if variant else 3]),
         """The model is a stock Llama; all that is peculiar to DNA is in the tokens, the loss and
         the order of the data. What it has learned shows in what it writes, in what it finds likely,
