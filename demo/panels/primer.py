@@ -160,8 +160,8 @@ def _gene_figure(genome: Genome, place: str, spans: Sequence[Span]) -> Figure:
         traces,
         height=150,
         xaxis={"title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
-               "nticks": 5, "range": [interval.start + 0.5, interval.end + 0.5],
-               "fixedrange": True},
+               "nticks": 4, "range": [interval.start + 0.5, interval.end + 0.5],
+               "tickangle": 0, "fixedrange": True},
         yaxis=gene_axis((0, 1), 1),
         showlegend=True,
     )  # fmt: skip
