@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from carbon.genome import Gene, Interval
+from carbon.genome import Gene, Interval, Span
+from demo.markup import shortened
 
 Figure = dict[str, Any]
 
@@ -41,7 +42,7 @@ def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[di
         exons = transcript.exons if transcript else ((gene.interval.start, gene.interval.end),)
         coding = transcript.cds if transcript else ()
         arrow = "→" if gene.strand == "+" else "←"
-        label = f"{_shown(gene.name)} {arrow}"
+        label = f"{plain(shortened(gene.name, 24))} {arrow}"
         y = -(lane % _LANES)
         for spans, width in (
             (((gene.interval.start, gene.interval.end),), 1),
@@ -51,7 +52,7 @@ def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[di
             clipped = [_clipped(span, interval) for span in spans]
             inside = [span for span in clipped if span]
             if inside:
-                traces.append(_bars(inside, y, width, label, axis))
+                traces.append(bars(inside, y, width, label, axis))
         start = max(gene.interval.start, interval.start)
         traces.append({
             "type": "scatter", "mode": "text", "x": [start + 1], "y": [y - _LABEL_BELOW],
@@ -73,17 +74,13 @@ def plain(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _shown(name: str) -> str:
-    return plain(name if len(name) <= 24 else f"{name[:23]}…")
-
-
-def _clipped(span: tuple[int, int], interval: Interval) -> tuple[int, int] | None:
+def _clipped(span: Span, interval: Interval) -> Span | None:
     start, end = max(span[0], interval.start), min(span[1], interval.end)
     return (start, end) if start < end else None
 
 
-def _bars(
-    spans: list[tuple[int, int]], y: float, width: int, label: str, axis: str
+def bars(
+    spans: Iterable[Span], y: float, width: int, label: str, axis: str, color: str = BLUE
 ) -> dict[str, Any]:
     """Return horizontal bars as one trace: segments with gaps between."""
     x: list[float | None] = []
@@ -91,6 +88,6 @@ def _bars(
         x += [start + 0.5, end + 0.5, None]
     return {
         "type": "scatter", "mode": "lines", "x": x, "y": [y if v is not None else None for v in x],
-        "yaxis": axis, "line": {"color": BLUE, "width": width}, "hoverinfo": "text",
-        "text": label, "showlegend": False,
+        "yaxis": axis, "line": {"color": color, "width": width}, "hoverinfo": "text",
+        "text": label, "name": label, "showlegend": False,
     }  # fmt: skip

@@ -5,17 +5,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-_MOST_LETTERS = 40
-
 
 def escape(text: object) -> str:
     """Return text that a browser shows as it is."""
     return html.escape(str(text))
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most_letters: int = 40) -> str:
     """Return the beginning of a long name."""
-    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
+    return text if len(text) <= most_letters else f"{text[: most_letters - 1]}…"
 
 
 def paragraph(text: str) -> str:

@@ -1,12 +1,19 @@
-"""A gene in words and numbers, ready for JSON."""
+"""A gene and the first bases of a place in words and numbers, ready for JSON."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from carbon.genome.alphabet import translate
 from carbon.genome.fasta import Reference
+from carbon.genome.first_bases import FirstBases
 from carbon.genome.genes import Gene, Transcript, spliced
+from carbon.genome.interval import Strand
 from carbon.genome.opened import Genome
+
+_STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
+_MOST_INTRONS = 4  # whose ends are told
+AS_IT_STANDS = "The sequence is taken as it stands, without a cut."
 
 
 def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
@@ -42,3 +49,69 @@ def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | N
     """
     gene = genome.gene_at(place, most_bp)
     return described(genome.reference, gene, gene.transcripts[0]) if gene else None
+
+
+def place_in_words(gene: dict[str, Any] | None) -> str:
+    """Return where a gene lies, given what `described` tells of it."""
+    if gene is None:
+        return "There is no gene with a known structure in this place."
+    strand: Strand = gene["strand"]
+    written = "the one" if strand == "+" else "opposite to the one"
+    return (
+        f"The gene {gene['name']} lies at {gene['region']} on the {_STRANDS[strand]} strand, "
+        f"{written} that the genome's file writes."
+    )
+
+
+def splicing_in_words(gene: dict[str, Any]) -> str:
+    """Return what is cut out of a gene, given what `described` tells of it."""
+    coding = (
+        f"{gene['name']} spans {many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
+        "are coding: they say what the protein is."
+    )
+    introns = gene["introns"]
+    if not introns:
+        return f"{coding} It has no introns: the copy stays whole."
+    ends = ", ".join(introns[:_MOST_INTRONS])
+    more = " and others" if introns[_MOST_INTRONS:] else ""
+    parted = f"{gene['exons']} exons are parted by {many(len(introns), 'intron')}"
+    return f"{coding} Its {parted}, with the ends {ends}{more}."
+
+
+def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:
+    """Return whose the first bases of a place are and where they lie.
+
+    Args:
+        first: the bases.
+        gene: what `described` tells of the place's gene.
+        place: as it was named.
+    """
+    bases, where = many(len(first.bases), "base"), f"They lie at {_listed(first.regions)}"
+    if gene and first.exons:
+        return f"the first {len(first.bases)} coding bases of {gene['name']}. {where}."
+    few = f" {gene['name']} has {gene['coding_bp']} coding bases, too few." if gene else ""
+    return f"the first {bases} of {place}. {where} on the {_STRANDS[first.strand]} strand.{few}"
+
+
+def exons_in_words(first: FirstBases) -> str:
+    """Return in which exons bases lie, and whether a cut has joined them."""
+    if not first.exons:
+        return AS_IT_STANDS
+    if len(first.exons) == 1:
+        return f"The sequence lies in exon {first.exons[0]}, and no cut goes through it."
+    exons = _listed(first.exons)
+    return f"The sequence lies in exons {exons}: what parts them is cut out, and they are joined."
+
+
+def many(count: int, thing: str) -> str:
+    """Return a number of things.
+
+    >>> many(1, "base"), many(1200, "base")
+    ('1 base', '1,200 bases')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _listed(parts: Iterable[object]) -> str:
+    *others, last = map(str, parts)
+    return f"{', '.join(others)} and {last}" if others else last

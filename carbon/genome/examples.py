@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from carbon.genome.effects import snv_effect
+from carbon.genome.first_bases import first_coding_bases
 from carbon.genome.genes import Gene, Transcript, spliced
 from carbon.genome.interval import Interval, from_region
 from carbon.genome.opened import Genome
@@ -60,11 +61,10 @@ class Example:
         return self.gene.transcripts[0] if self.gene else None
 
     def bases(self, length_bp: int) -> str:
-        """Return coding bases from the start codon on, or where the longest contig begins."""
+        """Return coding bases from the first codon on, or where the longest contig begins."""
         transcript, reference = self.transcript, self.genome.reference
-        if transcript and transcript.cds_length_bp >= length_bp:
-            coding = spliced(reference, transcript.contig, transcript.cds, transcript.strand)
-            return coding[:length_bp].upper()
+        if transcript and (first := first_coding_bases(reference, transcript, length_bp)):
+            return first.bases
         contig, contig_bp = max(reference.contig_lengths_bp.items(), key=lambda item: item[1])
         return reference.fetch(Interval(contig, 0, min(length_bp, contig_bp))).upper()
 

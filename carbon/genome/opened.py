@@ -37,6 +37,12 @@ class Genome:
         except (OSError, UserError):
             return False
 
+    @property
+    def gene_names(self) -> tuple[str, ...]:
+        """Names of its genes, each once and sorted."""
+        genes = self.annotation.genes if self.annotation else ()
+        return tuple(sorted({gene.name for gene in genes}))
+
     @classmethod
     def open(
         cls, fasta: str | Path, annotation: str | Path | None, contigs: str | None = None

@@ -1,26 +1,21 @@
-"""Primer: what a reader of either side needs of the other, with figures that are computed here."""
+"""Primer: a sequence on its way from the chromosome to the model, each figure computed here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from carbon.errors import UserError
-from carbon.genome import reverse_complement, short, translate
-from carbon.genome.described import described_at
+from carbon.genome import Span, translate
+from carbon.genome.journey import MOST_GENE_BP, first_of, told_in_cell
 from carbon.genome.opened import Genome
-from carbon.inference import kmer_index
-from carbon.inference.reading.next_token import losses_by_wrong_bases
+from carbon.inference.reading.next_token import FREE
+from carbon.inference.reading.told import told_guess
 from carbon.tokenizer import BASES, K
 from carbon.tokenizer.kmer import cut_kmers
 from demo import primer_text as text
 from demo.fields import Field, Values
-from demo.figures import BLUE, ORANGE, Figure, figure, gene_axis, gene_traces, plain
+from demo.figures import BLUE, ORANGE, Figure, bars, figure, gene_axis, gene_traces, plain
 from demo.learning import PLAYED, learning_facts, learning_figure
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.token_figures import marginal_bars
-
-_MOST_GENE_BP = 6000
-_SEQUENCE_BP = 66
-_FREE = "." * K
 
 
 class Primer(Panel):
@@ -30,40 +25,49 @@ class Primer(Panel):
     title = "Primer"
     others: ClassVar[tuple[type[Panel], ...]] = ()
     sentence = (
-        "What a DNA language model reads and learns, for readers from either side; every figure is "
-        "computed from the model and the genome that are loaded here."
+        "One sequence travels from the chromosome through the cell and into a DNA language model; "
+        "every figure is computed from the model and the genome that are loaded here."
     )
     run_label = "Show"
     views: ClassVar[tuple[View, ...]] = (
         View("learning", "figure", "What is known of each base of a gene, by step of the training"),
-        View("strands", "html", "Bases and strands"),
-        View("splicing", "html", "Genes and splicing"),
-        View("gene", "figure", "A gene with its exons"),
+        View("strands", "html", "On the chromosome"),
+        View("splicing", "html", "Cut and joined"),
+        View("gene", "figure", "The gene with its exons, and the bases that travel"),
+        View("about_splicing", "html", "About splicing"),
         View("codons", "html", "Codons"),
         View("usage", "figure", "How often each codon is used"),
+        View("about_codons", "html", "About codons"),
         View("kmers", "html", "6-mers and frames"),
-        View("token", "html", "What the model says"),
+        View("token", "html", "What the model guesses"),
         View("marginals", "figure", "Probability of each base of the next 6-mer"),
-        View("losses", "html", "Cross-entropy and FNS"),
+        View("about_token", "html", "About marginals and the chain"),
+        View("losses", "html", "What the truth costs"),
         View("credit", "figure", "Loss by the number of wrong bases"),
+        View("about_losses", "html", "About cross-entropy and FNS"),
         View("more", "html", "The other pages"),
-    )
-    more: ClassVar[tuple[Example, ...]] = (
-        Example("A repeat", {"sequence": "GATTACACTGAC" * 5 + "GATTAC"}),
-        Example("One base further", {"frame": 1}),
     )
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         steps = map(str, self.lab.learned.steps if self.lab.learned else ())
         return (
-            Field("sequence", "A sequence to play with", self.lab.example.bases(_SEQUENCE_BP),
-                  "bases", most=300, info="DNA; the model predicts its last six bases"),
+            Field("gene", "Gene", self.lab.example.name, choices=self.lab.genome.gene_names,
+                  asks=True, info="or contig:first-last; the first 66 coding bases travel"),
+            Field("sequence", "Or a sequence of your own", "", "bases", most=300,
+                  info="DNA; the model guesses its last six bases"),
             Field("frame", "Second frame", 2, "integer", least=1, most=5,
                   info="bases left out before the 6-mers are cut"),
-            Field("gene", "Gene", self.lab.example.name, info="a gene's name or contig:first-last"),
             Field("step", "Step of the training", PLAYED, "choice", (PLAYED, *steps)),
         )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return genes that people know, and more."""
+        return (
+            *(Example(name, {"gene": name}, why) for name, why in self.lab.known_genes.items()),
+            Example("A repeat", {"sequence": "GATTACACTGAC" * 5 + "GATTAC"}),
+            Example("One base further", {"frame": 1}),
+        )
 
     @property
     def path(self) -> str:
@@ -72,52 +76,49 @@ class Primer(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield what all figures show."""
-        sequence = _sequence(values)
-        context, true = sequence[:-K], sequence[-K:]
-        token = self.lab.model.next_token(context)
-        best, _ = token.ranked()[0]
+        told = told_in_cell(self.lab.genome, values["gene"], values["sequence"])
+        gene, sequence = told["gene"], told["sequence"]
         yield {
             "learning": learning_facts(self.lab),
-            "sequence": sequence,
-            "reverse_complement": reverse_complement(sequence),
-            "protein": translate(sequence[: len(sequence) // 3 * 3]),
+            "known_for": self.lab.known_genes.get(gene["name"]) if gene else None,
             "frames": [
                 {"frame": at, "kmers": cut_kmers(sequence, at)} for at in (0, values["frame"])
             ],
-            "gene": described_at(self.lab.genome, values["gene"], _MOST_GENE_BP),
-            "context": token.context,
-            "true": true,
-            "true_probability": float(token.probabilities[kmer_index(true)]),
-            "best": best,
-            "marginals": token.marginals.tolist(),
-            "losses_by_wrong_bases": losses_by_wrong_bases(token, best),
+            **told,
+            **told_guess(self.lab.model.reader, sequence),
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return the sections, and the figures between them."""
-        found = result["gene"]
+        """Return the stations, and the figures between them."""
+        spans = () if values["sequence"] else first_of(self.lab.genome, values["gene"]).spans
+        pages = ((f"/{other.name}", other.invitation) for other in self.others)
         return {
             "learning": learning_figure(self.lab, result["learning"], values["step"]),
             "strands": text.strands(result),
-            "splicing": text.splicing(values["gene"], found),
-            "gene": _gene_figure(self.lab.genome, values["gene"]),
+            "splicing": text.splicing(result),
+            "gene": _gene_figure(self.lab.genome, values["gene"], spans),
+            "about_splicing": text.SPLICING,
             "codons": text.codons(result),
-            "usage": _usage_figure(found["codons"] if found else {}),
+            "usage": _usage_figure(result["gene"]["codons"]) if result["gene"] else None,
+            "about_codons": text.CODONS,
             "kmers": text.kmers(result),
             "token": text.token(result),
             "marginals": marginal_bars(
-                result["marginals"], result["marginals"], result["true"], _FREE
+                result["marginals"], result["marginals"], result["true"], FREE
             ),
+            "about_token": text.TOKEN,
             "losses": text.losses(result),
             "credit": _credit_figure(result["losses_by_wrong_bases"]),
-            "more": text.more((f"/{other.name}", other.invitation) for other in self.others),
+            "about_losses": text.LOSSES,
+            "more": text.more(result, values["gene"], pages),
         }
 
     def python(self, values: Values) -> str:
         """Return the program."""
-        sequence = _sequence(values)
+        sequence = self._sequence(values)
         return (
             "import carbon\nfrom carbon.genome import translate\n"
+            "from carbon.inference import kmer_index\n"
             "from carbon.tokenizer import KMER_DIGITS, encode_kmers\n\n"
             f"sequence = {sequence!r}\n"
             "print(carbon.reverse_complement(sequence))\n"
@@ -128,6 +129,8 @@ class Primer(Panel):
             "token = model.next_token(sequence[:-6])\n"
             "print(token.ranked()[0])\n"
             "print(token.marginals.tolist())  # six places, bases in the order ATCG\n"
+            "true = kmer_index(sequence[-6:])\n"
+            "print(token.cross_entropy_nats[true], token.fns_nats[true])\n"
             "best = token.probabilities.argmax()\n"
             "wrong = (KMER_DIGITS != KMER_DIGITS[best]).sum(axis=1)\n"
             "for n in range(7):\n"
@@ -137,40 +140,41 @@ class Primer(Panel):
 
     def commands(self, values: Values) -> list[Command]:
         """Return the command line behind the last two figures."""
-        prompt = _sequence(values)[:-K]
+        prompt = self._sequence(values)[:-K]
         return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
 
-
-def _sequence(values: Values) -> str:
-    sequence: str = values["sequence"]
-    if len(sequence) < K or set(sequence[-K:]) - set(BASES):
-        raise UserError(
-            f"the sequence '{short(sequence)}' is to end with six of ACGT, which the model predicts"
-        )
-    return sequence
+    def _sequence(self, values: Values) -> str:
+        own: str = values["sequence"]
+        return own or first_of(self.lab.genome, values["gene"]).bases
 
 
-def _gene_figure(genome: Genome, place: str) -> Figure:
-    """Return the gene: a line, its exons, and the coding part thicker."""
-    interval = genome.place(place, 0, _MOST_GENE_BP)
-    gene = genome.gene_at(place, _MOST_GENE_BP)
+def _gene_figure(genome: Genome, place: str, spans: Sequence[Span]) -> Figure:
+    """Return the gene: a line, its exons, the coding part thicker, and marked what travels."""
+    gene = genome.gene_at(place, MOST_GENE_BP)
+    interval = gene.interval if gene else genome.place(place, 0, MOST_GENE_BP)
+    traces = gene_traces([gene] if gene else [], interval, "y")
+    if spans:
+        marked = bars(spans, 0, 14, "the bases that travel", "y", ORANGE)
+        traces.append(marked | {"showlegend": True})
     return figure(
-        gene_traces([gene] if gene else [], interval, "y"),
+        traces,
         height=150,
         xaxis={"title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
-               "range": [interval.start + 0.5, interval.end + 0.5], "fixedrange": True},
+               "nticks": 4, "range": [interval.start + 0.5, interval.end + 0.5],
+               "tickangle": 0, "fixedrange": True},
         yaxis=gene_axis((0, 1), 1),
-        showlegend=False,
+        showlegend=True,
     )  # fmt: skip
 
 
 def _usage_figure(codons: Mapping[str, int]) -> Figure:
     """Return the codons, those of one amino acid side by side."""
     known = sorted((translate(codon), codon) for codon in codons if not set(codon) - set(BASES))
-    names = [[_amino(amino) for amino, _ in known], [codon for _, codon in known]]
+    aminos = ["stop" if amino == "*" else amino for amino, _ in known]
     shades = {amino: n % 2 for n, amino in enumerate(sorted({amino for amino, _ in known}))}
     return figure(
-        [{"type": "bar", "x": names, "y": [codons[codon] for _, codon in known],
+        [{"type": "bar", "x": [aminos, [codon for _, codon in known]],
+          "y": [codons[codon] for _, codon in known],
           "marker": {"color": [(BLUE, ORANGE)[shades[amino]] for amino, _ in known]},
           "hovertemplate": "%{x}: %{y}<extra></extra>"}],
         height=300,
@@ -178,10 +182,6 @@ def _usage_figure(codons: Mapping[str, int]) -> Figure:
                "title": {"text": "codon, and amino acid"}},
         yaxis={"title": {"text": "times"}, "fixedrange": True},
     )  # fmt: skip
-
-
-def _amino(letter: str) -> str:
-    return "stop" if letter == "*" else letter
 
 
 def _credit_figure(losses: list[dict[str, float]]) -> Figure:

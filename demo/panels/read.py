@@ -49,8 +49,8 @@ class Read(Panel):
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         return (
-            Field("place", "Gene or region", self.lab.example.name, choices=self._names(),
-                  asks=True,
+            Field("place", "Gene or region", self.lab.example.name, asks=True,
+                  choices=self.lab.genome.gene_names,
                   info="a gene's name, or contig:first-last; drag in the track to zoom, double-"
                   "click to see all"),
             Field("start_bp", "From base of it", 0, "integer", most=_MOST_BP,
@@ -66,10 +66,6 @@ class Read(Panel):
             Field("pasted", "Or paste one", "", "lines", most=_MOST_PASTED, more=True,
                   info="bases, FASTA or GenBank"),
         )  # fmt: skip
-
-    def _names(self) -> tuple[str, ...]:
-        annotation = self.lab.genome.annotation
-        return tuple(sorted({gene.name for gene in annotation.genes})) if annotation else ()
 
     def picks(self) -> tuple[Pick, ...]:
         """Return what a zoom or a shift of the track does: the link holds it."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.inference import kmer_index
+from carbon.inference.reading.next_token import FREE
 from carbon.inference.reading.told import told_kmer
 from carbon.tokenizer import BASES, K
 from demo.fields import Field, Values
@@ -15,7 +16,6 @@ from demo.token_figures import kmer_map, loss_bars, marginal_bars
 
 _CONTEXT_BP = 366  # of ENO2: what follows is the 6-mer that the model in the box expects most there
 _TOP = 10
-_FREE = "." * K
 _READING = (
     "Below, each row is the loss if that 6-mer were the true one: the true one itself, then its 18 "
     "neighbours with one other base (bold). FNS counts the six bases one by one, so that five "
@@ -53,7 +53,7 @@ class Token(Panel):
                   info="the 6-mer begins right behind it: 6-mers are counted from its end"),
             Field("kmer", "True 6-mer", true if _is_kmer(true) else "ATGGCC", most=K,
                   info="or click a cell of the map"),
-            Field("fixed", "Fixed bases", _FREE, most=K,
+            Field("fixed", "Fixed bases", FREE, most=K,
                   info="six letters, . where a base is free; or click a bar, and again to free it"),
         )  # fmt: skip
 
@@ -144,7 +144,7 @@ def _context(values: Values) -> str:
 
 
 def _fixed(values: Values) -> str:
-    return values["fixed"].upper() or _FREE
+    return values["fixed"].upper() or FREE
 
 
 def _toggled(picked: Any, values: Values) -> Values:

@@ -77,6 +77,24 @@ def test_a_gene_lights_up_by_itself_and_by_the_slider(visitor):
     visitor.page.wait_for_function(f"{shown}.includes('Step 4,600<')")
 
 
+def test_a_sequence_travels_and_goes_on_to_another_page(visitor):
+    visitor.open("/")
+    strands, splicing = (visitor.page.locator(f"#view-{name}") for name in ("strands", "splicing"))
+    strands.get_by_text("the first 66 coding bases of ABC").wait_for()
+    marked = visitor.page.wait_for_function(
+        "[...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => plot.data || [])"
+        ".find(trace => trace.name == 'the bases that travel')?.x"
+    ).json_value()
+    assert marked == [110.5, 176.5, None]
+    visitor.field("Or a sequence of your own").fill("ACGTTGCATTAGCATGACGTTGCA")
+    visitor.press("Show")
+    strands.get_by_text("your own, of 24 bases. The gene ABC stands beside it.").wait_for()
+    splicing.get_by_text("without a cut").wait_for()
+    visitor.keep("primer-own-1400")
+    visitor.page.get_by_role("link", name="Let the model write on").click()
+    visitor.page.wait_for_url("**/generate?prompt=ACGTTGCATTAGCATGAC")
+
+
 def test_bases_stream_in_and_tell_what_the_model_thought(visitor):
     visitor.open("/generate?prompt=ATGGCC&length_bp=60")
     bases = visitor.page.locator(".strip .base")

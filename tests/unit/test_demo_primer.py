@@ -20,8 +20,8 @@ from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels import PANELS
 from demo.panels.primer import Primer
-from tests.helpers.demo import answered, learned_example, make_lab
-from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.demo import answered, learned_example, make_lab, write_genome
+from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.reference import INDEX, KMERS, chunks, stock_distribution
 
 HOSTILE = "<img_src=x_onerror=alert(1)>"
@@ -103,6 +103,78 @@ def test_a_training_that_was_kept_is_played_step_by_step(tmp_path, model):
         assert all(low <= y <= top for y in frame["data"][0]["y"])
 
 
+def drawn_bases(figure, text, strand):
+    """The bases under the orange mark of a gene figure, read one by one along the strand."""
+    x = figure["data"][-1]["x"]
+    spans = zip(x[::3], x[1::3], strict=True)  # a base stands at its 1-based position
+    positions = [at for start, end in spans for at in range(int(start - 0.5), int(end - 0.5))]
+    read = "".join(text[at] for at in positions)
+    return read if strand == "+" else reverse_complement(read)
+
+
+@pytest.mark.parametrize("strand", ["+", "-"])
+@pytest.mark.parametrize("spans_intron", [False, True])
+def test_the_marked_bases_are_those_that_travel(tmp_path, model, strand, spans_intron):
+    if spans_intron:
+        text, gff3, _ = place_gene(strand)
+        fasta, gff = write_fasta(tmp_path / "g.fa", {"c1": text}), tmp_path / "g.gff3"
+        gff.write_text(gff3)
+    else:
+        fasta, gff = write_genome(tmp_path, strand=strand)
+        text = "".join(fasta.read_text().splitlines()[1:])
+    panel = Primer(Lab(model, "m", Genome.open(fasta, gff), tmp_path))
+    values, result = checked_values(panel.fields, {}), answered(panel, {})
+    shown = panel.show(values, result)
+    # Both genes begin so, and the shorter one has 51 of its 72 coding bases in its first exon.
+    assert result["sequence"] == "ATG" + ("TACCAATTAGGAGCA" * 5)[:63]
+    assert result["protein"] == "M" + ("YQLGA" * 5)[:21]
+    assert drawn_bases(shown["gene"], text, strand) == result["sequence"]
+    assert len(result["regions"]) == 1 + spans_intron
+    lies = "in exons 1 and 2:" if spans_intron else "in exon 1,"
+    assert lies in shown["splicing"] and "orange" in shown["splicing"]
+    named = {"+": "forward", "-": "reverse"}[strand]
+    assert f"on the {named} strand" in shown["strands"]
+    assert all(region in shown["strands"] for region in result["regions"])
+
+
+def test_an_own_sequence_travels_and_the_gene_stands_beside_it(panel):
+    values, result = checked_values(panel.fields, GIVEN), answered(panel, GIVEN)
+    shown = panel.show(values, result)
+    assert result["regions"] == [] and result["gene"]["name"] == "ABC"
+    assert "your own, of 22 bases. The gene ABC stands beside it." in shown["strands"]
+    assert "without a cut" in shown["splicing"] and "orange" not in shown["splicing"]
+    assert all(trace.get("showlegend") is False for trace in shown["gene"]["data"])
+
+
+def test_a_gene_that_people_know_says_why(tmp_path, model):
+    lab = make_lab(tmp_path, model)
+    known = {"ABC": "Does <nothing>."}
+    panel = Primer(Lab(model, "m", lab.genome, tmp_path, known))
+    values, result = checked_values(panel.fields, {}), answered(panel, {})
+    assert "Why people know it: Does &lt;nothing&gt;." in panel.show(values, result)["strands"]
+    assert [e.values for e in panel.examples() if e.sentence == known["ABC"]] == [{"gene": "ABC"}]
+
+
+@pytest.mark.parametrize("given", [{}, {"sequence": "ACGTTGCATTAGCATGAC"}])
+def test_what_the_model_has_read_and_the_price_of_the_truth(panel, network, given):
+    values, result = checked_values(panel.fields, given), answered(panel, given)
+    *read, true = chunks(result["sequence"])
+    assert [kmer["bases"] for kmer in result["read"]] == read and result["true"] == true
+    p = stock_distribution(network, "".join(read)).tolist()
+    assert result["best"] == KMERS[p.index(max(p))]
+    assert result["best_probability"] == pytest.approx(max(p), rel=1e-4)
+    assert result["rank"] == 1 + sum(each > p[INDEX[true]] for each in p)
+    cross_entropy = -math.log(p[INDEX[true]])
+    bases = [sum(p[v] for v, kmer in enumerate(KMERS) if kmer[at] == true[at]) for at in range(6)]
+    fns = -sum(map(math.log, bases)) / 6
+    assert result["true_loss"]["cross_entropy_nats"] == pytest.approx(cross_entropy, rel=1e-4)
+    assert result["true_loss"]["fns_nats"] == pytest.approx(fns, rel=1e-4)
+    shown = panel.show(values, result)
+    for told in (result["true_loss"]["cross_entropy_nats"] / 6, result["true_loss"]["fns_nats"]):
+        assert f"<strong>{told:.4f}</strong>" in shown["losses"]
+    assert shown["token"].count("<small>") == len(read) + 1 and "<small>?</small>" in shown["token"]
+
+
 def test_losses_by_wrong_bases_against_plain_means(panel, network):
     result = answered(panel, {"sequence": "ACGTTGCATTAGCATGAC"})
     p = stock_distribution(network, result["context"])
@@ -136,7 +208,10 @@ def test_the_program_and_the_command_give_the_same(panel, given, capsys):
         assert ast.literal_eval(line)[: len(whole)] == whole
     assert ast.literal_eval(lines[4])[0] == result["best"]
     assert ast.literal_eval(lines[5]) == result["marginals"]
-    for line, loss in zip(lines[6:], result["losses_by_wrong_bases"], strict=True):
+    assert list(map(float, lines[6].split())) == pytest.approx(
+        [result["true_loss"]["cross_entropy_nats"], result["true_loss"]["fns_nats"]], rel=1e-6
+    )
+    for line, loss in zip(lines[7:], result["losses_by_wrong_bases"], strict=True):
         wrong, cross_entropy_nats, fns_nats = map(float, line.split())
         assert wrong == loss["wrong"]
         assert cross_entropy_nats == pytest.approx(loss["cross_entropy_nats"], rel=1e-6)
@@ -146,17 +221,26 @@ def test_the_program_and_the_command_give_the_same(panel, given, capsys):
     assert best == result["best"]
 
 
-def test_links_open_states_of_pages_that_are_there(panel, lab):
+@pytest.mark.parametrize("given", [{}, GIVEN, {"gene": "c1:1-70"}])
+def test_links_open_states_of_pages_that_are_there(panel, lab, given):
     pages = {p.path: p for p in (kind(lab) for kind in PANELS)}
-    values = checked_values(panel.fields, {})
-    shown = panel.show(values, answered(panel, {}))
+    values, result = checked_values(panel.fields, given), answered(panel, given)
+    shown = panel.show(values, result)
     markup = "".join(text for text in shown.values() if isinstance(text, str))
     links = {urlsplit(html.unescape(link)) for link in re.findall(r'href="([^"]*)"', markup)}
     assert {link.path for link in links} == set(pages) - {"/"}
     for link in links:
         page, asked = pages[link.path], dict(parse_qsl(link.query, keep_blank_values=True))
         assert set(asked) <= {field.name for field in page.fields}, link
-        checked_values(page.fields, asked)
+        state = checked_values(page.fields, asked)
+        if asked:
+            next(page.answer(state))
+    states = {link.path: dict(parse_qsl(link.query)) for link in links if link.query}
+    assert states["/generate"]["prompt"] == result["context"]
+    assert states["/read"]["place"] == values["gene"]
+    assert states["/variant"]["variant"] == result["variant"]
+    assert states["/token"] == {"context": result["context"], "kmer": result["true"]}
+    assert states["/tokenizer"]["text"] == result["sequence"]
 
 
 def test_every_view_is_shown(panel):
@@ -172,8 +256,12 @@ def test_a_genome_without_genes(tmp_path, model):
     values, result = checked_values(panel.fields, {}), answered(panel, {})
     assert result["gene"] is None
     shown = panel.show(values, result)
-    assert "no gene with a known structure" in shown["splicing"]
-    assert shown["gene"]["data"] == []
+    assert result["sequence"] == random_bases(900)[:66] and result["regions"] == ["c1:1-66"]
+    assert "the first 66 bases of c1:1-900. They lie at c1:1-66 on the" in shown["strands"]
+    assert "no gene with a known structure" in shown["strands"]
+    assert "without a cut" in shown["splicing"] and shown["usage"] is None
+    (mark,) = shown["gene"]["data"]
+    assert drawn_bases({"data": [mark]}, random_bases(900), "+") == result["sequence"]
 
 
 def test_names_are_shown_and_not_run(tmp_path, model):
@@ -186,7 +274,8 @@ def test_names_are_shown_and_not_run(tmp_path, model):
     shown = panel.show(checked_values(panel.fields, {}), result)
     for view in shown.values():
         assert "<img" not in str(view)
-    assert "&lt;img" in shown["splicing"] and "&lt;img" in str(shown["gene"])
+    assert "&lt;img" in shown["strands"] and "&lt;img" in shown["splicing"]
+    assert "&lt;img" in str(shown["gene"])
 
 
 @pytest.mark.parametrize(
@@ -196,6 +285,7 @@ def test_names_are_shown_and_not_run(tmp_path, model):
         ({"sequence": "ACGTACGTN"}, "is to end with six of ACGT"),
         ({"sequence": "<script>"}, "is not a DNA letter"),
         ({"sequence": "A" * 301}, "give 300 at most"),
+        ({"gene": "c1:1001-1005"}, "is to end with six of ACGT"),
         ({"gene": "nowhere"}, "gene 'nowhere'"),
         ({"gene": ""}, "no place is given"),
         ({"frame": 6}, "out of range"),

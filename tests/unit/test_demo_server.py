@@ -105,7 +105,7 @@ def test_errors_of_endpoints_are_sentences(client):
     ("name", "data"),
     [
         ("generate", []),
-        ("primer", ["ATGGCCAAG", None, ""]),
+        ("primer", ["ABC", "ATGGCCAAG", None]),
         ("read", ["c1:1-60", 0, 0, 5, "forward", False, None, ""]),
         ("read", ["c1:1-60", 0, 0, ["0"], "forward", False, "x.fa", ""]),
         ("tokenizer", ["ACGT", "9"]),

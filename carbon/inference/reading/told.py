@@ -2,7 +2,20 @@
 
 from typing import Any
 
-from carbon.inference.reading.next_token import NextToken, all_kmers, kmer_index, near_misses
+from carbon.errors import UserError
+from carbon.genome import short
+from carbon.inference.reading.next_token import (
+    FREE,
+    NextToken,
+    all_kmers,
+    kmer_index,
+    losses_by_wrong_bases,
+    near_misses,
+    next_token,
+)
+from carbon.inference.reading.reader import Reader
+from carbon.tokenizer import BASES, K
+from carbon.tokenizer.kmer import cut_kmers
 
 
 def told_kmer(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, Any]:
@@ -34,4 +47,36 @@ def told_kmer(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, A
             {"kmer": each, **{name: float(nats[kmer_index(each)]) for name, nats in losses.items()}}
             for each in kmers
         ],
+    }
+
+
+def told_guess(reader: Reader, sequence: str) -> dict[str, Any]:
+    """Return what a model makes of a sequence whose last six bases it is to guess.
+
+    Returns:
+        `context` and its 6-mers `read`; `best` and `best_probability`; the last six bases `true`,
+        `true_probability`, its `rank` and `true_loss`; `marginals`; `losses_by_wrong_bases` of the
+        best.
+
+    Raises:
+        UserError: it does not end with six of ACGT.
+    """
+    if len(sequence) < K or set(sequence[-K:].upper()) - set(BASES):
+        raise UserError(
+            f"the sequence '{short(sequence)}' is to end with six of ACGT, which the model predicts"
+        )
+    token, true = next_token(reader, sequence[:-K]), sequence[-K:]
+    told = told_kmer(token, true, FREE, most=1)
+    (best,) = told["top"]
+    return {
+        "context": token.context,
+        "read": cut_kmers(token.context, 0),
+        "best": best["kmer"],
+        "best_probability": best["probability"],
+        "true": told["kmer"],
+        "true_probability": told["probabilities"][kmer_index(true)],
+        "rank": told["rank"],
+        "true_loss": told["losses"][0],
+        "marginals": told["marginals"],
+        "losses_by_wrong_bases": losses_by_wrong_bases(token, best["kmer"]),
     }
