@@ -11,7 +11,7 @@ from carbon.blocks.journal import Journal
 from carbon.console import progress
 from carbon.design.designs import COLUMNS, Design, columns_of, designs_of, row_of
 from carbon.design.oracles import named_oracle, started
-from carbon.design.rules import Judge
+from carbon.design.rules import Judge, Rules
 from carbon.design.search import run_search
 from carbon.design.task import DesignTask, search_of
 from carbon.design.ways import Candidate, Search
@@ -116,9 +116,33 @@ def _settings(reader: Reader, job: DesignJob) -> dict[str, Any]:
         "batch": task.batch,
         "seed": task.seed,
         "tags": "".join(task.tags),
-        "prompt_bp": len(task.prompt) or None,
+        "length_bp": task.bases_bp,
+        "prompt": task.prompt,
+        "start": task.start,
+        "width": task.width,
+        "hot": task.hot,
+        "cold": task.cold,
+        "within": task.within,
         "records": task.records,
+        **task.sampling,
+        **rules_given(task.rules),
     }
+
+
+def rules_given(rules: Rules) -> dict[str, str]:
+    """Return the rules that are not the usual ones, by name."""
+    usual = _by_name(Rules())
+    return {
+        name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        for name, value in _by_name(rules).items()
+        if value != usual[name]
+    }
+
+
+def _by_name(rules: Rules) -> dict[str, Any]:
+    named = asdict(rules)
+    constraints: dict[str, Any] = named.pop("constraints")
+    return constraints | named
 
 
 def _asked(reader: Reader, job: DesignJob, settings: dict[str, Any]) -> dict[str, Any]:

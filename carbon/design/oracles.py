@@ -254,7 +254,7 @@ class OracleKind(NamedTuple):
 
 def _check_function(what: str) -> None:
     if not all(part and " " not in part for part in what.split(":")) or what.count(":") != 1:
-        raise UserError(f"oracle python:{what}: give python:MODULE:NAME")
+        raise UserError(f"oracle python:{what}: give python:MODULE:FUNCTION")
 
 
 def _check_folder(what: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from carbon.__version__ import __version__
 from carbon.adapt.folder import HEAD, MANIFEST
 from carbon.design import known
 from carbon.design.oracles import Function, started
@@ -14,6 +15,7 @@ from carbon.design.ways import Candidate
 from carbon.folders import find_folders, folder_named
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
+from carbon.tables import words_of
 from demo.fields import Field, Values
 from demo.figures import GREY, ORANGE, SEQUENTIAL, Figure, figure
 from demo.markup import download, facts, table
@@ -79,7 +81,9 @@ class Design(Panel):
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return the front, and the best as a table."""
         best = result["candidates"][:_BEST]
-        pairs = ((f"{c['name']} {values['oracle']}={c['value']:.4f}", c["bases"]) for c in best)
+        told = {"carbon": __version__, "model": self.lab.model_name, "oracle": self._spec(values)}
+        asked = words_of(told | {name: values[name] for name in values if name != "oracle"})
+        pairs = ((f"{c['name']} value={c['value']:.4f} {asked}", c["bases"]) for c in best)
         columns = ("name", "value", "nats_per_base", "round", "bases")
         return {
             "front": _front(result),

@@ -10,6 +10,7 @@ from carbon.genome.alphabet import gc_along, gc_share
 from carbon.genome.orfs import OpenFrame, open_frames
 from carbon.inference import Constraints
 from carbon.options import MODES
+from carbon.tables import words_of
 from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure
@@ -146,11 +147,7 @@ class Generate(Panel):
         return [words]
 
     def _fasta(self, values: Values, result: Result) -> str:
-        asked = " ".join(
-            f"{name}={'%20'.join(str(value).split())}"
-            for name, value in values.items()
-            if value not in ("", None) and name != "prompt"
-        )
+        asked = words_of({**values, "prompt": ""})
         head = f"generated model={self.lab.model_name} prompt_bp={len(result['prompt'])} {asked}"
         return fasta_text([(head, result["bases"])], _LINE_BP)
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import io
+import re
 import shlex
 import shutil
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import gradio as gr
 import pytest
@@ -68,6 +70,17 @@ def test_python_and_command_give_the_same(panel, given, tmp_path, monkeypatch):
     lines = (tmp_path / "designs.tsv").read_text().splitlines()
     header, row, *_ = (line.split("\t") for line in lines if not line.startswith("#"))
     assert float(row[1]) == pytest.approx(best) and header[0] == "name"
+
+
+def test_the_file_says_what_made_it(panel):
+    given = {"oracle": "codons of yeast", "protein": "MSKG", "calls": 16, "seed": 3}
+    shown = panel.show(checked_values(panel.fields, given), answered(panel, given))["table"]
+    text = unquote(re.search(r'href="data:[^,]*,([^"]*)"', shown)[1])
+    name, *words = text.splitlines()[0].split()
+    told = dict(word.split("=", 1) for word in words)
+    assert name.startswith(">") and told["carbon"] and told["model"] == panel.lab.model_name
+    assert told["oracle"] == "python:carbon.design.known:yeast_codons"
+    assert (told["protein"], told["calls"], told["seed"]) == ("MSKG", "16", "3")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.cli import main
+from carbon.design.job import rules_given
+from carbon.design.rules import Rules
 from carbon.genome import read_sequences
 from carbon.genome.sequences import read_records
+from carbon.inference import Constraints
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta
 
@@ -45,12 +48,22 @@ def test_formats_agree_and_headers_tell_where_it_comes_from(folder, functions, c
     assert [(r.name, r.bases) for r in records] == [(r["name"], r["bases"]) for r in rows]
     first = dict(word.split("=", 1) for word in records[0].description.split())
     assert first["way"] == "beam" and first["seed"] == "0" and len(first["model_sha256"]) == 64
+    assert (first["length_bp"], first["hot"], first["cold"]) == ("30", "1.2", "0.8")
     assert first["oracles"] == "gc=python:some_oracles:gc,at=python:some_oracles:at"
     assert float(first["gc"]) == pytest.approx(rows[0]["gc"]) and "carbon" in first
     settings, header, *_ = (functions / "o.tsv").read_text().splitlines()
     assert json.loads(settings[2:])["goals"] == "most,most"
     assert header.split("\t") == list(rows[0])
     assert not list(functions.glob(".o*"))
+
+
+def test_the_rules_that_were_given_are_told():
+    rules = Rules(
+        constraints=Constraints(protein="MKA", gc=(0.3, 0.6)), sites=("EcoRI",), most_run_bp=4
+    )
+    given = {"protein": "MKA", "gc": "0.3,0.6", "sites": "EcoRI", "most_run_bp": "4"}
+    assert rules_given(rules) == given
+    assert rules_given(Rules()) == {}
 
 
 def test_it_goes_on_where_an_oracle_failed(folder, functions, capsys):

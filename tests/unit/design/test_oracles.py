@@ -96,7 +96,7 @@ def test_a_closed_oracle_leaves_no_process(functions):
     ("spec", "message"),
     [
         ("some_oracles:gc", "give one of adapted:FOLDER[:LABEL], python:MODULE:FUNCTION, command"),
-        ("python:some_oracles", "give python:MODULE:NAME"),
+        ("python:some_oracles", "give python:MODULE:FUNCTION"),
         ("adapted:absent", "has no adapt.json"),
         ("command: ", "give a command"),
         ("my score=command:cat", "its name 'my score' is no word"),
