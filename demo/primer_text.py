@@ -1,5 +1,6 @@
 """The stations of the primer: prose, with what was computed of the sequence put in."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -126,9 +127,9 @@ def losses(result: Facts) -> str:
         "6. The lesson",
         f"""For the truth, {escape(result["true"])}, the model pays
         <strong>{loss["cross_entropy_nats"] / K:.4f}</strong> nats per base by cross-entropy and
-        <strong>{loss["fns_nats"]:.4f}</strong> by FNS; by chance it would pay 1.3863. In training
-        all weights would now change a little, so that this truth costs less. On this page they stay
-        as they are.""",
+        <strong>{loss["fns_nats"]:.4f}</strong> by FNS; by chance it would pay
+        {math.log(4):.4f}. In training all weights would now change a little, so that this truth
+        costs less. On this page they stay as they are.""",
         f"""The figure has both losses if the truth were the model's favourite,
         {escape(result["best"])}, or a 6-mer that differs from it in one to six bases (the mean of
         all of these).""",

@@ -1,7 +1,9 @@
 """The stand-in for `python` of the tests: what it starts is like what `python` starts."""
 
+import importlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.processes import waits_for
-from tests.helpers.warm import warm, warm_environment, warm_python
+from tests.helpers.warm import client, warm, warm_environment, warm_python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it is for Linux alone")
 HAS_TORCH = "import sys; print('torch' in sys.modules)"
@@ -88,6 +90,20 @@ def test_a_test_process_asks_it_too_that_has_compiled_or_shown_the_demo(
 ):
     monkeypatch.setenv(name, str(tmp_path))
     assert both(["-c", HAS_TORCH], tmp_path)[1][1] == "True\n"
+
+
+def test_a_signal_behind_the_question_is_not_taken_for_a_part_of_it(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(client.__file__).parent))
+    for name in ("client", "libraries", "server"):  # as the process imports them, and no longer
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    server = importlib.import_module("server")
+    monkeypatch.setitem(sys.modules, "server", server)
+    asks, asked = socket.socketpair()
+    with asks, asked:
+        text = b'{"words": ["-c", "x"]}'
+        asks.sendall(len(text).to_bytes(4, "big") + text + bytes([signal.SIGTERM]))
+        assert server.received(asked) == ({"words": ["-c", "x"]}, [])
+        assert asked.recv(64) == bytes([signal.SIGTERM])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
