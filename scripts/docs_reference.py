@@ -5,10 +5,9 @@ import dataclasses
 import importlib
 import inspect
 import json
-import os
 import typing
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ RECIPES = {
 }
 COMMANDS = ("carbon.cli", "train.__main__", "data_pipeline.__main__", "eval.__main__",
             "demo.__main__")  # fmt: skip
-_WIDTH = "96"
+_WIDTH = 94
 
 
 def reference_pages(root: Path) -> dict[str, str]:
@@ -59,7 +58,6 @@ def _commands() -> Iterator[str]:
         "# Commands\n\nFor whoever types: every command with all its options, as `--help` prints "
         "them.\n"
     )
-    os.environ["COLUMNS"] = _WIDTH
     for module in COMMANDS:
         yield from _helps(importlib.import_module(module)._parser())
     yield from _helps(quickstart_parser("From an annotated genome to a scored VCF and a report."))
@@ -67,6 +65,7 @@ def _commands() -> Iterator[str]:
 
 def _helps(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
     """Yield the help of a command, then that of each of its verbs."""
+    parser.formatter_class = partial(parser.formatter_class, width=_WIDTH)
     yield f"\n{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -178,7 +178,8 @@ except KeyboardInterrupt:
 def driver(script: Path, log: Path, where: str, stderr: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(script), str(log), where],
-        cwd=ROOT, start_new_session=True, stdout=subprocess.PIPE, stderr=stderr, text=True,
+        cwd=ROOT, env=os.environ | {"COLUMNS": "80"}, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=stderr, text=True,
     )  # fmt: skip
 
 
