@@ -65,7 +65,8 @@ def _commands() -> Iterator[str]:
 
 def _helps(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
     """Yield the help of a command, then that of each of its verbs."""
-    parser.formatter_class = partial(parser.formatter_class, width=_WIDTH)
+    formatter: Any = parser.formatter_class  # whose declared type knows no width
+    parser.formatter_class = partial(formatter, width=_WIDTH)
     yield f"\n{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
