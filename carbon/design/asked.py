@@ -7,12 +7,12 @@ It reads a line of JSON for a batch, a list of sequences, and answers with a lin
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from numbers import Real
 from typing import Any, TextIO
 
-Function = Callable[[list[str]], Any]
+Function = Callable[[list[str]], Iterable[float]]
 
 
 def _python(what: str) -> Function:
@@ -41,7 +41,7 @@ def main() -> None:
     try:
         function = KINDS[kind](what)
     except Exception as error:
-        _say(answers, {"error": _told(error)})
+        _say(answers, {"error": told(error)})
         return
     _say(answers, {"values": []})
     for line in sys.stdin:
@@ -50,12 +50,12 @@ def main() -> None:
 
 def _answer(function: Function, sequences: list[str]) -> dict[str, Any]:
     try:
-        return {"values": _plain(function(sequences))}
+        return {"values": plain(function(sequences))}
     except Exception as error:
-        return {"error": _told(error), "number": _number_of_bad(function, sequences)}
+        return {"error": told(error), "number": number_of_bad(function, sequences)}
 
 
-def _number_of_bad(function: Function, sequences: Sequence[str]) -> int | None:
+def number_of_bad(function: Function, sequences: Sequence[str]) -> int | None:
     """Return which sequence the function does not take, even alone; None if it takes each alone."""
     for number, sequence in enumerate(sequences):
         try:
@@ -65,7 +65,7 @@ def _number_of_bad(function: Function, sequences: Sequence[str]) -> int | None:
     return None
 
 
-def _plain(values: Any) -> list[Any]:
+def plain(values: Any) -> list[Any]:
     """Return numbers as JSON has them, and what is none as text."""
     return [_number(value) for value in values]
 
@@ -75,7 +75,8 @@ def _number(value: Any) -> float | str:
     return float(value) if isinstance(value, Real) else repr(value)
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
+    """Return the type of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from carbon.design.asked import Function
 from carbon.design.goals import fronts
 from carbon.design.nearest import edits_between, nearest_records, records_of
-from carbon.design.oracles import Function, started
+from carbon.design.oracles import started
 from carbon.design.search import chosen, run_search
 from carbon.design.task import DesignTask, search_of
 from carbon.design.ways import Candidate, Search

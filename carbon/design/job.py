@@ -9,6 +9,7 @@ from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
 from carbon.blocks.journal import Journal
 from carbon.console import progress
+from carbon.design.asked import Function
 from carbon.design.designs import COLUMNS, Design, columns_of, designs_of, row_of
 from carbon.design.oracles import named_oracle, started
 from carbon.design.rules import Judge, Rules
@@ -31,17 +32,25 @@ class DesignJob(NamedTuple):
 
     Attributes:
         model: as it was named.
-        oracles: `NAME=KIND:WHAT` or `KIND:WHAT`.
+        oracles: `NAME=KIND:WHAT`, `KIND:WHAT`, or callables.
         task: what is asked for.
         output: to write.
         resume: go on with what an earlier run left.
     """
 
     model: str
-    oracles: Sequence[str]
+    oracles: Sequence[str | Function]
     task: DesignTask
     output: Path
     resume: bool
+
+
+class Found(NamedTuple):
+    """What a search has measured, and the best of it."""
+
+    search: Search
+    history: list[Candidate]
+    designs: list[Design]
 
 
 def check_job(job: DesignJob) -> None:
@@ -56,8 +65,8 @@ def check_job(job: DesignJob) -> None:
     job.task.goals_for(len(job.oracles))
 
 
-def run_design_job(reader: Reader, job: DesignJob) -> dict[str, Any]:
-    """Search, write the best designs, and return a summary.
+def run_design_job(reader: Reader, job: DesignJob) -> Found:
+    """Search, and write the best designs.
 
     Raises:
         UserError: an oracle fails, or nothing was found, or an earlier run is in the way.
@@ -74,7 +83,7 @@ def run_design_job(reader: Reader, job: DesignJob) -> dict[str, Any]:
             journal.say_what_is_kept()
             raise
     journal.remove()
-    return _summary(job, search, history, designs)
+    return Found(search, history, designs)
 
 
 def _history(search: Search, judge: Judge, job: DesignJob, journal: Journal) -> list[Candidate]:
@@ -152,9 +161,9 @@ def _asked(reader: Reader, job: DesignJob, settings: dict[str, Any]) -> dict[str
     return kept | task | identity_of(reader, job.model)
 
 
-def _summary(
-    job: DesignJob, search: Search, history: Sequence[Candidate], designs: Sequence[Design]
-) -> dict[str, Any]:
+def summary_of(job: DesignJob, found: Found) -> dict[str, Any]:
+    """Return what the command prints."""
+    search, history, designs = found
     return {
         "output": str(job.output),
         "designs": len(designs),

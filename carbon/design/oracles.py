@@ -19,12 +19,11 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from carbon.design.asked import Function, number_of_bad, plain, told
 from carbon.errors import UserError
 
 if TYPE_CHECKING:
     from carbon.adapt.question import Question
-
-Function = Callable[[list[str]], Iterable[float]]
 
 
 class Oracle:
@@ -70,6 +69,10 @@ class Oracle:
         """Return numbers, or text where there are none."""
         raise NotImplementedError
 
+    def _raised(self, error: str, number: int | None, names: Sequence[str]) -> UserError:
+        """Name the sequence that the oracle does not take, or the batch."""
+        return self._wrong(f"raised {error}", batch(names) if number is None else names[number])
+
     def _wrong(self, what: str, of: str) -> UserError:
         return UserError(f"oracle '{self.name}': {of}: it {what}; mend the oracle")
 
@@ -88,12 +91,20 @@ class InProcess(Oracle):
 
     def __init__(self, function: Function) -> None:
         """Take what is to be called with a list of sequences."""
-        name = getattr(function, "__name__", type(function).__name__).strip("<>")
+        name = _name_of_callable(function)
         super().__init__(name, f"callable:{name}")
         self._function = function
 
     def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
-        return self._function(list(sequences))
+        try:
+            return plain(self._function(list(sequences)))
+        except Exception as error:
+            bad = number_of_bad(self._function, sequences)
+            raise self._raised(told(error), bad, names) from error
+
+
+def _name_of_callable(function: Function) -> str:
+    return getattr(function, "__name__", type(function).__name__).strip("<>")
 
 
 class ProcessOracle(Oracle):
@@ -125,9 +136,7 @@ class ProcessOracle(Oracle):
             raise self._wrong(f"has ended ({_how(self._process.returncode)})", batch(names))
         answer = json.loads(line)
         if "error" in answer:
-            number = answer.get("number")
-            where = batch(names) if number is None else names[number]
-            raise self._wrong(f"raised {answer['error']}", where)
+            raise self._raised(answer["error"], answer.get("number"), names)
         values: list[Any] = answer["values"]
         return values
 
@@ -297,19 +306,26 @@ ORACLES: dict[str, OracleKind] = {
 
 
 class Named(NamedTuple):
-    """An oracle that text names: `NAME=KIND:WHAT`, or `KIND:WHAT`."""
+    """An oracle that text names: `NAME=KIND:WHAT`, or `KIND:WHAT`; or a callable, by its name."""
 
     name: str
     kind: str
     what: str
 
 
-def named_oracle(text: str) -> Named:
+def named_oracle(oracle: str | Function) -> Named:
     """Read an oracle, and look whether it can be.
 
     Raises:
         UserError: there is no such kind, folder or form.
     """
+    if not isinstance(oracle, str):
+        name = _name_of_callable(oracle)
+        return Named(name, "callable", name)
+    return _read(oracle)
+
+
+def _read(text: str) -> Named:
     head, colon, what = text.partition(":")
     name, _, kind = head.rpartition("=")
     if not colon or kind not in ORACLES:
@@ -338,7 +354,7 @@ def started(
     Raises:
         UserError: one cannot be, two have one name, or one does not start.
     """
-    named = [named_oracle(each) if isinstance(each, str) else InProcess(each) for each in oracles]
+    named = [named_oracle(each) for each in oracles]
     names = [each.name for each in named]
     if not named:
         raise UserError("no oracle: give at least one")
@@ -346,13 +362,14 @@ def started(
         raise UserError(f"two columns would be called '{twice[0]}'; name it: NAME=KIND:...")
     ready: list[Oracle] = []
     try:
-        for each in named:
-            if isinstance(each, Oracle):
-                ready.append(each)
-            else:
-                ready.append(ORACLES[each.kind].start(each.name, each.what, timeout_seconds))
+        for oracle, each in zip(oracles, named, strict=True):
+            ready.append(
+                ORACLES[each.kind].start(each.name, each.what, timeout_seconds)
+                if isinstance(oracle, str)
+                else InProcess(oracle)
+            )
     except BaseException:
-        for oracle in ready:
-            oracle.close()
+        for begun in ready:
+            begun.close()
         raise
     return ready

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
 from carbon.console import progress
+from carbon.design.asked import Function
 from carbon.design.goals import goals_for
 from carbon.design.grpo import (
     adapted,
@@ -27,7 +28,7 @@ from carbon.design.grpo import (
     trainer_of,
 )
 from carbon.design.mail import Mailbox
-from carbon.design.oracles import Function, Oracle, named_oracle, started
+from carbon.design.oracles import Oracle, named_oracle, started
 from carbon.design.rewards import Rewards
 from carbon.design.rollouts import Rollouts, work
 from carbon.design.tune_folder import (
@@ -81,8 +82,7 @@ def check_worker(job: TuneJob) -> None:
 
 def _check(job: TuneJob) -> None:
     for oracle in job.oracles:
-        if isinstance(oracle, str):
-            named_oracle(oracle)
+        named_oracle(oracle)
     goals_for(job.task.goals, len(job.oracles))
     if job.task.group % num_processes():
         raise UserError(

@@ -1,8 +1,10 @@
 """A loaded model and everything it can do: what `carbon.load` returns."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from carbon.errors import UserError
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.background import Background, Drawing, make_background
 from carbon.inference.embeddings import Float32s, embed_sequences
@@ -41,8 +43,8 @@ from carbon.options import By, Engine, Pool, Strands
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:  # it draws with what is here
+    from carbon.design.asked import Function
     from carbon.design.designs import Design
-    from carbon.design.oracles import Function
     from carbon.design.task import DesignOptions
 
 
@@ -334,7 +336,12 @@ class Carbon:
         return infill(self.reader, left, task, candidates, draft, advance)
 
     def design(
-        self, oracles: "Sequence[str | Function]", **options: "Unpack[DesignOptions]"
+        self,
+        oracles: "Sequence[str | Function]",
+        *,
+        output: str | Path | None = None,
+        resume: bool = False,
+        **options: "Unpack[DesignOptions]",
     ) -> "list[Design]":
         """Look for sequences that oracles like, and return the best, the best first.
 
@@ -343,18 +350,30 @@ class Carbon:
                 with `NAME=` before it if it is to have another name; or a callable that takes a
                 list of sequences and returns a number for each. A callable is called in this
                 process, without a time limit; the others have processes of their own.
+            output: write the designs there too, as `carbon design` does; rounds that were measured
+                are kept beside the file until it is whole.
+            resume: go on with what an earlier run has kept there.
             **options: the fields of `carbon.design.task.DesignTask`, none of which must be given
                 where a length, a start or a protein is: `length_bp`, `start`, `prompt`, `goals`,
                 `way`, `calls`, `batch`, `width`, `hot`, `cold`, `within`, `num_designs`, `seed`,
                 `tags`, `rules`, `sampling`, `records` and `timeout_seconds`.
 
         Raises:
-            UserError: an option makes no sense, an oracle fails, or nothing is found.
+            UserError: an option makes no sense, an oracle fails, nothing is found, or an earlier
+                run is in the way of the output.
         """
         from carbon.design.designs import design
+        from carbon.design.job import DesignJob, check_job, run_design_job
         from carbon.design.task import DesignTask
 
-        return design(self.reader, oracles, DesignTask(**options))
+        task = DesignTask(**options)
+        if output is None:
+            return design(self.reader, oracles, task)
+        if not (folder := self.model.network.name_or_path):
+            raise UserError("output: the model was not loaded from a folder, which a table names")
+        job = DesignJob(folder, oracles, task, Path(output), resume)
+        check_job(job)
+        return run_design_job(self.reader, job).designs
 
     def next_token(self, context: str, *, tags: Sequence[str] = ()) -> NextToken:
         """Return the distribution of the 6-mer that begins right behind a context.

@@ -103,10 +103,10 @@ def run(arguments: argparse.Namespace) -> None:
     check_no_input(arguments.output, arguments.start, arguments.records)
     check_inputs(arguments, arguments.start, arguments.records)
     job = _job(arguments)
-    from carbon.design.job import check_job, run_design_job
+    from carbon.design.job import check_job, run_design_job, summary_of
 
     check_job(job)
-    tell(run_design_job(load(arguments).reader, job))
+    tell(summary_of(job, run_design_job(load(arguments).reader, job)))
 
 
 def _job(arguments: argparse.Namespace) -> "DesignJob":

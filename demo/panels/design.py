@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from carbon.__version__ import __version__
 from carbon.adapt.folder import HEAD, MANIFEST
 from carbon.design import known
-from carbon.design.oracles import Function, started
+from carbon.design.asked import Function
+from carbon.design.oracles import started
 from carbon.design.rules import Rules
 from carbon.design.search import found_so_far, rounds
 from carbon.design.task import DesignTask, search_of

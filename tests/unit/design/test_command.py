@@ -2,17 +2,21 @@
 
 import json
 import re
+from functools import partial
 
 import pyarrow.parquet as pq
 import pytest
 
+import carbon
 from carbon.cli import main
 from carbon.design.job import rules_given
 from carbon.design.rules import Rules
+from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.genome.sequences import read_records
 from carbon.inference import Constraints
-from carbon.model import save_model
+from carbon.model import LoadedModel, save_model
+from carbon.tokenizer import NATIVE
 from tests.helpers.files import random_bases, write_fasta
 
 
@@ -96,6 +100,43 @@ def test_it_goes_on_where_an_oracle_failed(folder, functions, capsys):
     assert sum(before + after) == 48
     assert command(folder, *words, "--output", "again.tsv") == 0
     assert (functions / "o.tsv").read_bytes() == (functions / "again.tsv").read_bytes()
+
+
+def test_from_python_as_by_the_command(folder, functions):
+    """A callable that fails at its third batch loses nothing; the table is that of the command."""
+    is_well, asked = False, []
+
+    def gc(sequences):
+        if len(asked) == 2 and not is_well:
+            raise RuntimeError("not today")
+        asked.append(list(sequences))
+        return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
+
+    model = carbon.load(folder / "model")
+    search = partial(model.design, [gc], length_bp=30, calls=48, num_designs=48)
+    with pytest.raises(UserError, match=r"oracle 'gc': design_\d+: it raised Runtime"):
+        search(output="o.tsv")
+    with pytest.raises(UserError, match="an earlier run was stopped"):
+        search(output="o.tsv")
+    with pytest.raises(UserError, match="the earlier run differs in: seed"):
+        search(output="o.tsv", resume=True, seed=9)
+    is_well = True
+    designs = search(output="o.tsv", resume=True)
+    measured = [bases for batch in asked for bases in batch]
+    assert len(measured) == len(set(measured)) == 48
+    assert designs == search()
+    assert command(folder, *GC, "--length", 30, "-n", 48, "--output", "command.tsv") == 0
+    settings, *rows = (functions / "o.tsv").read_text().splitlines()
+    assert json.loads(settings[2:])["oracles"] == "gc=callable:gc"
+    assert rows == (functions / "command.tsv").read_text().splitlines()[1:]
+    assert not list(functions.glob(".o*"))
+
+
+def test_a_model_that_lies_nowhere_writes_nothing(functions, network):
+    model = carbon.Carbon(LoadedModel(network, NATIVE))
+    with pytest.raises(UserError, match="the model was not loaded from a folder"):
+        model.design([len], length_bp=30, output="o.tsv")
+    assert not (functions / "o.tsv").exists()
 
 
 def test_the_protein_of_a_start(folder, functions, capsys):

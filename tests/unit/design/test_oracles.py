@@ -5,7 +5,9 @@ import signal
 import subprocess
 import time
 
+import numpy as np
 import pytest
+import torch
 
 from carbon.design.oracles import named_oracle, started
 from carbon.errors import UserError
@@ -33,9 +35,31 @@ def test_values(functions, spec):
     assert asked(spec) == [1.0, 0.25, 0.0]
 
 
-def test_a_callable_that_gives_nothing():
-    with pytest.raises(UserError, match="design_7: it gave None, which is no number"):
-        asked(lambda sequences: [None for _ in sequences])
+def no_t(sequences):
+    if any(s.startswith("T") for s in sequences):
+        raise ValueError("no T\nsecond line")
+    return [1] * len(sequences)
+
+
+@pytest.mark.parametrize(
+    ("function", "message", "cause"),
+    [
+        (lambda sequences: [None for _ in sequences], "design_7: it gave 'None', which", None),
+        (no_t, "'no_t': design_8: it raised ValueError: no T; mend", ValueError),
+        (lambda sequences: 1.0, "design_7 to design_9: it raised TypeError", TypeError),
+    ],
+)
+def test_a_callable_that_answers_wrongly(function, message, cause):
+    """The name of the record is told, and the traceback is kept."""
+    with pytest.raises(UserError) as raised:
+        asked(function)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+    assert type(raised.value.__cause__) is (cause or type(None))
+
+
+def test_a_callable_may_give_arrays():
+    assert asked(lambda sequences: np.linspace(0, 1, len(sequences), dtype="f4")) == [0, 0.5, 1]
+    assert asked(lambda sequences: torch.tensor([1.0, 2, 3])) == [1, 2, 3]
 
 
 def test_one_process_answers_many_times(functions):
