@@ -31,6 +31,11 @@ RECIPES = {
 COMMANDS = ("carbon.cli", "train.__main__", "data_pipeline.__main__", "eval.__main__",
             "demo.__main__")  # fmt: skip
 _WIDTH = 94
+SCHEMAS = {
+    "A record of `python -m eval run`": "eval/results.schema.json",
+    "`manifest.json` of a corpus": "data_pipeline/manifest.schema.json",
+    "Lines of a run of `python -m train`": "train/run_folder/lines.schema.json",
+}
 
 
 def reference_pages(root: Path) -> dict[str, str]:
@@ -175,7 +180,8 @@ def _told(schema: type) -> dict[str, str]:
 
 def _formats(root: Path) -> Iterator[str]:
     yield (
-        "# File formats\n\nFor whoever reads what Carbon has written with another program.\n\n"
+        "# File formats\n\nFor whoever reads what Carbon has written with another program. At the "
+        "end you know which file holds what, and the JSON schemas to check it by.\n\n"
         "| written by | endings | described in |\n|---|---|---|\n"
     )
     tables = "`carbon score`, `variants`, `compare`, `next`, `predict`"
@@ -188,15 +194,25 @@ def _formats(root: Path) -> Iterator[str]:
     yield (
         "| `carbon variants`, beside these | `.vcf`, `.vcf.gz` | [scoring.md](../scoring.md) |\n"
         "| `carbon embed` | `.parquet` | [embeddings.md](../embeddings.md) |\n"
+        "| `carbon generate` | FASTA | [generation.md](../generation.md) |\n"
+        "| `carbon tokenize` | lines of ids; FASTA with `--decode` | "
+        "[tokenizers.md](../tokenizers.md) |\n"
+        "| `carbon adapt` | a folder: `adapt.json`, `head.safetensors`, `report.html`, an adapter "
+        "or a model | [adapting.md](../adapting.md) |\n"
+        "| `carbon tune` | a folder: `summary.html`, `metrics.jsonl`, `samples/`, `adapter/`, "
+        "`model/` | "
+        "[design.md](../design.md) |\n"
+        "| `carbon convert` | a model folder, native or hybrid, or `.gguf` | "
+        "[serving.md](../serving.md) |\n"
         "| `python -m data_pipeline build` | a folder of Parquet files and `manifest.json` | "
         "[corpus.md](../corpus.md) |\n"
         "| `python -m train` | a run folder: `metrics.jsonl`, `export/`, checkpoints | "
         "[training.md](../training.md) |\n"
-        "| `python -m eval run` | a record a task and model, by the schema below | "
-        "[evaluation.md](../evaluation.md) |\n\n## A record of `python -m eval run`\n\n"
+        "| `python -m eval run` | a record a task and model | [evaluation.md](../evaluation.md) |\n"
     )
-    schema = (root / "eval" / "results.schema.json").read_text(encoding="utf-8")
-    yield f"JSON Schema, draft 2020-12 (`eval/results.schema.json`):\n\n```json\n{schema}```\n"
+    for title, path in SCHEMAS.items():
+        schema = (root / path).read_text(encoding="utf-8")
+        yield f"\n## {title}\n\nJSON Schema, draft 2020-12 (`{path}`):\n\n```json\n{schema}```\n"
 
 
 def _decisions(folder: Path) -> Iterator[str]:

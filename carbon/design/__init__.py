@@ -1,6 +1,6 @@
 """Sequences that a measure likes: drawn by a model, judged by oracles.
 
-- `oracles`, `asked`: what measures; a function or an adapted model in a process of its own.
+- `oracles`, `asked`, `answers`: what measures; all but a callable in a process of its own.
 - `goals`: what is wanted of a value, and which candidates are the best by several.
 - `rules`, `sites`: what every design must keep to.
 - `proposals`: whole sequences and windows that the model draws.
@@ -9,5 +9,5 @@
 - `known`: oracles whose best is known.
 - `nearest`: the record of a corpus that a design is most like.
 - `writers`, `job`: files, and the command.
-- `rewards`, `tuning`, `tuned_model`: the generator itself learns what oracles like.
+- `rewards`, `tuning`, `tuned_model`, `tune_page`: the generator itself learns what oracles like.
 """

@@ -7,12 +7,11 @@ It reads a line of JSON for a batch, a list of sequences, and answers with a lin
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from importlib import import_module
-from numbers import Real
 from typing import Any, TextIO
 
-Function = Callable[[list[str]], Iterable[float]]
+from carbon.design.answers import Function, number_of_bad, plain, told
 
 
 def _python(what: str) -> Function:
@@ -53,32 +52,6 @@ def _answer(function: Function, sequences: list[str]) -> dict[str, Any]:
         return {"values": plain(function(sequences))}
     except Exception as error:
         return {"error": told(error), "number": number_of_bad(function, sequences)}
-
-
-def number_of_bad(function: Function, sequences: Sequence[str]) -> int | None:
-    """Return which sequence the function does not take, even alone; None if it takes each alone."""
-    for number, sequence in enumerate(sequences):
-        try:
-            function([sequence])
-        except Exception:
-            return number
-    return None
-
-
-def plain(values: Any) -> list[Any]:
-    """Return numbers as JSON has them, and what is none as text."""
-    return [_number(value) for value in values]
-
-
-def _number(value: Any) -> float | str:
-    value = value.item() if hasattr(value, "item") else value
-    return float(value) if isinstance(value, Real) else repr(value)
-
-
-def told(error: Exception) -> str:
-    """Return the type of an error and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _say(answers: TextIO, answer: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from carbon.design.asked import Function
+from carbon.design.answers import Function
 from carbon.design.goals import fronts
 from carbon.design.nearest import edits_between, nearest_records, records_of
 from carbon.design.oracles import started

@@ -9,7 +9,7 @@ from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
 from carbon.blocks.journal import Journal
 from carbon.console import progress
-from carbon.design.asked import Function
+from carbon.design.answers import Function
 from carbon.design.designs import COLUMNS, Design, columns_of, designs_of, row_of
 from carbon.design.oracles import named_oracle, started
 from carbon.design.rules import Judge, Rules

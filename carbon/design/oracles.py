@@ -19,7 +19,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from carbon.design.asked import Function, number_of_bad, plain, told
+from carbon.design.answers import Function, number_of_bad, plain, told
 from carbon.errors import UserError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from carbon.design.asked import Function
+from carbon.design.answers import Function
 from carbon.errors import UserError
 from carbon.tokenizer import K
 

@@ -15,7 +15,7 @@ from typing import Any, Unpack
 from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
 from carbon.console import progress
-from carbon.design.asked import Function
+from carbon.design.answers import Function
 from carbon.design.goals import goals_for
 from carbon.design.grpo import (
     adapted,
@@ -49,7 +49,7 @@ from carbon.inference import Carbon, load
 from carbon.model import LoadedModel, load_model, model_folder
 from carbon.tokenizer import K
 
-_LIBRARIES = ("accelerate", "datasets", "peft", "trl")
+_LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
 
 
 def check_tuning(job: TuneJob) -> None:
@@ -199,6 +199,9 @@ def _tuned(
             _train(job, loaded, tokenizer, rewards, settings, rollouts)
     if rank() == 0:
         remove_checkpoints(folder)
+        from carbon.design.tune_page import write_page  # it draws with matplotlib
+
+        write_page(folder, job.task, rewards.names)
     means = first_and_last(folder, rewards.names) if rank() == 0 else {}
     return {"output": str(job.output), "steps": job.task.steps, **means}
 

@@ -43,7 +43,7 @@ from carbon.options import By, Engine, Pool, Strands
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:  # it draws with what is here
-    from carbon.design.asked import Function
+    from carbon.design.answers import Function
     from carbon.design.designs import Design
     from carbon.design.task import DesignOptions
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from carbon.__version__ import __version__
 from carbon.adapt.folder import HEAD, MANIFEST
 from carbon.design import known
-from carbon.design.asked import Function
 from carbon.design.oracles import started
 from carbon.design.rules import Rules
 from carbon.design.search import found_so_far, rounds
@@ -70,7 +69,7 @@ class Design(Panel):
         """Yield all that was measured after every round; nothing that is typed is run."""
         search, judge = search_of(self.lab.model.reader, DesignTask(**_task(values)), 1)
         name = _KNOWN.get(values["oracle"])
-        function: Function | str = getattr(known, name) if name else self._spec(values)
+        function = getattr(known, name) if name else self._spec(values)
         (oracle,) = started([function], _ORACLE_SECONDS)
         history: list[Candidate] = []
         try:

@@ -16,6 +16,7 @@ import torch
 
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
+from tests.helpers.schemas import check_run
 from train.__main__ import main
 from train.config import CheckpointConfig, ParallelConfig
 from train.learners.alone import Alone
@@ -225,6 +226,7 @@ def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus,
         shutil.rmtree(run / "export")
     run_ranks(2, run_all, config, True)
     assert [weights_in(run / "export") for run in runs] == wanted
+    check_run(runs[0], "metrics", "events", "rounds")
     lines = (runs[0] / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
     numbers = [json.loads(line)["round"] for line in lines]
     assert numbers == list(range(len(numbers)))

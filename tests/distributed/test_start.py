@@ -21,6 +21,7 @@ from tests.conftest import small_config
 from tests.helpers.files import same_files
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
+from tests.helpers.schemas import check_run
 from train.__main__ import main
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
 from train.config import ParallelConfig
@@ -303,6 +304,7 @@ def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_p
     )  # fmt: skip
     config = going_on(corpus, tmp_path / "run", starts / "native", "whole", *words)
     assert isinstance(run_ranks(1, run_to_the_end, config)[0], dict)
+    check_run(tmp_path / "run", "metrics", "probes")
     lines = (tmp_path / "run" / "probes.jsonl").read_text().splitlines()
     probes = [json.loads(line) for line in lines]
     assert [probe["step"] for probe in probes] == [0, 4]

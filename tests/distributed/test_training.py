@@ -19,6 +19,7 @@ from eval.__main__ import main as evaluate
 from tests.helpers.files import same_files
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus, spoil
+from tests.helpers.schemas import check_run
 from train.__main__ import main
 from train.config import CheckpointConfig, TrainConfig
 from train.run_folder import saved
@@ -107,6 +108,7 @@ def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_
     weights, _ = run_ranks(2, run_to_the_end, config, False)
     for name, value in finished[1].items():
         assert np.array_equal(weights[name], value), name
+    check_run(tmp_path / "run", "probes")
     lines = (tmp_path / "run" / "probes.jsonl").read_text().splitlines()
     probes = [json.loads(line) for line in lines]
     assert [probe["step"] for probe in probes] == [2, 4]
@@ -171,6 +173,7 @@ def test_a_rollback_to_before_a_signal(corpus, tmp_path):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["objective"] for line in lines] == ["ce", "fns", "fns"]
     assert ["skipped" in line for line in lines] == [False, True, False]
+    check_run(folder, "metrics", "events")
     state = json.loads((folder / "checkpoints/step-00000003/state.json").read_text())["state"]
     # Steps 1 and 2 are left out of the weights: one update remains.
     assert state["ended"] == {"0": 1} and state["skipped"] == [[0, 1]] and state["updates"] == 1
@@ -189,6 +192,7 @@ def test_a_run_folder_holds_what_it_promises(finished):
     config, weights = finished
     folder = Path(config.output)
     assert load_config(TrainConfig, folder / "config.toml") == config
+    check_run(folder, "metrics", "events")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert [line["tokens"] for line in lines] == [n * BATCH_TOKENS for n in (1, 2, 3, 4)]

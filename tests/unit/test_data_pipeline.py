@@ -21,6 +21,7 @@ from data_pipeline.simulation.variants import choose_variants
 from data_pipeline.sources.gene_types import gene_type_of
 from data_pipeline.sources.held_out import held_out_regions
 from tests.helpers.files import place_gene, random_bases, write_fasta
+from tests.helpers.schemas import check_manifest
 
 
 @pytest.fixture(scope="module")
@@ -358,3 +359,4 @@ def test_gene_types(biotype, expected):
 def test_json_of_a_manifest_is_stable(corpus):
     text = (corpus / "manifest.json").read_text()
     assert json.dumps(json.loads(text), indent=1) + "\n" == text
+    check_manifest(json.loads(text))

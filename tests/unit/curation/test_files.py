@@ -11,6 +11,7 @@ import pytest
 from carbon.corpus import read_manifest, read_source
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
+from tests.helpers.schemas import check_manifest
 
 
 class TestFiles:
@@ -165,6 +166,7 @@ class TestFaults:
         assert build(tmp_path / "c", *settings, "keep_going=true") == 0
         manifest = read_manifest(tmp_path / "c")
         assert [each["title"] for each in manifest["left_out"]] == ["broken"]
+        check_manifest(manifest)
         assert build(tmp_path / "one", *assembly(genome)) == 0
         assert manifest["outputs"] == read_manifest(tmp_path / "one")["outputs"]
         assert not (tmp_path / "c.work").exists()

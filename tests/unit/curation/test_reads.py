@@ -9,6 +9,7 @@ from carbon.corpus import read_manifest, read_source
 from data_pipeline.sources.samples import held_out_samples, sample_of
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases
+from tests.helpers.schemas import check_manifest
 
 READS = [random_bases(150, i) for i in range(40)]
 
@@ -43,7 +44,9 @@ def test_reads_alone_are_records_as_they_are(tmp_path):
     assert [row["sequence"] for row in rows] == [*READS, long_read]
     assert (rows[3]["name"], rows[3]["assembly"]) == ("r3", "gut")
     assert rows[3]["segments"] == [{"start": 0, "end": 150, "strand": "+"}]
-    assert read_manifest(tmp_path / "c")["both_strands"] == {"reads": True}
+    manifest = read_manifest(tmp_path / "c")
+    assert manifest["both_strands"] == {"reads": True}
+    check_manifest(manifest)
 
 
 def test_a_mate_follows_its_read(tmp_path):

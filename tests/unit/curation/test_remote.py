@@ -16,6 +16,7 @@ from data_pipeline.reading.remote import fetch, public_url
 from tests.helpers.bucket import bucket
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, served, write_fasta
+from tests.helpers.schemas import check_manifest
 
 
 @pytest.fixture
@@ -50,6 +51,7 @@ def test_from_a_bucket_and_back(tmp_path, monkeypatch, capsys):
         assert build(tmp_path / "near", *settings_of(tmp_path / "g.fa", tmp_path / "no")) == 0
         far, near = (read_manifest(tmp_path / name) for name in ("far", "near"))
         assert far["outputs"] == near["outputs"]
+        check_manifest(far)
         (record,) = far["fetched"]
         assert record["url"] == "s3://lab/in/g.fa" and record["bytes"] > 20_000
         assert record["version"]

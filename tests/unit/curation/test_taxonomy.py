@@ -13,6 +13,7 @@ from data_pipeline.inspecting.clades import clade_tree, mixture_by_clade
 from data_pipeline.reading.taxonomy import Taxon, Taxonomy, opened_taxonomy
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.schemas import check_manifest
 from train.config import StageConfig
 
 # taxid, parent, rank, scientific name, as NCBI had them in 2025, with nodes between left out.
@@ -119,6 +120,7 @@ def test_species_types_and_sources_by_clade(corpus):
         "genome-Metazoa": 90_000,
     }
     assert manifest["clades"] == {"genome-Fungi": "Fungi", "genome-Metazoa": "Metazoa"}
+    check_manifest(manifest)
     assert manifest["both_strands"] == dict.fromkeys(manifest["sources"], True)
     kinds = {name: {row["species_type"] for row in rows_of(corpus, name)}
              for name in manifest["sources"]}  # fmt: skip

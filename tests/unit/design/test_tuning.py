@@ -55,6 +55,20 @@ def test_the_reward_rises_and_the_curves_tell_it(run):
     assert all(0 < line["nats_per_base"] < 1.3863 for line in lines)
 
 
+def test_the_page_opens_with_what_the_curves_say(run):
+    """The first and the last three of thirty steps, averaged by hand."""
+    lines = read_lines(run).steps
+    before, after = (sum(line["reward"] for line in part) / 3 for part in (lines[:3], lines[-3:]))
+    page = (run / "summary.html").read_text()
+    assert f"The mean reward went from {before:.4g} to {after:.4g}," in page
+    samples = [record.bases for record in read_records(run / "samples" / "step_000030.fa")]
+    different = f"{len(set(samples))} are different"
+    assert f"Of the {len(samples)} samples of the last step {different}" in page
+    assert page.count("<svg") == 4 and "http" not in page  # reward, gc, entropy, divergence
+    assert all(bases in page for bases in samples[:5]) and page.count("sample_") == 5
+    assert page == (run.parent / "again" / "summary.html").read_text()
+
+
 def test_samples_are_whole_6_mers_and_tell_where_they_come_from(run):
     files = sorted((run / "samples").iterdir())
     assert [file.name for file in files] == [f"step_0000{n}.fa" for n in (10, 20, 30)]
