@@ -57,6 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
     config = uvicorn.Config(app, arguments.host, arguments.port, log_level="warning")
     server = uvicorn.Server(config)
     listening = config.bind_socket()
+    listening.listen(config.backlog)  # whoever has read the line may ask, and waits for the start
     host, port = listening.getsockname()[:2]
     say(f"{name} answers at http://{host}:{port}; Ctrl-C ends")
     server.run(sockets=[listening])

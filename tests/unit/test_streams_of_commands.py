@@ -27,6 +27,7 @@ def folder(tmp_path_factory, network):
     folder = tmp_path_factory.mktemp("streams")
     save_model(network, folder / "model")
     write_fasta(folder / "g.fa", {"caf\u00e9": random_bases(3000)})
+    write_fasta(folder / "long.fa", {"long": random_bases(100_000)})  # more than a pipe holds
     write_vcf(folder / "v.vcf", [])
     return folder
 
@@ -51,7 +52,7 @@ def test_names_in_a_locale_of_ascii(folder):
 @pytest.mark.parametrize(
     ("shell", "code"),
     [
-        ("carbon tokenize --piece-tokens 2 {folder}/g.fa | head -n 1", 1),
+        ("carbon tokenize --piece-tokens 2 {folder}/long.fa | head -n 1", 1),
         ("carbon --help | true", 1),
         ("carbon tokenize {folder}/g.fa >&-", 1),
         ("carbon tokenize {folder}/g.fa > /dev/full", 1),

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,18 @@ def test_the_page_runs_as_it_stands_and_the_server_ends_when_told(server):
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) in (0, -signal.SIGTERM)
     assert process.stderr.read() == ""
+
+
+def test_whoever_reads_the_address_may_ask_at_once(monkeypatch, capsys):
+    """Before the server runs its port takes connections, which wait."""
+
+    def run(self, sockets):
+        with socket.create_connection(sockets[0].getsockname(), timeout=60):
+            pass
+
+    monkeypatch.setattr("uvicorn.Server.run", run)
+    assert main(["serve", "--model", "yeast", "--port", "0"]) == 0
+    assert "yeast answers at http://127.0.0.1:" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_told(capsys, monkeypatch):
