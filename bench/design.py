@@ -36,7 +36,11 @@ from carbon.markdown import table
 from data_pipeline.simulation.codons import FLY_CODON_USAGE
 
 REACHED = 0.9
-BATCHES = {"beam": 16, "best_of_n": 64}  # of the latter nothing but the time follows from it
+BATCHES = {
+    "beam": 16,
+    "infill": 16,
+    "best_of_n": 64,
+}  # of the latter nothing but the time follows from it
 PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
 BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
 FLY_USAGE = {codon: share for each in FLY_CODON_USAGE.values() for codon, share in each.items()}
@@ -232,6 +236,7 @@ WAYS: dict[str, Way] = {
     "genetic": lambda _, q, __, seed: genetic(q, np.random.default_rng(seed)),
     "best_of_n": lambda m, q, calls, seed: iter(drawn(m, q.length_bp, q.protein, calls, seed)),
     "beam": lambda m, q, calls, seed: by_model(load(m), q, "beam", calls, seed),
+    "infill": lambda m, q, calls, seed: by_model(load(m), q, "infill", calls, seed),
     "beam, random windows": lambda m, q, calls, seed: by_model(
         load(m), q, "beam", calls, seed, is_without=True
     ),

@@ -165,8 +165,9 @@ ENGINES: dict[Engine, str] = {
 
 DESIGN_WAYS: dict[str, str] = {
     "beam": "lineages, whose windows the model draws anew, cooler with every round",
+    "infill": "a beam with regard to what stands behind a window too",
     "best_of_n": "sequences that the model draws",
-    "rejection": "those too, until enough of them are at the numbers aimed at",
+    "rejection": "the same, until enough of them are at the numbers aimed at",
 }
 """What they do is in `carbon.design.ways.WAYS`."""
 

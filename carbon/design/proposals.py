@@ -7,12 +7,17 @@ from hashlib import blake2b
 
 import numpy as np
 
+from carbon.errors import UserError
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.continuation import Task
 from carbon.inference.generation.drawing import generate
+from carbon.inference.generation.infilling import infill
 from carbon.inference.generation.sampling import SamplingRule
 from carbon.inference.reading import Reader
 from carbon.inference.scoring import base_log_likelihoods
+from carbon.tokenizer import K
+
+_DRAWS_A_COPY = 4  # of a window that is to fit what stands behind it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,18 +63,42 @@ class Proposer:
             most_bp: of the window.
             temperature: to draw at.
         """
+        left, task = self._gap(bases, turn, most_bp, temperature)
+        drawn = generate(self.reader, [self.prompt + left] * count, task)
+        return [left + each + task.right for each in drawn]
+
+    def filled(
+        self, bases: str, count: int, turn: tuple[int, int], most_bp: float, temperature: float
+    ) -> list[str]:
+        """Return copies as `regrown`, but with regard to what stands behind the window too.
+
+        Of four draws a copy those stay that the model finds likeliest together with what stands
+        behind, each once.
+        """
+        left, task = self._gap(bases, turn, most_bp, temperature)
+        found = infill(self.reader, self.prompt + left, task, _DRAWS_A_COPY * count)
+        return [left + filling.bases + task.right for filling in found[:count]]
+
+    def check_both_sides(self) -> None:
+        """Raise UserError unless a sequence fits into the model's context, which `filled` reads."""
+        prefix = len(self.reader.vocabulary.prefix(self.tags))
+        # What stands before a window may begin with up to five bases that are no whole 6-mer.
+        tokens = prefix - 1 + math.ceil((self.length_bp + K - 1) / K)
+        if tokens > self.reader.context_tokens:
+            raise UserError(
+                f"--way infill reads whole designs: {self.length_bp} bases take {tokens} tokens, "
+                f"the model has {self.reader.context_tokens}; give a lesser length, or --way beam"
+            )
+
+    def _gap(
+        self, bases: str, turn: tuple[int, int], most_bp: float, temperature: float
+    ) -> tuple[str, Task]:
+        """Return what stands before a window that chance chooses, and the task to draw it anew."""
         seed = _seed_of(self.seed, *turn)
         start, end = self._window(np.random.default_rng(seed), most_bp)
-        task = Task(
-            end - start,
-            replace(self.rule, temperature=temperature),
-            seed,
-            self.tags,
-            within(self.constraints, bases, start, end),
-            bases[end:],
-        )
-        drawn = generate(self.reader, [self.prompt + bases[:start]] * count, task)
-        return [bases[:start] + each + bases[end:] for each in drawn]
+        rule = replace(self.rule, temperature=temperature)
+        constraints = within(self.constraints, bases, start, end)
+        return bases[:start], Task(end - start, rule, seed, self.tags, constraints, bases[end:])
 
     def _window(self, random: np.random.Generator, most_bp: float) -> tuple[int, int]:
         """Return a window of whole units: bases, codons or GC windows."""

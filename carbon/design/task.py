@@ -54,8 +54,8 @@ class DesignTask:
         way: one of `WAYS`.
         calls: most sequences to measure; one call is one sequence, whatever the number of oracles.
         batch: most sequences that an oracle is asked for at once, which is a round.
-        width: lineages of a beam.
-        hot: temperature of a beam's first round.
+        width: lineages of a beam, or of `infill`.
+        hot: temperature of their first round.
         cold: temperature when the calls are spent.
         within: how far from its target a value may be that is not rejected.
         num_designs: that are wanted.
@@ -165,6 +165,7 @@ def search_of(reader: Reader, task: DesignTask, num_oracles: int) -> tuple[Searc
         seed=task.seed,
         tags=tuple(task.tags),
     )
+    WAYS[task.way].check_proposer(proposer)
     search = Search(
         way=task.way,
         proposer=proposer,

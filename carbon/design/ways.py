@@ -14,6 +14,8 @@ from carbon.design.goals import Floats, Goal, best, gains
 from carbon.design.proposals import Proposer
 from carbon.errors import UserError
 
+Redraw = Callable[[str, int, tuple[int, int], float, float], list[str]]
+
 _LAST_SHARE = 1 / 16  # of the longest window, when all calls are spent
 
 
@@ -61,8 +63,8 @@ class Search:
         calls: most sequences to measure; one call is one sequence, whatever the number of oracles.
         batch: most sequences of a round.
         start: to begin from, if there is one that keeps to the rules.
-        width: lineages of a beam.
-        hot: temperature of a beam's first round.
+        width: lineages of a beam, or of `infill`.
+        hot: temperature of their first round.
         cold: temperature when its calls are spent.
         within: how far from its target a value may be that is not rejected.
         wanted: how many designs are wanted.
@@ -95,6 +97,16 @@ def _best_of_n(search: Search, history: Sequence[Candidate], number: int) -> lis
 
 
 def _beam(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
+    return _next_of_lineages(search, history, number, search.proposer.regrown)
+
+
+def _infill(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
+    return _next_of_lineages(search, history, number, search.proposer.filled)
+
+
+def _next_of_lineages(
+    search: Search, history: Sequence[Candidate], number: int, redraw: Redraw
+) -> list[Proposal]:
     """Return windows of the best lineages drawn anew, shorter and cooler with every round."""
     if not history:
         if search.start is None:
@@ -108,7 +120,7 @@ def _beam(search: Search, history: Sequence[Candidate], number: int) -> list[Pro
     for n, lineage in enumerate(lineages):
         parent = history[lineage]
         count = (search.batch - n - 1) // len(lineages) + 1
-        drawn = search.proposer.regrown(parent.bases, count, (number, n), most_bp, temperature)
+        drawn = redraw(parent.bases, count, (number, n), most_bp, temperature)
         proposals += [Proposal(each, parent.number) for each in drawn]
     return proposals
 
@@ -126,7 +138,7 @@ def _accepted(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
     return [history[n] for n in np.flatnonzero((missed <= search.within).all(axis=1)).tolist()]
 
 
-def _check_nothing(goals: Sequence[Goal]) -> None:
+def _check_nothing(_: object) -> None:
     pass
 
 
@@ -144,12 +156,14 @@ class Way(NamedTuple):
         counted: which of what was measured count as designs.
         is_done: whether enough is found before the calls are spent.
         check: raises UserError if the goals are not for it.
+        check_proposer: raises UserError if the model or the length is not.
     """
 
     propose: Callable[[Search, Sequence[Candidate], int], list[Proposal]]
     counted: Callable[[Search, Sequence[Candidate]], list[Candidate]] = _all
     is_done: Callable[[Search, Sequence[Candidate]], bool] = _is_never
     check: Callable[[Sequence[Goal]], None] = _check_nothing
+    check_proposer: Callable[[Proposer], None] = _check_nothing
 
 
 def _has_enough(search: Search, history: Sequence[Candidate]) -> bool:
@@ -158,6 +172,7 @@ def _has_enough(search: Search, history: Sequence[Candidate]) -> bool:
 
 WAYS: dict[str, Way] = {
     "beam": Way(_beam),
+    "infill": Way(_infill, check_proposer=Proposer.check_both_sides),
     "best_of_n": Way(_best_of_n),
     "rejection": Way(_best_of_n, _accepted, _has_enough, _check_targets),
 }

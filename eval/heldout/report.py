@@ -35,9 +35,11 @@ def write_report(
     """
     metrics = read_metrics(run / "metrics.jsonl")
     found = read_results(results)
-    sections = [_answer(found, metrics), _summary(found), _learning(metrics)]
     if "sequence_recovery" in found:
+        sections = [_answer(found, metrics), _summary(found), _learning(metrics)]
         sections.append(_recovery(found["sequence_recovery"]))
+    else:  # the answer has no picture of its own: that of the loss stands behind it
+        sections = [_answer(found, metrics), _learning(metrics), _summary(found)]
     if "heldout_likelihood" in found:
         sections.append(_likelihood(found["heldout_likelihood"]))
     if "variant_auroc" in found:

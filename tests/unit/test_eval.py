@@ -220,6 +220,7 @@ def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
     )  # fmt: skip
     opening = (tmp_path / "c.html").read_text().split("<h2>")[0]
     assert "is behind the best Markov model (codon periodic) by 0.2500." in opening
+    assert "<svg" in pages[0].split("<h2>In short")[0]  # the loss, where recovery has no picture
     assert "At step 31" in pages[0] and "<svg" in pages[0] and "T &lt;x&gt;" in pages[0]
     assert not any(word in pages[0] for word in ("src=", "<link", "<script", "@import"))
 

@@ -103,8 +103,9 @@ CONSTRAINTS = {
 }
 
 
+@pytest.mark.parametrize("redraw", [Proposer.regrown, Proposer.filled])
 @pytest.mark.parametrize("name", CONSTRAINTS)
-def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name):
+def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redraw):
     """Required motifs apart, which the judge looks for in the whole."""
     constraints = CONSTRAINTS[name]
     proposer = Proposer(
@@ -120,12 +121,36 @@ def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name):
     judge = Judge(Rules(constraints=within(constraints, parent, 0, 45)), "ACG", 45)
     changed = 0
     for turn in range(20):
-        drawn = proposer.regrown(parent, 4, (turn, 0), 22, 1.5)
+        drawn = redraw(proposer, parent, 4, (turn, 0), 22, 1.5)
         assert all(judge.keeps(each) for each in drawn)
         if constraints.protein:
             assert {str(Seq(each).translate()) for each in drawn} == {PROTEIN}
         changed += sum(each != parent for each in drawn)
     assert changed > 20
+
+
+def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
+    """Of the draws of `regrown` with the same seed, by the likelihood of whole sequences."""
+    proposer = Proposer(
+        reader=model.reader, prompt="ACG", length_bp=30, rule=SamplingRule(),
+        constraints=Constraints(), seed=5, tags=(),
+    )  # fmt: skip
+    (parent,) = proposer.fresh([0])
+    chosen = 0
+    for turn in range(10):
+        drawn = dict.fromkeys(proposer.regrown(parent, 12, (turn, 0), 15, 1.0))
+        scores = model.score(["ACG" + bases for bases in drawn])
+        ranked = sorted(zip(drawn, scores, strict=True), key=lambda pair: -pair[1].log_likelihood)
+        assert proposer.filled(parent, 3, (turn, 0), 15, 1.0) == [bases for bases, _ in ranked[:3]]
+        chosen += len(drawn) > 3
+    assert chosen > 5
+
+
+def test_infill_needs_designs_that_fit(model):
+    most_bp = (model.reader.context_tokens - 1) * 6 + 1
+    with pytest.raises(UserError, match="--way infill reads whole designs"):
+        model.design([gc], way="infill", length_bp=most_bp + 1, calls=1)
+    model.design([gc], way="infill", start="ACGTTGC" * (most_bp // 7), calls=3)
 
 
 def test_the_protein_stays_and_the_sites_go(model):
