@@ -1,7 +1,7 @@
 """trl's trainer of GRPO (arXiv 2402.03300), taken as it is and made one of DNA.
 
-The head gets a bias that leaves probability to 6-mers alone, in what is drawn and in what is
-learned from; the prompt is of our tokens; adapters are LoRA on every product of a layer.
+The head gets a bias that leaves probability to 6-mers alone in what is learned from, as our engine
+does in what is drawn; the prompt is of our tokens; adapters are LoRA on every product of a layer.
 """
 
 import os
@@ -16,7 +16,7 @@ from transformers import GenerationConfig, PrinterCallback
 
 from carbon.adapt.tuning import LINEAR
 from carbon.design.rewards import Rewards
-from carbon.design.rollouts import Rollouts, corrected
+from carbon.design.rollouts import OwnRollouts, Rollouts, corrected
 from carbon.design.tune_task import TuneJob, TuneTask
 from carbon.model import LoadedModel, model_folder
 from carbon.tokenizer import NATIVE, K, Vocabulary
@@ -41,7 +41,7 @@ def num_processes() -> int:
 def six_mers_alone(loaded: LoadedModel) -> Iterator[None]:
     """Leave probability to the rows of 6-mers alone, by a bias of the head that is no weight.
 
-    Both stock `generate` and trl's head add it. It is taken away in the end.
+    trl's head adds it. It is taken away in the end.
     """
     head: Any = loaded.network.lm_head
     bias = torch.full_like(head.weight[:, 0], _NEVER)
@@ -77,7 +77,7 @@ def trainer_of(
             train_dataset=Dataset.from_list([{"prompt": prompt_of(task)}] * task.steps),
             processing_class=tokenizer,
             peft_config=_adapters(job),
-            rollout_func=rollouts,
+            rollout_func=rollouts or OwnRollouts(task, loaded.vocabulary, rank()),
         )
     trainer.create_model_card = lambda *_, **__: None  # one at each checkpoint, and none filled in
     trainer.remove_callback(PrinterCallback)

@@ -1,9 +1,9 @@
-"""Samples that others draw, as INTELLECT-2 (arXiv 2505.07291) has them.
+"""Samples to learn from, by our own engine: of the one that learns, or of workers.
 
-Workers draw and measure with the newest weights that they find, and pause where enough lies ready.
-The learner takes groups whose
-weights are at most so many rounds old, drops older ones, and corrects for the weights that drew
-them: the ratio of GRPO is that to the log-probabilities which the worker has told.
+Workers are as INTELLECT-2 (arXiv 2505.07291) has them. They draw and measure with the newest
+weights that they find, and pause where enough lies ready. The learner takes groups whose weights
+are at most so many rounds old, drops older ones, and corrects for the weights that drew them: the
+ratio of GRPO is that to the log-probabilities which the worker has told.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,49 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import GenerationConfig
 
 from carbon.console import progress
 from carbon.design.mail import Letter, Mailbox, Pause, Tensors
 from carbon.design.oracles import Oracle
 from carbon.design.rewards import measured
 from carbon.design.tune_task import TuneTask
-from carbon.tokenizer import K, Vocabulary, decode_ids
+from carbon.inference.generation.continuation import Task
+from carbon.inference.generation.drawing import generate
+from carbon.inference.generation.sampling import SamplingRule
+from carbon.inference.reading import Reader
+from carbon.model import LoadedModel
+from carbon.tokenizer import Vocabulary, decode_ids, encode_kmers
+
+
+class OwnRollouts:
+    """What trl asks for samples where processes that learn draw them: each its part of the group.
+
+    A sample follows from the weights, the seed, the step and its number in the group.
+    """
+
+    def __init__(self, task: TuneTask, vocabulary: Vocabulary, rank: int) -> None:
+        """Take what to draw, the vocabulary of the network, and which process this is."""
+        self.task, self.vocabulary, self.rank = task, vocabulary, rank
+
+    def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
+        """Return this process's samples of a group."""
+        first = self.rank * len(prompts)
+        ids = drawn(
+            trainer.model.get_base_model(),
+            self.vocabulary,
+            self.task,
+            _seed_of(self.task.seed, trainer.state.global_step),
+            range(first, first + len(prompts)),
+        )
+        return {
+            "prompt_ids": trainer.processing_class(text=list(prompts))["input_ids"],
+            "completion_ids": ids.tolist(),
+            "logprobs": None,  # trl takes those of the weights that learn, which drew them
+        }
 
 
 class Rollouts:
-    """What trl asks for samples.
+    """What trl asks for samples where workers draw them.
 
     Attributes:
         staleness_rounds: steps between the weights that drew the last group and those that learn.
@@ -105,18 +136,21 @@ def work(
     """
     from peft import set_peft_model_state_dict
 
-    round_, count, pause = None, 0, Pause()
+    round_, seed, count, pause = None, 0, 0, Pause()
+    base = adapted.get_base_model()
     with progress("groups drawn", None) as advance:
         while not mailbox.is_over():
             if (newest := mailbox.newest(round_)) is not None:
                 if round_ is None:
-                    torch.manual_seed(_seed_of(task.seed, worker, newest[0]))
+                    seed = _seed_of(task.seed, worker, newest[0])
                 round_ = newest[0]
                 set_peft_model_state_dict(adapted, newest[1])
             if round_ is None or mailbox.num_waiting(round_ - task.most_stale) > task.most_stale:
                 pause.wait()
                 continue
-            ids, log_probs = drawn(adapted, prompt, task.group, task.length_bp // K)
+            samples = range(count * task.group, (count + 1) * task.group)
+            ids = drawn(base, vocabulary, task, seed, samples)
+            log_probs = log_probs_of(base, prompt, ids)
             bases = [decode_ids(row, vocabulary) for row in ids.numpy()]
             values = torch.tensor(measured(oracles, bases), dtype=torch.float64)
             mailbox.send(Letter(round_, ids, log_probs, values), worker, count)
@@ -126,22 +160,23 @@ def work(
 
 
 def drawn(
-    network: Any, prompt: Sequence[int], count: int, num_tokens: int
-) -> tuple[Tensor, Tensor]:
-    """Return samples behind a prompt, (count, num_tokens), and their tokens' log-probabilities."""
-    ids = torch.tensor([list(prompt)] * count, device=network.device)
-    rule = GenerationConfig(do_sample=True, top_k=0, max_new_tokens=num_tokens)  # type: ignore[no-untyped-call]
+    network: Any, vocabulary: Vocabulary, task: TuneTask, seed: int, samples: Sequence[int]
+) -> Tensor:
+    """Return the ids of samples, (samples, tokens): each follows from the seed and its number."""
+    reader = Reader(LoadedModel(network, vocabulary))
+    wanted = Task(task.length_bp, SamplingRule(), seed, tuple(task.tags))
+    texts = generate(reader, [task.prompt] * len(samples), wanted, samples=samples)
+    kmers = np.stack([encode_kmers(text).indices for text in texts])
+    return torch.from_numpy(kmers + vocabulary.first_kmer)
+
+
+def log_probs_of(network: Any, prompt: Sequence[int], ids: Tensor) -> Tensor:
+    """Return the log-probabilities of samples' tokens behind a prompt, (samples, tokens) fp32."""
+    before = torch.tensor([list(prompt)] * len(ids))
     with torch.no_grad():
-        found = network.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
-            generation_config=rule,
-            output_logits=True,
-            return_dict_in_generate=True,
-        )
-    new = found.sequences[:, ids.shape[1] :]
-    log_probs = torch.stack(found.logits, dim=1).float().log_softmax(dim=-1)
-    return new.cpu(), log_probs.gather(-1, new[..., None])[..., 0].cpu()
+        logits: Tensor = network(torch.cat([before, ids], dim=1).to(network.device)).logits
+    log_probs = logits[:, len(prompt) - 1 : -1].float().log_softmax(dim=-1).cpu()
+    return log_probs.gather(-1, ids[..., None])[..., 0]
 
 
 def _seed_of(*numbers: int) -> int:

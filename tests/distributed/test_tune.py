@@ -24,9 +24,9 @@ def moody(sequences):
 """
 
 
-def tune(folder, output, *more, oracle="gc"):
+def tune(folder, output, *more, oracle="gc", processes=2):
     command = [
-        warm_python(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m",
+        warm_python(), "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "-m",
         "carbon", "tune", "--model", "base", "--oracle", f"python:shares:{oracle}",
         "--length", "30", "--group", "6", "--steps", "4", "--probe", "2", "--rate", "0.01",
         "--device", "cpu", "--output", output, *more,
@@ -56,6 +56,16 @@ def test_the_same_settings_give_the_same_adapter(folder):
     assert len(bases) == 6 and len(set(bases)) > 3  # the halves are no copies of one another
     gc = [sum(map(each.count, "GC")) / 30 for each in bases]
     assert line["gc"] == pytest.approx(sum(gc) / 6)
+
+
+def test_one_process_draws_what_two_draw(folder):
+    """Until rounding parts the weights: the first group is the same."""
+    done = tune(folder, "alone", processes=1)
+    assert done.returncode == 0, done.stderr[-3000:]
+    alone, both = (read_lines(folder / name).steps for name in ("alone", "one"))
+    assert alone[0]["gc"] == pytest.approx(both[0]["gc"], abs=1e-12)
+    assert alone[0]["reward_std"] == pytest.approx(both[0]["reward_std"], abs=1e-12)
+    assert alone[0]["reward_std"] > 0
 
 
 def test_an_oracle_that_fails_ends_all_and_they_go_on(folder):

@@ -17,7 +17,7 @@ from carbon.design.grpo import six_mers_alone, tokenizer_of, trainer_of
 from carbon.design.mail import Letter, Mailbox
 from carbon.design.oracles import InProcess
 from carbon.design.rewards import Rewards
-from carbon.design.rollouts import Rollouts, drawn
+from carbon.design.rollouts import Rollouts, drawn, log_probs_of
 from carbon.design.tune_task import TuneJob, TuneTask
 from carbon.errors import UserError
 from carbon.inference.scoring import base_log_likelihoods
@@ -209,9 +209,10 @@ def trainer(folder):
 
 def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
     learner, _ = trainer
-    torch.manual_seed(1)
     prompt = [*NATIVE.prefix(), *encode("ACGTTG").ids[1:2]]
-    ids, log_probs = drawn(learner.model.eval(), prompt, 3, 5)
+    network, task = learner.model.get_base_model(), TuneTask(length_bp=30, prompt="ACGTTG")
+    ids = drawn(network, NATIVE, task, 1, range(3))
+    log_probs = log_probs_of(network, prompt, ids)
     bases = ["ACGTTG" + decode_ids(row, NATIVE) for row in ids.numpy()]
     scored = base_log_likelihoods(carbon.load("base", device="cpu").reader, bases)
     ours = [float(values[6:].sum()) for values in scored]

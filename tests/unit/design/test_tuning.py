@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -11,7 +12,7 @@ from transformers import AutoModelForCausalLM
 import carbon
 from carbon.cli import main
 from carbon.design.goals import Goal
-from carbon.design.grpo import six_mers_alone, tokenizer_of, trainer_of
+from carbon.design.grpo import prompt_of, six_mers_alone, tokenizer_of, trainer_of
 from carbon.design.oracles import InProcess
 from carbon.design.rewards import Rewards
 from carbon.design.tune_task import TuneJob, TuneTask
@@ -19,7 +20,7 @@ from carbon.genome.sequences import read_records
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model
 from carbon.run_folder import read_lines
-from carbon.tokenizer import NATIVE, encode
+from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
 
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -152,21 +153,19 @@ def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
     assert (logps - loose > 0.1).any()
 
 
-def test_nothing_but_6_mers_is_drawn(ready):
-    """Of 200 tokens all are 6-mers; without the bias of the head a part is not."""
-    _, _, trainer = ready
-    prompts = [[*NATIVE.prefix(), NATIVE.first_kmer]] * 40
-
-    def share():
-        torch.manual_seed(3)
-        drawn, _ = trainer._generate_single_turn(prompts, None, {}, 40)
-        tokens = [token for row in drawn for token in row]
-        return len(tokens), sum(token >= NATIVE.first_kmer for token in tokens)
-
-    assert share() == (200, 200)
-    trainer.model.get_base_model().lm_head.bias.data.zero_()
-    num_tokens, num_kmers = share()
-    assert num_kmers < num_tokens
+def test_samples_are_those_of_generate(start, ready):
+    """The adapters are new and change nothing: the start draws the same, behind tags and prompt."""
+    job, _, trainer = ready
+    found = trainer.rollout_func([prompt_of(job.task)] * 4, trainer)
+    (prompt,) = trainer.processing_class(text=[prompt_of(job.task)])["input_ids"]
+    assert found["prompt_ids"] == [prompt] * 4
+    seed = int(np.random.SeedSequence([job.task.seed, 0]).generate_state(1)[0])
+    model = carbon.load(start, device="cpu")
+    drawn = model.generate([job.task.prompt] * 4, 30, seed=seed, tags=job.task.tags)
+    assert [decode_ids(np.array(ids)) for ids in found["completion_ids"]] == list(drawn)
+    assert len(set(drawn)) > 1
+    trainer.state.global_step = 1
+    assert trainer.rollout_func([prompt_of(job.task)] * 4, trainer) != found
 
 
 def test_several_oracles_with_goals(start, functions, capsys):
