@@ -77,6 +77,7 @@ class Trouble:
         (folder / "recipe.toml").write_text(to_toml(config), encoding="utf-8")
         self.happened: list[str] = []
         self.back_at: dict[int, float] = {}
+        self.started: dict[int, float] = {}
         self.slowed: dict[int, float] = {}
         self.has_torn = False
         self.computed = dict.fromkeys(LEARNERS, 0)
@@ -86,6 +87,7 @@ class Trouble:
     def _start(self, number: int, fault: str = "none") -> subprocess.Popen[bytes]:
         words = ["--config", f"{self.folder}/recipe.toml", "--resume", "auto"]
         words += ["--set", f"learners.number={number}"]
+        self.started[number] = time.time()
         with (self.folder / f"said-{number}").open("ab") as said:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.helpers.learner_faults", fault, *words],
@@ -135,7 +137,7 @@ class Trouble:
         return self.folder / "run" / f"learner-{number}"
 
     def _befall(self, draw: random.Random, now: float) -> None:
-        well = [n for n, p in self.processes.items() if p.poll() is None and n not in self.back_at]
+        well = [n for n in LEARNERS if self._is_well(n)]
         if len(LEARNERS) - len(well) >= MOST_AWAY:
             return
         number, what = draw.choice(well), draw.choice(["kill", "stop", "slow", "tear"])
@@ -153,6 +155,16 @@ class Trouble:
             return
         self.happened.append(f"{what} {number} at {now - self.began:.0f} s")
         say(self.happened[-1])
+
+    def _is_well(self, number: int) -> bool:
+        """Tell whether a learner runs at its own pace; one that starts does from its first line."""
+        path = self._run(number) / "metrics.jsonl"
+        return (
+            self.processes[number].poll() is None
+            and number not in self.back_at | self.slowed
+            and path.exists()
+            and path.stat().st_mtime > self.started[number]
+        )
 
     def _tear(self) -> bool:
         """Cut the newest change of the mailbox in half."""
