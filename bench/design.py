@@ -36,11 +36,8 @@ from carbon.markdown import table
 from data_pipeline.simulation.codons import FLY_CODON_USAGE
 
 REACHED = 0.9
-BATCHES = {
-    "beam": 16,
-    "infill": 16,
-    "best_of_n": 64,
-}  # of the latter nothing but the time follows from it
+# Of that of `best_of_n` nothing but the time follows.
+BATCHES = {"beam": 16, "infill": 16, "best_of_n": 64}
 PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
 BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
 FLY_USAGE = {codon: share for each in FLY_CODON_USAGE.values() for codon, share in each.items()}

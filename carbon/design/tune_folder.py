@@ -143,12 +143,17 @@ class Written(TrainerCallback):
     def _write_samples(self, step: int) -> None:
         rewards = self._rewards
         columns = {"name": str, **dict.fromkeys(rewards.names, float), "bases": str}
-        path = self._folder / SAMPLES / f"step_{step:06d}.fa"
+        path = samples_file(self._folder, step)
         with DESIGN_WRITERS[".fa"](path, columns, {"step": step} | self._settings) as write:
             for number, (bases, values) in enumerate(
                 zip(rewards.sequences, rewards.values, strict=True), start=1
             ):
                 write((f"sample_{number}", *values, bases))
+
+
+def samples_file(folder: Path, step: int) -> Path:
+    """Return where a run has the samples of a step."""
+    return folder / SAMPLES / f"step_{step:06d}.fa"
 
 
 def save_adapter(adapted: Any, folder: Path) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib import rc_context
 
 from carbon.design.known import CHANCE_NATS
-from carbon.design.tune_folder import SAMPLES
+from carbon.design.tune_folder import samples_file
 from carbon.design.tune_task import TuneTask
+from carbon.files import atomic_file
 from carbon.genome.sequences import read_records
 from carbon.pages import (
     BLUE,
@@ -58,7 +59,7 @@ def write_page(folder: Path, task: TuneTask, names: Sequence[str]) -> None:
         names: of the oracles.
     """
     lines = [json.loads(x) for x in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
-    samples = list(read_records(folder / SAMPLES / f"step_{task.steps:06d}.fa"))
+    samples = list(read_records(samples_file(folder, task.steps)))
     drawn = [sample.bases for sample in samples]
     values = [Curve(name, f"Mean value of {name} in the group.") for name in names]
     curves = [curve for curve in (*values, *_CURVES) if lines[0].get(curve.column) is not None]
@@ -76,7 +77,8 @@ def write_page(folder: Path, task: TuneTask, names: Sequence[str]) -> None:
             html_table([(sample.name, sample.bases) for sample in samples[:_SHOWN]]),
         ),
     )
-    (folder / SUMMARY).write_text(page, encoding="utf-8")
+    with atomic_file(folder / SUMMARY) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _answer(lines: Lines, drawn: Sequence[str]) -> list[str]:
