@@ -59,12 +59,16 @@ class Store:
         return f"{self._root}/{path}"
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder, none if it is not there."""
+        """Return the names of the files in a folder, none if it is not there.
+
+        What begins with a dot is being written.
+        """
         try:
             found = self._read("ls", self.place(folder), detail=False)
         except FileNotFoundError:
             return []
-        return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+        names = (name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+        return sorted(name for name in names if not name.startswith("."))
 
     def read_table(self, path: str) -> dict[str, Any] | None:
         """Return a JSON table; None if it is not there or not whole."""
@@ -188,6 +192,23 @@ def _created_by_link(path: Path, content: bytes) -> bool:
     finally:
         os.unlink(temporary.name)
     return True
+
+
+def open_tensors(file: Path) -> Any:
+    """Open a safetensors file that another process may remove; what is open stays whole.
+
+    Raises:
+        FileNotFoundError: it is gone. safetensors opens by name twice, and the second time raises
+            a RuntimeError.
+    """
+    from safetensors import safe_open
+
+    try:
+        return safe_open(file, "pt")
+    except RuntimeError as error:
+        if file.exists():
+            raise
+        raise FileNotFoundError(f"{file}: is gone") from error
 
 
 def scratch_folder() -> Path:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
-from carbon.store import Store, again, empty, scratch_folder
+from carbon.store import Store, again, empty, open_tensors, scratch_folder
 
 Tensors = dict[str, Tensor]
 T = TypeVar("T")
@@ -183,7 +183,8 @@ class Mailbox:
         if file is None:
             return None
         try:
-            return load_file(file)
+            with open_tensors(file) as opened:
+                return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         except FileNotFoundError:  # removed since: a local file is read where it lies
             return None
         finally:

@@ -1,12 +1,12 @@
 """`carbon tune` with workers that draw: processes that share a folder and nothing else."""
 
 import json
+import os
 import signal
 import subprocess
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import carbon
 from carbon import store
@@ -23,6 +23,7 @@ from carbon.errors import UserError
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model, save_model
 from carbon.run_folder import read_lines
+from carbon.store import open_tensors
 from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
 from tests.helpers.processes import waits_for
@@ -74,9 +75,10 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(folder, started, stale):
     lost, kept = (started("--worker", worker, stale=stale) for worker in (1, 2))
     waits_for((folder / "out/metrics.jsonl").exists)
     lost.send_signal(signal.SIGKILL)
-    told = {process: process.communicate(timeout=300) for process in (learner, kept)}
-    assert learner.returncode == 0, told[learner]
-    assert kept.returncode == 0, told[kept]
+    both = learner, kept
+    waits_for(lambda: any(ends := [one.poll() for one in both]) or ends == [0, 0], seconds=300)
+    told = {one: one.communicate() for one in both if one.poll() is not None}
+    assert [one.poll() for one in both] == [0, 0], told
     lines = read_lines("out").steps
     assert [line["step"] for line in lines] == list(range(1, 9))
     assert lines[0]["staleness_rounds"] == 0
@@ -153,11 +155,26 @@ def test_storage_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, caps
     mailbox.close()
 
 
+def test_a_group_that_is_being_sent_is_left_alone(tmp_path, monkeypatch):
+    """The learner looks between the writing of a table and its renaming."""
+    mailbox, looks = Mailbox(str(tmp_path / "box")), []
+    mailbox.begin({})
+    replace = os.replace
+
+    def after_a_look(*given):
+        looks.append((mailbox.num_waiting(0), mailbox.drop(1)))
+        replace(*given)
+
+    monkeypatch.setattr(os, "replace", after_a_look)
+    mailbox.send(Letter(0, *(torch.ones(2, 3) for _ in range(3))), worker=1, number=0)
+    assert looks == [(0, 0)] and mailbox.num_waiting(0) == 1
+
+
 def test_a_file_that_goes_while_it_is_read(tmp_path, monkeypatch):
     mailbox = Mailbox(str(tmp_path / "box"))
     mailbox.begin({})
     mailbox.publish(0, {"w": torch.ones(2)})
-    monkeypatch.setattr(mail, "load_file", lambda path: load_file(path.with_name("gone")))
+    monkeypatch.setattr(mail, "open_tensors", lambda file: open_tensors(file.with_name("gone")))
     assert mailbox.newest(None) is None
 
 

@@ -1,16 +1,15 @@
 """Anchors in a mailbox, with which a learner can begin that comes late."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from carbon.console import say
 from carbon.files import sha256_of_file
-from carbon.store import Store
+from carbon.store import Store, open_tensors
 from train.learners.outer import OuterState
 
 
@@ -49,15 +48,22 @@ class KeptAnchors:
 
     def newest(self, after: int) -> tuple[int, dict[int, str], OuterState] | None:
         """Return the newest whole one of a meeting later than one: its round, digests and state."""
-        for round_ in reversed(self._rounds()):
-            table = self._store.read_table(f"{_path(round_)}.json")
-            if round_ <= after or table is None:
-                continue
-            path = f"{_path(round_)}.safetensors"
-            if file := self._store.get(path, self._scratch, table["sha256"]):
+        rounds, known = self._rounds(), None
+        while rounds != known:  # what went while it was looked for made room for a newer one
+            for round_ in reversed(rounds):
+                if round_ > after and (found := self._whole(round_)):
+                    return found
+            rounds, known = self._rounds(), rounds
+        return None
+
+    def _whole(self, round_: int) -> tuple[int, dict[int, str], OuterState] | None:
+        path = f"{_path(round_)}.safetensors"
+        table = self._store.read_table(f"{_path(round_)}.json") or {}
+        with suppress(FileNotFoundError):
+            if file := self._store.get(path, self._scratch, str(table.get("sha256"))):
                 digests = {int(number): digest for number, digest in table["digests"].items()}
                 return round_, digests, _state_of(file, table["steps"])
-            say(f"{self._store.place(path)}: is not what its sha256 says; left out")
+        say(f"{self._store.place(path)}: is not what its sha256 says, or is gone; left out")
         return None
 
     def _rounds(self) -> list[int]:
@@ -76,8 +82,7 @@ def _path(round_: int) -> str:
 
 def _state_of(file: Path, steps: Mapping[str, int]) -> OuterState:
     parts: dict[str, dict[str, Tensor]] = {"anchor": {}, "momentum": {}, "pending": {}}
-    opened: Any
-    with safe_open(file, "pt") as opened:
+    with open_tensors(file) as opened:
         for key in opened.keys():  # noqa: SIM118  # it has no iterator
             kind, name = key.split(":", 1)
             parts[kind][name] = opened.get_tensor(key)

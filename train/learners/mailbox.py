@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -28,7 +27,7 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
 from carbon.model.streaming import OnDemand
-from carbon.store import Store, empty, scratch_folder
+from carbon.store import Store, empty, open_tensors, scratch_folder
 from train.learners.codecs import Codec, decoded
 from train.learners.kept_anchors import KeptAnchors
 from train.learners.rounds import Meeting, Told, first_plan, planned
@@ -318,7 +317,7 @@ class Mailbox:
         if file is None:
             raise FileNotFoundError(f"{self._store.place(_path(round_, told))}: is not there")
         self.received_bytes += file.stat().st_size if told.learner != self._me else 0
-        opened: Any = safe_open(file, "pt")
+        opened = open_tensors(file)
         parts: dict[str, list[str]] = {}
         for key in opened.keys():  # noqa: SIM118  # it has no iterator
             parts.setdefault(key.rsplit(":", 1)[0], []).append(key)

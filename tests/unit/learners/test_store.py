@@ -1,15 +1,20 @@
 """A mailbox's storage: folders, memory, and a bucket of a stand-in for S3."""
 
 import threading
+from pathlib import Path
 
 import fsspec
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from carbon import store as store_module
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
-from carbon.store import Store
+from carbon.files import atomic_file, sha256_of_file
+from carbon.store import Store, open_tensors
 from tests.helpers.bucket import bucket
+from train.learners.kept_anchors import KeptAnchors
+from train.learners.outer import OuterState
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
@@ -35,6 +40,17 @@ def test_tables_are_written_over_and_created_once(store):
     assert not store.create_table("meetings/000000.json", {"by": 2})
     assert store.read_table("meetings/000000.json") == {"by": 1}
     assert store.names("meetings") == ["000000.json"] and store.names("rounds") == []
+
+
+def test_a_table_that_is_being_written_has_no_name_yet(tmp_path):
+    """A reader who took the temporary name for a table, and removed it, would stop the writer."""
+    store = Store(str(tmp_path))
+    (tmp_path / "samples").mkdir()
+    with atomic_file(tmp_path / "samples/1-000003.json") as temporary:
+        temporary.write_text("{}")
+        assert store.names("samples") == []
+        (tmp_path / "samples/.of-a-killed-creation").touch()
+    assert store.names("samples") == ["1-000003.json"]
 
 
 def test_of_all_who_create_at_once_one_does(store):
@@ -112,3 +128,49 @@ def test_where_two_can_create_one_file_is_no_mailbox():
     """The Hub's file system creates as fsspec does by default: it looks, and writes then."""
     with pytest.raises(UserError, match="HfFileSystem looks whether a file is there"):
         Store("hf://buckets/lab/runs/yeast")
+
+
+def test_tensors_that_go_while_they_are_opened(tmp_path, monkeypatch):
+    """safetensors opens by name twice: what goes in between is told as what was never there."""
+    file = tmp_path / "change.safetensors"
+    with pytest.raises(FileNotFoundError):
+        open_tensors(file)
+    save_file({"w": torch.ones(2)}, file)
+    opened = open_tensors(file)
+    file.unlink()
+    assert opened.get_tensor("w").equal(torch.ones(2))
+
+    from_file = torch.UntypedStorage.from_file
+
+    def after_it_went(name, *given, **more):
+        Path(name).unlink(missing_ok=True)
+        return from_file(name, *given, **more)
+
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", after_it_went)
+    save_file({"w": torch.ones(2)}, file)
+    with pytest.raises(FileNotFoundError, match="is gone"):
+        open_tensors(file)
+
+
+def test_an_anchor_that_goes_while_it_is_read(tmp_path, monkeypatch):
+    """Whoever keeps newer ones removes it; the newer one is found."""
+    store = Store(str(tmp_path / "mailbox"))
+    anchors = KeptAnchors(store, tmp_path)
+
+    def keep(round_):
+        held = {"w": torch.full((2,), float(round_))}
+        anchors.keep(round_, {0: "a digest"}, OuterState(held, {}, {}, steps={"w": round_}))
+
+    keep(3)
+    get, later = store.get, iter([7, 11, 15])
+
+    def get_after_more_were_kept(*given):
+        for round_ in later:
+            keep(round_)
+        return get(*given)
+
+    monkeypatch.setattr(store, "get", get_after_more_were_kept)
+    round_, digests, state = anchors.newest(after=2)
+    assert (round_, digests, state.steps) == (15, {0: "a digest"}, {"w": 15})
+    assert state.anchor["w"].equal(torch.full((2,), 15.0))
+    assert anchors.newest(after=15) is None
