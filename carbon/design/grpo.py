@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,8 +66,7 @@ def trainer_of(
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     task, network = job.task, loaded.network
-    _name_ends(network, tokenizer)
-    network.name_or_path = job.model
+    _name(network, job.model, tokenizer)
     kind: Any = corrected(GRPOTrainer) if rollouts else GRPOTrainer
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*rollout_func")  # trl's, that it may change
@@ -79,6 +79,10 @@ def trainer_of(
             peft_config=_adapters(job),
             rollout_func=rollouts or OwnRollouts(task, loaded.vocabulary, rank()),
         )
+    # Without the word, peft looks for the start's vocabulary on the Hub at each checkpoint.
+    trainer.model.save_pretrained = partial(
+        trainer.model.save_pretrained, save_embedding_layers=False
+    )
     trainer.create_model_card = lambda *_, **__: None  # one at each checkpoint, and none filled in
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -105,13 +109,17 @@ def adapted(job: TuneJob, loaded: LoadedModel, tokenizer: Any) -> Any:
     """Return the network with adapters that are new, ready to draw, for who does not train."""
     from peft import get_peft_model
 
-    _name_ends(loaded.network, tokenizer)
+    _name(loaded.network, job.model, tokenizer)
     network = get_peft_model(loaded.network, _adapters(job)).eval()
     return network.to("cuda" if torch.cuda.is_available() and not job.on_cpu else "cpu")
 
 
-def _name_ends(network: Any, tokenizer: Any) -> None:
-    """Name the ends as transformers would otherwise, with a warning; nothing of it is written."""
+def _name(network: Any, model: str, tokenizer: Any) -> None:
+    """Name the start as the adapter does, and the ends as transformers would, with a warning.
+
+    Of the ends nothing is written.
+    """
+    network.name_or_path = model
     ends = {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,

@@ -6,7 +6,7 @@ are at most so many rounds old, drops older ones, and corrects for the weights t
 ratio of GRPO is that to the log-probabilities which the worker has told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -105,13 +105,31 @@ def adapter_of(adapted: Any) -> Tensors:
     """Return the weights of the adapter on the CPU."""
     from peft import get_peft_model_state_dict
 
-    return {name: each.detach().cpu() for name, each in get_peft_model_state_dict(adapted).items()}
+    # Without the word, peft looks for the start's vocabulary on the Hub.
+    weights = get_peft_model_state_dict(adapted, save_embedding_layers=False)
+    return {name: each.detach().cpu() for name, each in weights.items()}
+
+
+Draw = Callable[[int, int, Sequence[int]], tuple[Tensor, Tensor]]
+"""Gives ids and log-probabilities of samples, by round of the weights, seed and numbers."""
+
+
+def by_our_engine(
+    network: Any, vocabulary: Vocabulary, prompt: Sequence[int], task: TuneTask
+) -> Draw:
+    """Return what draws with a network of this process, after ids that are before every sample."""
+
+    def draw(_round: int, seed: int, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
+        ids = drawn(network, vocabulary, task, seed, samples)
+        return ids, log_probs_of(network, prompt, ids)
+
+    return draw
 
 
 def work(
     adapted: Any,
     vocabulary: Vocabulary,
-    prompt: Sequence[int],
+    draw: Draw,
     oracles: Sequence[Oracle],
     task: TuneTask,
     mailbox: Mailbox,
@@ -125,19 +143,18 @@ def work(
     Args:
         adapted: network of peft, whose head is held to 6-mers.
         vocabulary: of it.
-        prompt: ids before every sample.
+        draw: draws with it.
         oracles: that measure.
         task: of the run.
         mailbox: that was joined.
         worker: number of this one.
 
     Raises:
-        UserError: an oracle fails.
+        UserError: an oracle fails, or what draws.
     """
     from peft import set_peft_model_state_dict
 
     round_, seed, count, pause = None, 0, 0, Pause()
-    base = adapted.get_base_model()
     with progress("groups drawn", None) as advance:
         while not mailbox.is_over():
             if (newest := mailbox.newest(round_)) is not None:
@@ -149,8 +166,7 @@ def work(
                 pause.wait()
                 continue
             samples = range(count * task.group, (count + 1) * task.group)
-            ids = drawn(base, vocabulary, task, seed, samples)
-            log_probs = log_probs_of(base, prompt, ids)
+            ids, log_probs = draw(round_, seed, samples)
             bases = [decode_ids(row, vocabulary) for row in ids.numpy()]
             values = torch.tensor(measured(oracles, bases), dtype=torch.float64)
             mailbox.send(Letter(round_, ids, log_probs, values), worker, count)

@@ -30,7 +30,7 @@ from carbon.design.grpo import (
 from carbon.design.mail import Mailbox
 from carbon.design.oracles import Oracle, named_oracle, started
 from carbon.design.rewards import Rewards
-from carbon.design.rollouts import Rollouts, work
+from carbon.design.rollouts import Draw, Rollouts, by_our_engine, work
 from carbon.design.tune_folder import (
     COLUMNS,
     MODEL,
@@ -47,7 +47,7 @@ from carbon.errors import UserError
 from carbon.files import atomic_folder, behind_links, free_folder
 from carbon.inference import Carbon, load
 from carbon.model import LoadedModel, load_model, model_folder
-from carbon.tokenizer import K
+from carbon.tokenizer import K, Vocabulary
 
 _LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
 
@@ -141,11 +141,17 @@ def run_tuning(job: TuneJob) -> dict[str, Any]:
         return _tuned(job, loaded, tokenizer, oracles)
 
 
-def run_worker(job: TuneJob, worker: int) -> dict[str, Any]:
+def run_worker(job: TuneJob, worker: int, vllm: str = "") -> dict[str, Any]:
     """Draw and measure for the one that learns until it is done, and return a summary.
 
+    Args:
+        job: of the run.
+        worker: number of this one.
+        vllm: address of a vLLM server that draws; "" to draw in this process.
+
     Raises:
-        UserError: something does not fit the model, the run has other settings, or an oracle fails.
+        UserError: something does not fit the model, the run has other settings, or an oracle or
+            the server fails.
     """
     with (
         _ready(job) as (loaded, tokenizer, oracles),
@@ -155,8 +161,27 @@ def run_worker(job: TuneJob, worker: int) -> dict[str, Any]:
         mailbox.join(_shared(_settings(job, oracles)))
         network = adapted(job, loaded, tokenizer)
         (prompt,) = tokenizer(text=[prompt_of(job.task)])["input_ids"]
-        count = work(network, loaded.vocabulary, prompt, oracles, job.task, mailbox, worker)
+        with _drawing(vllm, network, loaded.vocabulary, prompt, job.task) as draw:
+            count = work(network, loaded.vocabulary, draw, oracles, job.task, mailbox, worker)
     return {"worker": worker, "groups": count}
+
+
+@contextmanager
+def _drawing(
+    vllm: str,
+    adapted: Any,
+    vocabulary: Vocabulary,
+    prompt: Sequence[int],
+    task: TuneTask,
+) -> Iterator[Draw]:
+    """Yield what draws for a worker."""
+    if not vllm:
+        yield by_our_engine(adapted.get_base_model(), vocabulary, prompt, task)
+        return
+    from carbon.design.vllm import VllmServer
+
+    with closing(VllmServer(vllm, adapted, vocabulary, prompt, task)) as server:
+        yield server.drawn
 
 
 @contextmanager

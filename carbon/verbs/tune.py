@@ -73,6 +73,9 @@ def _add_mailbox(verb: argparse.ArgumentParser) -> None:
         "--worker", type=natural, metavar="N", help="draw for the one that learns, as number N"
     )
     group.add_argument(
+        "--vllm", default="", metavar="URL", help="have a vLLM server draw for this worker"
+    )
+    group.add_argument(
         "--stale", type=natural, default=2, metavar="N", help="most rounds that weights are old"
     )
 
@@ -82,13 +85,15 @@ def run(arguments: argparse.Namespace) -> None:
     check_inputs(arguments)
     if (arguments.output is None) == (arguments.worker is None):
         raise UserError("give either --output, or --worker and its --mailbox")
+    if arguments.vllm and arguments.worker is None:
+        raise UserError("--vllm: a server draws for a worker; give --mailbox and --worker")
     from carbon.design.grpo import rank
     from carbon.design.tuning import check_tuning, check_worker, run_tuning, run_worker
 
     job = _job(arguments)
     if arguments.worker is not None:
         check_worker(job)
-        tell(run_worker(job, arguments.worker))
+        tell(run_worker(job, arguments.worker, arguments.vllm))
         return
     check_tuning(job)
     summary = run_tuning(job)

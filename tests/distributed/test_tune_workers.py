@@ -25,6 +25,7 @@ from carbon.model import load_model, save_model
 from carbon.run_folder import read_lines
 from carbon.store import open_tensors
 from carbon.tokenizer import NATIVE, decode_ids, encode
+from tests.helpers.bucket import bucket
 from tests.helpers.files import random_bases
 from tests.helpers.processes import waits_for
 from tests.helpers.warm import warm_python
@@ -40,11 +41,11 @@ def folder(tmp_path, network, monkeypatch):
     return tmp_path
 
 
-def command(*words, steps=8, stale=1):
+def command(*words, steps=8, stale=1, mailbox="mailbox"):
     return [
         "tune", "--model", "base", "--oracle", "python:shares:gc", "--length", "30",
         "--group", "4", "--steps", str(steps), "--rate", "0.01", "--device", "cpu",
-        "--mailbox", "mailbox", "--stale", str(stale), *map(str, words),
+        "--mailbox", mailbox, "--stale", str(stale), *map(str, words),
     ]  # fmt: skip
 
 
@@ -68,6 +69,26 @@ def started():
         process.communicate()
 
 
+def ended(*processes):
+    """Wait until all have ended well, or one has not; return what they told."""
+    well = [0] * len(processes)
+    waits_for(lambda: any(ends := [one.poll() for one in processes]) or ends == well, seconds=300)
+    told = {one: one.communicate() for one in processes if one.poll() is not None}
+    assert [one.poll() for one in processes] == well, told
+    return told
+
+
+def test_over_a_bucket(folder, started, monkeypatch):
+    with bucket() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        learner = started("--output", "out", steps=3, mailbox="s3://lab/tuned")
+        worker = started("--worker", 1, steps=3, mailbox="s3://lab/tuned")
+        told = ended(learner, worker)
+    assert [line["step"] for line in read_lines("out").steps] == [1, 2, 3]
+    assert json.loads(told[worker][0])["groups"] >= 3
+
+
 @pytest.mark.parametrize("stale", [0, 1])
 def test_a_worker_that_is_killed_takes_nothing_with_it(folder, started, stale):
     """Two workers, one of which is killed in the middle; no weights are older than allowed."""
@@ -75,10 +96,7 @@ def test_a_worker_that_is_killed_takes_nothing_with_it(folder, started, stale):
     lost, kept = (started("--worker", worker, stale=stale) for worker in (1, 2))
     waits_for((folder / "out/metrics.jsonl").exists)
     lost.send_signal(signal.SIGKILL)
-    both = learner, kept
-    waits_for(lambda: any(ends := [one.poll() for one in both]) or ends == [0, 0], seconds=300)
-    told = {one: one.communicate() for one in both if one.poll() is not None}
-    assert [one.poll() for one in both] == [0, 0], told
+    told = ended(learner, kept)
     lines = read_lines("out").steps
     assert [line["step"] for line in lines] == list(range(1, 9))
     assert lines[0]["staleness_rounds"] == 0
@@ -199,6 +217,7 @@ def test_a_worker_of_other_settings_and_a_mailbox_of_another_run(folder, capsys)
         (["--worker", 1, "--output", "out"], "give either --output"),
         (["--output", "out", "--resume"], "a mailbox: one process learns"),
         (["--worker", 1, "--mailbox", ""], "a worker needs the --mailbox"),
+        (["--output", "out", "--vllm", "http://here"], "--vllm: a server draws for a worker"),
     ],
 )
 def test_what_does_not_go_together(folder, capsys, words, message):

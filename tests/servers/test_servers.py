@@ -1,13 +1,10 @@
 """Exported models in vLLM and in llama.cpp, by the page that tells how: `scripts/test_servers`."""
 
 import json
-import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 
@@ -15,18 +12,10 @@ import carbon
 from carbon.cli import main
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import random_bases
-from tests.helpers.server import free_port
+from tests.helpers.vllm import python_of, served_by_vllm
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
-ROOMS = os.environ.get("CARBON_SERVERS")
 PROMPT = "ATGGCTGTCTCTAAAGTT"
-LOADED = 120  # seconds to load a model
-
-
-def python_of(room: str) -> str:
-    if ROOMS is None or not (Path(ROOMS) / room).exists():
-        pytest.skip(f"scripts/test_servers makes an environment for {room}")
-    return f"{ROOMS}/{room}/bin/python"
 
 
 def block_of(containing: str) -> str:
@@ -88,27 +77,11 @@ def test_llama_cpp_reads_every_kind_of_text_as_we_do(run):
 @pytest.fixture(scope="module")
 def vllm(tmp_path_factory):
     """Start the server as the page does, and run what the page asks of it."""
-    python, folder = python_of("vllm"), tmp_path_factory.mktemp("vllm")
-    assert main(["convert", "yeast", str(folder / "DST"), "--dtype", "float32"]) == 0
-    (line,) = re.findall(r"^(python -m vllm(?:.*\\\n)*.*)", PAGE, re.MULTILINE)
-    words, port = line.replace("\\\n", " ").split()[1:], free_port()
-    log = (folder / "log").open("w")
-    server = subprocess.Popen(
-        [python, *words, "--port", str(port)], cwd=folder, stdout=log, stderr=log,
-        env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"},
-    )  # fmt: skip
-    try:
-        end = time.monotonic() + 3 * LOADED
-        while not _is_up(port):
-            assert time.monotonic() < end and server.poll() is None, (folder / "log").read_text()
-            time.sleep(1)
+    with served_by_vllm("serving.md", tmp_path_factory.mktemp("vllm")) as address:
         found: dict = {}
         for containing in ("import requests", "def marginal_bounds", "prompt_logprobs ="):
-            exec(block_of(containing).replace(":8000", f":{port}"), found)
+            exec(block_of(containing).replace("http://localhost:8000", address), found)
         yield found
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def test_vllm_draws_as_we_do(vllm, model):
@@ -118,10 +91,3 @@ def test_vllm_draws_as_we_do(vllm, model):
 def test_vllm_scores_as_we_do(vllm, model):
     (score,) = model.score([PROMPT])
     assert vllm["score"] == pytest.approx(score.log_likelihood, abs=1e-3)
-
-
-def _is_up(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
-    except httpx.TransportError:
-        return False

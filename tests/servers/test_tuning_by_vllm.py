@@ -1,0 +1,97 @@
+"""A vLLM server that draws for `carbon tune`, started as docs/design.md tells."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from peft import set_peft_model_state_dict
+
+from carbon.cli import main
+from carbon.design.grpo import adapted, prompt_of, six_mers_alone, tokenizer_of
+from carbon.design.rollouts import adapter_of, log_probs_of
+from carbon.design.tune_task import TuneJob, TuneTask
+from carbon.design.vllm import VllmServer
+from carbon.errors import UserError
+from carbon.model import load_model
+from carbon.run_folder import read_lines
+from tests.helpers.vllm import served_by_vllm
+
+ORACLE = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
+TASK = TuneTask(length_bp=60, prompt="ATGGCTGTCTCTAAAGTT", group=4)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    with served_by_vllm("design.md", tmp_path_factory.mktemp("vllm")) as address:
+        yield address
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """The network of a worker, its vocabulary, and the prompt."""
+    loaded = load_model("yeast")
+    tokenizer = tokenizer_of("yeast", loaded.vocabulary)
+    with six_mers_alone(loaded):
+        network = adapted(TuneJob("yeast", [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
+        (prompt,) = tokenizer(text=[prompt_of(TASK)])["input_ids"]
+        yield network, loaded.vocabulary, prompt
+
+
+def change(network, seed):
+    """Give it the weights of an adapter that does much."""
+    torch.manual_seed(seed)
+    weights = {name: 0.2 * torch.randn_like(each) for name, each in adapter_of(network).items()}
+    set_peft_model_state_dict(network, weights)
+
+
+def test_it_draws_with_the_newest_adapter(address, worker):
+    network, vocabulary, prompt = worker
+    start = log_probs_of(network.get_base_model(), prompt, torch.full((1, 10), 2000))
+    server = VllmServer(address, network, vocabulary, prompt, TASK)
+    for round_ in (0, 3):
+        change(network, round_)
+        ids, log_probs = server.drawn(round_, 7, range(4))
+        assert ids.shape == log_probs.shape == (4, 10)
+        assert ids.min() >= vocabulary.kmer_rows.start and ids.max() < vocabulary.kmer_rows.stop
+        ours = log_probs_of(network.get_base_model(), prompt, ids)
+        torch.testing.assert_close(log_probs, ours, atol=1e-3, rtol=0)
+    changed = log_probs_of(network.get_base_model(), prompt, torch.full((1, 10), 2000))
+    assert (changed - start).abs().mean() > 0.1  # the adapter does much
+    again, _ = server.drawn(3, 7, range(4))
+    others, _ = server.drawn(3, 7, range(4, 8))
+    assert again.equal(ids) and not others.equal(ids)
+    server.close()
+
+
+def test_a_server_of_other_weights_is_refused(address, worker):
+    network, vocabulary, prompt = worker
+    server = VllmServer(address, network, vocabulary, prompt, TASK)
+    change(network, 1)
+    server.drawn(0, 7, range(2))
+    change(network, 2)  # not told to the server, which has the adapter of round 0
+    with pytest.raises(UserError, match="nats a 6-mer from those of the worker"):
+        server.drawn(0, 7, range(2))
+    server.close()
+
+
+def test_what_it_refuses_is_told(address, worker):
+    network, vocabulary, prompt = worker
+    with pytest.raises(UserError, match=r"404.*docs/design.md tells how"):
+        VllmServer(f"{address}/elsewhere", network, vocabulary, prompt, TASK)
+
+
+def test_a_run_by_a_worker_that_asks_it(address, tmp_path, monkeypatch):
+    (tmp_path / "shares.py").write_text(ORACLE)
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "tune", "--model", "yeast", "--oracle", "python:shares:gc", "--length", "60",
+        "--group", "8", "--steps", "30", "--rate", "0.003", "--kl", "0", "--device", "cpu",
+        "--mailbox", "box", "--stale", "0",
+    ]  # fmt: skip
+    asking = ["-m", "carbon", *words, "--worker", "1", "--vllm", address]
+    with subprocess.Popen([sys.executable, *asking]) as worker:
+        assert main([*words, "--output", "out"]) == 0
+    assert worker.returncode == 0
+    steps = read_lines("out").steps
+    assert len(steps) == 30 and steps[-1]["gc"] > steps[0]["gc"] + 0.15
