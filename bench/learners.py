@@ -89,7 +89,9 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--tokens", type=int, default=300_000)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
+    parser.add_argument(
+        "--cases", nargs="*", choices=CASES, default=list(CASES), help="beside one process"
+    )
     return run_command(lambda: trial(parser.parse_args()))
 
 
@@ -99,7 +101,7 @@ def trial(arguments: argparse.Namespace) -> int:
     results = arguments.output / "results.jsonl"
     done = _lines(results)
     for seed in range(arguments.seeds):
-        for name in arguments.cases:
+        for name in dict.fromkeys(("one process", *arguments.cases)):
             if not any((line["case"], line["seed"]) == (name, seed) for line in done):
                 found = {"case": name, "seed": seed} | measured(CASES[name], seed, arguments)
                 done.append(found)
