@@ -51,10 +51,12 @@ class VllmServer:
         Raises:
             UserError: it does not answer.
         """
-        self.url, self._adapted, self._prompt, self._task = url, adapted, list(prompt), task
-        self._first_kmer, self._rows = vocabulary.first_kmer, vocabulary.kmer_rows
-        self._folder, self._loaded = scratch_folder(), ""
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self._adapted, self._prompt, self._task = adapted, list(prompt), task
+        rows = vocabulary.kmer_rows
+        self._kmers = list(range(rows.start, rows.stop))
         self._asked("get", "/v1/models")
+        self._folder, self._loaded = scratch_folder(), ""
 
     def close(self) -> None:
         """Have the server let go of the adapter."""
@@ -66,7 +68,8 @@ class VllmServer:
         """Return the ids of samples, and their log-probabilities as the server tells them.
 
         Raises:
-            UserError: it does not answer, refuses, or draws by other weights than the worker has.
+            UserError: it does not answer, refuses, tells no ids, or draws by other weights than the
+                worker has.
         """
         self._load(round_)
         tokens = self._task.length_bp // K
@@ -79,15 +82,21 @@ class VllmServer:
             seed=(seed + samples[0]) % 2**31,
             max_tokens=tokens,
             ignore_eos=True,
-            allowed_token_ids=list(range(self._rows.start, self._rows.stop)),
+            allowed_token_ids=self._kmers,
             logprobs=0,
             return_token_ids=True,
             **{"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0},
             **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
         )
-        drawn = answer.json()["choices"]
-        ids = torch.tensor([each["token_ids"] for each in drawn])
-        log_probs = torch.tensor([each["logprobs"]["token_logprobs"] for each in drawn])
+        try:
+            drawn = answer.json()["choices"]
+            ids = torch.tensor([each["token_ids"] for each in drawn])
+            log_probs = torch.tensor([each["logprobs"]["token_logprobs"] for each in drawn])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.url}: answers without ids and log-probabilities of whole samples; take a "
+                "vLLM that knows return_token_ids, as 0.32 does"
+            ) from error
         ours = log_probs_of(self._adapted.get_base_model(), self._prompt, ids)
         if (apart := (ours - log_probs).abs().mean().item()) > _MOST_APART:
             raise UserError(

@@ -35,7 +35,7 @@ def worker(tmp_path, network):
 def server(worker):
     """A stand-in that draws by our engine: its address, what it was asked, and how it is off."""
     network, vocabulary, _ = worker
-    asked, off = [], {"status": 200, "nats": 0.0}
+    asked, off = [], {"status": 200, "nats": 0.0, "ids": "token_ids"}
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -105,6 +105,15 @@ def test_one_that_draws_by_other_weights(worker, server):
     drawing.drawn(0, 1, range(4))
     off["nats"] = 0.2
     with pytest.raises(UserError, match=r"log-probabilities are 0\.20 nats a 6-mer from"):
+        drawing.drawn(0, 1, range(4))
+
+
+def test_one_that_tells_no_ids(worker, server):
+    address, _, off = server
+    drawing = VllmServer(f"{address}/v1/", *worker, TASK)
+    assert drawing.url == address
+    off["ids"] = "of another version"
+    with pytest.raises(UserError, match="without ids and log-probabilities of whole samples"):
         drawing.drawn(0, 1, range(4))
 
 
