@@ -123,7 +123,7 @@ def measured(case: Case, seed: int, arguments: argparse.Namespace) -> dict[str, 
     shutil.rmtree(run, ignore_errors=True)
     began = time.monotonic()
     _train(_words(case, seed, arguments, run), case, run)
-    folder = run / "learner-0" if case.learners else run
+    folder = run / "learner-0" if case.learners > 1 else run
     lines = read_lines(folder)
     return {
         "nats_per_base": lines.probes[-1]["heldout_nats_per_base"],

@@ -53,7 +53,7 @@ def server(worker):
             ids, log_probs = draw(0, what["seed"], range(what["n"]))
             told = zip(ids.tolist(), (log_probs - off["nats"]).tolist(), strict=True)
             return {
-                "choices": [{"token_ids": i, "logprobs": {"token_logprobs": p}} for i, p in told]
+                "choices": [{off["ids"]: i, "logprobs": {"token_logprobs": p}} for i, p in told]
             }
 
         def answer(self, what):
