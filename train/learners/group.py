@@ -57,10 +57,10 @@ class Group:
             received = [mine]
         else:
             work = dist.all_gather(received, mine, self._ranks.meeting_group, async_op=True)
+            self.sent_bytes += len(mine)
+            self.received_bytes += len(mine) * (self._ranks.num_learners - 1)
         layout = {name: (part.dtype, part.shape) for name, part in parts.items()}
         self._sent[flight.round] = _Sent(work, received, layout)
-        self.sent_bytes += len(mine)
-        self.received_bytes += len(mine) * (self._ranks.num_learners - 1)
 
     def meeting(self, flight: Flight, wait: Wait) -> Meeting | None:
         """Wait for all learners, however long it takes."""
