@@ -34,6 +34,8 @@ PARAMETERS = 1_311_360  # of the preset
 LINKS_GBIT_PER_S = (1.0, 0.1, 0.01)
 OUTER_RATES = {1: 0.4, 2: 0.6, 4: 0.7}
 """Of the outer optimizer, by learners."""
+PLAIN_MEAN = {"momentum": 0.0, "learning_rate": 1.0}
+"""The outer optimizer that makes the mean of all learners the anchor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,14 @@ CASES = {
     **{
         f"{count} learners, H 50, {codec}": _learners(count, 50, codec=codec, **more)
         for count in (2, 4)
-        for codec, more in (("int8", {}), ("top2", {"momentum": 0.0, "learning_rate": 1.0}))
+        for codec, more in (("int8", {}), ("top2", PLAIN_MEAN))
     },
+    **{
+        f"{count} learners, H {every}, plain mean": _learners(count, every, **PLAIN_MEAN)
+        for count in (2, 4)
+        for every in (10, 50, 200)
+    },
+    "2 learners, H 10, outer rate 0.1": _learners(2, 10, learning_rate=0.1),
     "2 learners, H 48, 4 fragments, delay 2": _learners(
         2, 48, fragments=4, delay_steps=2, alpha=0.5
     ),

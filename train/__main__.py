@@ -153,7 +153,8 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     print_plan(plan, 1 if timed else processes)
     if learners.count:
         seconds = None if timed else plan.seconds
-        print_learners(learners_plan(learners, plan, arguments.gbit_per_s), seconds)
+        table = learners_plan(learners, plan, arguments.gbit_per_s)
+        print_learners(table, seconds, learners.advice(course.total_steps))
     if timed:
         sys.stdout.write(
             f"#\n# hours are those of this CPU, which all processes share: a layer and the head, "

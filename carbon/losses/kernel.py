@@ -5,9 +5,6 @@ A program holds the 4,096 logits of one token in registers as a square of (high,
 overwritten once by its gradient. `fused.chunk_loss` is the same in plain PyTorch.
 """
 
-from functools import cache
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -34,8 +31,7 @@ def chunk_loss(
     kmers, known = kmers.contiguous(), known.bool().contiguous()
     nats = torch.empty(3, len(kmers), dtype=torch.float32, device=logits.device)
     if len(kmers):
-        launch = _launch(logits)
-        launch[(len(kmers),)](
+        _token_loss[(len(kmers),)](
             logits,
             kmers,
             known.view(torch.uint8),
@@ -46,6 +42,7 @@ def chunk_loss(
             objective.uniform,
             WITH_GRADIENT=with_gradient,
             WITH_UNIFORM=objective.uniform > 0,
+            **LAUNCH,
         )
     loss, chain_nats, marginal_nats = nats.sum(dim=1).unbind()
     sums = LossSums(
@@ -59,25 +56,9 @@ def chunk_loss(
     return sums, logits if with_gradient else None
 
 
-def _launch(logits: Tensor) -> Any:
-    """Return the kernel with the launch that is the fastest here, or one that is always the same.
-
-    Launches differ in the order of sums, and so in last bits.
-    """
-    if not logits.is_cuda or torch.are_deterministic_algorithms_enabled():
-        return triton.autotune(configs=LAUNCHES[:1], key=[])(_token_loss)
-    return _measured()
-
-
-@cache
-def _measured() -> Any:
-    """Return the kernel that times its launches when it is first called; it restores the logits."""
-    keys = ["WITH_GRADIENT", "WITH_UNIFORM"]
-    return triton.autotune(configs=LAUNCHES, key=keys, restore_value=["logits_ptr"])(_token_loss)
-
-
-# Of a Hopper card: 95 and 146 registers a thread at most, none of them spilled to memory.
-LAUNCHES = [triton.Config({}, num_warps=warps) for warps in (16, 8)]
+# The fastest on an H200, though registers are spilled: four programs fit on a multiprocessor, and
+# one of the launches that spill nothing. ROCm's compiler knows no such limit.
+LAUNCH = {"num_warps": 4} | ({} if torch.version.hip else {"maxnreg": 128})
 HALF = tl.constexpr(64)  # 6-mers are 64 x 64: three bases and three
 SMALLEST_SUM = tl.constexpr(1e-30)  # below this a sum of fp32 exponentials has lost its digits
 

@@ -383,6 +383,8 @@ class Trainer:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")
             say(f"training from step {self.state.step} to {self.course.total_steps}")
+            if advice := self.config.learners.advice(self.course.total_steps):
+                say(advice)
         dist.barrier(self.ranks.group)
 
     def _mfu(self, tokens_per_second: float, span: Span) -> float | None:

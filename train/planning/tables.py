@@ -29,17 +29,20 @@ def print_plan(plan: Plan, num_devices: int) -> None:
     _print_comments(lines)
 
 
-def print_learners(plan: LearnersPlan, seconds: float | None) -> None:
+def print_learners(plan: LearnersPlan, seconds: float | None, advice: str) -> None:
     """Print what learners exchange, as TOML comments.
 
     Args:
         plan: of a round.
         seconds: in which one of them would take all steps; None: not known.
+        advice: a line below; empty: none.
     """
     lines = ["", *text_table(plan.rows()).splitlines()]
     if seconds is not None:
         shared = _duration(seconds / plan.learners)
         lines += ["", f"{plan.learners} learners share the steps: {shared} without exchanges"]
+    if advice:
+        lines += ["", advice]
     _print_comments(lines)
 
 
