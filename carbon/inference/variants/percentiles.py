@@ -63,7 +63,7 @@ def background_for(
 
 def _why_not(background: Background, settings: Mapping[str, Any], annotated: bool) -> str | None:
     if why := background.why_other(settings):
-        return f"{why}; make one with these settings, or give its own"
+        return f"{why}; score with that, or make one with these settings"
     if background.needs_consequence and not annotated:
         return "tells variants by consequence; give --annotation too"
     return None
