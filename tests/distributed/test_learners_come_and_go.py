@@ -70,7 +70,8 @@ def test_a_stopped_learner_takes_the_newer_anchor(mailbox):
 def test_alone_below_a_quorum_and_then_together(mailbox):
     run = mailbox(quorum=2, grace_seconds=0.3, steps=20)
     first = run.learner(0, "slow")
-    wait_for(lambda: "fewer than 2 learners are there" in first.said())
+    # What it has learned alone is sent before the other is there.
+    wait_for(lambda: (run.folder / "mailbox/rounds/000000/0-1.json").exists())
     run.ends(first, run.learner(1))
     assert len(run.digests(0, 1)) == 1
     meeting = run.meetings()[0]
@@ -139,6 +140,37 @@ def test_what_is_torn_late_or_foreign_is_named_and_left_out(mailbox):
                  "1-2.safetensors: is not what its sha256 says", "7-0.json: is of no member",
                  "No space left"):  # fmt: skip
         assert alone.said().count(said) == 1, said
+
+
+def tear(run, change):
+    """Put half a change in the place of a whole one, which who has it open goes on reading."""
+    file = run.folder / f"mailbox/rounds/{change}.safetensors"
+    whole = file.read_bytes()
+    file.unlink()
+    file.write_bytes(whole[: len(whole) // 2])
+
+
+def test_who_lacks_a_change_waits_for_an_anchor(mailbox):
+    run = mailbox(anchor_every=99)  # one is kept at the end
+    other, lost = run.learner(0, "slow"), run.learner(1, "killed between meetings")
+    wait_for(lambda: (run.folder / "mailbox/meetings/000002.json").exists())
+    lost.join(LIMIT_SECONDS)
+    tear(run, "000001/0-0")
+    back = run.learner(1, "none", "--resume", "auto")
+    run.ends(other, back)
+    assert "waits for the next anchor that is kept" in back.said()
+    assert len(run.digests(0, 1)) == 1
+
+
+def test_who_is_alone_keeps_its_anchor_for_those_who_lack_a_change(mailbox):
+    run = mailbox(quorum=2, grace_seconds=0.3, anchor_every=99)
+    other, lost = run.learner(0, "slow"), run.learner(1, "killed between meetings")
+    wait_for(lambda: "fewer than 2 learners are there" in other.said())
+    lost.join(LIMIT_SECONDS)
+    tear(run, "000000/0-0")
+    run.ends(other, run.learner(1, "none", "--resume", "auto"))
+    assert len(run.digests(0, 1)) == 1
+    assert all(members(meeting) == [0, 1] for meeting in run.meetings())
 
 
 def test_the_records_replay_by_torch(mailbox):

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 
-from carbon.errors import UserError
 from train.learners.anchor import Anchor
 from train.learners.mailbox import Mailbox
 from train.learners.outer import Tensors
 from train.learners.rounds import Meeting
 
 
-def catch_up(anchor: Anchor, mailbox: Mailbox, mean: Callable[[Meeting], Tensors]) -> None:
+def catch_up(anchor: Anchor, mailbox: Mailbox, mean: Callable[[Meeting], Tensors]) -> str:
     """Bring an anchor to the newest meeting, by changes or by an anchor that was kept.
 
     Args:
@@ -17,8 +16,9 @@ def catch_up(anchor: Anchor, mailbox: Mailbox, mean: Callable[[Meeting], Tensors
         mailbox: of the run.
         mean: gives the mean of the changes of a meeting.
 
-    Raises:
-        UserError: the mailbox lacks what leads there.
+    Returns:
+        What the mailbox lacks that leads there, such as a change that was torn behind its meeting;
+        nothing where the anchor is there.
     """
     is_far = mailbox.newest() - anchor.landed > mailbox.anchor_every
     if is_far:
@@ -32,7 +32,8 @@ def catch_up(anchor: Anchor, mailbox: Mailbox, mean: Callable[[Meeting], Tensors
             anchor.step(meeting, mean(meeting))
         except FileNotFoundError as error:
             if not _take_kept(anchor, mailbox):
-                raise UserError(f"{mailbox.url}: {error}, and no later anchor is kept") from error
+                return str(error)
+    return ""
 
 
 def _take_kept(anchor: Anchor, mailbox: Mailbox) -> bool:

@@ -26,11 +26,13 @@ class KeptAnchors:
         self._store, self._scratch = store, scratch
 
     def keep(self, round_: int, digests: Mapping[int, str], state: OuterState) -> None:
-        """Write a copy of the anchor after a meeting; if that fails, an older one has to do."""
+        """Write a copy of the anchor after a meeting, once; if that fails, an older has to do."""
         kinds = {"anchor": state.anchor, "momentum": state.momentum, "pending": state.pending}
         tensors = {f"{kind}:{n}": t for kind, held in kinds.items() for n, t in held.items()}
         file, path = self._scratch / f"anchor-{round_}.safetensors", _path(round_)
         try:
+            if round_ in self._rounds():
+                return
             save_file(tensors, file)
             table = {"sha256": sha256_of_file(file), "digests": digests, "steps": state.steps}
             self._store.put(file, f"{path}.safetensors")

@@ -333,11 +333,13 @@ class Learner:
     def _step_anchor(self, meeting: Meeting, change: Tensors) -> None:
         self._anchor.step(meeting, change)
         is_time = (meeting.round + 1) % self._config.anchor_every == 0 or meeting.is_last
-        is_mine = meeting.members[0].learner == self._me
-        mailbox = self._transport
-        if is_time and is_mine and self._ranks.is_first and isinstance(mailbox, Mailbox):
-            anchor = self._anchor
-            mailbox.anchors.keep(meeting.round, anchor.digests, anchor.state)
+        if is_time and meeting.members[0].learner == self._me:
+            self._keep_anchor()
+
+    def _keep_anchor(self) -> None:
+        anchor, mailbox = self._anchor, self._transport
+        if self._ranks.is_first and isinstance(mailbox, Mailbox):
+            mailbox.anchors.keep(anchor.landed, anchor.digests, anchor.state)
 
     def _go_on_alone(self, flight: Flight) -> None:
         """Take another round of steps before looking for a meeting that lacks a quorum."""
@@ -346,6 +348,8 @@ class Learner:
         if self.stopped or self._is_alone:
             return
         self._is_alone = True
+        if self._anchor.landed >= 0:
+            self._keep_anchor()  # who is missing may lack a change that led to it
         message = f"round {flight.round}: fewer than {self._config.least} learners are there"
         self._log.event(self._run.step, "alone", f"{message}; learning goes on without a meeting")
 
@@ -365,19 +369,20 @@ class Learner:
         assert isinstance(self._transport, Mailbox)
         self._transport.forget()
         self._flights, self._arrived, self._is_alone = [], {}, False
-        asked = None
+        said = ""
         while True:
-            if self._ranks.is_first:
-                catch_up(self._anchor, self._transport, lambda meeting: self._mean(meeting)[0])
-            self._anchor.learn(self._shared(self._anchor.known()))
+            lacks = self._caught_up()
             landed = self._anchor.landed
-            if self._anchor.is_over or self._me in self._anchor.plan(landed + 1).budgets:
+            is_there = self._anchor.is_over or self._me in self._anchor.plan(landed + 1).budgets
+            if is_there and not lacks:
                 break
-            if asked != landed:
-                self._transport.ask_to_join(landed)
-                message = f"asks to take part after round {landed}"
+            waits = f"waits for the next anchor that is kept: {lacks}"
+            message = waits if lacks else f"asks to take part after round {landed}"
+            if message != said:
                 self._log.event(self._run.step, "join", message)
-                asked = landed
+                said = message
+                if not lacks:
+                    self._transport.ask_to_join(landed)
             time.sleep(_SECONDS_BETWEEN_LOOKS)
             self.stopped = self._shared(self._wants_to_stop())
             if self.stopped:
@@ -386,6 +391,15 @@ class Learner:
         self._round, self._taken, self._steps, self._seconds = landed + 1, 0, 0, 0.0
         self._tokens = [0] * self._config.fragments
         self._is_new = is_new and landed >= 0
+
+    def _caught_up(self) -> str:
+        """Go to the newest meeting; return what the mailbox lacks that leads there."""
+        lacks, mailbox = "", self._transport
+        if self._ranks.is_first and isinstance(mailbox, Mailbox):
+            lacks = catch_up(self._anchor, mailbox, lambda meeting: self._mean(meeting)[0])
+        lacks, known = self._shared((lacks, self._anchor.known()))
+        self._anchor.learn(known)
+        return str(lacks)
 
     # Small things
 
