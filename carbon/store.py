@@ -102,9 +102,13 @@ class Store:
         return True
 
     def put(self, source: Path, path: str) -> None:
-        """Copy a file of this machine there."""
+        """Copy a file of this machine there, in the place of an earlier one."""
         self._make_folder_of(path)
-        self._call("put_file", str(source), self.place(path))
+        if not self._is_local:
+            self._call("put_file", str(source), self.place(path))
+            return
+        with atomic_file(self.place(path)) as temporary:
+            shutil.copyfile(source, temporary)
 
     def get(self, path: str, folder: Path, sha256: str) -> Path | None:
         """Return a file as one of this machine; None if it is not there or has other contents.

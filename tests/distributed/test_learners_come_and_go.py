@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -95,6 +97,28 @@ def test_a_late_learner_counts_nothing_at_first(mailbox):
     assert len(set(steps)) == len(steps)  # no two read the same rows
 
 
+def test_a_late_learner_of_two_processes(mailbox):
+    """All its processes learn where the others are, and one alone speaks to the mailbox."""
+    run = mailbox(steps=40)
+    first = run.learner(0, "slow")
+    wait_for(lambda: (run.folder / "mailbox/meetings/000002.json").exists())
+    os.kill(first.pid, signal.SIGSTOP)
+    words = ["--config", f"{run.folder}/recipe.toml", "--set", "learners.number=1"]
+    launch = ["-m", "train.launch", "--standalone", "--nproc-per-node", "2", "-m", "train"]
+    said = run.folder / "said-by-two"
+    with said.open("wb") as file:
+        late = subprocess.Popen([sys.executable, *launch, *words], stdout=file, stderr=file)
+    try:
+        wait_for(lambda: "asks to take part after round" in said.read_text())
+        os.kill(first.pid, signal.SIGCONT)
+        assert late.wait(LIMIT_SECONDS) == 0, said.read_text()
+    finally:
+        late.kill()
+    run.ends(first)
+    assert any(members(meeting) == [0, 1] for meeting in run.meetings())
+    assert len(run.digests(0, 1)) == 1
+
+
 STOPPED = {
     "between meetings": {"codec": "top2"},
     "in flight": {"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5},
@@ -142,32 +166,55 @@ def test_what_is_torn_late_or_foreign_is_named_and_left_out(mailbox):
         assert alone.said().count(said) == 1, said
 
 
-def tear(run, change):
-    """Put half a change in the place of a whole one, which who has it open goes on reading."""
-    file = run.folder / f"mailbox/rounds/{change}.safetensors"
+def tear(run, meeting):
+    """Put half of learner 0's change in its place; who has the whole one open goes on reading."""
+    told = run.meetings()[meeting]["members"][0]
+    file = run.folder / f"mailbox/rounds/{meeting:06d}/0-{told['extra']}.safetensors"
     whole = file.read_bytes()
     file.unlink()
     file.write_bytes(whole[: len(whole) // 2])
 
 
 def test_who_lacks_a_change_waits_for_an_anchor(mailbox):
-    run = mailbox(anchor_every=99)  # one is kept at the end
+    run = mailbox(grace_seconds=4.0, anchor_every=99)  # one is kept at the end
     other, lost = run.learner(0, "slow"), run.learner(1, "killed between meetings")
     wait_for(lambda: (run.folder / "mailbox/meetings/000002.json").exists())
+    assert [members(meeting) for meeting in run.meetings()[:2]] == [[0, 1], [0]]
     lost.join(LIMIT_SECONDS)
-    tear(run, "000001/0-0")
+    os.kill(other.pid, signal.SIGSTOP)
+    tear(run, 1)
     back = run.learner(1, "none", "--resume", "auto")
+    wait_for(lambda: "waits for the next anchor that is kept" in back.said())
+    os.kill(other.pid, signal.SIGCONT)
     run.ends(other, back)
-    assert "waits for the next anchor that is kept" in back.said()
     assert len(run.digests(0, 1)) == 1
 
 
-def test_who_is_alone_keeps_its_anchor_for_those_who_lack_a_change(mailbox):
-    run = mailbox(quorum=2, grace_seconds=0.3, anchor_every=99)
+def test_who_is_told_to_stop_while_it_waits_goes_on(mailbox):
+    run = mailbox(grace_seconds=4.0, anchor_every=99)
     other, lost = run.learner(0, "slow"), run.learner(1, "killed between meetings")
-    wait_for(lambda: "fewer than 2 learners are there" in other.said())
+    wait_for(lambda: (run.folder / "mailbox/meetings/000002.json").exists())
     lost.join(LIMIT_SECONDS)
-    tear(run, "000000/0-0")
+    os.kill(other.pid, signal.SIGSTOP)
+    tear(run, 1)
+    back = run.learner(1, "none", "--resume", "auto")
+    wait_for(lambda: "waits for the next anchor that is kept" in back.said())
+    os.kill(back.pid, signal.SIGTERM)
+    run.ends(back)
+    assert "SIGTERM: saved" in back.said()
+    assert not (run.run(1) / "export").exists()
+    os.kill(other.pid, signal.SIGCONT)
+    run.ends(other, run.learner(1, "none", "--resume", "auto"))
+    assert len(run.digests(0, 1)) == 1
+
+
+@pytest.mark.parametrize("steps", [12, 6], ids=["in the run", "at its end"])
+def test_who_is_alone_keeps_its_anchor_for_those_who_lack_a_change(steps, mailbox):
+    run = mailbox(quorum=2, grace_seconds=4.0, anchor_every=99, steps=steps)
+    other, lost = run.learner(0, "slow"), run.learner(1, "killed between meetings")
+    wait_for(lambda: (run.folder / "mailbox/anchors/000000.json").exists())
+    lost.join(LIMIT_SECONDS)
+    tear(run, 0)
     run.ends(other, run.learner(1, "none", "--resume", "auto"))
     assert len(run.digests(0, 1)) == 1
     assert all(members(meeting) == [0, 1] for meeting in run.meetings())

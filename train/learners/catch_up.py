@@ -2,34 +2,40 @@
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from train.learners.anchor import Anchor
 from train.learners.mailbox import Mailbox
 from train.learners.outer import Tensors
 from train.learners.rounds import Meeting
 
 
-def catch_up(anchor: Anchor, mailbox: Mailbox, mean: Callable[[Meeting], Tensors]) -> str:
+def catch_up(
+    anchor: Anchor, mailbox: Mailbox, mean: Callable[[Meeting], tuple[Tensors, Tensor]], lacked: str
+) -> str:
     """Bring an anchor to the newest meeting, by changes or by an anchor that was kept.
 
     Args:
         anchor: of a process that keeps all weights.
         mailbox: of the run.
-        mean: gives the mean of the changes of a meeting.
+        mean: gives the mean of the changes of a meeting, and how far they agree.
+        lacked: what this returned before; only a kept anchor is looked for then.
 
     Returns:
         What the mailbox lacks that leads there, such as a change that was torn behind its meeting;
         nothing where the anchor is there.
     """
     is_far = mailbox.newest() - anchor.landed > mailbox.anchor_every
-    if is_far:
-        _take_kept(anchor, mailbox)
+    if (is_far or lacked) and not _take_kept(anchor, mailbox) and lacked:
+        return lacked
     while anchor.landed < mailbox.newest():
         number = anchor.landed + 1
         try:
             meeting = mailbox.record(number)
             if meeting is None:
                 raise FileNotFoundError(f"the record of meeting {number} is not whole")
-            anchor.step(meeting, mean(meeting))
+            change, _ = mean(meeting)
+            anchor.step(meeting, change)
         except FileNotFoundError as error:
             if not _take_kept(anchor, mailbox):
                 return str(error)

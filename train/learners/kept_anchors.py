@@ -24,6 +24,7 @@ class KeptAnchors:
             scratch: folder of this machine.
         """
         self._store, self._scratch = store, scratch
+        self._said: set[str] = set()
 
     def keep(self, round_: int, digests: Mapping[int, str], state: OuterState) -> None:
         """Write a copy of the anchor after a meeting, once; if that fails, an older has to do."""
@@ -65,7 +66,9 @@ class KeptAnchors:
             if file := self._store.get(path, self._scratch, str(table.get("sha256"))):
                 digests = {int(number): digest for number, digest in table["digests"].items()}
                 return round_, digests, _state_of(file, table["steps"])
-        say(f"{self._store.place(path)}: is not what its sha256 says, or is gone; left out")
+        if path not in self._said:
+            self._said.add(path)
+            say(f"{self._store.place(path)}: is not what its sha256 says, or is gone; left out")
         return None
 
     def _rounds(self) -> list[int]:

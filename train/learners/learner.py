@@ -81,6 +81,7 @@ class Learner:
         self._seconds = 0.0
         self._tokens = [0] * self._config.fragments
         self._is_alone = self._is_new = self._resumes = self.stopped = False
+        self._lacks = ""
         self.order: Iterable[int] | None = ()
         self._predicted: Iterator[int] = iter(())
 
@@ -100,7 +101,7 @@ class Learner:
             if flight.round not in self._arrived:
                 self._transport.send(flight, None)
         if self._is_behind():
-            self._enter(is_new=not self._resumes)
+            self._enter(is_new=self._is_new or not self._resumes)
         self._land_and_send()
         self._follow()
 
@@ -248,22 +249,23 @@ class Learner:
                 return
             began = time.monotonic()
             try:
-                has_arrived = self._arrive(flight, self._patience())
+                if not self._met(flight):
+                    self._go_on_alone(flight)
+                    return
             except _ChangesGoneError:
                 self._enter(is_new=False)
-                return
-            if not has_arrived:
-                self._go_on_alone(flight)
                 return
             self._flights.pop(0)
             self._merge(*self._arrived.pop(flight.round), flight, time.monotonic() - began)
             if not self._rests() and self._is_behind():
                 self._enter(is_new=False)
 
-    def _patience(self) -> Wait:
-        if self._is_at_the_end():
-            return Wait.FOR_EVER
-        return Wait.NOT if self._is_alone else Wait.FOR_A_QUORUM
+    def _met(self, flight: Flight) -> bool:
+        """Wait for a meeting while there may be a quorum; at the end of the run, until there is."""
+        if self._arrive(flight, Wait.NOT if self._is_alone else Wait.FOR_A_QUORUM):
+            return True
+        self._keep_anchor()  # who is missing may lack a change that led to it
+        return self._is_at_the_end() and self._arrive(flight, Wait.FOR_EVER)
 
     def _arrive(self, flight: Flight, wait: Wait) -> bool:
         """Wait for a meeting and the mean of its changes; tell whether they are there."""
@@ -338,7 +340,7 @@ class Learner:
 
     def _keep_anchor(self) -> None:
         anchor, mailbox = self._anchor, self._transport
-        if self._ranks.is_first and isinstance(mailbox, Mailbox):
+        if self._ranks.is_first and isinstance(mailbox, Mailbox) and anchor.landed >= 0:
             mailbox.anchors.keep(anchor.landed, anchor.digests, anchor.state)
 
     def _go_on_alone(self, flight: Flight) -> None:
@@ -348,8 +350,6 @@ class Learner:
         if self.stopped or self._is_alone:
             return
         self._is_alone = True
-        if self._anchor.landed >= 0:
-            self._keep_anchor()  # who is missing may lack a change that led to it
         message = f"round {flight.round}: fewer than {self._config.least} learners are there"
         self._log.event(self._run.step, "alone", f"{message}; learning goes on without a meeting")
 
@@ -370,36 +370,32 @@ class Learner:
         self._transport.forget()
         self._flights, self._arrived, self._is_alone = [], {}, False
         said = ""
-        while True:
-            lacks = self._caught_up()
-            landed = self._anchor.landed
-            is_there = self._anchor.is_over or self._me in self._anchor.plan(landed + 1).budgets
-            if is_there and not lacks:
-                break
-            waits = f"waits for the next anchor that is kept: {lacks}"
-            message = waits if lacks else f"asks to take part after round {landed}"
+        while not self.stopped and (message := self._why_not_there()):
             if message != said:
                 self._log.event(self._run.step, "join", message)
                 said = message
-                if not lacks:
-                    self._transport.ask_to_join(landed)
             time.sleep(_SECONDS_BETWEEN_LOOKS)
             self.stopped = self._shared(self._wants_to_stop())
-            if self.stopped:
-                return
         self._weights.write(self._anchor.names, self._anchor.state.anchor, 0.0)
-        self._round, self._taken, self._steps, self._seconds = landed + 1, 0, 0, 0.0
+        self._round = self._anchor.landed + 1
+        self._taken, self._steps, self._seconds = 0, 0, 0.0
         self._tokens = [0] * self._config.fragments
-        self._is_new = is_new and landed >= 0
+        self._is_new = is_new and self._anchor.landed >= 0
 
-    def _caught_up(self) -> str:
-        """Go to the newest meeting; return what the mailbox lacks that leads there."""
-        lacks, mailbox = "", self._transport
-        if self._ranks.is_first and isinstance(mailbox, Mailbox):
-            lacks = catch_up(self._anchor, mailbox, lambda meeting: self._mean(meeting)[0])
-        lacks, known = self._shared((lacks, self._anchor.known()))
+    def _why_not_there(self) -> str:
+        """Go to the newest meeting and ask to take part; say why this learner waits, if it does."""
+        assert isinstance(self._transport, Mailbox)
+        if self._ranks.is_first:
+            self._lacks = catch_up(self._anchor, self._transport, self._mean, self._lacks)
+        self._lacks, known = self._shared((self._lacks, self._anchor.known()))
         self._anchor.learn(known)
-        return str(lacks)
+        landed = self._anchor.landed
+        if self._lacks:
+            return f"waits for the next anchor that is kept: {self._lacks}"
+        if self._anchor.is_over or self._me in self._anchor.plan(landed + 1).budgets:
+            return ""
+        self._transport.ask_to_join(landed)
+        return f"asks to take part after round {landed}"
 
     # Small things
 

@@ -92,6 +92,7 @@ class Mailbox:
         self._me = config.number
         self._flying: dict[int, _Flying] = {}
         self._said: set[str] = set()
+        self._asked_after: int | None = None
         self._instance = uuid.uuid4().hex
         self.sent_bytes = self.received_bytes = 0
         if ranks.is_first:
@@ -315,7 +316,7 @@ class Mailbox:
     def _change(self, round_: int, told: Told, names: Sequence[str]) -> Change:
         file = self._file(round_, told)
         if file is None:
-            raise FileNotFoundError(f"{self._store.place(_path(round_, told))}: is not there")
+            raise FileNotFoundError(f"{self._store.place(_path(round_, told))}: is torn or gone")
         self.received_bytes += file.stat().st_size if told.learner != self._me else 0
         opened = open_tensors(file)
         parts: dict[str, list[str]] = {}
@@ -337,8 +338,10 @@ class Mailbox:
 
     def ask_to_join(self, newest: int) -> None:
         """Say that this learner has seen a meeting, and would take part in what is next."""
-        self._check_presence()
-        self._write_presence(newest)
+        if self._ranks.is_first and newest != self._asked_after:
+            self._check_presence()
+            self._write_presence(newest)
+            self._asked_after = newest
 
     def forget(self) -> None:
         """Let go of all flights: others have met without this learner."""

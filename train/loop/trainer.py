@@ -133,19 +133,26 @@ class Trainer:
                 if self._probe and self._is_time_for(self.config.probe.every_steps):
                     self._measure(log)
                 wish = _Wish.STOP if self.meetings.stopped else self._wish
+                if wish == _Wish.STOP:
+                    return self._stop(log)
                 if wish != _Wish.GO_ON or self._is_time_for(self.config.checkpoint.every_steps):
                     self.checkpoints.save(self.state)
-                if wish == _Wish.STOP:
-                    self.checkpoints.finish()
-                    name = told.name or "a signal to another process"
-                    log.event(self.state.step, "stop", f"{name}: saved; go on with --resume auto")
-                    return False
+            if self.meetings.stopped:  # before its first step, while it waited for others
+                return self._stop(log)
             self.checkpoints.finish()
             with self.meetings.anchored():
                 self.export(self._folder / "export")
             self.meetings.close()
             log.finish(self._folder / "export")
         return True
+
+    def _stop(self, log: RunLog) -> bool:
+        """Save, say so, and return that the end was not reached."""
+        self.checkpoints.save(self.state)
+        self.checkpoints.finish()
+        name = self._told.name or "a signal to another process"
+        log.event(self.state.step, "stop", f"{name}: saved; go on with --resume auto")
+        return False
 
     def _wished(self) -> _Wish:
         """Return what this process wants; the first one's clock is that of all."""
