@@ -1,6 +1,6 @@
 """Four learners of one mailbox in trouble, beside four that are left alone.
 
-    python bench/learner_faults.py OUTPUT [--corpus FOLDER] [--seed 0] [--steps 1500]
+    python bench/learner_faults.py OUTPUT [--corpus FOLDER] [--seed 0] [--steps 1500] [--runs RUN]
 
 A learner is killed, stopped for some seconds, or slowed to half, at random, for as long as the run
 goes; two at most at once, which leaves a quorum of two. One start finds its disk full, twice. One
@@ -9,8 +9,8 @@ with `--resume auto`.
 
 Prints one line of JSON: what happened, the longest time without a step of anybody and without a
 meeting, whether all exports are equal, how much of what was computed has reached the anchor, and
-held-out nats per base with and without trouble; of a corpus of its own, 60 kbp, that is learned by
-heart and says nothing. Exit 1 if exports differ.
+held-out nats per base with and without trouble. The simulated corpus, 60 kbp, is learned by heart,
+so its figure says nothing. Exit 1 if exports differ.
 """
 
 import argparse

@@ -10,8 +10,8 @@ from carbon.config import OneOf, check, check_choices
 from train.choices.codecs import CODEC_CHOICES
 from train.choices.guard_policies import GUARD_POLICIES
 
-FEW_ROUNDS = 120
-"""Up to as many, the plain mean learned more than outer momentum of 0.9 (docs/lab-book.md)."""
+FEW_MEETINGS = 120
+"""Of each weight: below so many the plain mean learned more than momentum (docs/lab-book.md)."""
 _MOST = 1_000_000
 _BOUNDS: dict[str, tuple[float, float]] = {
     "count": (0, 1024),
@@ -141,18 +141,18 @@ class LearnersConfig:
             in_launch = int(recorded[1]) if recorded else 0
         return f"{of_run}/learner-{self.number if self.mailbox else in_launch}"
 
-    def rounds_of(self, num_steps: int) -> int:
-        """Return how many rounds a run of so many steps, which learners share, has."""
+    def meetings_of(self, num_steps: int) -> int:
+        """Return how often each weight meets in a run of so many steps, which learners share."""
         return math.ceil(num_steps / (self.count * self.every_steps))
 
     def advice(self, num_steps: int) -> str:
         """Return what to change for a run of so many steps, in a line; empty: nothing."""
-        rounds = self.rounds_of(num_steps) if self.count else 0
-        if not self.momentum or not 0 < rounds < FEW_ROUNDS:
+        meetings = self.meetings_of(num_steps) if self.count else 0
+        if not self.momentum or not 0 < meetings < FEW_MEETINGS:
             return ""
         return (
-            f"learners: {rounds} rounds are few for outer momentum; the plain mean (momentum = 0, "
-            "learning_rate = 1) learned more in runs as short"
+            f"learners: each weight meets {meetings} times, which is few for outer momentum; the "
+            "plain mean (momentum = 0, learning_rate = 1) learned more in runs as short"
         )
 
     @property

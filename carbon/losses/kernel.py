@@ -56,8 +56,9 @@ def chunk_loss(
     return sums, logits if with_gradient else None
 
 
-# The fastest on an H200, though registers are spilled: four programs fit on a multiprocessor, and
-# one of the launches that spill nothing. ROCm's compiler knows no such limit.
+# Of the launches whose results were compared the fastest on an H200, though it spills registers:
+# four of its programs fit on a multiprocessor. Of a launch that spills nothing one does, which is
+# slower. ROCm's compiler knows no such limit.
 LAUNCH = {"num_warps": 4} | ({} if torch.version.hip else {"maxnreg": 128})
 HALF = tl.constexpr(64)  # 6-mers are 64 x 64: three bases and three
 SMALLEST_SUM = tl.constexpr(1e-30)  # below this a sum of fp32 exponentials has lost its digits

@@ -30,7 +30,7 @@ class LearnersPlan:
         step_tokens: of one learner.
         step_seconds: of one learner's step; None: not known.
         gbit_per_s: of a learner's link, all its processes together; None: not known.
-        rounds: of the whole run.
+        meetings: of each weight in the whole run.
         has_momentum: whether the outer optimizer has any.
         times_sent: how often a learner sends what it has: once to a mailbox, to each other learner
             in a group (`learners - 1`).
@@ -44,7 +44,7 @@ class LearnersPlan:
     step_tokens: int
     step_seconds: float | None
     gbit_per_s: float | None
-    rounds: int
+    meetings: int
     has_momentum: bool = True
     times_sent: int = 1
 
@@ -116,7 +116,7 @@ class LearnersPlan:
         rows: list[TableRow] = [
             (f"a learner of {self.learners}, a round", f"learners, {self.codec.name}", "each step"),
             ("steps", steps, steps),
-            ("rounds of the run", self.rounds, ""),
+            ("meetings of each weight", self.meetings, ""),
             ("MB sent", self.sent_bytes / 1e6, ring / 1e6),
             ("MB received", self.received_bytes / 1e6, ring / 1e6),
             (
@@ -176,7 +176,7 @@ def learners_plan(
         step_tokens=span.num_tokens // span.num_steps,
         step_seconds=None if span.seconds is None else span.seconds / span.num_steps,
         gbit_per_s=gbit_per_s,
-        rounds=config.rounds_of(sum(span.num_steps for span in plan.spans)),
+        meetings=config.meetings_of(sum(span.num_steps for span in plan.spans)),
         has_momentum=config.momentum > 0,
         times_sent=1 if config.mailbox else max(1, config.count - 1),
     )

@@ -63,7 +63,7 @@ def background_for(
 
 def _why_not(background: Background, settings: Mapping[str, Any], annotated: bool) -> str | None:
     if why := background.why_other(settings):
-        return f"{why}; score with that, or make one with these settings"
+        return f"{why}; score as it was made, or make one that is like this run"
     if background.needs_consequence and not annotated:
         return "tells variants by consequence; give --annotation too"
     return None

@@ -16,7 +16,7 @@ from train.planning.learners import LearnersPlan, learners_plan
 PLAN = LearnersPlan(
     num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], learners=4, every_steps=100,
     fragments=1, step_tokens=500_000, step_seconds=2.0, gbit_per_s=1.0,
-    rounds=7,
+    meetings=7,
 )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_the_table():
     assert found == {
         "a learner of 4, a round": ("learners, int8", "each step"),
         "steps": (100, 100),
-        "rounds of the run": (7, ""),
+        "meetings of each weight": (7, ""),
         "MB sent": (3046.875, 1.8e6),
         "MB received": (9140.625, 1.8e6),
         "bytes sent and received a token": (pytest.approx(243.75), 72_000),
@@ -144,7 +144,7 @@ def test_the_plan_of_a_recipe():
     assert (found.step_tokens, found.step_seconds, found.payload_bytes) == (96, 2.0, 2000)
     assert (found.sent_bytes, found.received_bytes) == (6000, 6000)
     assert found.memory_bytes == 4000
-    assert found.rounds == 1  # 13 steps of 4 x 6 in a round
+    assert found.meetings == 1  # 13 steps of 4 x 6 in a round
     in_a_folder = dataclasses.replace(config, mailbox="folder")
     assert learners_plan(in_a_folder, run).sent_bytes == 2000
     with pytest.raises(ConfigError, match="gbit-per-s 0"):
@@ -153,11 +153,11 @@ def test_the_plan_of_a_recipe():
 
 @pytest.mark.parametrize(
     ("steps", "changes", "told"),
-    [(1173, {}, "59 rounds"), (2380, {}, "119 rounds"), (2381, {}, ""), (1173, {"momentum": 0}, ""),
+    [(1173, {}, "59 times"), (2380, {}, "119 times"), (2381, {}, ""), (1173, {"momentum": 0}, ""),
      (1173, {"count": 0}, "")],
 )  # fmt: skip
 def test_the_advice_for_a_short_run(steps, changes, told):
-    """Two learners of 10 steps a round share 1,173 steps: 58.65 rounds."""
+    """Two learners of 10 steps a round share 1,173 steps: 58.65 meetings."""
     found = LearnersConfig(**{"count": 2, "every_steps": 10} | changes).advice(steps)
     assert told in found and bool(told) == bool(found)
 
