@@ -174,7 +174,7 @@ def test_storage_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, caps
 
 
 def test_a_group_that_is_being_sent_is_left_alone(tmp_path, monkeypatch):
-    """The learner looks between the writing of a table and its renaming."""
+    """The learner looks before each of its files, its tensors and its table, has its name."""
     mailbox, looks = Mailbox(str(tmp_path / "box")), []
     mailbox.begin({})
     replace = os.replace
@@ -185,7 +185,7 @@ def test_a_group_that_is_being_sent_is_left_alone(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", after_a_look)
     mailbox.send(Letter(0, *(torch.ones(2, 3) for _ in range(3))), worker=1, number=0)
-    assert looks == [(0, 0)] and mailbox.num_waiting(0) == 1
+    assert looks == [(0, 0), (0, 0)] and mailbox.num_waiting(0) == 1
 
 
 def test_a_file_that_goes_while_it_is_read(tmp_path, monkeypatch):
