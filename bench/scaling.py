@@ -146,7 +146,7 @@ def _config(
         "output": str(folder),
         "seed": arguments.seed,
         "model": {"preset": size, "kmer_rows": "bases"},
-        "data": {"corpus": str(arguments.corpus), "microbatch_tokens": 2 * CONTEXT_TOKENS},
+        "data": {"corpus": str(arguments.corpus), "microbatch_tokens": BATCH_ROWS * CONTEXT_TOKENS},
         "compute": {"dtype": "float32"},
         "stages": [stage],
     }
