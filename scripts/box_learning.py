@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     found = Parser(prog="scripts/box_learning.py", description=__doc__)
     found.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
     found.add_argument("--steps", type=natural, nargs="+", default=STEPS, help=f"{STEPS}")
-    found.add_argument("--last-step", type=natural, default=4600, help="of the model in the box")
+    found.add_argument("--last-step", type=natural, default=9000, help="of the model in the box")
     found.add_argument("--region", default=REGION, help="that is read (%(default)s)")
     found.add_argument("--output", type=Path, default=ENTRY.learning, help="file to write")
     return found

@@ -15,8 +15,8 @@ BUILD = Step(
 MAKE = (
     BUILD,
     Step(
-        "train", "training: an hour or two, which may be interrupted", """
-        -m train.launch --standalone --nproc-per-node 2
+        "train", "training: an hour and a half on two cores, which may be interrupted", """
+        -m train.launch --standalone --nproc-per-node {processes}
         -m train --config train/recipes/yeast.toml --set output="{run!j}"
         --set data.corpus="{corpus!j}" *changes --resume auto""",
     ),

@@ -29,9 +29,9 @@ CAPTIONS = {
     0: "Random weights: its guesses are those of a fair die, but for luck.",
     25: "It knows which 6-mers are common. That helps between genes, and hardly in {gene}.",
     100: "Codons appear: of their three bases, the first is now known best.",
-    500: "{gene} lights up: more is known of it now than of what lies between genes.",
-    700: "Base 3 overtakes base 2: {gene} has nearly always the codon that yeast likes best.",
-    4600: "The end: the model of these pages. Not every gene lights up, its neighbours hardly do.",
+    300: "{gene} lights up: more is known of it now than of what lies between genes.",
+    500: "Base 3 overtakes base 2: {gene} has nearly always the codon that yeast likes best.",
+    9000: "The end: the model of these pages. Not every gene lights up, its neighbours hardly do.",
 }
 
 

@@ -61,10 +61,10 @@ def test_a_gene_lights_up_by_itself_and_by_the_slider(visitor):
     """Steps play once, the last stays, and one that is chosen stands still."""
     shown = "(document.querySelector('.js-plotly-plot')?.layout?.title?.text ?? '')"
     visitor.page.goto(visitor.address)
-    for step in ("0", "25", "4,600"):
+    for step in ("0", "25", "9,000"):
         visitor.page.wait_for_function(f"{shown}.includes('Step {step}<')")
     visitor.page.wait_for_timeout(1500)
-    assert "Step 4,600" in visitor.page.evaluate(shown)
+    assert "Step 9,000" in visitor.page.evaluate(shown)
     rail = visitor.page.locator(".slider-rail-touch-rect")
     rail.scroll_into_view_if_needed()
     box = rail.bounding_box()
@@ -74,7 +74,7 @@ def test_a_gene_lights_up_by_itself_and_by_the_slider(visitor):
     visitor.page.wait_for_timeout(1500)
     assert "Step 25<" in visitor.page.evaluate(shown)
     visitor.page.locator(".updatemenu-button").click()
-    visitor.page.wait_for_function(f"{shown}.includes('Step 4,600<')")
+    visitor.page.wait_for_function(f"{shown}.includes('Step 9,000<')")
 
 
 def test_a_sequence_travels_and_goes_on_to_another_page(visitor):

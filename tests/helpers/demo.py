@@ -56,7 +56,7 @@ def learned_example() -> Learning:
     """Return three steps of the gene and what lies before it, where it alone becomes known."""
     nats = np.full((3, 1000), np.log(4), dtype=np.float16)
     nats[1, 110:500:3], nats[2, 100:] = 0.7, 0.5
-    return Learning(Interval("c1", 0, 1000), (0, 25, 4600), nats)
+    return Learning(Interval("c1", 0, 1000), (0, 25, 9000), nats)
 
 
 def answered(panel, values):

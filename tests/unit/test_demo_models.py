@@ -66,7 +66,7 @@ def test_what_is_known_of_a_run(run):
 @pytest.mark.skipif(not BOX["yeast"].is_there, reason="no model in the box")
 def test_what_is_known_of_the_box():
     about = about_model("yeast")
-    assert about.num_parameters == 4_770_560 and about.hours == 1.0
+    assert about.num_parameters == 1_279_104 and about.hours == 1.5
     assert "Saccharomyces cerevisiae" in about.trained_on
 
 

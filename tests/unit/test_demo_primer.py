@@ -78,7 +78,7 @@ def test_a_training_that_was_kept_is_played_step_by_step(tmp_path, model):
     panel = Primer(make_lab(tmp_path, model, learned=learned_example()))
     result = answered(panel, {})
     found = result["learning"]
-    assert found["steps"] == [0, 25, 4600] and found["region"] == "c1:1-1000"
+    assert found["steps"] == [0, 25, 9000] and found["region"] == "c1:1-1000"
     known = [2 - nats / math.log(2) for nats in (0.7, 0.5)]
     first, second, third, outside = found["mean_bits"].values()
     # 130 of the 240 codons lie in the first exon, and its bases alone are known at step 25.
@@ -90,9 +90,9 @@ def test_a_training_that_was_kept_is_played_step_by_step(tmp_path, model):
         for step in panel.fields[-1].choices
     }
     played, *still = shown.values()
-    assert [f["name"] for f in played["frames"]] == ["0", "25", "4,600"] and played["plays"]
+    assert [f["name"] for f in played["frames"]] == ["0", "25", "9,000"] and played["plays"]
     steps = played["layout"]["sliders"][0]["steps"]
-    assert [step["args"][0] for step in steps] == [["0"], ["25"], ["4,600"]]
+    assert [step["args"][0] for step in steps] == [["0"], ["25"], ["9,000"]]
     for n, figure in enumerate(still):
         frame = figure["frames"][n]
         assert figure["plays"] is None and figure["layout"]["sliders"][0]["active"] == n
