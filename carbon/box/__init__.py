@@ -160,9 +160,9 @@ _TOLD_VARIANTS_OF_YEAST_VIII = {
         "frame of a gene, and the model has learned that; both strands say so.",
     ),
     "A synonymous change": (
-        "VIII:452436 T>C",
-        "Codon 370 of ENO2 goes from GTT to GTC, and the protein keeps its valine. Right: yeast "
-        "uses both codons much in such genes, and the model finds both about as likely.",
+        "VIII:518080 T>C",
+        "Codon 183 of BAT1 goes from GTT to GTC, and the protein keeps its valine. Right: yeast "
+        "uses both codons much, and the model finds both about as likely.",
     ),
     "A splice donor lost, and missed": (
         "VIII:126552 G>A",

@@ -12,7 +12,7 @@ from tests.helpers.demo import answered
 
 CODONS = {  # consequence, codons, lowest and highest delta in nats
     "A stop codon gained": ("stop_gained", "TGG/TAG", -20, -2),
-    "A synonymous change": ("synonymous_variant", "GTT/GTC", -0.18, 0.18),
+    "A synonymous change": ("synonymous_variant", "GTT/GTC", -0.09, 0.09),
     "A splice donor lost, and missed": ("splice_donor_variant", None, 0.1, 1),
 }
 

@@ -101,6 +101,9 @@ def test_what_the_demo_says_of_each_step_is_so(kept, eno2):
     assert one[50] < two[50], "no codons yet"
     for step in (100, 150, 200, 300):
         assert one[step] > two[step] > three[step], "the first base of codons is known best"
+    assert one[500] > two[500] and one[500] > three[500], (
+        "and still is, when base 3 overtakes base 2"
+    )
     assert gene[150] < outside[150], "it does not yet stand out"
     for step in (300, 500, 700, 1000, 3000, 9000):
         assert gene[step] > outside[step], "the gene lights up"
