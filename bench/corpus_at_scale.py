@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,11 +41,12 @@ class Genome(NamedTuple):
     """An assembly of the data; `settings` are of the recipe."""
 
     fasta: str
-    annotation: str
+    annotation: str | None
     settings: dict[str, Any]
 
 
 _MAMMAL = {"species_type": "mam", "holdout": [], "incomplete_cds": "drop"}
+_VIRUS: dict[str, Any] = {"holdout": []}
 GENOMES = (
     Genome(
         "yeast/Saccharomyces_cerevisiae.R64-1-1.dna.toplevel.fa.gz",
@@ -86,6 +87,17 @@ GENOMES = (
             "annotation_offset_bp": 24_985_580,
         },
     ),
+    Genome("variants_chr20/GRCh37.chr20_1M_2M.fa.gz", None, _MAMMAL),
+    Genome(
+        "small_genomes/sars_cov_2/EMN908947.fa",
+        "small_genomes/sars_cov_2/simple.gff",
+        _VIRUS,
+    ),
+    Genome("small_genomes/lambda_virus.fa", None, _VIRUS),
+    Genome("small_genomes/NC_001422_1.fna", None, _VIRUS),
+    Genome("small_genomes/NC_005816.fna", None, {"species_type": "pro", "holdout": []}),
+    Genome("small_genomes/MT-human.fa", None, _MAMMAL),
+    Genome("small_genomes/MT-orang.fa", None, _MAMMAL),
 )
 
 
@@ -140,9 +152,10 @@ def _copies(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], int]:
             num_bases += _write_copy(source, path, divergence, (arguments.seed, number))
             named = {
                 "genome": str(path.resolve()),
-                "annotation": str((arguments.data / genome.annotation).resolve()),
                 "name": f"{path.name.split('.')[0]} {Path(genome.fasta).name} {divergence:g}",
             }
+            if genome.annotation:
+                named["annotation"] = str((arguments.data / genome.annotation).resolve())
             assemblies.append(named | genome.settings)
             number += 1
     return assemblies, num_bases
@@ -258,13 +271,17 @@ def _disk_bytes(folder: Path) -> int:
 def _killed(
     folder: Path, arguments: argparse.Namespace, seconds_alone: float, num_inputs: int
 ) -> int:
-    """Kill the command at random times, and give it again until it ends; return the kills."""
+    """Kill the command at random times, and give it again until it ends; return the kills.
+
+    All come before the seconds that a build left alone took, so none comes too late.
+    """
     draw = random.Random(arguments.seed)
+    moments = sorted(draw.uniform(0, seconds_alone) for _ in range(arguments.kills))
     num_kills = 0
     process = _start(folder)
-    while num_kills < arguments.kills:
+    for before, moment in pairwise([0.0, *moments]):
         try:
-            process.wait(draw.uniform(0, 2 * seconds_alone / arguments.kills))
+            process.wait(moment - before)
             break  # it was done before
         except subprocess.TimeoutExpired:
             for pid in _group(process.pid):

@@ -18,7 +18,6 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from glob import escape
 from pathlib import Path
 
 from carbon.errors import UserError
@@ -180,9 +179,10 @@ def _temporary_of(path: Path) -> Path:
 def _temporaries_of(path: Path) -> list[Path]:
     """Return what any process of this machine has under way for a path."""
     form = re.compile(rf"\.\d+-{MACHINE}\.{re.escape(path.name)}")
-    return [
-        each for each in path.parent.glob(f".*.{escape(path.name)}") if form.fullmatch(each.name)
-    ]
+    names: list[str] = []
+    with suppress(OSError):
+        names = os.listdir(path.parent)  # quicker than a glob by far
+    return [path.with_name(name) for name in names if form.fullmatch(name)]
 
 
 @contextmanager

@@ -70,8 +70,11 @@ def select(work: Path, near_identity: float) -> None:
         sketched = [column for column in columns if _is_sketched(column)]
         _mark_nearly_equal(sketched, near_identity, work / "near", leaks_only=True)
     name_of = ShardTexts([column.path for column in columns], "name")
-    for shard in shards:
-        reasons = {c.source: _told(c, name_of) for c in columns if c.shard == shard}
+    columns_of: dict[Path, list[_Column]] = {shard: [] for shard in shards}
+    for column in columns:
+        columns_of[column.shard].append(column)
+    for shard, mine in columns_of.items():
+        reasons = {column.source: _told(column, name_of) for column in mine}
         with atomic_file(work / "selected" / f"{shard.name}.json") as path:
             path.write_text(json.dumps(reasons), encoding="utf-8")
     done.write_text(told, encoding="utf-8")
