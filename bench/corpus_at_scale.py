@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -259,12 +260,12 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _disk_bytes(folder: Path) -> int:
+    """Return the size of all files, but for those that go meanwhile, as folders do."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += Path(parent, name).stat().st_size
     return total
 
 
