@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from carbon.files import atomic_file
 from data_pipeline.records.shard_files import ShardTexts, lengths_of, shard_columns, shard_sources
 
-Reasons = dict[str, dict[int, str]]  # of one shard: source, row, why
 _REASONS = (
     "",
     "equals_held_out_record",
@@ -70,20 +69,23 @@ def select(work: Path, near_identity: float) -> None:
         sketched = [column for column in columns if _is_sketched(column)]
         _mark_nearly_equal(sketched, near_identity, work / "near", leaks_only=True)
     name_of = ShardTexts([column.path for column in columns], "name")
-    columns_of: dict[Path, list[_Column]] = {shard: [] for shard in shards}
     for column in columns:
-        columns_of[column.shard].append(column)
-    for shard, mine in columns_of.items():
-        reasons = {column.source: _told(column, name_of) for column in mine}
-        with atomic_file(work / "selected" / f"{shard.name}.json") as path:
-            path.write_text(json.dumps(reasons), encoding="utf-8")
+        with (
+            atomic_file(_selected(work, column.shard, column.source)) as path,
+            path.open("w", encoding="utf-8") as sink,
+        ):
+            sink.writelines(f"{json.dumps(told)}\n" for told in _told(column, name_of))
     done.write_text(told, encoding="utf-8")
 
 
-def selected_out(work: Path, shard: Path) -> Reasons:
-    """Return what `select` decided for a shard."""
-    table = json.loads((work / "selected" / f"{shard.name}.json").read_text(encoding="utf-8"))
-    return {source: {int(row): why for row, why in rows.items()} for source, rows in table.items()}
+def selected_out(work: Path, shard: Path, source: str) -> Iterator[list[Any]]:
+    """Yield the rows of a shard's source that go, as they stand, each with the reason."""
+    with _selected(work, shard, source).open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def _selected(work: Path, shard: Path, source: str) -> Path:
+    return work / "selected" / f"{shard.name}.{source}.jsonl"
 
 
 def _compared_sources(shards: list[Path]) -> list[str]:
@@ -191,11 +193,9 @@ def _parts(columns: list[_Column], values: NDArray[Any]) -> list[NDArray[Any]]:
     return np.split(values, np.cumsum([len(column.gone) for column in columns])[:-1])
 
 
-def _told(column: _Column, name_of: ShardTexts) -> dict[int, str]:
-    """Return the rows of a column that go, with the reason."""
-    told = {}
-    for row in np.flatnonzero(column.gone).tolist():
-        told[row] = _REASONS[column.gone[row]]
-        if column.because[row] >= 0:
-            told[row] += f":{name_of(int(column.because[row]))}"
-    return told
+def _told(column: _Column, name_of: ShardTexts) -> Iterator[tuple[int, str]]:
+    """Yield the rows of a column that go, with the reason."""
+    for row in map(int, np.flatnonzero(column.gone)):
+        because = int(column.because[row])
+        name = f":{name_of(because)}" if because >= 0 else ""
+        yield row, f"{_REASONS[column.gone[row]]}{name}"

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ def write_part(work: Path, rank: int) -> None:
     shard, part = work / "shards" / f"{rank:05d}", work / "parts" / f"{rank:05d}"
     if part.exists() or not shard.exists():
         return
-    reasons = selected_out(work, shard)
     with atomic_folder(part) as folder:
         counts = {}
         with (folder / "dropped.tsv").open("w", encoding="utf-8", newline="") as sink:
@@ -36,23 +35,29 @@ def write_part(work: Path, rank: int) -> None:
                 shutil.copyfileobj(before, sink)
             drop = csv.writer(sink, delimiter="\t", lineterminator="\n").writerow
             for source, path in shard_sources(shard):
-                gone = reasons.get(source, {})
+                gone = selected_out(work, shard, source)
                 counts[source] = _write_source(path, folder / source, gone, drop)
         (folder / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
 def _write_source(
-    path: Path, folder: Path, gone: dict[int, str], drop: Callable[[tuple[Any, ...]], object]
+    path: Path,
+    folder: Path,
+    all_gone: Iterator[list[Any]],
+    drop: Callable[[tuple[Any, ...]], object],
 ) -> dict[str, Counter[str]]:
     folder.mkdir()
     writers: dict[str, pq.ParquetWriter] = {}
     counts: dict[str, Counter[str]] = {split: Counter(records=0, bases=0) for split in SPLITS}
     first = 0
+    ahead = next(all_gone, None)
     for batch in shard_batches(path):
-        rows = range(first, first + batch.num_rows)
-        for row in filter(gone.__contains__, rows):
-            drop(_dropped_row(batch, row - first, gone[row]))
-        stays = np.array([row not in gone for row in rows], dtype=bool)
+        stays = np.ones(batch.num_rows, dtype=bool)
+        while ahead and ahead[0] < first + batch.num_rows:
+            row, reason = ahead
+            drop(_dropped_row(batch, row - first, reason))
+            stays[row - first] = False
+            ahead = next(all_gone, None)
         splits = batch.column("split").to_numpy(zero_copy_only=False)
         for split in SPLITS:
             kept = _rows_of(batch.select(SCHEMA.names), stays & (splits == split))
