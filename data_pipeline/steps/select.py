@@ -113,7 +113,7 @@ def _columns(shards: list[Path]) -> list[_Column]:
 def _column(shard: Path, source: str, path: Path, first: int) -> _Column:
     digests, splits, lengths_bp = [], [], []
     for batch in shard_columns(path, ("sequence", "split", "digest")):
-        digests.append(batch.column("digest").to_numpy())
+        digests.append(batch.column("digest").to_numpy().copy())  # a view would hold all letters
         splits.append(batch.column("split").to_numpy(zero_copy_only=False) == "test")
         lengths_bp.append(lengths_of(batch.column("sequence")).astype(np.int32))
     rows = sum(map(len, digests))
