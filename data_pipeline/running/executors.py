@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from carbon.config import OneOf, check, check_choices
 
-# A task of datatrove's costs a twentieth of a second, and each is sent the whole recipe: with one
-# for each of ten thousand inputs, that would be their time squared.
+# Each task of datatrove's is sent the whole recipe. With a task for each of ten thousand inputs,
+# the time for that would grow with the square of their number.
 _TASKS_A_WORKER = 16
 
 
@@ -117,10 +118,10 @@ def run_steps(config: ExecutorConfig, steps: list[Step], logs: Path) -> bool:
 
 def _common(config: ExecutorConfig, step: Step, logs: Path) -> dict[str, Any]:
     """Return what every executor is told of a step."""
-    from data_pipeline.running.tasks import RunShare
+    from data_pipeline.running.tasks import run_share
 
     return {
-        "pipeline": [RunShare(step.run, step.num_ranks)],
+        "pipeline": [partial(run_share, step.run, step.num_ranks)],
         "tasks": min(step.num_ranks, _TASKS_A_WORKER * config.workers),
         "workers": min(config.workers, step.num_ranks),
         "logging_dir": str(logs / step.name),

@@ -14,25 +14,20 @@ from datatrove.executor import (
 )
 from datatrove.utils.logging import logger
 
-__all__ = ["LocalPipelineExecutor", "RayPipelineExecutor", "RunShare", "SlurmPipelineExecutor"]
+__all__ = ["LocalPipelineExecutor", "RayPipelineExecutor", "SlurmPipelineExecutor", "run_share"]
 
 # Its own log tells of ranks and pipelines; what users want to know the steps say themselves.
 logger.disable("datatrove")
 
 
-class RunShare:
-    """A step of datatrove's: documents in, documents out, of which there are none here.
+def run_share(
+    run: Callable[[int], None], num_ranks: int, data: Any, task: int, num_tasks: int
+) -> Iterable[Any]:
+    """Be a step of datatrove's: documents in, documents out, of which there are none here.
 
     Task `task` of `num_tasks` runs the ranks task, task + num_tasks, task + 2 num_tasks, ...
-    It is no partial function, which datatrove would write down with the whole recipe, each time.
     """
-
-    def __init__(self, run: Callable[[int], None], num_ranks: int) -> None:
-        self._run, self._num_ranks = run, num_ranks
-
-    def __call__(self, data: Any, task: int, num_tasks: int) -> Iterable[Any]:
-        """Run the ranks of one task."""
-        del data
-        for rank in range(task, self._num_ranks, num_tasks):
-            self._run(rank)
-        return ()
+    del data
+    for rank in range(task, num_ranks, num_tasks):
+        run(rank)
+    return ()

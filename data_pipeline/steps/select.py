@@ -74,7 +74,7 @@ def select(work: Path, near_identity: float) -> None:
             atomic_file(_selected(work, column.shard, column.source)) as path,
             path.open("w", encoding="utf-8") as sink,
         ):
-            sink.writelines(f"{json.dumps(told)}\n" for told in _told(column, name_of))
+            sink.writelines(f"{json.dumps(each)}\n" for each in _told(column, name_of))
     done.write_text(told, encoding="utf-8")
 
 

@@ -2,18 +2,19 @@
 
 import json
 import os
-import random
 import signal
 import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from carbon.corpus import read_manifest
 from data_pipeline.__main__ import main
+from data_pipeline.running.executors import ExecutorConfig, Step, run_steps
 
 ROOT = Path(__file__).parents[2]
 SOURCES = '["eukaryote", "mrna", "prokaryote"]'
@@ -66,29 +67,18 @@ def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path):
     assert json.loads(done.stdout)["mrna"]["train"]["records"] > 0
 
 
-def test_more_inputs_than_there_are_tasks_of_datatrove(tmp_path):
-    """Of 40 inputs, eight of the 32 tasks of two workers take two each."""
-    draw = random.Random(0)
-    settings = ["keep.near_identity=1"]
-    for i in range(40):
-        path = tmp_path / f"{i}.fa"
-        path.write_text(f">c{i}\n{''.join(draw.choices('ACGT', k=900 + i))}\n")
-        settings += [f"assemblies.{i}.genome={path}", f"assemblies.{i}.holdout=[]"]
-    words = [word for each in settings for word in ("--set", each)]
-    outputs = []
-    for workers in (1, 2):
-        output = tmp_path / f"corpus{workers}"
-        told = [f"output={output}", f"executor.workers={workers}"]
-        command = [sys.executable, "-m", "data_pipeline", "build", *words]
-        done = subprocess.run(
-            [*command, *(word for each in told for word in ("--set", each))],
-            cwd=ROOT, capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert len(done.stderr.splitlines()) == 40
-        outputs.append(read_manifest(output)["outputs"])
-    assert outputs[0] == outputs[1]
-    assert read_manifest(tmp_path / "corpus2")["sources"]["genome"]["train"]["records"] == 40
+def make_folder(parent, rank):
+    (parent / str(rank)).mkdir()  # fails if a rank is run twice
+
+
+def test_more_ranks_than_tasks(tmp_path):
+    """Of 40 ranks, eight of the 32 tasks of two workers take two each, and each is run once."""
+    done = tmp_path / "done"
+    done.mkdir()
+    step = Step("some", partial(make_folder, done), 40)
+    assert run_steps(ExecutorConfig(workers=2), [step], tmp_path / "logs")
+    assert {path.name for path in done.iterdir()} == {str(rank) for rank in range(40)}
+    assert len(list((tmp_path / "logs" / "some" / "stats").glob("*.json"))) == 32
 
 
 def test_ray(genomes, expected, tmp_path):
