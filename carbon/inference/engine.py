@@ -4,6 +4,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from carbon.arguments import (
+    check_sequence,
+    check_several,
+    check_type,
+    checked_items,
+    checked_sequences,
+)
 from carbon.errors import UserError
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.background import Background, Drawing, make_background
@@ -46,6 +53,9 @@ if TYPE_CHECKING:  # it draws with what is here
     from carbon.design.answers import Function
     from carbon.design.designs import Design
     from carbon.design.task import DesignOptions
+
+
+_VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.from_text("chr1:10 A>T")'
 
 
 class Carbon:
@@ -92,10 +102,12 @@ class Carbon:
             tags: metadata tags to condition on, such as `<fungi_species>`.
 
         Raises:
-            UserError: a choice is not possible, or the vocabulary has no such tag.
+            TypeError: `sequences` is a single string or a file name, or an item is not a string.
+            UserError: a choice is not possible, the vocabulary has no such tag, or a sequence has
+                a letter that is not DNA.
         """
-        self.model.vocabulary.prefix(tuple(tags))
-        return score_sequences(self.reader, sequences, by, strands, tuple(tags))
+        checked = checked_sequences("sequences", sequences)
+        return score_sequences(self.reader, checked, by, strands, self._tags(tags))
 
     def score_variants(
         self,
@@ -128,11 +140,14 @@ class Carbon:
                 tags: metadata tags to condition on, such as `<fungi_species>`; none by default.
 
         Raises:
+            TypeError: `reference` is not a `Reference`, or an item is not a `Variant`.
             UserError: a choice, window or frame is not possible, or there is no such tag.
             GenomeError: a REF does not stand in the reference where it should.
         """
         method = self.variant_method(**options)
-        return score_variants(self.reader, reference, variants, method)
+        _check_reference(reference)
+        checked = checked_items("variants", variants, Variant, _VARIANT_HINT)
+        return score_variants(self.reader, reference, checked, method)
 
     def background(
         self,
@@ -159,6 +174,8 @@ class Carbon:
             UserError: an option is not possible, or the variants cannot be drawn.
         """
         method = self.variant_method(**options)
+        _check_reference(reference)
+        check_several("contigs", contigs, '["chr1"]')
         drawing = Drawing(variants_per_kind, seed, tuple(contigs))
         return make_background(self.reader, reference, method, drawing, annotation)
 
@@ -178,6 +195,8 @@ class Carbon:
         Raises:
             GenomeError: REF does not stand in the reference where it should.
         """
+        _check_reference(reference)
+        check_type("variant", variant, Variant, _VARIANT_HINT)
         return next(compare_block(self.reader, reference, [variant], method))
 
     def variant_method(self, **options: Unpack[VariantOptions]) -> Method:
@@ -190,6 +209,7 @@ class Carbon:
         Raises:
             UserError: a choice, window or frame is not possible, or the vocabulary has no such tag.
         """
+        self._tags(options.get("tags", ()))
         return method_for(self.reader, **options)
 
     def scan(
@@ -221,6 +241,8 @@ class Carbon:
             GenomeError: the contig is not in the reference, or the interval ends past it.
         """
         method = self.scan_method(**options)
+        _check_reference(reference)
+        check_type("interval", interval, Interval, 'write carbon.Interval("chr1", 0, 600)')
         return scan_region(self.reader, reference, interval, method)
 
     def scan_method(self, **options: Unpack[ScanOptions]) -> ScanMethod:
@@ -233,11 +255,12 @@ class Carbon:
         Raises:
             UserError: a choice, window, context or frame is not possible, or there is no such tag.
         """
+        self._tags(options.get("tags", ()))
         return scan_method_for(self.reader, **options)
 
     def generate(
         self,
-        prompts: Sequence[str],
+        prompts: Iterable[str],
         length_bp: int,
         *,
         seed: int = 0,
@@ -269,10 +292,12 @@ class Carbon:
                 `repetition_window_bp`.
 
         Raises:
+            TypeError: `prompts` is a single string or a file name, or an item is not a string.
             UserError: an argument makes no sense, or the constraints cannot be kept.
         """
-        task = Task(length_bp, SamplingRule(**sampling), seed, tuple(tags), constraints)
-        return generate_by(engine, self.reader, prompts, task, draft, advance)
+        checked = list(checked_sequences("prompts", prompts))
+        task = Task(length_bp, SamplingRule(**sampling), seed, self._tags(tags), constraints)
+        return generate_by(engine, self.reader, checked, task, draft, advance)
 
     def stream(
         self,
@@ -292,7 +317,8 @@ class Carbon:
         Raises:
             UserError: an argument makes no sense, or the constraints cannot be kept.
         """
-        task = Task(length_bp, SamplingRule(**sampling), seed, tuple(tags), constraints)
+        check_sequence("prompt", prompt)
+        task = Task(length_bp, SamplingRule(**sampling), seed, self._tags(tags), constraints)
         return stream(self.reader, prompt, task, draft)
 
     def infill(
@@ -331,8 +357,10 @@ class Carbon:
             UserError: an argument makes no sense, the constraints cannot be kept, or gap and right
                 context do not fit into the model's.
         """
+        check_sequence("left", left)
+        check_sequence("right", right)
         rule = SamplingRule(**sampling)
-        task = Task(length_bp, rule, seed, tuple(tags), constraints, right)
+        task = Task(length_bp, rule, seed, self._tags(tags), constraints, right)
         return infill(self.reader, left, task, candidates, draft, advance)
 
     def design(
@@ -362,6 +390,7 @@ class Carbon:
             UserError: an option makes no sense, an oracle fails, nothing is found, or an earlier
                 run is in the way of the output.
         """
+        check_several("oracles", oracles, '["python:MODULE:FUNCTION"]')
         from carbon.design.designs import design
         from carbon.design.job import DesignJob, check_job, run_design_job
         from carbon.design.task import DesignTask
@@ -389,7 +418,8 @@ class Carbon:
         Raises:
             UserError: the context is no DNA, or there is no such tag.
         """
-        return next_token(self.reader, context, tags)
+        check_sequence("context", context)
+        return next_token(self.reader, context, self._tags(tags))
 
     def embed(
         self,
@@ -412,6 +442,19 @@ class Carbon:
             tags: metadata tags to condition on.
 
         Raises:
-            UserError: there is no such pool, layer or tag, or the tags leave no room.
+            TypeError: `sequences` is a single string or a file name, or an item is not a string.
+            UserError: there is no such pool, layer or tag, the tags leave no room, or a sequence
+                has a letter that is not DNA.
         """
-        return embed_sequences(self.reader, sequences, pool, layer, tuple(tags))
+        checked = checked_sequences("sequences", sequences)
+        return embed_sequences(self.reader, checked, pool, layer, self._tags(tags))
+
+    def _tags(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Return tags that the vocabulary has, as a tuple; a single string is a TypeError."""
+        check_several("tags", tags, '["<fungi_species>"]')
+        self.model.vocabulary.prefix(tuple(tags))
+        return tuple(tags)
+
+
+def _check_reference(reference: object) -> None:
+    check_type("reference", reference, Reference, "open the FASTA: carbon.Reference(path)")
