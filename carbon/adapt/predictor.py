@@ -11,7 +11,7 @@ from carbon.adapt.choices import TOO_LONG
 from carbon.adapt.folder import Manifest
 from carbon.adapt.network import AdaptedNetwork
 from carbon.adapt.question import Question
-from carbon.arguments import checked_sequences
+from carbon.arguments import checked_dna
 from carbon.errors import UserError
 from carbon.inference.scoring import blocks
 from carbon.options import STRANDS_READ, Strands, check_choice
@@ -84,7 +84,7 @@ class Adapted:
         too_long = too_long or self.manifest.too_long
         check_choice("strands", strands, STRANDS_READ)
         check_choice("too_long", too_long, TOO_LONG)
-        return self._predicted(checked_sequences("sequences", sequences), strands, too_long)
+        return self._predicted(checked_dna(sequences), strands, too_long)
 
     def _predicted(
         self, sequences: Iterable[str], strands: Strands, too_long: str

@@ -4,14 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from carbon.arguments import (
-    check_sequence,
-    check_several,
-    check_type,
-    checked_items,
-    checked_sequences,
-)
-from carbon.errors import UserError
+from carbon.arguments import check_reference, checked_dna, checked_names, checked_variants
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.background import Background, Drawing, make_background
 from carbon.inference.embeddings import Float32s, embed_sequences
@@ -55,11 +48,10 @@ if TYPE_CHECKING:  # it draws with what is here
     from carbon.design.task import DesignOptions
 
 
-_VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.from_text("chr1:10 A>T")'
-
-
 class Carbon:
-    """A DNA language model ready to score and to generate.
+    """A DNA language model ready to score and to generate; several threads may share it.
+
+    Its methods raise TypeError for a wrong type, such as a single string instead of a list.
 
     Attributes:
         model: the network and its vocabulary.
@@ -102,12 +94,10 @@ class Carbon:
             tags: metadata tags to condition on, such as `<fungi_species>`.
 
         Raises:
-            TypeError: `sequences` is a single string or a file name, or an item is not a string.
-            UserError: a choice is not possible, the vocabulary has no such tag, or a sequence has
-                a letter that is not DNA.
+            UserError: a choice or tag is not possible, or a letter of a sequence is not DNA.
         """
-        checked = checked_sequences("sequences", sequences)
-        return score_sequences(self.reader, checked, by, strands, self._tags(tags))
+        self.model.vocabulary.prefix(checked_names("tags", tags))
+        return score_sequences(self.reader, checked_dna(sequences), by, strands, tuple(tags))
 
     def score_variants(
         self,
@@ -140,14 +130,12 @@ class Carbon:
                 tags: metadata tags to condition on, such as `<fungi_species>`; none by default.
 
         Raises:
-            TypeError: `reference` is not a `Reference`, or an item is not a `Variant`.
             UserError: a choice, window or frame is not possible, or there is no such tag.
             GenomeError: a REF does not stand in the reference where it should.
         """
         method = self.variant_method(**options)
-        _check_reference(reference)
-        checked = checked_items("variants", variants, Variant, _VARIANT_HINT)
-        return score_variants(self.reader, reference, checked, method)
+        check_reference(reference)
+        return score_variants(self.reader, reference, checked_variants(variants), method)
 
     def background(
         self,
@@ -174,9 +162,8 @@ class Carbon:
             UserError: an option is not possible, or the variants cannot be drawn.
         """
         method = self.variant_method(**options)
-        _check_reference(reference)
-        check_several("contigs", contigs, '["chr1"]')
-        drawing = Drawing(variants_per_kind, seed, tuple(contigs))
+        check_reference(reference)
+        drawing = Drawing(variants_per_kind, seed, checked_names("contigs", contigs))
         return make_background(self.reader, reference, method, drawing, annotation)
 
     def compare_alleles(
@@ -195,9 +182,8 @@ class Carbon:
         Raises:
             GenomeError: REF does not stand in the reference where it should.
         """
-        _check_reference(reference)
-        check_type("variant", variant, Variant, _VARIANT_HINT)
-        return next(compare_block(self.reader, reference, [variant], method))
+        check_reference(reference)
+        return next(compare_block(self.reader, reference, [*checked_variants([variant])], method))
 
     def variant_method(self, **options: Unpack[VariantOptions]) -> Method:
         """Return how variants are scored, the window filled in and everything checked.
@@ -209,7 +195,6 @@ class Carbon:
         Raises:
             UserError: a choice, window or frame is not possible, or the vocabulary has no such tag.
         """
-        self._tags(options.get("tags", ()))
         return method_for(self.reader, **options)
 
     def scan(
@@ -241,8 +226,7 @@ class Carbon:
             GenomeError: the contig is not in the reference, or the interval ends past it.
         """
         method = self.scan_method(**options)
-        _check_reference(reference)
-        check_type("interval", interval, Interval, 'write carbon.Interval("chr1", 0, 600)')
+        check_reference(reference)
         return scan_region(self.reader, reference, interval, method)
 
     def scan_method(self, **options: Unpack[ScanOptions]) -> ScanMethod:
@@ -255,7 +239,6 @@ class Carbon:
         Raises:
             UserError: a choice, window, context or frame is not possible, or there is no such tag.
         """
-        self._tags(options.get("tags", ()))
         return scan_method_for(self.reader, **options)
 
     def generate(
@@ -292,11 +275,12 @@ class Carbon:
                 `repetition_window_bp`.
 
         Raises:
-            TypeError: `prompts` is a single string or a file name, or an item is not a string.
             UserError: an argument makes no sense, or the constraints cannot be kept.
         """
-        checked = list(checked_sequences("prompts", prompts))
-        task = Task(length_bp, SamplingRule(**sampling), seed, self._tags(tags), constraints)
+        checked = checked_names("prompts", prompts)
+        task = Task(
+            length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
+        )
         return generate_by(engine, self.reader, checked, task, draft, advance)
 
     def stream(
@@ -317,8 +301,9 @@ class Carbon:
         Raises:
             UserError: an argument makes no sense, or the constraints cannot be kept.
         """
-        check_sequence("prompt", prompt)
-        task = Task(length_bp, SamplingRule(**sampling), seed, self._tags(tags), constraints)
+        task = Task(
+            length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
+        )
         return stream(self.reader, prompt, task, draft)
 
     def infill(
@@ -357,10 +342,8 @@ class Carbon:
             UserError: an argument makes no sense, the constraints cannot be kept, or gap and right
                 context do not fit into the model's.
         """
-        check_sequence("left", left)
-        check_sequence("right", right)
         rule = SamplingRule(**sampling)
-        task = Task(length_bp, rule, seed, self._tags(tags), constraints, right)
+        task = Task(length_bp, rule, seed, checked_names("tags", tags), constraints, right)
         return infill(self.reader, left, task, candidates, draft, advance)
 
     def design(
@@ -387,22 +370,11 @@ class Carbon:
                 `tags`, `rules`, `sampling`, `records` and `timeout_seconds`.
 
         Raises:
-            UserError: an option makes no sense, an oracle fails, nothing is found, or an earlier
-                run is in the way of the output.
+            UserError: an option makes no sense, an oracle fails, or an earlier run is in the way.
         """
-        check_several("oracles", oracles, '["python:MODULE:FUNCTION"]')
-        from carbon.design.designs import design
-        from carbon.design.job import DesignJob, check_job, run_design_job
-        from carbon.design.task import DesignTask
+        from carbon.design.job import design_with
 
-        task = DesignTask(**options)
-        if output is None:
-            return design(self.reader, oracles, task)
-        if not (folder := self.model.network.name_or_path):
-            raise UserError("output: the model was not loaded from a folder, which a table names")
-        job = DesignJob(folder, oracles, task, Path(output), resume)
-        check_job(job)
-        return run_design_job(self.reader, job).designs
+        return design_with(self.reader, oracles, options, output, resume)
 
     def next_token(self, context: str, *, tags: Sequence[str] = ()) -> NextToken:
         """Return the distribution of the 6-mer that begins right behind a context.
@@ -418,8 +390,7 @@ class Carbon:
         Raises:
             UserError: the context is no DNA, or there is no such tag.
         """
-        check_sequence("context", context)
-        return next_token(self.reader, context, self._tags(tags))
+        return next_token(self.reader, context, checked_names("tags", tags))
 
     def embed(
         self,
@@ -442,19 +413,8 @@ class Carbon:
             tags: metadata tags to condition on.
 
         Raises:
-            TypeError: `sequences` is a single string or a file name, or an item is not a string.
-            UserError: there is no such pool, layer or tag, the tags leave no room, or a sequence
-                has a letter that is not DNA.
+            UserError: there is no such pool, layer or tag, or a letter of a sequence is not DNA.
         """
-        checked = checked_sequences("sequences", sequences)
-        return embed_sequences(self.reader, checked, pool, layer, self._tags(tags))
-
-    def _tags(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """Return tags that the vocabulary has, as a tuple; a single string is a TypeError."""
-        check_several("tags", tags, '["<fungi_species>"]')
-        self.model.vocabulary.prefix(tuple(tags))
-        return tuple(tags)
-
-
-def _check_reference(reference: object) -> None:
-    check_type("reference", reference, Reference, "open the FASTA: carbon.Reference(path)")
+        return embed_sequences(
+            self.reader, checked_dna(sequences), pool, layer, checked_names("tags", tags)
+        )

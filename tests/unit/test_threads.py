@@ -89,10 +89,12 @@ def test_scan(model, reference):
     check_four_threads(values, range(4))
 
 
-@pytest.mark.parametrize(
-    "way", [WayConfig(name="lora", dropout=0.0), WayConfig(name="full"), WayConfig(name="probe", layer=1)]
-)
-def test_predict(tmp_path, network, way):
+WAYS = [{"name": "lora"}, {"name": "full"}, {"name": "probe", "layer": 1}]
+
+
+@pytest.mark.parametrize("options", WAYS, ids=lambda options: options["name"])
+def test_predict(tmp_path, network, options):
+    way = WayConfig(dropout=0.0, **options)
     torch.manual_seed(3)
     adapted, _ = adapted_of(base_folder(tmp_path, network), BINARY, way)
     check_four_threads(lambda n: list(adapted.predict([SEQUENCES[n]])))
