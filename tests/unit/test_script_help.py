@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("check docs install release test test_float8 test_servers test_tutorials").split()
+SCRIPTS = [
+    *("check", "docs", "install", "release"),
+    *("test", "test_float8", "test_servers", "test_tutorials"),
+]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
