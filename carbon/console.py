@@ -33,6 +33,13 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def port_number(text: str) -> int:
+    """Read a command line's TCP port, 0 (any free one) to 65,535, for `argparse`."""
+    if not text.isdigit() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port; give 0 to 65535")
+    return int(text)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that says in one line what is wrong, and names a misspelt option first of all."""
 

@@ -6,8 +6,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from packaging.requirements import Requirement
 
 PACKAGE = "carbon-dna"
-TOLD = ("scan", "serve", "adapt", "design", "demo", "data", "eval", "umap", "track", "gguf", "gpu",
-        "all")  # fmt: skip
+TOLD = ("scan", "serve", "adapt", "design", "tune", "demo", "data", "eval", "umap", "track", "gguf",
+        "gpu", "all")  # fmt: skip
 
 
 def extras_told() -> dict[str, str]:

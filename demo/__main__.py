@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import get_args
 
-from carbon.console import Parser, natural, run_command, say
+from carbon.console import Parser, natural, port_number, run_command, say
 from carbon.errors import UserError
 from carbon.options import Dtype
 
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         help="folder of the quickstart (default: quickstart)",
     )  # fmt: skip
     parser.add_argument("--host", default=_LOCAL, help="0.0.0.0 to be seen from other machines")
-    parser.add_argument("--port", type=natural, default=7860)
+    parser.add_argument("--port", type=port_number, default=7860)
     parser.add_argument("--calls-per-minute", type=natural, default=1200, help="of one address")
     parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
     parser.add_argument("--dtype", choices=("auto", *get_args(Dtype)), default="auto")

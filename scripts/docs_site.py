@@ -15,7 +15,7 @@ from pathlib import Path
 from docs_check import complaints
 from docs_pages import put_together
 
-from carbon.console import Parser, natural, run_command, say
+from carbon.console import Parser, port_number, run_command, say
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "build" / "site"
@@ -30,7 +30,9 @@ def main() -> int:
     parser = Parser(prog="scripts/docs", description=__doc__)
     parser.add_argument("command", nargs="?", choices=("build", "serve"), default="build")
     parser.add_argument("--engine", choices=ENGINES, default="mkdocs")
-    parser.add_argument("--port", type=natural, default=8000, help="of `serve`, on this machine")
+    parser.add_argument(
+        "--port", type=port_number, default=8000, help="of `serve`, on this machine"
+    )
     arguments = parser.parse_args()
     say("putting the pages together: the notebook runs, the reference is read from the code")
     put_together(ROOT, ROOT / "build" / "docs")

@@ -11,6 +11,7 @@ from carbon.adapt.choices import TOO_LONG
 from carbon.adapt.folder import Manifest
 from carbon.adapt.network import AdaptedNetwork
 from carbon.adapt.question import Question
+from carbon.arguments import checked_dna
 from carbon.errors import UserError
 from carbon.inference.scoring import blocks
 from carbon.options import STRANDS_READ, Strands, check_choice
@@ -75,13 +76,15 @@ class Adapted:
             where no base is known, and for the bases that were cut off.
 
         Raises:
-            UserError: a choice is not possible, or a sequence is too long.
+            TypeError: `sequences` is a single string or a file name, or an item is not a string.
+            UserError: a choice is not possible, a sequence is too long, or it has a letter that is
+                not DNA.
         """
         strands = strands or self.manifest.strands
         too_long = too_long or self.manifest.too_long
         check_choice("strands", strands, STRANDS_READ)
         check_choice("too_long", too_long, TOO_LONG)
-        return self._predicted(sequences, strands, too_long)
+        return self._predicted(checked_dna(sequences), strands, too_long)
 
     def _predicted(
         self, sequences: Iterable[str], strands: Strands, too_long: str

@@ -18,6 +18,7 @@ from carbon.adapt.question import Question
 from carbon.adapt.six_mers import read_six_mers, six_mers_of
 from carbon.console import track
 from carbon.errors import UserError
+from carbon.inference.reading.layers import Observed, decoder_with
 from carbon.inference.scoring import blocks
 
 _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
@@ -72,40 +73,35 @@ class LayerStates(nn.Module):
     """
 
     def __init__(self, backbone: Any, layers: Sequence[int | None]) -> None:
-        """Watch layers; None is all of them and the last norm."""
+        """Read these layers; None is all of them and the last norm, 0 the embeddings."""
         super().__init__()
         self.backbone, self.layers = backbone, tuple(layers)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return vectors, layer after layer."""
         found: dict[int | None, Tensor] = {}
+        vectors_from = pooled if batch.pairs is None else both_sides
 
-        def keeper(layer: int | None) -> Any:
-            def keep(module: Any, inputs: Any, output: Any) -> None:
-                states = (output[0] if isinstance(output, tuple) else output)[0]
-                found[layer] = (pooled if batch.pairs is None else both_sides)(states, batch)
+        def observed(module: nn.Module, layer: int | None) -> nn.Module:
+            def observe(states: Tensor) -> None:
+                found[layer] = vectors_from(states[0], batch)
 
-            return keep
+            return Observed(module, observe) if layer in self.layers else module
 
-        handles = [
-            self._module(layer).register_forward_hook(keeper(layer)) for layer in self.layers
-        ]
-        try:
-            self.backbone(
-                input_ids=batch.ids[None],
-                position_ids=batch.positions[None],
-                layout=batch.layout,
-                use_cache=False,
-            )
-        finally:
-            for handle in handles:
-                handle.remove()
+        layers = (observed(each, n) for n, each in enumerate(self.backbone.layers, start=1))
+        decoder = decoder_with(
+            self.backbone,
+            embed_tokens=observed(self.backbone.embed_tokens, 0),
+            layers=nn.ModuleList(layers),
+            norm=observed(self.backbone.norm, None),
+        )
+        decoder(
+            input_ids=batch.ids[None],
+            position_ids=batch.positions[None],
+            layout=batch.layout,
+            use_cache=False,
+        )
         return torch.cat([found[layer] for layer in self.layers], dim=1)
-
-    def _module(self, layer: int | None) -> Any:
-        if layer is None:
-            return self.backbone.norm
-        return self.backbone.layers[layer - 1] if layer else self.backbone.embed_tokens
 
 
 def layers_of(opened: OpenedModel, layer: int | None) -> list[int | None]:

@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
+from carbon.arguments import check_several
 from carbon.blocks.journal import Journal
 from carbon.console import progress
 from carbon.design.answers import Function
-from carbon.design.designs import COLUMNS, Design, columns_of, designs_of, row_of
+from carbon.design.designs import COLUMNS, Design, columns_of, design, designs_of, row_of
 from carbon.design.oracles import named_oracle, started
 from carbon.design.rules import Judge, Rules
 from carbon.design.search import run_search
-from carbon.design.task import DesignTask, search_of
+from carbon.design.task import DesignOptions, DesignTask, search_of
 from carbon.design.ways import Candidate, Search
 from carbon.design.writers import DESIGN_WRITERS
+from carbon.errors import UserError
 from carbon.files import atomic_file
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
@@ -51,6 +53,31 @@ class Found(NamedTuple):
     search: Search
     history: list[Candidate]
     designs: list[Design]
+
+
+def design_with(
+    reader: Reader,
+    oracles: Sequence[str | Function],
+    options: DesignOptions,
+    output: str | Path | None,
+    resume: bool,
+) -> list[Design]:
+    """Return the best designs, the best first, and write them if an output is named.
+
+    Raises:
+        TypeError: `oracles` is a single string.
+        UserError: something does not fit, an oracle fails, nothing is found, or an earlier run is
+            in the way of the output.
+    """
+    check_several("oracles", oracles, '["python:MODULE:FUNCTION"]')
+    task = DesignTask(**options)
+    if output is None:
+        return design(reader, oracles, task)
+    if not (folder := reader.network.name_or_path):
+        raise UserError("output: the model was not loaded from a folder, which a table names")
+    job = DesignJob(folder, oracles, task, Path(output), resume)
+    check_job(job)
+    return run_design_job(reader, job).designs
 
 
 def check_job(job: DesignJob) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
+from carbon.arguments import check_several
 from carbon.console import progress
 from carbon.design.answers import Function
 from carbon.design.goals import goals_for
@@ -123,6 +124,7 @@ def tune(
         UserError: something does not fit the model, or an oracle fails; what was written until
             then stays.
     """
+    check_several("oracles", oracles, '["python:MODULE:FUNCTION"]')
     task, on_cpu = TuneTask(**options), device == "cpu"
     job = TuneJob(str(model), oracles, task, Path(output), on_cpu, resume, mailbox)
     check_tuning(job)

@@ -8,6 +8,7 @@ mark. Whoever builds an index reads the whole file once; that is when its form i
 
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ class Disagreement(NamedTuple):
 
 
 class Reference:
-    """A FASTA file opened for random access.
+    """A FASTA file opened for random access; several threads may share it.
 
     Attributes:
         path: the file as the user named it.
@@ -55,6 +56,7 @@ class Reference:
         if not self.path.is_file():
             raise GenomeError(f"{path}: {why_no_file(path)}; give a FASTA, plain, bgzip or gzip")
         self._fasta = open_indexed(self.path)
+        self._lock = Lock()  # htslib seeks and reads in two steps
         names, lengths_bp = self._fasta.references, self._fasta.lengths
         self.contig_lengths_bp = dict(zip(names, lengths_bp, strict=True))
 
@@ -73,19 +75,23 @@ class Reference:
             )
         if not interval.length_bp:  # pysam refuses the end of a contig of 2^31 - 1 bases
             return ""
-        return str(self._fasta.fetch(interval.contig, interval.start, interval.end))
+        return self._read(interval.contig, interval.start, interval.end)
 
     def fetch_circular(self, contig: str, start: int, end: int) -> str:
         """Return bases `start` to `end` of a contig; past its end they go on from base 0."""
         length_bp = self.contig_lengths_bp.get(contig)
         if length_bp is not None and 0 <= start < end <= length_bp:
-            return str(self._fasta.fetch(contig, start, end))
+            return self._read(contig, start, end)
         if length_bp is None or end <= length_bp or start >= end:
             return self.fetch(Interval(contig, start, end))
         if start >= length_bp:
             return self.fetch_circular(contig, start - length_bp, end - length_bp)
         first = self.fetch(Interval(contig, start, length_bp))
         return first + self.fetch_circular(contig, 0, end - length_bp)
+
+    def _read(self, contig: str, start: int, end: int) -> str:
+        with self._lock:
+            return str(self._fasta.fetch(contig, start, end))
 
     def check_ref(self, contig: str, position: int, ref: str, where: str) -> str | None:
         """Return None where REF stands at `position` (0-based), or that this is not known.

@@ -8,7 +8,13 @@ from carbon.errors import GenomeError
 from carbon.genome.interval import Interval
 
 _BASES = frozenset("ACGT")
-_TEXT = re.compile(r"(\S+?)(?::|\s+)(\d[\d,]{0,14})\s+([A-Za-z]+)(?:\s*>\s*|\s+)([A-Za-z]+)")
+_POSITION, _REF = r"(\d[\d,]{0,14})", r"([A-Za-z]+)"
+# Bases, a symbolic allele, no or an overlapping allele, a breakend, a single breakend (VCF 4.3).
+_ALT = r"([A-Za-z]+|<[^<>\s]+>|[*.]|\S*[\[\]]\S*|\.[A-Za-z]+|[A-Za-z]+\.)"
+_FORMS = (
+    re.compile(rf"(\S+?)(?::|\s+){_POSITION}\s+{_REF}(?:\s*>\s*|\s+){_ALT}"),
+    re.compile(rf"(\S+)-{_POSITION}-{_REF}-{_ALT}"),  # of gnomAD; a contig may have dashes too
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,20 +32,25 @@ class Variant:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `to_text` writes, or contig, position, REF and ALT with blanks between.
+        """Read what `to_text` writes, or the four fields with blanks or dashes between them.
+
+        ALT may be anything that a VCF allows there: `why_unscorable` gives the reason for an ALT
+        without bases, such as `<DEL>`.
 
         >>> Variant.from_text("chr1:10 A>T")
         Variant(contig='chr1', position=9, ref='A', alt='T')
+        >>> Variant.from_text("HLA-A-10-A-<DEL>")
+        Variant(contig='HLA-A', position=9, ref='A', alt='<DEL>')
 
         Raises:
             GenomeError: it is something else.
         """
-        match = _TEXT.fullmatch(text.strip())
+        match = next(filter(None, (form.fullmatch(text.strip()) for form in _FORMS)), None)
         position = int(match[2].replace(",", "")) - 1 if match else -1
         if match is None or position < 0:
             raise GenomeError(
                 f"variant '{text}': write it as contig:position REF>ALT, such as chr1:10 A>T, "
-                "with positions from 1"
+                "or chr1-10-A-T, with positions from 1"
             )
         return cls(match[1], position, match[3], match[4])
 

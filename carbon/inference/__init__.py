@@ -8,7 +8,8 @@ thing of that:
 - `variants`, `scan`: a VCF's variants, and every SNV of a region: options, scores, files.
 - `generation`: how 6-mers are drawn: rules, constraints, speculative drafts, gaps.
 - `embeddings`: one vector a sequence.
-- `journal`, `held_out`: work that goes on; measures on held-out records.
+- `background`: scores of random variants, for percentiles.
+- `held_out`: measures on held-out records.
 
 What can be chosen for them, a table each, is in `carbon.options`.
 """

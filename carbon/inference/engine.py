@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from carbon.errors import UserError
+from carbon.arguments import check_reference, checked_dna, checked_names, checked_variants
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.background import Background, Drawing, make_background
 from carbon.inference.embeddings import Float32s, embed_sequences
@@ -49,7 +49,9 @@ if TYPE_CHECKING:  # it draws with what is here
 
 
 class Carbon:
-    """A DNA language model ready to score and to generate.
+    """A DNA language model ready to score and to generate; several threads may share it.
+
+    Its methods raise TypeError for a wrong type, such as a single string instead of a list.
 
     Attributes:
         model: the network and its vocabulary.
@@ -92,10 +94,10 @@ class Carbon:
             tags: metadata tags to condition on, such as `<fungi_species>`.
 
         Raises:
-            UserError: a choice is not possible, or the vocabulary has no such tag.
+            UserError: a choice or tag is not possible, or a letter of a sequence is not DNA.
         """
-        self.model.vocabulary.prefix(tuple(tags))
-        return score_sequences(self.reader, sequences, by, strands, tuple(tags))
+        self.model.vocabulary.prefix(checked_names("tags", tags))
+        return score_sequences(self.reader, checked_dna(sequences), by, strands, tuple(tags))
 
     def score_variants(
         self,
@@ -132,7 +134,8 @@ class Carbon:
             GenomeError: a REF does not stand in the reference where it should.
         """
         method = self.variant_method(**options)
-        return score_variants(self.reader, reference, variants, method)
+        check_reference(reference)
+        return score_variants(self.reader, reference, checked_variants(variants), method)
 
     def background(
         self,
@@ -159,7 +162,8 @@ class Carbon:
             UserError: an option is not possible, or the variants cannot be drawn.
         """
         method = self.variant_method(**options)
-        drawing = Drawing(variants_per_kind, seed, tuple(contigs))
+        check_reference(reference)
+        drawing = Drawing(variants_per_kind, seed, checked_names("contigs", contigs))
         return make_background(self.reader, reference, method, drawing, annotation)
 
     def compare_alleles(
@@ -178,7 +182,8 @@ class Carbon:
         Raises:
             GenomeError: REF does not stand in the reference where it should.
         """
-        return next(compare_block(self.reader, reference, [variant], method))
+        check_reference(reference)
+        return next(compare_block(self.reader, reference, [*checked_variants([variant])], method))
 
     def variant_method(self, **options: Unpack[VariantOptions]) -> Method:
         """Return how variants are scored, the window filled in and everything checked.
@@ -221,6 +226,7 @@ class Carbon:
             GenomeError: the contig is not in the reference, or the interval ends past it.
         """
         method = self.scan_method(**options)
+        check_reference(reference)
         return scan_region(self.reader, reference, interval, method)
 
     def scan_method(self, **options: Unpack[ScanOptions]) -> ScanMethod:
@@ -237,7 +243,7 @@ class Carbon:
 
     def generate(
         self,
-        prompts: Sequence[str],
+        prompts: Iterable[str],
         length_bp: int,
         *,
         seed: int = 0,
@@ -271,8 +277,11 @@ class Carbon:
         Raises:
             UserError: an argument makes no sense, or the constraints cannot be kept.
         """
-        task = Task(length_bp, SamplingRule(**sampling), seed, tuple(tags), constraints)
-        return generate_by(engine, self.reader, prompts, task, draft, advance)
+        checked = checked_names("prompts", prompts)
+        task = Task(
+            length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
+        )
+        return generate_by(engine, self.reader, checked, task, draft, advance)
 
     def stream(
         self,
@@ -292,7 +301,9 @@ class Carbon:
         Raises:
             UserError: an argument makes no sense, or the constraints cannot be kept.
         """
-        task = Task(length_bp, SamplingRule(**sampling), seed, tuple(tags), constraints)
+        task = Task(
+            length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
+        )
         return stream(self.reader, prompt, task, draft)
 
     def infill(
@@ -332,7 +343,7 @@ class Carbon:
                 context do not fit into the model's.
         """
         rule = SamplingRule(**sampling)
-        task = Task(length_bp, rule, seed, tuple(tags), constraints, right)
+        task = Task(length_bp, rule, seed, checked_names("tags", tags), constraints, right)
         return infill(self.reader, left, task, candidates, draft, advance)
 
     def design(
@@ -359,21 +370,11 @@ class Carbon:
                 `tags`, `rules`, `sampling`, `records` and `timeout_seconds`.
 
         Raises:
-            UserError: an option makes no sense, an oracle fails, nothing is found, or an earlier
-                run is in the way of the output.
+            UserError: an option makes no sense, an oracle fails, or an earlier run is in the way.
         """
-        from carbon.design.designs import design
-        from carbon.design.job import DesignJob, check_job, run_design_job
-        from carbon.design.task import DesignTask
+        from carbon.design.job import design_with
 
-        task = DesignTask(**options)
-        if output is None:
-            return design(self.reader, oracles, task)
-        if not (folder := self.model.network.name_or_path):
-            raise UserError("output: the model was not loaded from a folder, which a table names")
-        job = DesignJob(folder, oracles, task, Path(output), resume)
-        check_job(job)
-        return run_design_job(self.reader, job).designs
+        return design_with(self.reader, oracles, options, output, resume)
 
     def next_token(self, context: str, *, tags: Sequence[str] = ()) -> NextToken:
         """Return the distribution of the 6-mer that begins right behind a context.
@@ -389,7 +390,7 @@ class Carbon:
         Raises:
             UserError: the context is no DNA, or there is no such tag.
         """
-        return next_token(self.reader, context, tags)
+        return next_token(self.reader, context, checked_names("tags", tags))
 
     def embed(
         self,
@@ -412,6 +413,8 @@ class Carbon:
             tags: metadata tags to condition on.
 
         Raises:
-            UserError: there is no such pool, layer or tag, or the tags leave no room.
+            UserError: there is no such pool, layer or tag, or a letter of a sequence is not DNA.
         """
-        return embed_sequences(self.reader, sequences, pool, layer, tuple(tags))
+        return embed_sequences(
+            self.reader, checked_dna(sequences), pool, layer, checked_names("tags", tags)
+        )

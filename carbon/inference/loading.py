@@ -10,7 +10,7 @@ from carbon.devices import default_device
 from carbon.errors import UserError
 from carbon.inference.engine import Carbon
 from carbon.model import load_model
-from carbon.options import Dtype
+from carbon.options import Dtype, check_choice
 
 DTYPES: dict[Dtype, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -40,12 +40,13 @@ def load(
 
     Raises:
         ModelError: the folder is absent, incomplete or of another kind.
-        UserError: the device is not there, or the attention.
+        UserError: the device, dtype or attention is not there.
     """
     if device == "auto":
         device = default_device()
     if dtype == "auto":
         dtype = "bfloat16" if device.startswith("cuda") else "float32"
+    check_choice("dtype", dtype, DTYPES)
     if attention == "auto":
         has_flash = is_flash_attn_2_available() and dtype == "bfloat16" and device != "cpu"
         attention = "flash_attention_2" if has_flash else "sdpa"

@@ -157,7 +157,8 @@ class VariantScoring(Question):
     """Deltas of variants of the server's reference.
 
     Attributes:
-        variants: such as `VIII:451500 A>G`, the position from 1.
+        variants: such as `VIII:451500 A>G` or `VIII-451500-A-G`, the position from 1. An ALT
+            without bases, such as `<DEL>`, gets a reason and no delta.
         protocol, window_bp, by, strands, frames: as of `carbon.score_variants`.
     """
 

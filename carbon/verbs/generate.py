@@ -33,14 +33,15 @@ class Wanted(NamedTuple):
     Attributes:
         name: of its prompt.
         prompt: DNA.
-        sample: which of those that were asked for behind the prompt.
-        stream: of random numbers: how many times the same prompt stands before.
+        number: which of the samples of its record, from 0.
+        sample: key of its random numbers: how many samples of the same prompt come before it, in
+            this record and in others.
     """
 
     name: str
     prompt: str
+    number: int
     sample: int
-    stream: int
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -202,13 +203,13 @@ def _wanted(arguments: argparse.Namespace) -> list[Wanted]:
         prompts = list(read_sequences(arguments.prompts))
     check_amount(len(prompts) * arguments.num_samples, arguments.length)
     named = [(*prompt, n) for prompt in prompts for n in range(arguments.num_samples)]
-    streams = samples_of([prompt for _, prompt, _ in named])
-    return [Wanted(*each, stream) for each, stream in zip(named, streams, strict=True)]
+    samples = samples_of([prompt for _, prompt, _ in named])
+    return [Wanted(*each, sample) for each, sample in zip(named, samples, strict=True)]
 
 
 def _record(wanted: Wanted, text: str) -> Record:
     facts = {"sample": wanted.sample, "prompt_bp": len(wanted.prompt)}
-    return f"{wanted.name}_{wanted.sample}", facts, text
+    return f"{wanted.name}_{wanted.number}", facts, text
 
 
 def _drawn(
@@ -224,9 +225,9 @@ def _drawn(
     options = _options(arguments)
     seed, tags, constraints = (options.pop(name) for name in ("seed", "tags", "constraints"))
     task = Task(arguments.length, SamplingRule(**options), seed, tuple(tags), constraints)
-    prompts, streams = [each.prompt for each in wanted], [each.stream for each in wanted]
+    prompts, samples = [each.prompt for each in wanted], [each.sample for each in wanted]
     try:
-        return generate_by(arguments.engine, model.reader, prompts, task, draft, advance, streams)
+        return generate_by(arguments.engine, model.reader, prompts, task, draft, advance, samples)
     except NotFinite as error:
         raise NotFinite(f"prompt '{wanted[(error.number or 1) - 1].name}'") from None
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from carbon.console import natural, say
+from carbon.console import natural, port_number, say
 from carbon.errors import UserError
 from carbon.verbs.common import Verbs, add_loading, check_inputs, load
 
@@ -22,7 +22,7 @@ def add_parser(verbs: Verbs) -> None:
     add_loading(verb)
     verb.add_argument("--reference", help="FASTA, of which /variants scores variants")
     verb.add_argument("--host", default=_LOCAL, help="0.0.0.0 to be seen from other machines")
-    verb.add_argument("--port", type=natural, default=8000, help="0 for any that is free")
+    verb.add_argument("--port", type=port_number, default=8000, help="0 for any that is free")
     verb.add_argument(
         "--most-bp", type=natural, default=1_000_000, help="of one request, given and asked for"
     )

@@ -1,7 +1,9 @@
 """`carbon doctor` on extras, `carbon --version`, and rooms that the wheel does not have."""
 
 import re
+import tomllib
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,6 +55,12 @@ def test_each_extra_is_whole_or_says_what_it_lacks(monkeypatch):
     assert extras.extras_told()["demo"] == "ok"
     monkeypatch.delitem(PACKAGES, "carbon-dna")
     assert set(extras.extras_told().values()) == {"not known: carbon-dna is not installed here"}
+
+
+def test_every_extra_that_users_install_is_reported():
+    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+    declared = tomllib.loads(pyproject.read_text())["project"]["optional-dependencies"]
+    assert set(extras.TOLD) == set(declared) - {"rooms", "docs", "dev"}
 
 
 def test_the_version_tells_torch_and_device(capsys):

@@ -141,6 +141,12 @@ class TestModelFolders:
         with pytest.raises(UserError, match="attention 'none_such' cannot be used"):
             load(tmp_path / "m", attention="none_such")
 
+    def test_an_unknown_dtype(self, network, tmp_path):
+        save_model(network, tmp_path / "m")
+        for wrong in ("float16", "fp32", torch.float32):
+            with pytest.raises(UserError, match=f"dtype '{wrong}': give one of float32, bfloat16"):
+                load(tmp_path / "m", dtype=wrong)
+
     def test_bfloat16_is_near(self, network, tmp_path):
         """Logits are fp32 from rounded states, so the error is that of the states alone."""
         save_model(network, tmp_path / "m")

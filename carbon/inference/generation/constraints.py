@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from carbon.arguments import check_several
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
 from carbon.genome.alphabet import GENETIC_CODE
@@ -30,6 +31,7 @@ class Constraints:
             by the standard code, from the first one on. There are three bases for each.
 
     Raises:
+        TypeError: `forbid` or `require` is a single string, whose letters would be motifs.
         UserError: a motif is no IUPAC DNA, or a value makes no sense.
     """
 
@@ -41,6 +43,8 @@ class Constraints:
     protein: str | None = None
 
     def __post_init__(self) -> None:
+        check_several("forbid", self.forbid, '["GAATTC"]')
+        check_several("require", self.require, '["GAATTC"]')
         for motif in (*self.forbid, *self.require):
             if not motif or set(motif.upper()) - set(IUPAC_DNA):
                 raise UserError(

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from carbon.arguments import check_string
 from carbon.inference.generation.continuation import (
     Continuation,
     Drawn,
@@ -107,6 +108,7 @@ def stream(reader: Reader, prompt: str, task: Task, draft: Draft | None = None) 
     Raises:
         UserError: the prompt, a tag or constraint is not possible.
     """
+    check_string("prompt", prompt)
     reader.vocabulary.prefix(task.tags)
     rows = continuations([prompt], task)
     return (_step(drawn) for drawn in _drawn(reader, rows, task.tags, draft))

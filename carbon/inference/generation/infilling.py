@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from carbon.arguments import check_string
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
 from carbon.inference.generation.continuation import Task, check_amount
@@ -49,6 +50,8 @@ def infill(
     Raises:
         UserError: nothing can be drawn, or gap and right context do not fit into the context.
     """
+    check_string("left", left)
+    check_string("right", task.right)
     if num_candidates < 1:
         raise UserError(f"{num_candidates} candidates: give 1 or more")
     check_amount(num_candidates, task.length_bp)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from carbon.arguments import check_several
 from carbon.errors import ModelError, UserError
 from carbon.tokenizer import K
 
@@ -42,6 +43,7 @@ def check_layer(network: Any, layer: int) -> None:
 
 def checked_frames(frames: Iterable[int]) -> tuple[int, ...]:
     """Return frames once each and in order; raise UserError unless they are some of 0 to 5."""
+    check_several("frames", frames, "(0, 3)")
     found = tuple(sorted(set(frames)))
     if not found or not set(found) <= set(EVERY_FRAME):
         given = ", ".join(map(str, found)) or "none"

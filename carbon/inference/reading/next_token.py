@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from carbon.arguments import check_string
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, short
 from carbon.inference.reading.checks import check_finite
@@ -113,6 +114,7 @@ def next_token(reader: Reader, context: str, tags: Sequence[str] = ()) -> NextTo
     Raises:
         UserError: the context is no DNA, or there is no such tag.
     """
+    check_string("context", context)
     if wrong := set(context.upper()) - set(IUPAC_DNA):
         raise UserError(f"context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
     room_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tuple(tags)))

@@ -27,6 +27,7 @@ from torch import Tensor
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.inference.reading.checks import check_layer
+from carbon.inference.reading.layers import decoder_with
 from carbon.inference.reading.memory import batch_tokens_of, is_out_of_memory
 from carbon.inference.reading.passages import (
     STEP_TOKENS,
@@ -275,17 +276,9 @@ def _chosen(
 
 
 def _states_behind(network: Any, ids: Tensor, layer: int) -> Tensor:
-    """Return the states behind `layer` layers, without keeping those of any other."""
+    """Return the states behind `layer` layers, without running those after them."""
     check_layer(network, layer)
-    kept: list[Tensor] = []
-
-    def keep(module: Any, inputs: Any, output: Any) -> None:
-        kept.append(output[0] if isinstance(output, tuple) else output)
-
-    watched = network.model.layers[layer - 1] if layer else network.model.embed_tokens
-    handle = watched.register_forward_hook(keep)
-    try:
-        network.model(input_ids=ids, use_cache=False)
-    finally:
-        handle.remove()
-    return kept[0]
+    first = network.model.layers[:layer]
+    decoder = decoder_with(network.model, layers=first, norm=torch.nn.Identity())
+    states: Tensor = decoder(input_ids=ids, use_cache=False)[0]
+    return states

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, TypedDict
 
+from carbon.arguments import checked_names
 from carbon.errors import UserError
 from carbon.inference.reading import EVERY_FRAME, Reader, check_window, checked_frames
 from carbon.options import COMBINATIONS, STRANDS_READ, Combine, Strands, check_choice
@@ -66,9 +67,12 @@ def scan_method_for(
     check_choice("combine", combine, COMBINATIONS)
     check_choice("strands", strands, STRANDS_READ)
     found_frames = _frames(frames, combine)
-    window_bp = _window_bp(reader, tuple(tags), window_bp)
+    found_tags = checked_names("tags", tags)
+    window_bp = _window_bp(reader, found_tags, window_bp)
     least_context_bp = _least_context_bp(least_context_bp, window_bp)
-    return ScanMethod(window_bp, least_context_bp, found_frames, combine, strands, tuple(tags))
+    return ScanMethod(
+        window_bp, least_context_bp, found_frames, combine, strands, checked_names("tags", tags)
+    )
 
 
 def _frames(frames: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:

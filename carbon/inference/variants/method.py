@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, TypedDict
 
+from carbon.arguments import checked_names
 from carbon.inference.reading import Reader, check_window, checked_frames
 from carbon.inference.scoring import MEASURES
 from carbon.options import PROTOCOLS, STRANDS_READ, By, ProtocolName, Strands, check_choice
@@ -65,7 +66,7 @@ def method_for(
     check_choice("protocol", protocol, PROTOCOLS)
     check_choice("by", by, MEASURES)
     check_choice("strands", strands, STRANDS_READ)
-    found_frames, found_tags = checked_frames(frames), tuple(tags)
+    found_frames, found_tags = checked_frames(frames), checked_names("tags", tags)
     most_bp = room_bp(reader, found_tags)
     if window_bp is None:
         known = PROTOCOLS[protocol]

@@ -63,6 +63,21 @@ class TestCommand:
         alone = capsys.readouterr().out.split(">")
         assert [x.split("\n")[1:] for x in alone[1:]] == [x.split("\n")[1:] for x in together[4:6]]
 
+    def test_the_sample_of_a_header_is_the_key_of_its_random_numbers(self, folder, capsys):
+        prompts = write_fasta(folder / "twice.fa", {"a": "ACGTA", "b": "GG", "c": "acgta"})
+        assert self.run(folder, "--prompts", str(prompts), "-n", "2") == 0
+        records = capsys.readouterr().out.split(">")[1:]
+        names = [re.match(r"(\S+) sample=(\d)", record).groups() for record in records]
+        # Prompt c is prompt a again: its samples come after the two of a.
+        assert names == [
+            ("a_0", "0"), ("a_1", "1"), ("b_0", "0"), ("b_1", "1"), ("c_0", "2"), ("c_1", "3"),
+        ]  # fmt: skip
+        assert self.run(folder, "--prompt", "ACGTA", "-n", "4") == 0
+        alone = [record.split("\n")[1:] for record in capsys.readouterr().out.split(">")[1:]]
+        for (name, sample), record in zip(names, records, strict=True):
+            if name[0] != "b":
+                assert record.split("\n")[1:] == alone[int(sample)], name
+
     def test_a_gap_is_filled(self, folder, capsys):
         words = ["--prompt", "ACGTA", "--right", "GGATC", "--candidates", "5", "-n", "2"]
         assert self.run(folder, *words) == 0

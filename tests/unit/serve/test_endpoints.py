@@ -172,6 +172,80 @@ def test_a_wrong_question_is_told_in_a_line(ask, path, question, message):
     assert told["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    ("path", "question", "param"),
+    [
+        ("/v1/completions", {"prompt": "ACGX"}, "prompt.0"),
+        ("/v1/completions", {}, "prompt"),
+        ("/v1/completions", {"prompt": "A", "stop": "T"}, "stop"),
+        ("/v1/completions", {"prompt": "A", "model": "gpt"}, "model"),
+        ("/v1/completions", {"prompt": "A", "temperature": -1}, "temperature"),
+        ("/v1/completions", {"prompt": "A", "tags": ["<no>"]}, "tags"),
+        ("/v1/completions", {"prompt": "A", "max_tokens": 999}, "prompt"),
+        ("/v1/completions", {"prompt": "A" * 4000, "logprobs": 1, "max_tokens": 0}, "logprobs"),
+        ("/v1/embeddings", {"input": "NN"}, "input"),
+        ("/v1/embeddings", {"input": "ACGT", "layer": 99}, "layer"),
+        ("/score", {"sequences": ["A" * 6000]}, "sequences"),
+        ("/variants", {"variants": ["c:1"]}, "variants"),
+        ("/variants", {"variants": ["c:1 A>C"], "window_bp": 10**6}, "window_bp"),
+        ("/variants", {"variants": ["c:1 A>C"], "frames": [7]}, "frames"),
+    ],
+)
+def test_an_error_names_the_field(ask, path, question, param):
+    assert ask(path, 400, **question)["error"]["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("POST", "/v1/chat/completions", 404, "POST to one of /v1/completions, /v1/embeddings"),
+        ("GET", "/nothing", 404, "invalid URL (GET /nothing)"),
+        ("GET", "/score", 405, "not allowed (GET /score); use POST"),
+        ("POST", "/v1/models", 405, "not allowed (POST /v1/models); use GET"),
+        ("DELETE", "/v1/completions", 405, "use POST"),
+    ],
+)
+def test_what_is_not_there_has_openai_s_form(address, method, path, status, message):
+    body = {"content": b"{}"} if method == "POST" else {}
+    answer = httpx.request(method, address + path, **body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (status, "invalid_request_error")
+    assert set(error) == {"message", "type", "param", "code"} and message in error["message"]
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+def test_openai_s_client_reads_the_errors(client):
+    with pytest.raises(openai.NotFoundError, match="invalid URL"):
+        client.chat.completions.create(model="tiny", messages=[])
+    with pytest.raises(openai.BadRequestError) as error:
+        client.completions.create(model="tiny", prompt="A", temperature=-1)
+    assert error.value.param == "temperature"
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("application/json", "the body is not JSON: "), ("text/plain", "body: Input should be")],
+)
+def test_a_body_that_is_not_json(address, kind, message):
+    body, headers = b'{"sequences": ["A"', {"Content-Type": kind}
+    answer = httpx.post(f"{address}/score", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"].startswith(message)
+    assert answer.json()["error"]["param"] is None
+
+
+def test_variants_without_bases_get_a_reason_beside_the_others(ask):
+    ref = BASES[99]
+    alt = "ACGT".replace(ref, "")[0]
+    alts = ["<DEL>", "*", ".", f"{ref}[d:7[", f"]d:7]{ref}", f".{ref}", f"{ref}."]
+    texts = [f"c:100 {ref}>{each}" for each in alts] + [f"c-100-{ref}-{alt}"]
+    *others, scored = ask("/variants", variants=texts, window_bp=120)["variants"]
+    assert [each["reason"] for each in others] == ["symbolic_allele"] * len(alts)
+    assert scored["reason"] is None and scored["delta_nats"] is not None
+    (plain,) = ask("/variants", variants=[f"c:100 {ref}>{alt}"], window_bp=120)["variants"]
+    assert plain == scored
+
+
 def test_no_reference_and_too_much(model):
     with serving(model, name="tiny", most_bp=100) as address:
         answer = httpx.post(f"{address}/variants", json={"variants": ["c:1 A>C"]})

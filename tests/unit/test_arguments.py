@@ -1,0 +1,131 @@
+"""A wrong type passed to the Python interface: one line that says what to pass."""
+
+from pathlib import Path
+
+import pytest
+
+import carbon
+from carbon.adapt.config import WayConfig
+from carbon.errors import UserError
+from tests.helpers.adapt import BINARY, adapted_of, base_folder
+
+NOT_LISTS = ["ATGGCC", b"ATGGCC", Path("genome.fa"), 7, None]
+NOT_ITEMS = [("a", "ATGGCC"), b"ATGGCC", Path("genome.fa"), 7, None, ["A", "C"]]
+
+
+@pytest.fixture(scope="module")
+def takers(model, network, tmp_path_factory):
+    adapted, _ = adapted_of(
+        base_folder(tmp_path_factory.mktemp("arguments"), network), BINARY, WayConfig(name="full")
+    )
+    return {
+        "score": lambda given: list(model.score(given)),
+        "embed": lambda given: list(model.embed(given)),
+        "generate": lambda given: model.generate(given, 6),
+        "predict": lambda given: list(adapted.predict(given)),
+    }
+
+
+NAMES = ("score", "embed", "generate", "predict")
+
+
+def one_line(error):
+    text = str(error.value)
+    assert "\n" not in text
+    assert "pass" in text or "read a file first" in text or "write" in text
+    return text
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("given", NOT_LISTS, ids=repr)
+def test_what_is_not_a_list_of_sequences(takers, name, given):
+    with pytest.raises(TypeError, match=r"^(sequences|prompts): a ") as error:
+        takers[name](given)
+    one_line(error)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("item", NOT_ITEMS, ids=repr)
+def test_an_item_that_is_not_a_sequence(takers, name, item):
+    with pytest.raises(TypeError, match=r"item 2: a \w+ is not a str;") as error:
+        takers[name](["ACGTAC", item])
+    one_line(error)
+
+
+@pytest.mark.parametrize("name", ["score", "embed", "predict"])
+def test_a_file_name_as_text_is_not_read_as_unknown_bases(takers, name):
+    with pytest.raises(UserError, match=r"item 1: '\.' is not a letter of DNA; read a file first"):
+        takers[name](["data/genome.fa"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_generators_and_tuples_of_strings_are_lists(takers, name):
+    assert len(takers[name](s for s in ("ACGTAC", "acgtnn"))) == 2
+    assert len(takers[name](("ACGTAC", "acgtnn"))) == 2
+
+
+def test_a_wrong_list_is_refused_before_anything_is_asked_for(model):
+    with pytest.raises(TypeError):
+        model.score("ATGGCC")
+    with pytest.raises(TypeError):
+        model.embed("ATGGCC")
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("tags", lambda m: m.score(["ACGT"], tags="<fungi_species>")),
+        ("tags", lambda m: m.generate(["ACGT"], 6, tags="<fungi_species>")),
+        ("tags", lambda m: m.variant_method(tags="<fungi_species>")),
+        ("frames", lambda m: m.variant_method(frames=0)),
+        ("frames", lambda m: m.scan_method(frames="05")),
+        ("forbid", lambda m: carbon.Constraints(forbid="GAATTC")),
+        ("require", lambda m: carbon.Constraints(require="GAATTC")),
+        ("oracles", lambda m: m.design("python:MODULE:FUNCTION", length_bp=60)),
+        ("prompt", lambda m: m.stream(["ACGT"], 6)),
+        ("context", lambda m: m.next_token(["ACGT"])),
+        ("left", lambda m: m.infill(None, "ACGT", 6)),
+    ],
+)
+def test_other_arguments(model, name, call):
+    with pytest.raises(TypeError, match=f"^{name}: a ") as error:
+        call(model)
+    one_line(error)
+
+
+def test_contigs_of_a_background_are_a_list(model, tmp_path):
+    # By letters "VIII" would be the contigs V and I, three times.
+    (tmp_path / "g.fa").write_text(">V\nACGTACGTAC\n>I\nACGTACGTAC\n")
+    with (
+        carbon.Reference(tmp_path / "g.fa") as reference,
+        pytest.raises(TypeError, match="contigs"),
+    ):
+        model.background(reference, contigs="VI")
+
+
+class TestVariants:
+    @pytest.fixture
+    def reference(self, tmp_path):
+        (tmp_path / "g.fa").write_text(">c\n" + "ACGTTGCA" * 20 + "\n")
+        with carbon.Reference(tmp_path / "g.fa") as opened:
+            yield opened
+
+    @pytest.mark.parametrize("given", ["c:10 A>T", carbon.Variant("c", 0, "A", "T")], ids=repr)
+    def test_one_is_not_a_list(self, model, reference, given):
+        with pytest.raises(TypeError, match=r"^variants: a .*Variant\(\.\.\.\)"):
+            model.score_variants(reference, given)
+
+    def test_text_is_not_a_variant(self, model, reference):
+        with pytest.raises(TypeError, match="variants, item 1: a str is not a Variant; write"):
+            list(model.score_variants(reference, ["c:10 A>T"]))
+
+    def test_a_path_is_not_an_open_reference(self, model):
+        variant = carbon.Variant("c", 0, "A", "T")
+        for call in (
+            lambda path: model.score_variants(path, [variant]),
+            lambda path: model.compare_alleles(path, variant, model.variant_method()),
+            lambda path: model.scan(path, carbon.Interval("c", 0, 60)),
+            lambda path: model.background(path),
+        ):
+            with pytest.raises(TypeError, match=r"carbon\.Reference\(path\)"):
+                call("genome.fa")
