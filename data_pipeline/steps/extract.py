@@ -107,7 +107,7 @@ def make_shard(
     kept = sum(count["records"] for count in counts["filtered"].values())
     where = ", ".join(told_held_out[:_REGIONS_TOLD]) or "nothing"
     where += f" and {more:,} more" if (more := len(told_held_out) - _REGIONS_TOLD) > 0 else ""
-    return [*filter(None, [warning]), f"{title_of(each)}; held out: {where}; {kept:,} records"]
+    return [*warning.splitlines(), f"{title_of(each)}; held out: {where}; {kept:,} records"]
 
 
 def _printable(name: str) -> str:
@@ -174,12 +174,12 @@ class _ShardMaker:
             for name, reason in annotation.dropped:
                 self._drop("annotation", name, reason, assembly.name)
             self._held_out = EvaluationPlaces(held_out)
-            places = EvaluationPlaces(
-                place
+            evaluated = [
+                evaluation_places(evaluation, config, lengths_bp)
                 for evaluation in self._config.evaluations
                 if evaluation.assembly == assembly.name
-                for place in evaluation_places(evaluation, config, lengths_bp)
-            )
+            ]
+            places = EvaluationPlaces(place for each in evaluated for place in each.places)
             annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
             sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
             for source in sources:
@@ -202,11 +202,12 @@ class _ShardMaker:
                     self._drop(source.name, *found, assembly.name)
                 else:
                     self._add_record(source, found, assembly, held_out, places)
+            warnings = [assembly.warning or "", *(w for each in evaluated for w in each.warnings)]
             who = {
                 "organism": assembly.organism,
                 "species_type": assembly.species_type,
                 "taxonomy": "; ".join(assembly.taxonomy),
-                "warning": assembly.warning or "",
+                "warning": "\n".join(filter(None, warnings)),
             }
         return held_out, who
 
