@@ -221,6 +221,10 @@ class _ShardMaker:
         self._test_share = float(file.held_out) if of_reads else config.test_share
         rows = ((source, row) for row in file_rows(file.path, config, file.mates))
         for _, row in self._take(rows):
+            if isinstance(row, Dropped):
+                self._count("cut", source.name, 0, 0)
+                self._drop(source.name, *row, sample_name(file))
+                continue
             row["name"] = _printable(row["name"])
             row["segments"] = [Segment(**segment) for segment in row["segments"]]
             self._add_row(source, row)

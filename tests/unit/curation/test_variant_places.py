@@ -128,10 +128,12 @@ def written(tmp_path, form, text=HEADER + DELETION):
     plain.write_text(text)
     path = tmp_path / form
     if form.endswith(".bcf"):
-        with pysam.VariantFile(str(plain)) as source:
-            with pysam.VariantFile(str(path), "wb", header=source.header) as sink:
-                for record in source:
-                    sink.write(record)
+        with (
+            pysam.VariantFile(str(plain)) as source,
+            pysam.VariantFile(str(path), "wb", header=source.header) as sink,
+        ):
+            for record in source:
+                sink.write(record)
     elif form.endswith(("bgz", "bgzip")):
         with pysam.BGZFile(str(path), "w", index=None) as sink:
             sink.write(text.encode())
