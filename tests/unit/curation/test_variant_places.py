@@ -12,7 +12,7 @@ from data_pipeline.reading.evaluations import evaluation_places
 from data_pipeline.reading.variant_places import Shortened, variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig
 from tests.helpers.curation import build
-from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.files import random_bases, write_bcf, write_fasta, write_vcf
 
 LENGTH_BP = 30_000
 HEADER = (
@@ -128,12 +128,7 @@ def written(tmp_path, form, text=HEADER + DELETION):
     plain.write_text(text)
     path = tmp_path / form
     if form.endswith(".bcf"):
-        with (
-            pysam.VariantFile(str(plain)) as source,
-            pysam.VariantFile(str(path), "wb", header=source.header) as sink,
-        ):
-            for record in source:
-                sink.write(record)
+        write_bcf(path, plain)
     elif form.endswith(("bgz", "bgzip")):
         with pysam.BGZFile(str(path), "w", index=None) as sink:
             sink.write(text.encode())
