@@ -1,4 +1,4 @@
-"""FASTA, FASTQ, BED or VCF in; predictions out, in flat memory, with a journal to go on from."""
+"""Files of sequences, places or variants in; predictions out, in flat memory, with a journal."""
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
