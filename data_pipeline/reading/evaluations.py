@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import UserError
-from carbon.genome import Interval
-from carbon.genome.bed import bed_lines, bed_place
+from carbon.genome import Interval, read_sequences
+from carbon.genome.bed import bed_lines, bed_place, is_bed
 from carbon.genome.vcf_lines import holds_variants
 from data_pipeline.reading.assemblies import names_of
 from data_pipeline.reading.variant_places import Shortened, variant_places
@@ -44,6 +44,21 @@ class EvaluationPlaces:
         ends = self._ends.get(interval.contig, [])
         at = bisect.bisect_right(ends, interval.start)
         return at < len(ends) and self._starts[interval.contig][at] < interval.end
+
+
+def evaluation_sequences(config: EvaluationConfig) -> Iterator[tuple[str, str]]:
+    """Return name and bases of the sequences of an evaluation that names no assembly.
+
+    Raises:
+        UserError: the file holds places, or is no FASTA.
+    """
+    path = Path(config.path)
+    if holds_variants(path) or _VCF_NAME.search(path.name) or is_bed(path):
+        raise UserError(
+            f"{path}: has places and no sequences; name the assembly that they lie on (`assembly` "
+            "of the evaluation)"
+        )
+    return read_sequences(path)
 
 
 class Found(NamedTuple):

@@ -11,11 +11,15 @@ from typing import Any, NamedTuple
 
 from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
-from carbon.genome import Interval, read_sequences
+from carbon.genome import Interval
 from data_pipeline.duplicates.contained import EvaluationSequences
 from data_pipeline.duplicates.sketches import sketch_of
 from data_pipeline.reading.assemblies import Assembly, names_of, opened
-from data_pipeline.reading.evaluations import EvaluationPlaces, evaluation_places
+from data_pipeline.reading.evaluations import (
+    EvaluationPlaces,
+    evaluation_places,
+    evaluation_sequences,
+)
 from data_pipeline.reading.files import file_rows
 from data_pipeline.reading.listing import FileInput, inputs_of, paths_of, sample_name, title_of
 from data_pipeline.reading.regions import bed_regions
@@ -154,7 +158,7 @@ class _ShardMaker:
         self.near_duplicates: set[str] = set()
         self.clades: dict[str, str] = {}
         self._sequences = [
-            EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
+            EvaluationSequences(evaluation_sequences(evaluation), evaluation.shared)
             for evaluation in config.evaluations
             if not evaluation.assembly
         ]

@@ -189,6 +189,15 @@ def test_what_is_left_out_is_reported(tmp_path, capsys, genome):
     assert read_manifest(tmp_path / "c")["inputs"][0]["warning"].splitlines() == warnings
 
 
+@pytest.mark.parametrize("form", ["e.vcf", "e.bcf", "e_gz", "e.bed"])
+def test_places_need_an_assembly(tmp_path, capsys, genome, form):
+    path = written(tmp_path, form, "c1\t10\t20\n" if form == "e.bed" else HEADER + DELETION)
+    settings = [x for x in settings_of(genome, path) if x != "evaluations.0.assembly=g"]
+    assert build(tmp_path / "c", *settings) == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
+    assert f"{form}: has places and no sequences; name the assembly" in line
+
+
 def cut_off(path):
     path.write_bytes(path.read_bytes()[:-28])
     return path
