@@ -172,10 +172,10 @@ class EvaluationConfig:
     """Something that models will be measured on: no record may overlap or contain it."""
 
     path: str
-    """FASTA (sequences that no record to train on may nearly contain or lie in), or BED or VCF
-    (places)."""
+    """FASTA (sequences that no record to train on may nearly contain or lie in), or BED, VCF or BCF
+    (places; of a VCF all bases that its records span)."""
     assembly: str = ""
-    """Whose coordinates a BED or VCF is in: the `name` of an assembly."""
+    """Whose coordinates a BED, VCF or BCF is in: the `name` of an assembly."""
     margin_bp: int = 0
     """How near to a place a record may not come."""
     shared: float = 0.5

@@ -30,8 +30,8 @@ FORMATS: dict[str, Format] = {
     "fasta": Format("a FASTA, and a table beside it (data.table) or labels in its names",
                     (".fa", ".fasta", ".fna", ".fa.gz", ".fasta.gz", ".fna.gz")),
     "bed": Format("places and labels, and a reference", (".bed", ".bed.gz"), windows=True),
-    "vcf": Format("variants with labels in INFO, and a reference", (".vcf", ".vcf.gz"),
-                  windows=True),
+    "vcf": Format("variants of a VCF or BCF with labels in INFO, and a reference",
+                  (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"), windows=True),
 }  # fmt: skip
 
 SPLITS: dict[str, str] = {

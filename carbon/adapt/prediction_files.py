@@ -1,4 +1,4 @@
-"""FASTA, FASTQ, BED or VCF in; predictions out, in flat memory, with a journal to go on from."""
+"""Files of sequences, places or variants in; predictions out, in flat memory, with a journal."""
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from carbon.adapt.choices import FORMATS
 from carbon.adapt.folder import HEAD, MANIFEST
 from carbon.adapt.prediction_sources import (
     BedSource,
@@ -32,6 +33,7 @@ from carbon.files import (
 )
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
+from carbon.genome.vcf_lines import holds_variants
 from carbon.options import Strands
 
 _BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together
@@ -44,10 +46,13 @@ SOURCES: dict[str, Callable[[Adapted, PredictJob], Source]] = {
 
 
 def form_of(path: Path) -> str:
-    """Tell by its name what a source is: a key of `SOURCES`."""
-    if is_bed(path):
-        return "bed"
-    return "vcf" if path.name.lower().endswith((".vcf", ".vcf.gz", ".vcf.bgz")) else "sequences"
+    """Return what a source is, a key of `SOURCES`: a VCF or BCF by its content, a BED by its name.
+
+    A file that is named as a VCF and is none is one that is refused as such.
+    """
+    if holds_variants(path) or path.name.lower().endswith(FORMATS["vcf"].endings):
+        return "vcf"
+    return "bed" if is_bed(path) else "sequences"
 
 
 def check_job(job: PredictJob) -> str:

@@ -26,7 +26,7 @@ class PredictJob:
 
     Attributes:
         model: folder of the adapted model.
-        source: FASTA, FASTQ, BED or VCF; which, says its ending.
+        source: FASTA, FASTQ, BED, VCF or BCF; see `form_of`.
         output: a table; of a VCF a VCF too.
         reference: FASTA, for BED and VCF.
         contigs: `chr`, or a table, where the source names contigs otherwise than the reference.

@@ -14,6 +14,7 @@ from pyarrow import compute, csv
 from carbon.errors import UserError
 from carbon.files import why_no_file
 from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.vcf_lines import holds_variants, variant_lines
 
 KEY = {
     "contig": pa.string(), "position": pa.int64(), "id": pa.string(),
@@ -61,15 +62,15 @@ class _Raw(NamedTuple):
 def _vcf(path: Path) -> _Raw:
     settings, line = None, "\n"
     rows: list[tuple[Any, ...]] = []
-    with open_text(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.startswith(_SETTINGS_LINE):
-                settings = json.loads(line.removeprefix(_SETTINGS_LINE))
-            elif not line.startswith("#") and line.strip():
-                try:
-                    rows += _alleles(line.rstrip("\r\n"))
-                except (ValueError, IndexError):
-                    raise UserError(f"{path} line {number}: is no record of a scored VCF") from None
+    for number, raw in enumerate(variant_lines(path), start=1):
+        line = raw.decode("utf-8-sig")
+        if line.startswith(_SETTINGS_LINE):
+            settings = json.loads(line.removeprefix(_SETTINGS_LINE))
+        elif not line.startswith("#") and line.strip():
+            try:
+                rows += _alleles(line.rstrip("\r\n"))
+            except (ValueError, IndexError):
+                raise UserError(f"{path} line {number}: is no record of a scored VCF") from None
     _check_end(path, line[-1:])
     columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
     arrays = map(pa.array, map(list, columns), SCHEMA.types)
@@ -171,6 +172,8 @@ def read_scored_file(path: Path) -> ScoredFile:
 
 
 def _reader_of(path: Path) -> Callable[[Path], _Raw]:
+    if holds_variants(path):
+        return _vcf
     for ending, reader in _READERS.items():
         if path.name.endswith(ending):
             return reader

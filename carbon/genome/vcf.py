@@ -1,5 +1,7 @@
 """VCF read record by record, checked against a reference, with every line kept as it stands.
 
+Of a BCF the lines are those that htslib prints.
+
 The rules of the specification stand in `vcf_header_rules` and `vcf_record_rules`, and what becomes
 of a file that breaks one in `vcf_findings`. The text of a line travels beside what is read of it,
 so that what is written out again differs from the input in what was added and in nothing else.
@@ -8,23 +10,20 @@ so that what is written out again differs from the input in what was added and i
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError, UserError
 from carbon.files import why_no_file
-from carbon.genome import streams
 from carbon.genome.fasta import Disagreement, Reference
-from carbon.genome.streams import BROKEN_GZIP, BYTE_ORDER_MARK, open_bytes
 from carbon.genome.variant import Variant
 from carbon.genome.vcf_findings import Complaint, Findings
 from carbon.genome.vcf_header_rules import Header, check_header
+from carbon.genome.vcf_lines import holds_variants, variant_lines
 from carbon.genome.vcf_record_rules import RecordRules
 
 _POS, _REF, _ALT, _INFO = 1, 3, 4, 7  # columns of a VCF line, from 0
-_VCF = b"##fileformat=VCF"
 _ENCODING = ("utf-8", "utf-8-sig")  # of the first line, which may begin with a mark
 
 _Place = tuple[str, int]
@@ -54,7 +53,7 @@ class VcfRow(NamedTuple):
 
 
 class VcfReader:
-    """A sorted VCF, plain, gzip or bgzip, and the reference it was called on.
+    """A sorted VCF, plain, gzip or bgzip, or a BCF, and the reference it was called on.
 
     Attributes:
         header: the header lines as they stand, `#CHROM` last.
@@ -79,18 +78,12 @@ class VcfReader:
             contig_names: what the file calls a contig, and what the reference does.
 
         Raises:
-            GenomeError: there is no such file, it is not a VCF, or its header is malformed.
+            GenomeError: there is no such file, it is no VCF or BCF, or its header is malformed.
         """
         self.path = Path(path)
         self._reference = reference
         self._names = contig_names or {}
-        if not self.path.is_file():
-            raise GenomeError(f"{path}: {why_no_file(path)}; give a VCF, plain, gzip or bgzip")
-        if not self._begins_as_vcf():
-            raise GenomeError(
-                f"{path}: is not a VCF: it must begin with '##fileformat=VCF' and have a #CHROM "
-                "line (convert a BCF with `bcftools view`)"
-            )
+        self._check_is_a_vcf()
         # What the records have yet to be held against.
         self._rules: Header | None = None
         lines = list(self._header_lines())
@@ -133,13 +126,17 @@ class VcfReader:
         disagreement = self._reference.disagreement(contig, start, ref)
         return VcfRow(columns, contig, variants, disagreement)
 
-    def _begins_as_vcf(self) -> bool:
-        try:
-            with open_bytes(self.path) as source:
-                start = source.read(len(BYTE_ORDER_MARK + _VCF))
-            return start.removeprefix(BYTE_ORDER_MARK).startswith(_VCF)
-        except BROKEN_GZIP:
-            return False
+    def _check_is_a_vcf(self) -> None:
+        """Raise GenomeError unless the file can be read twice and begins as a VCF or BCF."""
+        if str(self.path) == "-":
+            raise GenomeError("standard input: a VCF is read twice; save it and give the file")
+        if not self.path.is_file():
+            raise GenomeError(f"{self.path}: {why_no_file(self.path)}; give a VCF or BCF file")
+        if not holds_variants(self.path):
+            raise GenomeError(
+                f"{self.path}: is not a VCF or BCF: a VCF must begin with '##fileformat=VCF' and "
+                "have a #CHROM line"
+            )
 
     def _header_lines(self) -> Iterator[tuple[int, str]]:
         """Yield the lines up to `#CHROM`, or to what stands in its place."""
@@ -152,26 +149,15 @@ class VcfReader:
         """Yield the lines that are not empty, without their ends, and their numbers."""
         line, number = b"\n", 0
         try:
-            with open_bytes(self.path) as source:
-                lines = iter(partial(source.readline, streams.MOST_LINE_BYTES + 1), b"")
-                for number, line in enumerate(lines, start=1):
-                    self._check_length(line, number)
-                    if text := line.decode(_ENCODING[number == 1]).rstrip("\r\n"):
-                        yield number, text
+            for number, line in enumerate(variant_lines(self.path), start=1):
+                if text := line.decode(_ENCODING[number == 1]).rstrip("\r\n"):
+                    yield number, text
         except UnicodeDecodeError:
             raise GenomeError(
                 f"{self.path} line {number}: is not UTF-8; convert the file, for example with "
                 "`iconv -f latin1 -t utf-8`"
             ) from None
-        except BROKEN_GZIP as error:
-            raise GenomeError(
-                f"{self.path}: is broken or cut off ({error}); fetch it again"
-            ) from None
         self._check_end(line, number)
-
-    def _check_length(self, line: bytes, number: int) -> None:
-        if streams.is_too_long(len(line)):
-            raise GenomeError(f"{self.path} line {number}: {streams.too_long()}")
 
     def _check_end(self, last: bytes, number: int) -> None:
         if not last.endswith(b"\n") and self._rules and self._rules.version >= (4, 3):

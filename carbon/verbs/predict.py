@@ -20,7 +20,7 @@ def add_parser(verbs: Verbs) -> None:
         "with ALT, with REF, and their difference. Memory does not grow with the file.",
     )
     verb.add_argument("--model", required=True, help="folder that `carbon adapt` wrote")
-    verb.add_argument("input", help="FASTA, FASTQ, BED (.bed) or VCF (.vcf), plain, gzip or bgzip")
+    verb.add_argument("input", help="FASTA, FASTQ, BED (.bed), VCF or BCF, plain, gzip or bgzip")
     verb.add_argument(
         "--output",
         required=True,

@@ -27,7 +27,7 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(verb)
     verb.add_argument("--reference", required=True, help="FASTA that the VCF refers to")
-    verb.add_argument("--vcf", required=True, help="sorted VCF, plain, gzip or bgzip")
+    verb.add_argument("--vcf", required=True, help="sorted VCF, plain, gzip or bgzip; or BCF")
     verb.add_argument(
         "--output", required=True, help=f"a .vcf, .vcf.gz, {any_of(TABLE_WRITERS)} to write"
     )

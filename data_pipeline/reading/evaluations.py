@@ -1,15 +1,21 @@
 """Places that models will be measured on, which no record may overlap."""
 
 import bisect
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from carbon.errors import GenomeError, UserError
-from carbon.genome import Interval
-from carbon.genome.bed import bed_lines, bed_place
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.errors import UserError
+from carbon.genome import Interval, read_sequences
+from carbon.genome.bed import bed_lines, bed_place, is_bed
+from carbon.genome.vcf_lines import holds_variants
 from data_pipeline.reading.assemblies import names_of
+from data_pipeline.reading.variant_places import Shortened, variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig
+
+_VCF_NAME = re.compile(r"\.vcf(\.b?gz)?$", re.IGNORECASE)
 
 
 class EvaluationPlaces:
@@ -40,53 +46,77 @@ class EvaluationPlaces:
         return at < len(ends) and self._starts[interval.contig][at] < interval.end
 
 
-def evaluation_places(
-    config: EvaluationConfig, assembly: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
-) -> list[Interval]:
-    """Return the places of a BED or VCF on an assembly, widened by its margin.
-
-    They are in the coordinates of the annotation: names and offset of the assembly apply.
+def evaluation_sequences(config: EvaluationConfig) -> Iterator[tuple[str, str]]:
+    """Return name and bases of the sequences of an evaluation that names no assembly.
 
     Raises:
-        UserError: a line is neither, or no place is on the assembly.
+        UserError: the file holds places, or is no FASTA.
     """
     path = Path(config.path)
-    is_vcf = path.name.removesuffix(".gz").endswith(".vcf")
+    if holds_variants(path) or _VCF_NAME.search(path.name) or is_bed(path):
+        raise UserError(
+            f"{path}: has places and no sequences; name the assembly that they lie on (`assembly` "
+            "of the evaluation)"
+        )
+    return read_sequences(path)
+
+
+class Found(NamedTuple):
+    """The places of an evaluation file on an assembly.
+
+    Attributes:
+        places: in the coordinates of the sequence, widened by the margin.
+        warnings: a line for each kind of place that is left out or not whole.
+    """
+
+    places: list[Interval]
+    warnings: list[str]
+
+
+def evaluation_places(
+    config: EvaluationConfig, assembly: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+) -> Found:
+    """Return the places of a BED, VCF or BCF on an assembly, widened by its margin.
+
+    The file is in the coordinates of the annotation: names and offset of the assembly apply. Its
+    content tells a VCF or BCF from a BED; a VCF without a header is known by its name.
+
+    Raises:
+        UserError: a line is neither, there is none, or no place is on the assembly.
+    """
+    path = Path(config.path)
     names = names_of(assembly, contig_lengths_bp)
-    result = []
-    for place in _vcf_places(path) if is_vcf else _bed_places(path):
+    shortened: Counter[Shortened] = Counter()
+    result, num_places = [], 0
+    is_vcf = holds_variants(path) or _VCF_NAME.search(path.name)
+    for place in variant_places(path, shortened) if is_vcf else _bed_places(path):
+        num_places += 1
         contig = names.get(place.contig, place.contig)
         start = place.start - assembly.annotation_offset_bp - config.margin_bp
         end = place.end - assembly.annotation_offset_bp + config.margin_bp
         if end > 0 and start < contig_lengths_bp.get(contig, 0):
             result.append(Interval(contig, max(0, start), end))
+    if not num_places:
+        raise UserError(f"{path}: has no {'record' if is_vcf else 'line'}; take the evaluation out")
     if not result:
         raise UserError(
             f"{path}: no place lies on assembly '{config.assembly}', whose contigs are "
             f"{', '.join(list(contig_lengths_bp)[:3])} ...; are they named alike?"
         )
-    return result
+    return Found(result, _warnings(config, num_places, len(result), shortened))
+
+
+def _warnings(
+    config: EvaluationConfig, num_places: int, num_kept: int, shortened: Mapping[Shortened, int]
+) -> list[str]:
+    counts = [f"{count:,} {why.value}" for why, count in shortened.items()]
+    if num_kept < num_places:
+        elsewhere = num_places - num_kept
+        counts.append(
+            f"{elsewhere:,} of {num_places:,} places lie outside of assembly '{config.assembly}'"
+        )
+    return [f"warning: {config.path}: {each}" for each in counts]
 
 
 def _bed_places(path: Path) -> Iterator[Interval]:
     return (Interval(*bed_place(columns, where)) for where, columns in bed_lines(path))
-
-
-def _vcf_places(path: Path) -> Iterator[Interval]:
-    number = 0
-    try:
-        with open_text(path, errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip() and not line.startswith("#"):
-                    yield _vcf_place(line, f"{path} line {number}")
-    except BROKEN_GZIP as error:
-        raise UserError(f"{path}: broken after line {number} ({error}); fetch it again") from None
-
-
-def _vcf_place(line: str, where: str) -> Interval:
-    columns = line.rstrip("\r\n").split("\t")
-    try:
-        start = int(columns[1]) - 1  # POS is 1-based, and REF tells the end
-        return Interval(columns[0], start, start + len(columns[3]))
-    except (IndexError, ValueError, GenomeError):
-        raise UserError(f"{where}: is no line of VCF") from None

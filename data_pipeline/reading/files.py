@@ -14,13 +14,16 @@ from carbon.genome.streams import BROKEN_GZIP, open_text
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.reading.reads import read_rows
 from data_pipeline.recipe import FilesConfig
+from data_pipeline.sources.cuts import Dropped
 from data_pipeline.sources.samples import is_fastq, sample_of
 
 
 def file_rows(
     path: Path, config: FilesConfig, mates: Path | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, Any] | Dropped]:
     """Yield the records of a file as rows of the corpus, from what each format tells.
+
+    Reads without a base are dropped; in the other formats a record without a base is an error.
 
     Raises:
         UserError: the file is absent, or of none of the formats; or it does not fit its mates.
@@ -32,6 +35,7 @@ def file_rows(
         "organism": config.organism,
         "assembly": config.assembly,
     }
+    rows: Iterator[dict[str, Any] | Dropped]
     if is_fastq(path):
         constant["assembly"] = config.sample or sample_of(path, paired=bool(config.mates))
         rows = read_rows(path, mates)
@@ -44,6 +48,9 @@ def file_rows(
     number = 0
     try:
         for number, row in enumerate(rows, start=1):
+            if isinstance(row, Dropped):
+                yield row
+                continue
             told = {key: value for key, value in constant.items() if value or key not in row}
             yield _completed(row | told, f"{path} record {number}")
     except (*BROKEN_GZIP, pa.ArrowException, OSError) as error:

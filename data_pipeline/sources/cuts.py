@@ -62,19 +62,16 @@ def runs_of_gene_regions(assembly: AnnotatedAssembly, cut: CutConfig, keep: Keep
     del keep  # a run may be longer than any other record
     size_bp = cut.concatenated_bp
     waiting: list[tuple[list[Gene], Interval]] = []
+    side: tuple[str, str | None] | None = None  # contig and split of the regions that wait
     for genes, interval in [*_joined_genes(assembly, cut.flank_bp), ([], None)]:
         full = sum(i.length_bp for _, i in waiting) + (interval.length_bp if interval else 0)
-        new_contig = bool(waiting) and (
-            interval is None
-            or interval.contig != waiting[-1][1].contig
-            or _split(assembly, interval) != _split(assembly, waiting[-1][1])
-        )
-        if full > size_bp or new_contig:
+        here = (interval.contig, _split(assembly, interval)) if interval else None
+        if full > size_bp or here != side:
             if len(waiting) > 1:
                 yield _run(waiting)
             elif waiting:
                 yield _not_joined(waiting[0][0], "alone_in_its_run")
-            waiting = []
+            waiting, side = [], here
         if interval is not None and interval.length_bp <= size_bp:
             waiting.append((genes, interval))
         elif interval is not None:

@@ -11,11 +11,15 @@ from typing import Any, NamedTuple
 
 from carbon.errors import UserError
 from carbon.files import atomic_folder, sha256_of_file
-from carbon.genome import Interval, read_sequences
+from carbon.genome import Interval
 from data_pipeline.duplicates.contained import EvaluationSequences
 from data_pipeline.duplicates.sketches import sketch_of
 from data_pipeline.reading.assemblies import Assembly, names_of, opened
-from data_pipeline.reading.evaluations import EvaluationPlaces, evaluation_places
+from data_pipeline.reading.evaluations import (
+    EvaluationPlaces,
+    evaluation_places,
+    evaluation_sequences,
+)
 from data_pipeline.reading.files import file_rows
 from data_pipeline.reading.listing import FileInput, inputs_of, paths_of, sample_name, title_of
 from data_pipeline.reading.regions import bed_regions
@@ -107,7 +111,7 @@ def make_shard(
     kept = sum(count["records"] for count in counts["filtered"].values())
     where = ", ".join(told_held_out[:_REGIONS_TOLD]) or "nothing"
     where += f" and {more:,} more" if (more := len(told_held_out) - _REGIONS_TOLD) > 0 else ""
-    return [*filter(None, [warning]), f"{title_of(each)}; held out: {where}; {kept:,} records"]
+    return [*warning.splitlines(), f"{title_of(each)}; held out: {where}; {kept:,} records"]
 
 
 def _printable(name: str) -> str:
@@ -154,7 +158,7 @@ class _ShardMaker:
         self.near_duplicates: set[str] = set()
         self.clades: dict[str, str] = {}
         self._sequences = [
-            EvaluationSequences(read_sequences(evaluation.path), evaluation.shared)
+            EvaluationSequences(evaluation_sequences(evaluation), evaluation.shared)
             for evaluation in config.evaluations
             if not evaluation.assembly
         ]
@@ -174,12 +178,12 @@ class _ShardMaker:
             for name, reason in annotation.dropped:
                 self._drop("annotation", name, reason, assembly.name)
             self._held_out = EvaluationPlaces(held_out)
-            places = EvaluationPlaces(
-                place
+            evaluated = [
+                evaluation_places(evaluation, config, lengths_bp)
                 for evaluation in self._config.evaluations
                 if evaluation.assembly == assembly.name
-                for place in evaluation_places(evaluation, config, lengths_bp)
-            )
+            ]
+            places = EvaluationPlaces(place for each in evaluated for place in each.places)
             annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
             sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
             for source in sources:
@@ -202,11 +206,12 @@ class _ShardMaker:
                     self._drop(source.name, *found, assembly.name)
                 else:
                     self._add_record(source, found, assembly, held_out, places)
+            warnings = [assembly.warning or "", *(w for each in evaluated for w in each.warnings)]
             who = {
                 "organism": assembly.organism,
                 "species_type": assembly.species_type,
                 "taxonomy": "; ".join(assembly.taxonomy),
-                "warning": assembly.warning or "",
+                "warning": "\n".join(filter(None, warnings)),
             }
         return held_out, who
 
@@ -220,6 +225,10 @@ class _ShardMaker:
         self._test_share = float(file.held_out) if of_reads else config.test_share
         rows = ((source, row) for row in file_rows(file.path, config, file.mates))
         for _, row in self._take(rows):
+            if isinstance(row, Dropped):
+                self._count("cut", source.name, 0, 0)
+                self._drop(source.name, *row, sample_name(file))
+                continue
             row["name"] = _printable(row["name"])
             row["segments"] = [Segment(**segment) for segment in row["segments"]]
             self._add_row(source, row)

@@ -1,5 +1,6 @@
 """What a sequence is made of, and why a record of it is left out."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
@@ -93,7 +94,7 @@ def _complexities(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 def why_not(found: Composition, digest: int, keep: KeepConfig, *, joined: bool) -> str:
     """Return the reason to leave a record out, or an empty string.
 
-    A soft-masked record is down-weighted by its own digest, so that a rerun decides as before;
+    A soft-masked record is down-weighted by its own bases, so that a rerun decides as before;
     `joined` records may be longer than the others.
     """
     if found.length_bp < keep.min_record_bp:
@@ -107,6 +108,16 @@ def why_not(found: Composition, digest: int, keep: KeepConfig, *, joined: bool) 
     if found.complexity < keep.min_complexity:
         return "low_complexity"
     chance = 1 - (1 - keep.repeat_weight) * found.num_masked / found.length_bp
-    if digest / 2**64 >= chance:
+    if chance < 1 and _draw_of_repeat(digest) >= chance:
         return "repeats_down_weighted"
     return ""
+
+
+def _draw_of_repeat(digest: int) -> float:
+    """Return a number in [0, 1) that depends on the digest alone, and not on the split.
+
+    The split compares the digest itself with `test_share`. Without the salt every test record
+    would have a low draw here, and none of them would be down-weighted.
+    """
+    salted = hashlib.blake2b(digest.to_bytes(8, "little"), digest_size=8, salt=b"repeats")
+    return int.from_bytes(salted.digest(), "little") / 2**64

@@ -39,6 +39,15 @@ def write_vcf(path: Path, records: list[str], header: str = "") -> Path:
     return path
 
 
+def write_bcf(path: Path, vcf: Path, output_type: str = "b") -> Path:
+    """Write the records of a VCF as BCF; output type `u` is that of bcftools, not compressed."""
+    from pysam import bcftools
+
+    options = ("--no-version", "-O", output_type, "-o", str(path), str(vcf))
+    bcftools.view(*options, catch_stdout=False)
+    return path
+
+
 def place_gene(strand: str = "+") -> tuple[str, str, str]:
     """Return `(contig, gff3, gtf)` of one gene of two exons on a contig of 400 bp.
 

@@ -11,6 +11,7 @@ from carbon.adapt.data.rows import Rows, joined
 from carbon.adapt.data.tables import read_csv, read_datasets, read_parquet, read_tsv
 from carbon.adapt.data.vcf import read_vcf
 from carbon.errors import UserError
+from carbon.genome.vcf_lines import holds_variants
 
 __all__ = ["PART_COLUMN", "SOURCES", "Rows", "read_rows"]
 
@@ -55,6 +56,8 @@ def _read(config: DataConfig) -> Rows:
 
 
 def _format_of(path: str) -> str:
+    if holds_variants(Path(path)):
+        return "vcf"
     for name, form in FORMATS.items():
         if path.lower().endswith(form.endings or ("/",)):
             return name

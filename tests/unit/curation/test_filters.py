@@ -94,6 +94,31 @@ class TestFilters:
         masked_bases = sum(sum(map(str.islower, s)) for _, s in items)
         assert manifest["steps"]["cut"]["mrna"]["masked_bases"] == masked_bases
 
+    def test_repeats_are_down_weighted_alike_in_both_splits(self, tmp_path):
+        """Split and down-weighting are independent draws.
+
+        Of 2,000 records that are masked throughout, 0.3 x 2,000 = 600 are test. Weight 0.25 drops
+        0.75 x 600 = 450 of them; five standard deviations are 5 x sqrt(600 x 0.75 x 0.25) = 53.
+        """
+        bases = [random_bases(80, i).lower() for i in range(2000)]
+        path = tmp_path / "x.fa"
+        path.write_text("".join(f">r{i}\n{each}\n" for i, each in enumerate(bases)))
+        settings = [f"files.0.path={path}", "files.0.source=genome", "files.0.test_share=0.3"]
+        split_of = {}
+        for weight in (1, 0.25):
+            corpus = tmp_path / f"weight{weight}"
+            assert build(corpus, *settings, f"keep.repeat_weight={weight}") == 0
+            for split in ("train", "test"):
+                rows = read_source(corpus, "genome", split).to_pylist()
+                names = {row["name"] for row in rows}
+                if weight == 1:
+                    split_of |= dict.fromkeys(names, split)
+                    continue
+                whole = {name for name, told in split_of.items() if told == split}
+                assert names <= whole  # each record keeps its split
+                assert abs(len(whole) - len(names) - 0.75 * len(whole)) < 100
+        assert len(split_of) == 2000
+
     @given(sequence=st.text(alphabet="ACGTN", min_size=1, max_size=40))
     def test_a_digest_is_of_both_strands_and_cases(self, sequence):
         digest = digest_of(sequence)

@@ -62,6 +62,74 @@ def test_a_mate_follows_its_read(tmp_path):
     assert told["recipe"]["sample"] == "a"
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "name"),
+    [
+        ("SRR1.7.1 M:7 length=150", "SRR1.7.2 M:7 length=150", "SRR1.7"),
+        ("SRR1.7 7 length=150", "SRR1.7 7 length=150", "SRR1.7"),
+        ("SRR1.1 1 length=150", "SRR1.1 1 length=150", "SRR1.1"),
+        ("M0:1:FC:1:1 1:N:0:ACGT", "M0:1:FC:1:1 2:N:0:ACGT", "M0:1:FC:1:1"),
+        ("r/1", "r/2", "r"),
+        ("lib.r.1", "lib.r.2", "lib.r"),
+    ],
+)
+def test_names_of_mates(tmp_path, first, second, name):
+    for path, header, bases in (("a_1.fq", first, READS[0]), ("a_2.fq", second, READS[1])):
+        (tmp_path / path).write_text(f"@{header}\n{bases}\n+\n{'I' * 150}\n")
+    settings = settings_of(tmp_path / "a_1.fq", f"mates={tmp_path}/a_2.fq")
+    assert build(tmp_path / "c", *settings) == 0
+    assert [row["name"] for row in rows_of(tmp_path / "c", "reads")] == [f"{name}/1", f"{name}/2"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("SRR1.1.1", "SRR1.2.2", ("SRR1.1", "SRR1.2")),
+        ("SRR1.1", "SRR1.2", ("SRR1.1", "SRR1.2")),  # two spots of a run
+        ("SRR1.7.2", "SRR1.7.1", ("SRR1.7.2", "SRR1.7.1")),
+        ("a.1", "b.2", ("a", "b")),
+        ("r.11", "r.12", ("r.11", "r.12")),
+    ],
+)
+def test_other_reads_are_no_mates(tmp_path, capsys, first, second, told):
+    for path, name in (("a_1.fq", first), ("a_2.fq", second)):
+        (tmp_path / path).write_text(f"@{name}\n{READS[0]}\n+\n{'I' * 150}\n")
+    line = refused(capsys, tmp_path, *settings_of(tmp_path / "a_1.fq", f"mates={tmp_path}/a_2.fq"))
+    assert f"a_1.fq read 1 is '{told[0]}', and that of" in line and f"'{told[1]}'" in line
+
+
+@pytest.mark.parametrize("empty", ["@b\n\n+\n\n", "@b\n+\n", "@b\n\n+b\n\n"])
+def test_empty_reads_are_dropped_with_a_reason(tmp_path, empty):
+    (tmp_path / "a.fq").write_text(fastq(READS[:2]) + empty + fastq(READS[2:4], first=2))
+    assert build(tmp_path / "c", *settings_of(tmp_path / "a.fq")) == 0
+    assert [row["sequence"] for row in rows_of(tmp_path / "c", "reads")] == READS[:4]
+    manifest = read_manifest(tmp_path / "c")
+    assert manifest["dropped"] == {"reads:empty_read": 1}
+    assert manifest["steps"]["cut"]["reads"]["records"] == 5
+    (line,) = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()[1:]
+    assert line.split("\t")[:4] == ["reads", "b", "empty_read", "a"]
+
+
+def test_the_mate_of_an_empty_read_goes_with_it(tmp_path):
+    (tmp_path / "a_1.fq").write_text(fastq(READS[:3], "/1"))
+    (tmp_path / "a_2.fq").write_text(fastq([READS[3], "", READS[5]], "/2"))
+    settings = settings_of(tmp_path / "a_1.fq", f"mates={tmp_path}/a_2.fq")
+    assert build(tmp_path / "c", *settings) == 0
+    names = [row["name"] for row in rows_of(tmp_path / "c", "reads")]
+    assert names == ["r0/1", "r0/2", "r2/1", "r2/2"]
+    lines = (tmp_path / "c" / "dropped.tsv").read_text().splitlines()[1:]
+    assert [line.split("\t")[1:3] for line in lines] == [
+        ["r1/1", "mate_of_empty_read"], ["r1/2", "empty_read"]
+    ]  # fmt: skip
+
+
+def test_nothing_but_empty_reads(tmp_path, capsys):
+    (tmp_path / "a.fq").write_text(fastq(["", ""]))
+    assert "no record is left of 1 inputs: empty_read (2)" in refused(
+        capsys, tmp_path, *settings_of(tmp_path / "a.fq")
+    )
+
+
 def test_filters_and_copies(tmp_path):
     short, unknown = READS[0][:40], "N" * 30 + READS[1][:100]
     (tmp_path / "a.fq").write_text(fastq([*READS, READS[5], short, unknown]))

@@ -7,10 +7,11 @@ import pytest
 
 from carbon.corpus import SCHEMA, read_manifest
 from carbon.files import sha256_of_file
-from carbon.genome import Interval, Reference, reverse_complement
+from carbon.genome import Interval, Reference, read_annotation, reverse_complement
 from data_pipeline.recipe import species_type_of
 from data_pipeline.records.record import Record, Segment, read_bases
-from data_pipeline.sources import SOURCES
+from data_pipeline.sources import SOURCES, cuts
+from data_pipeline.sources.limits import CutConfig, KeepConfig
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
@@ -211,3 +212,17 @@ def test_what_cannot_be_joined_has_its_reason(genome, tmp_path):
     dropped = sum(count for key, count in manifest["dropped"].items() if "_concatenated" in key)
     assert dropped > 0
     assert joined + dropped == manifest["steps"]["cut"]["eukaryote"]["records"]
+
+
+def test_the_split_of_a_region_is_looked_up_once(genome, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        cuts, "split_of", lambda intervals, held_out: calls.append(tuple(intervals)) or "train"
+    )
+    with Reference(genome / "genome.fa") as reference:
+        annotation = read_annotation(genome / "genes.gff3", reference)
+        annotated = cuts.AnnotatedAssembly(annotation, reference.contig_lengths_bp, [])
+        cut, keep = CutConfig(concatenated_bp=9000), KeepConfig()
+        num_regions = sum(1 for _ in cuts.gene_regions(annotated, cut, keep))
+        assert list(cuts.runs_of_gene_regions(annotated, cut, keep))
+    assert len(calls) == len(set(calls)) == num_regions > 20

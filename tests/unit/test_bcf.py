@@ -1,0 +1,174 @@
+"""BCF is read wherever a VCF is, and gives what the same VCF gives."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from carbon.adapt.config import DataConfig
+from carbon.adapt.data import read_rows
+from carbon.adapt.prediction_files import form_of
+from carbon.cli import main
+from carbon.comparison.scored_files import read_scored_file
+from carbon.errors import GenomeError
+from carbon.genome import Reference, VcfReader
+from carbon.genome.vcf_lines import holds_variants, variant_lines
+from carbon.model import save_model
+from eval.heldout.variants import read_scored
+from eval.markov import Markov
+from eval.tasks import TASKS
+from tests.helpers.files import random_bases, write_bcf, write_fasta, write_vcf
+from tests.unit.tasks_build.test_variants import clinvar_files
+
+BASES = random_bases(500, 4)
+HEADER = (
+    '##INFO=<ID=AF,Number=A,Type=Float,Description="f">\n'
+    '##INFO=<ID=LABEL,Number=1,Type=Integer,Description="l">\n'
+    '##FILTER=<ID=q10,Description="low">\n'
+    '##ALT=<ID=DEL,Description="d">\n##contig=<ID=c,length=500>\n'
+)
+
+
+@pytest.fixture
+def vcf(tmp_path):
+    records = [
+        f"c\t50\trs1\t{BASES[49]}\t{'A' if BASES[49] != 'A' else 'C'}\t30\tq10\tAF=0.25;LABEL=1",
+        f"c\t200\t.\t{BASES[199]}\t{BASES[199]}TT,<DEL>\t.\tPASS\tAF=0.1,0.2;LABEL=0",
+        f"c\t300\t.\t{BASES[299:303]}\t{BASES[299]}\t.\t.\tLABEL=1",
+    ]
+    write_fasta(tmp_path / "r.fa", {"c": BASES})
+    return write_vcf(tmp_path / "in.vcf", records, HEADER)
+
+
+@pytest.mark.parametrize("mode", ["b", "u"])
+def test_records_are_those_of_the_vcf(tmp_path, vcf, mode):
+    bcf = write_bcf(tmp_path / "odd_name", vcf, mode)
+    assert holds_variants(bcf) and holds_variants(vcf)
+    with Reference(tmp_path / "r.fa") as reference:
+        expected = list(VcfReader(vcf, reference))
+        reader = VcfReader(bcf, reference, strict=True)
+        assert list(reader) == list(reader) == expected
+        assert reader.header[-1] == "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO"
+
+
+def score(tmp_path, vcf, output):
+    words = ["variants", "--model", tmp_path / "model", "--reference", tmp_path / "r.fa"]
+    return main([*map(str, [*words, "--vcf", vcf, "--output", output, "--window", "120"])])
+
+
+def test_scores_of_a_bcf(tmp_path, vcf, network, capsys):
+    save_model(network, tmp_path / "model")
+    bcf = write_bcf(tmp_path / "in.bcf", vcf)
+    for number, source in enumerate((vcf, bcf)):
+        assert score(tmp_path, source, tmp_path / f"{number}.tsv") == 0
+        assert score(tmp_path, source, tmp_path / f"{number}.vcf.gz") == 0
+    assert (tmp_path / "0.tsv").read_bytes() == (tmp_path / "1.tsv").read_bytes()
+    records = []
+    for number in (0, 1):
+        with gzip.open(tmp_path / f"{number}.vcf.gz", "rt") as lines:
+            records.append([line for line in lines if not line.startswith("#")])
+    assert records[0] == records[1] and len(records[0]) == 3
+    # A scored file that became a BCF has the same alleles; its floats have six digits.
+    scored = write_bcf(tmp_path / "scored.bcf", tmp_path / "1.vcf.gz")
+    found = read_scored_file(scored).alleles.to_pydict()
+    expected = read_scored_file(tmp_path / "1.vcf.gz").alleles.to_pydict()
+    deltas = [np.array(each.pop("delta"), dtype=float) for each in (found, expected)]
+    np.testing.assert_allclose(*deltas, rtol=1e-5)
+    assert found == expected
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["records"] == 3
+
+
+def cut(data):
+    return data[: len(data) // 2]
+
+
+def damaged(data):
+    return data[: len(data) // 2] + b"\xff" * 40 + data[len(data) // 2 + 40 :]
+
+
+def without_end(data):
+    return data[:-28]
+
+
+@pytest.mark.parametrize("mode", ["b", "u"])
+@pytest.mark.parametrize("damage", [cut, damaged, without_end])
+def test_a_broken_bcf_is_refused_by_name(tmp_path, vcf, mode, damage):
+    """Without its last block, or with its last record shortened."""
+    bcf = write_bcf(tmp_path / "x.bcf", vcf, mode)
+    bcf.write_bytes(damage(bcf.read_bytes()))
+    with pytest.raises(GenomeError) as refused:
+        list(variant_lines(bcf))
+    assert str(refused.value).startswith(f"{bcf}: is broken or cut off (")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_bcf_in_a_plain_gzip_is_refused(tmp_path, vcf):
+    raw = write_bcf(tmp_path / "raw.bcf", vcf, "u").read_bytes()
+    if raw[:2] == b"\x1f\x8b":  # uncompressed blocks of bgzip
+        raw = gzip.decompress(raw)
+    (tmp_path / "x.bcf.gz").write_bytes(gzip.compress(raw))
+    with pytest.raises(GenomeError, match=r"x\.bcf\.gz: is a BCF packed by plain gzip; unpack"):
+        list(variant_lines(tmp_path / "x.bcf.gz"))
+
+
+def test_a_broken_bcf_ends_a_run_with_one_line(tmp_path, vcf, network, capsys):
+    save_model(network, tmp_path / "model")
+    bcf = write_bcf(tmp_path / "x.bcf", vcf)
+    bcf.write_bytes(without_end(bcf.read_bytes()))
+    assert score(tmp_path, bcf, tmp_path / "out.tsv") == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "x.bcf: is broken or cut off" in line] == lines[-1:]
+    assert not (tmp_path / "out.tsv").exists()
+
+
+def test_standard_input_is_refused_by_name(tmp_path, vcf, network, capsys):
+    save_model(network, tmp_path / "model")
+    assert score(tmp_path, "-", tmp_path / "out.tsv") == 2
+    message = "standard input: a VCF is read twice; save it and give the file"
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {message}"
+
+
+@pytest.mark.parametrize("name", ["x.bcf", "x.vcf.bgz", "labels"])
+def test_labels_of_a_bcf(tmp_path, vcf, name):
+    common = {"reference": str(tmp_path / "r.fa"), "labels": ("LABEL",), "window_bp": 100}
+    expected = read_rows(DataConfig(path=str(vcf), **common))
+    found = read_rows(DataConfig(path=str(write_bcf(tmp_path / name, vcf)), **common))
+    assert (found.sequences, found.labels) == (expected.sequences, expected.labels)
+    assert found.names == expected.names and len(found) == 3
+
+
+def test_the_content_says_what_predictions_are_of(tmp_path, vcf):
+    assert form_of(write_bcf(tmp_path / "calls", vcf)) == "vcf"
+    assert form_of(write_bcf(tmp_path / "calls.bed", vcf)) == "vcf"
+    (tmp_path / "x.bed").write_text("c\t1\t2\n")
+    assert form_of(tmp_path / "x.bed") == "bed"
+    assert form_of(tmp_path / "r.fa") == "sequences"
+    assert form_of(tmp_path / "absent.bcf") == "vcf"
+
+
+def test_labelled_scores_of_a_bcf(tmp_path):
+    header = HEADER + '##INFO=<ID=CARBON_DELTA,Number=A,Type=Float,Description="x">\n'
+    records = [
+        f"c\t{at}\t.\t{BASES[at - 1]}\t{'A' if BASES[at - 1] != 'A' else 'C'}\t.\t.\t"
+        f"LABEL={at % 20 // 10};CARBON_DELTA={at / 100}"
+        for at in range(20, 400, 10)
+    ]
+    vcf = write_vcf(tmp_path / "v.vcf", records, header)
+    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": BASES}))
+    markov = Markov(2, [BASES])
+    expected = read_scored(vcf, reference, markov)
+    found = read_scored(write_bcf(tmp_path / "v.bcf", vcf), reference, markov)
+    for name in ("damaging", "delta", "markov_delta"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+
+
+def test_a_dataset_is_built_from_a_bcf(tmp_path):
+    files = clinvar_files(tmp_path)
+    expected = TASKS["clinvar_coding"].build(tmp_path / "a.parquet", **files)
+    bcf = write_bcf(tmp_path / "clinvar.bcf", files["vcf"])
+    found = TASKS["clinvar_coding"].build(tmp_path / "b.parquet", **{**files, "vcf": bcf})
+    assert found.dropped == expected.dropped
+    tables = [pq.read_table(tmp_path / name).to_pylist() for name in ("a.parquet", "b.parquet")]
+    assert tables[0] == tables[1] and len(tables[0]) == 101
