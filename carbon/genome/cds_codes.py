@@ -100,7 +100,7 @@ def told_of_unknown_code(path: Path | None, counts: Mapping[str, int]) -> list[s
     lines = {
         "stop_codon_inside": "CDS with a stop codon inside and no genetic code stated: "
         "stop_gained, stop_lost and stop_retained_variant in them are written as "
-        "coding_sequence_variant; give --genetic-code",
+        "coding_sequence_variant; give --genetic-code (1 where they are selenocysteine)",
         "mitochondrion": "CDS of a mitochondrion with no genetic code stated: variants in their "
         "codons are written as coding_sequence_variant; give --genetic-code CONTIG=N (2 for "
         "vertebrates, 3 for yeast, 5 for invertebrates)",
