@@ -154,7 +154,10 @@ def drawn(
 def called(
     folder: Path, fasta: Path, gff3: Path, variants: list[Variant], lengths_bp: Mapping[str, int]
 ) -> Iterator[tuple[Variant, dict[str, Terms]]]:
-    """Yield the terms that csq gives each variant, by transcript; "" is for genes as a whole."""
+    """Yield the terms that csq gives each variant, by transcript, or by gene where it names none.
+
+    A gene has the key `gene:NAME`.
+    """
     vcf = folder / "in.vcf"
     contigs = "".join(f"##contig=<ID={name},length={n}>\n" for name, n in lengths_bp.items())
     rank = {name: n for n, name in enumerate(lengths_bp)}
@@ -181,5 +184,5 @@ def _of_transcripts(info: str) -> dict[str, Terms]:
         parts = each.split("|")
         if len(parts) > 2:
             terms = (NAMES.get(term, term) for term in parts[0].split("&"))
-            found[parts[2]] |= set(terms)
+            found[parts[2] or f"gene:{parts[1]}"] |= set(terms)
     return found

@@ -27,7 +27,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed"),
 ]
 EACH = 2000  # variants of a kind
-BY_GENE = ("intron_variant", "non_coding_transcript_exon_variant")
+NON_CODING = "non_coding_transcript_exon_variant"
+BY_GENE = ("intron_variant", NON_CODING)
 UTRS = ("5_prime_UTR_variant", "3_prime_UTR_variant")
 INDELS = ("frameshift_variant", "inframe_insertion", "inframe_deletion")
 START_BP = 3
@@ -36,7 +37,7 @@ START_BP = 3
 AGREED = {
     "splice region": "csq reports splice_region, which is not reported here; the rest is equal",
     "by gene": "csq reports introns and non-coding exons once for a gene, and only where it has "
-    "nothing else to report of the gene or variant",
+    "nothing else to report of the gene; introns of a transcript without CDS are non_coding too",
     "without CDS": "csq reports a transcript without CDS by its gene alone, and no splice sites",
     "without UTR": "csq knows a UTR only by its lines; here it is what of an exon is not CDS",
     "start codon": "csq calls an indel in or right after the start codon start_lost alone, also "
@@ -105,9 +106,10 @@ def test_every_variant_as_csq_or_as_agreed(real_data, tmp_path, genome, kind):
     with_utrs = {line.rpartition("Parent=transcript:")[2] for line in lines}
     variants = drawn(reference, places, kind, EACH, seed=0)
     equal, agreed, others = Counter(), Counter(), []
-    ways, phases = set(), Counter()
+    ways, phases, wrong_genes = set(), Counter(), []
     for variant, told in called(tmp_path, fasta, gff3, variants, reference.contig_lengths_bp):
-        for transcript in near(variant):
+        wrong_genes += wrong_by_gene(reference, near(variant), variant, told)
+        for transcript, _ in near(variant):
             ours = effect_on(reference, transcript, variant)
             phases.update([transcript.phase_bp] if ours and ours.codon else [])
             theirs = told.get(transcript.transcript_id, frozenset())
@@ -124,6 +126,7 @@ def test_every_variant_as_csq_or_as_agreed(real_data, tmp_path, genome, kind):
     for difference, number in agreed.most_common():
         print(f"  {number} {difference}")
     assert not others, others[:5]
+    assert not wrong_genes, wrong_genes[:5]
     assert {name for name, *_ in agreed} <= AGREED.keys()
     assert equal.total() > 1000 and {strand for strand, *_ in ways} == {"+", "-"}
     if kind == "snv":
@@ -135,19 +138,39 @@ def transcripts_by_place(annotation):
     bins = defaultdict(list)
     for gene in annotation.genes:
         for number in range(gene.interval.start >> 14, (gene.interval.end >> 14) + 1):
-            bins[gene.interval.contig, number] += gene.transcripts
+            bins[gene.interval.contig, number] += [(t, gene) for t in gene.transcripts]
 
     def near(variant):
         first, last = variant.position - 20, variant.position + len(variant.ref) + 20
         found = {
-            t.transcript_id: t
+            t.transcript_id: (t, gene)
             for at in (first, last)
-            for t in bins[variant.contig, at >> 14]
+            for t, gene in bins[variant.contig, at >> 14]
             if t.exons[0][0] < last and first < t.exons[-1][1]
         }
         return found.values()
 
     return near
+
+
+def wrong_by_gene(reference, near, variant, told):
+    """Return the genes for which csq reports an intron or an exon that no transcript here has."""
+    wrong = []
+    by_name = defaultdict(set)
+    for transcript, gene in near:
+        effect = effect_on(reference, transcript, variant)
+        # A variant across the edge of an exon has no term here, and is in neither part for sure.
+        terms = {effect.term} if effect else set(BY_GENE)
+        if effect and effect.term.startswith("splice_"):
+            terms |= set(BY_GENE)
+        if not transcript.cds:  # csq calls its introns non-coding too
+            terms.add(NON_CODING)
+        for name in (gene.gene_id, gene.name):
+            by_name[f"gene:{name}"] |= terms
+    for name, terms in told.items():
+        if name.startswith("gene:") and not terms <= by_name[name] | {SPLICE_REGION}:
+            wrong.append((variant.to_text(), name, sorted(terms), sorted(by_name[name])))
+    return wrong
 
 
 def is_equal(ours: Effect, theirs: Terms) -> bool:
