@@ -96,6 +96,11 @@ def _add_variants(add: Add) -> None:
         help="where the annotation or the regions name contigs otherwise than the genome",
     )  # fmt: skip
     add(
+        "--genetic-code", metavar="N|CONTIG=N",
+        help="NCBI translation table where the annotation states none; default: 1, and none for "
+        "mitochondria, which are left out",
+    )  # fmt: skip
+    add(
         "--region", action="append", default=[],
         help="contig or contig:first-last; without it and --corpus, everywhere",
     )  # fmt: skip
@@ -222,7 +227,9 @@ def _variants(arguments: argparse.Namespace) -> None:
     check_no_input(arguments.output, arguments.genome, arguments.annotation, table)
     with Reference(arguments.genome) as reference:
         contigs = contig_names(arguments.contigs, reference.contig_lengths_bp)
-        annotation = read_gene_file(arguments.annotation, reference, contigs)
+        annotation = read_gene_file(
+            arguments.annotation, reference, contigs, arguments.genetic_code
+        )
         names = arguments.region
         if arguments.corpus:
             held_out = read_manifest(arguments.corpus)["held_out"]

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from carbon.config import OneOf, check, check_choices, check_given
+from carbon.errors import GenomeError
+from carbon.genome.genetic_codes import genetic_code
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.sources import SOURCES
@@ -76,6 +78,9 @@ class AssemblyConfig:
     annotation's names (and M for MT)."""
     annotation_offset_bp: int = 0
     """Where the sequence begins in the annotation's coordinates, if it is part of a chromosome."""
+    genetic_code: int = 0
+    """NCBI translation table of CDS for which the annotation states none (`transl_table`); 0: the
+    standard code."""
     incomplete_cds: Annotated[str, OneOf(STOPS_AT_INCOMPLETE_CDS)] = "error"
     """What to do with a CDS that is not a multiple of three and that the annotation does not mark
     as partial, pseudo or exceptional."""
@@ -91,11 +96,20 @@ class AssemblyConfig:
         for source in self.sources:
             check(source in SOURCES, f"source '{source}': give some of {', '.join(SOURCES)}")
         check(self.taxid >= 0, f"taxid = {self.taxid}: give that of NCBI, 1 or more")
+        _check_genetic_code(self.genetic_code)
         check(self.annotation_offset_bp >= 0, "annotation_offset_bp: give 0 or more")
         check(
             not (self.contigs and self.contig_names),
             "contigs and contig_names say the same: give one of them",
         )
+
+
+def _check_genetic_code(table: int) -> None:
+    try:
+        if table:
+            genetic_code(table)
+    except GenomeError as error:
+        check(False, f"genetic_code = {error}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

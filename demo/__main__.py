@@ -41,11 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--annotation", help="its genes: GFF3, GTF or BED")
     parser.add_argument("--contigs", metavar="TABLE|chr", help="where these name contigs otherwise")
+    parser.add_argument("--genetic-code", metavar="N", help="NCBI table, where genes state none")
     parser.add_argument(
-        "--runs",
-        type=Path,
+        "--runs", type=Path,
         help="folder of training runs, and of what `carbon adapt` wrote, to look at",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--home", type=Path, default=Path("quickstart"),
         help="folder of the quickstart (default: quickstart)",
@@ -90,7 +90,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     has_others = sources or arguments.any_model
     offer = Offer(sources, arguments.any_model, opened) if has_others else None
     model = opened(model_name)
-    genome = Genome.open(found.fasta, found.annotation, arguments.contigs)
+    genome = Genome.open(found.fasta, found.annotation, arguments.contigs, arguments.genetic_code)
     runs = arguments.runs or arguments.home
     learned = read_learning(found.learning) if found.learning else None
     known = found.known_genes, learned, found.told_variants

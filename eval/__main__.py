@@ -161,6 +161,12 @@ def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
         metavar="TABLE|chr",
         help="where the VCF or the annotation names contigs otherwise than the FASTA",
     )
+    verb.add_argument(
+        "--genetic-code",
+        metavar="N|CONTIG=N",
+        help="NCBI translation table where the annotation states none; default: 1, and none for "
+        "mitochondria",
+    )
     adapted = verb.add_mutually_exclusive_group()
     adapted.add_argument(
         "--codon-usage", type=Path, help="table of codon usage, for the codon adaptation index"

@@ -13,6 +13,7 @@ from pathlib import Path
 from carbon.errors import GenomeError
 from carbon.files import why_no_file
 from carbon.genome.bed import is_bed, read_bed_features
+from carbon.genome.cds_codes import with_genetic_code
 from carbon.genome.cds_marks import CdsMarks
 from carbon.genome.fasta import Reference
 from carbon.genome.features import Feature, read_features
@@ -39,6 +40,7 @@ def read_annotation(
     *,
     contig_names: Mapping[str, str] | None = None,
     offset_bp: int = 0,
+    genetic_code: str | int | None = None,
 ) -> Annotation:
     """Read a GFF3, GTF or BED, plain or gzip, and check it against the reference.
 
@@ -48,10 +50,13 @@ def read_annotation(
         contig_names: what the annotation calls a contig, and what the reference does.
         offset_bp: where the reference begins in the coordinates of the annotation, if it is a part
             of a chromosome; genes outside of it are then left out.
+        genetic_code: NCBI translation table of the CDS for which the file states none
+            (`transl_table`), such as `4`, or `1,Mito=3` with contigs of the reference.
 
     Raises:
         GenomeError: the file is absent or malformed, shares no contig with the reference, or has a
-            feature past the end of a contig that is not circular.
+            feature past the end of a contig that is not circular; or a translation table is not one
+            of NCBI's.
     """
     path = Path(path)
     if not path.is_file():
@@ -74,7 +79,8 @@ def read_annotation(
             f"{_why_no_gene(tables.dropped)}"
         )
     dropped = tables.dropped + [(contig, "contig_not_in_fasta") for contig in absent]
-    return Annotation(path, tuple(genes), tuple(dropped), frozenset(tables.circular))
+    found = Annotation(path, tuple(genes), tuple(dropped), frozenset(tables.circular))
+    return with_genetic_code(found, genetic_code, reference.contig_lengths_bp)
 
 
 def _gather(
@@ -307,6 +313,7 @@ class _Tables:
             phase_bp=phase_bp,
             has_start=parts.marks.has_start and not phase_bp,
             genetic_code=parts.marks.genetic_code,
+            has_recoded_codon=parts.marks.has_recoded_codon,
             is_mitochondrial=parts.contig in self.mitochondria,
         )
 

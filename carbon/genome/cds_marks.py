@@ -8,8 +8,10 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from carbon.errors import GenomeError
 from carbon.genome.features import Feature
 from carbon.genome.genes import Span
+from carbon.genome.genetic_codes import table_stated
 from carbon.genome.interval import Strand
 
 # A ribosome that slips makes a whole protein all the same. A stop codon that the tail of the
@@ -26,6 +28,7 @@ class CdsMarks:
     """Gathered from the exons and CDS of a transcript, and from its own line."""
 
     genetic_code: int | None = None
+    has_recoded_codon: bool = False
     _exceptional: bool = False
     _partial: bool = False  # at an end that is not named
     _no_start: bool = False
@@ -39,6 +42,8 @@ class CdsMarks:
             self._no_start |= "no_start" in found
             self._no_end |= "no_end" in found
             self._exceptional |= "exceptional" in found
+        if table := feature.attributes.get("transl_table"):
+            self._see_table(table, feature.where)
         if feature.kind == "CDS":
             self._see_cds(feature, "partial" in found)
             first = _first_base((feature.start, feature.end), feature.strand)
@@ -51,9 +56,16 @@ class CdsMarks:
         self._partial |= partial
         self._no_start |= first
         self._no_end |= last
-        table = feature.attributes.get("transl_table", "")
-        if table.isdecimal() and len(table) < 3:
-            self.genetic_code = int(table)
+        self.has_recoded_codon |= is_recoded(feature.attributes.get("transl_except", ""))
+
+    def _see_table(self, table: str, where: str) -> None:
+        stated = table_stated(table, where)
+        if self.genetic_code not in (None, stated):
+            raise GenomeError(
+                f"{where}: transl_table={stated}, but {self.genetic_code} on another line of the "
+                "transcript; keep one"
+            )
+        self.genetic_code = stated
 
     def phase_bp(self, cds: tuple[Span, ...], strand: Strand, contig_bp: int) -> int | None:
         """Return what `Transcript.phase_bp` is for ascending coding spans."""
@@ -74,6 +86,11 @@ class CdsMarks:
     def incomplete(self) -> bool:
         """Tell whether the CDS is marked as partial, pseudo or exceptional."""
         return self._exceptional or self._partial or self._no_start or self._no_end
+
+
+def is_recoded(exceptions: str) -> bool:
+    """Tell whether a `transl_except` names an amino acid, and not only a completed stop codon."""
+    return re.search("aa:(?!TERM)", exceptions) is not None
 
 
 def _marks(text: str) -> Collection[str | None]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from carbon.genome.alphabet import translate
+from carbon.genome.cds_codes import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.first_bases import FirstBases
 from carbon.genome.genes import Gene, Transcript, spliced
@@ -21,11 +21,13 @@ def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[
 
     Returns:
         `name`, `region` (1-based), `length_bp`, `strand`, number of `exons`, `coding_bp`, the
-        edges of `introns` as `GT…AG`, `protein` by the standard code, `codons` with their numbers.
+        edges of `introns` as `GT…AG`, `protein` by the genetic code of the transcript (empty where
+        that is not known), `codons` with their numbers.
     """
     where = (reference, transcript.contig)
     coding = spliced(*where, transcript.cds, gene.strand).upper()
     introns = [spliced(*where, [span], gene.strand).upper() for span in transcript.introns]
+    code = code_of(transcript)
     codons = [coding[at : at + 3] for at in range(0, len(coding) // 3 * 3, 3)]
     return {
         "name": gene.name,
@@ -35,7 +37,7 @@ def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[
         "exons": len(transcript.exons),
         "coding_bp": len(coding),
         "introns": [f"{intron[:2]}…{intron[-2:]}" for intron in introns],
-        "protein": translate("".join(codons)),
+        "protein": code.translate("".join(codons), ends_cds=True) if code else "",
         "codons": dict(sorted(Counter(codons).items())),
     }
 

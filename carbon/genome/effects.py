@@ -1,22 +1,21 @@
 """What a change of bases does to a transcript.
 
-Terms are those of the Sequence Ontology. Codons are the whole ones of the CDS, read by the standard
+Terms are those of the Sequence Ontology. Codons are the whole ones of the CDS, read by its genetic
 code: bases that its phase leaves before the first one, and what is left over behind the last, are
 none. The first whole codon has the number 1, as the protein of a partial record begins with it.
 """
 
 from typing import NamedTuple
 
-from carbon.genome.alphabet import reverse_complement, translate
+from carbon.genome.alphabet import reverse_complement
+from carbon.genome.cds_codes import code_of, has_unexplained_stop
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Span, Transcript, spliced
+from carbon.genome.genetic_codes import GeneticCode
 from carbon.genome.variant import Variant
 
 _SPLICE_BP = 2  # GT and AG, at either end of an intron
 _CODON_BP = 3
-_STANDARD_CODES = {1, 11}  # NCBI translation tables whose codons mean the same
-# ATG, and what begins proteins besides (NCBI translation tables 1 and 11).
-_START_CODONS = {"ATG", "GTG", "TTG", "CTG"}
 _UNTOLD = "coding_sequence_variant"
 
 
@@ -72,8 +71,10 @@ def effect_on(reference: Reference, transcript: Transcript, variant: Variant) ->
 
     Bases that REF and ALT have in common at their ends are taken off, the last first; an indel lies
     where that leaves it. A place in the CDS of which no codon can be told is a
-    `coding_sequence_variant`: where the frame is unknown, the code another, a base unknown, a stop
-    codon inside the CDS (selenocysteine), or what changes is not all in one coding exon.
+    `coding_sequence_variant`: where the frame is unknown, the genetic code unknown, a base unknown,
+    a stop codon inside the CDS (selenocysteine), or what changes is not all in one coding exon. So
+    are the stop codons that a variant gains, loses or keeps in a CDS with unexplained stop codons
+    inside (`has_unexplained_stop`): it may have another genetic code.
 
     Args:
         reference: of the annotation.
@@ -185,7 +186,8 @@ def _coding_effect(
 ) -> Effect:
     """Return the effect of other bases in place of those from `first` to `last` of the CDS."""
     phase_bp, cds_bp = transcript.phase_bp, transcript.cds_length_bp
-    if phase_bp is None or not reads_standard_code(transcript) or first < phase_bp:
+    code = code_of(transcript)
+    if phase_bp is None or code is None or first < phase_bp:
         return Effect(_UNTOLD)
     if last > cds_bp - transcript.leftover_bp:
         is_behind = first >= cds_bp - transcript.leftover_bp
@@ -197,14 +199,16 @@ def _coding_effect(
         return Effect("frameshift_variant", number)
     before = _cds_bases(reference, transcript, (start, end))
     after = before[: first - start] + alt + before[last - start :]
-    old, new = translate(before), translate(after)
-    ends_cds = end == cds_bp and old.endswith("*")
+    ends_cds = end == cds_bp and before[-_CODON_BP:] in code.stops
+    old, new = (code.translate(codons, ends_cds=ends_cds) for codons in (before, after))
     if "X" in old + new or "*" in (old[:-1] if ends_cds else old):
         return Effect(_UNTOLD)
     term = _stop_term(old, new, ends_cds)
+    if term and has_unexplained_stop(reference, transcript):
+        return Effect(_UNTOLD)
     if not term and start == 0 and transcript.has_start:
         following = _cds_bases(reference, transcript, (end, end + _CODON_BP))
-        term = _start_term(before[:_CODON_BP], (after + following)[:_CODON_BP])
+        term = _start_term(code, before[:_CODON_BP], (after + following)[:_CODON_BP])
     term = term or _term(old, new, len(alt), last - first)
     amino_acids = old if old == new else f"{old or '-'}/{new or '-'}"
     return Effect(term, number, f"{before or '-'}/{after or '-'}", amino_acids)
@@ -221,11 +225,11 @@ def _stop_term(old: str, new: str, ends_cds: bool) -> str | None:
     return "stop_gained" if len(protein) < len(new) - 1 else None
 
 
-def _start_term(before: str, after: str) -> str | None:
+def _start_term(code: GeneticCode, before: str, after: str) -> str | None:
     """Return what becomes of the first codon; one that begins no protein is like any other."""
-    if before not in _START_CODONS or before == after:
+    if before not in code.starts or before == after:
         return None
-    return "start_retained_variant" if after == "ATG" else "start_lost"
+    return "start_retained_variant" if code.is_start(after) else "start_lost"
 
 
 def _term(old: str, new: str, alt_bp: int, ref_bp: int) -> str:
@@ -234,13 +238,6 @@ def _term(old: str, new: str, alt_bp: int, ref_bp: int) -> str:
     if alt_bp and ref_bp:
         return "protein_altering_variant"
     return "inframe_insertion" if alt_bp else "inframe_deletion"
-
-
-def reads_standard_code(transcript: Transcript) -> bool:
-    """Tell whether codons mean what they do in the standard code, as far as is stated."""
-    if transcript.genetic_code is None:
-        return not transcript.is_mitochondrial
-    return transcript.genetic_code in _STANDARD_CODES
 
 
 def _cds_bases(reference: Reference, transcript: Transcript, part: Span) -> str:

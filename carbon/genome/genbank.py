@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from carbon.errors import GenomeError
 from carbon.files import why_no_file
+from carbon.genome.cds_marks import is_recoded
 from carbon.genome.genes import (
     MITOCHONDRIA,
     Annotation,
@@ -25,6 +26,7 @@ from carbon.genome.genes import (
     coding_spans,
     exons_of,
 )
+from carbon.genome.genetic_codes import table_stated
 from carbon.genome.interval import Interval, Strand
 from carbon.genome.streams import BROKEN_GZIP, open_text
 
@@ -346,14 +348,14 @@ def _with_cds(transcript: Transcript, feature: SeqFeature, place: _Place) -> Tra
     # A stop codon that the tail of the messenger completes is not whole in the genome.
     partial = "partial" in qualifiers or "aa:TERM" in str(qualifiers.get("transl_except"))
     phase_bp = None if exceptional else _phase_bp(qualifiers, place.begins_before)
-    table = qualifiers.get("transl_table", [""])[0]
     return replace(
         transcript,
         cds=coding_spans(place.spans, slips="ribosomal_slippage" in qualifiers),
         incomplete=place.incomplete or exceptional or partial or bool(phase_bp),
         phase_bp=phase_bp,
         has_start=not (place.begins_before or phase_bp or "partial" in qualifiers),
-        genetic_code=int(table) if table.isdecimal() and len(table) < 3 else None,
+        genetic_code=table_stated(qualifiers.get("transl_table", [""])[0], transcript.where),
+        has_recoded_codon=is_recoded(str(qualifiers.get("transl_except"))),
     )
 
 

@@ -7,13 +7,17 @@ from pathlib import Path
 from carbon.errors import GenomeError
 from carbon.files import scratch_folder
 from carbon.genome.annotation import read_annotation
+from carbon.genome.cds_codes import with_genetic_code
 from carbon.genome.fasta import Reference
 from carbon.genome.genbank import is_genbank, unpack_genbank
 from carbon.genome.genes import MITOCHONDRIA, Annotation, Gene
 
 
 def read_gene_file(
-    path: str | Path, reference: Reference, contig_names: Mapping[str, str] | None = None
+    path: str | Path,
+    reference: Reference,
+    contig_names: Mapping[str, str] | None = None,
+    genetic_code: str | int | None = None,
 ) -> Annotation:
     """Read a GFF3, GTF, BED or GenBank, plain or gzip, and check it against the reference.
 
@@ -24,6 +28,8 @@ def read_gene_file(
         path: the annotation.
         reference: sequences of the same assembly.
         contig_names: what the annotation calls a contig, and what the reference does.
+        genetic_code: NCBI translation table of the CDS for which the file states none, as for
+            `read_annotation`.
 
     Raises:
         GenomeError: as `read_annotation` and `unpack_genbank` do, or a record of a GenBank is no
@@ -31,7 +37,9 @@ def read_gene_file(
     """
     path = Path(path)
     if not path.is_file() or not is_genbank(path):
-        return read_annotation(path, reference, contig_names=contig_names)
+        return read_annotation(
+            path, reference, contig_names=contig_names, genetic_code=genetic_code
+        )
     with scratch_folder("genbank") as folder:
         fasta = folder / "records.fa"
         names = contig_names or {}
@@ -47,7 +55,7 @@ def read_gene_file(
                 f"{path}: record '{contig}' has {length_bp} bases, and {here[contig]} in "
                 f"{reference.path}; are both of the same assembly?"
             )
-    return annotation
+    return with_genetic_code(annotation, genetic_code, here)
 
 
 def _renamed(annotation: Annotation, names: Mapping[str, str]) -> Annotation:

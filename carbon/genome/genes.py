@@ -39,8 +39,11 @@ class Transcript:
             (the phase of GFF3, the frame of GTF, `codon_start` of INSDC less one). None where
             codons cannot be told: the CDS is pseudo or exceptional, or begins nobody says where.
         has_start: the CDS begins with its start codon, as far as the annotation says.
-        genetic_code: the NCBI translation table that the annotation states; None if it states none.
+        genetic_code: the NCBI translation table that the annotation states, or that was chosen
+            where it states none; None if there is neither.
         is_mitochondrial: the annotation or the reference calls its contig by one of `MITOCHONDRIA`.
+        has_recoded_codon: the annotation states an amino acid that the genetic code does not give
+            (`transl_except`), as for the stop codon of a selenocysteine.
     """
 
     transcript_id: str
@@ -54,6 +57,7 @@ class Transcript:
     has_start: bool = True
     genetic_code: int | None = None
     is_mitochondrial: bool = False
+    has_recoded_codon: bool = False
 
     @property
     def cds_length_bp(self) -> int:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from carbon.genome.alphabet import reverse_complement, translate
+from carbon.genome.alphabet import reverse_complement
+from carbon.genome.cds_codes import code_of
 from carbon.genome.described import (
     AS_IT_STANDS,
     described_at,
@@ -13,6 +14,7 @@ from carbon.genome.described import (
     splicing_in_words,
 )
 from carbon.genome.first_bases import FirstBases, first_bases_at
+from carbon.genome.genetic_codes import STANDARD_TABLE, genetic_code
 from carbon.genome.opened import Genome
 
 MOST_GENE_BP = 5800
@@ -34,7 +36,8 @@ def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
 
     Returns:
         `sequence`; `regions` that it stands in along its strand, none of `own`; its
-        `reverse_complement`; `protein` by the standard code from its first base on; `gene` as
+        `reverse_complement`; `protein` from its first base on, by the genetic code of the gene
+        (each codon an X where that is not known) and else by the standard one; `gene` as
         `described` tells it, or None; `variant`, a transition of the last of the place's bases, or
         None; and `said`, sentences on `origin`, `place`, `splicing` and `exons`.
 
@@ -53,7 +56,7 @@ def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
         "sequence": sequence,
         "regions": [] if own else first.regions,
         "reverse_complement": reverse_complement(sequence),
-        "protein": translate(sequence[: len(sequence) // 3 * 3]),
+        "protein": _translated(genome, place, sequence, coding=bool(first.exons) and not own),
         "gene": gene,
         "variant": changed.to_text() if changed else None,
         "said": {
@@ -63,3 +66,11 @@ def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
             "exons": exons,
         },
     }
+
+
+def _translated(genome: Genome, place: str, bases: str, *, coding: bool) -> str:
+    """Translate bases from the first on; coding ones by the genetic code of their gene."""
+    gene = genome.gene_at(place, MOST_GENE_BP) if coding else None
+    code = code_of(gene.transcripts[0]) if gene else genetic_code(STANDARD_TABLE)
+    whole = bases[: len(bases) // 3 * 3].upper()
+    return code.translate(whole) if code else "X" * (len(whole) // 3)

@@ -45,9 +45,20 @@ class Genome:
 
     @classmethod
     def open(
-        cls, fasta: str | Path, annotation: str | Path | None, contigs: str | None = None
+        cls,
+        fasta: str | Path,
+        annotation: str | Path | None,
+        contigs: str | None = None,
+        genetic_code: str | int | None = None,
     ) -> Self:
         """Open a FASTA and the annotation beside it, whose contigs may have other names.
+
+        Args:
+            fasta: the sequence.
+            annotation: its genes, or None.
+            contigs: as `contig_names` reads it.
+            genetic_code: NCBI translation table where the annotation states none, as
+                `read_annotation` takes it.
 
         Raises:
             GenomeError: a file is malformed, or the two do not belong together.
@@ -56,7 +67,7 @@ class Genome:
         names = contig_names(contigs, reference.contig_lengths_bp)
         genes = None
         if annotation:
-            genes = read_gene_file(annotation, reference, names)
+            genes = read_gene_file(annotation, reference, names, genetic_code)
         return cls(reference, genes, tuple(str(f) for f in (fasta, annotation) if f))
 
     def place(self, text: str, flank_bp: int, most_bp: int) -> Interval:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from carbon.genome.alphabet import translate
+from carbon.genome.cds_codes import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Transcript, spliced
 
@@ -16,17 +16,22 @@ class Residue(NamedTuple):
 
 
 def residues(reference: Reference, transcript: Transcript) -> list[Residue]:
-    """Return the whole codons of a CDS by the standard code, numbered from 1; `*` is a stop.
+    """Return the whole codons of a CDS by its genetic code, numbered from 1; `*` is a stop.
 
-    Empty where the annotation does not tell the frame.
+    Empty where the annotation does not tell the frame, or the genetic code is not known.
     """
-    if transcript.phase_bp is None:
+    code = code_of(transcript)
+    if transcript.phase_bp is None or code is None:
         return []
     places = [place for start, end in transcript.cds for place in range(start, end)]
     read = places if transcript.strand == "+" else places[::-1]
     coding = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
     starts = range(transcript.phase_bp, len(read) - 2, 3)
     return [
-        Residue(number, tuple(read[at : at + 3]), translate(coding[at : at + 3]))
+        Residue(
+            number,
+            tuple(read[at : at + 3]),
+            code.translate(coding[at : at + 3], ends_cds=at + 3 == len(coding)),
+        )
         for number, at in enumerate(starts, start=1)
     ]

@@ -8,8 +8,10 @@ from carbon.console import natural
 from carbon.verbs.common import (
     Verbs,
     add_contigs,
+    add_genetic_code,
     add_model,
     add_variant_method,
+    check_genetic_code,
     check_inputs,
     load,
     options_of,
@@ -34,6 +36,7 @@ def add_parser(verbs: Verbs) -> None:
         "from others",
     )
     add_contigs(verb)
+    add_genetic_code(verb)
     verb.add_argument(
         "--draw-from", nargs="+", default=[], metavar="NAME", help="contigs; default: all"
     )
@@ -49,6 +52,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     check_inputs(arguments, arguments.reference, arguments.annotation)
+    check_genetic_code(arguments)
 
     from carbon.inference.background import BackgroundJob, Drawing, run_background_job
     from carbon.inference.variants import VariantOptions
@@ -61,6 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
         output=Path(arguments.output),
         annotation=Path(arguments.annotation) if arguments.annotation else None,
         contigs=arguments.contigs,
+        genetic_code=arguments.genetic_code,
         drawing=Drawing(arguments.variants_per_kind, arguments.seed, tuple(arguments.draw_from)),
         options=options_of(arguments, VariantOptions),
         resume=arguments.resume,

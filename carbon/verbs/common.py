@@ -65,6 +65,30 @@ def add_contigs(verb: argparse.ArgumentParser) -> None:
     )
 
 
+def add_genetic_code(verb: argparse.ArgumentParser) -> None:
+    """Add the genetic code of an annotation that states none."""
+    verb.add_argument(
+        "--genetic-code",
+        metavar="N|CONTIG=N",
+        help="NCBI translation table of CDS for which the annotation states none (transl_table), "
+        "such as 4, or 1,Mito=3 with contigs of the reference; default: 1, and none for "
+        "mitochondria",
+    )
+
+
+def check_genetic_code(arguments: argparse.Namespace) -> None:
+    """Check `--genetic-code` before anything large is imported.
+
+    Raises:
+        UserError: there is no such table, or no annotation that it could be for.
+    """
+    from carbon.genome.genetic_codes import tables_chosen
+
+    tables_chosen(arguments.genetic_code)
+    if arguments.genetic_code and not arguments.annotation:
+        raise UserError("--genetic-code: give the --annotation that it is for")
+
+
 def add_variant_method(verb: argparse.ArgumentParser) -> None:
     """Add what `VariantOptions` has."""
     verb.add_argument(

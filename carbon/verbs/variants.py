@@ -8,9 +8,11 @@ from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import (
     Verbs,
     add_contigs,
+    add_genetic_code,
     add_gone,
     add_model,
     add_variant_method,
+    check_genetic_code,
     check_inputs,
     load,
     options_of,
@@ -35,6 +37,7 @@ def add_parser(verbs: Verbs) -> None:
         "--annotation", help="GFF3, GTF, BED or GenBank: write gene, consequence and codon too"
     )
     add_contigs(verb)
+    add_genetic_code(verb)
     among = verb.add_mutually_exclusive_group()
     among.add_argument(
         "--background",
@@ -65,6 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
     folder = check_inputs(
         arguments, arguments.reference, arguments.vcf, arguments.annotation, arguments.background
     )
+    check_genetic_code(arguments)
 
     with crew_of(arguments) as crew:
         from carbon.inference.background import FILE_NAME
@@ -87,6 +91,7 @@ def run(arguments: argparse.Namespace) -> None:
             strict=arguments.strict,
             annotation=Path(arguments.annotation) if arguments.annotation else None,
             contigs=arguments.contigs,
+            genetic_code=arguments.genetic_code,
             background=Path(arguments.background) if arguments.background else None,
             own_background=None if arguments.no_background else folder / FILE_NAME,
         )

@@ -16,6 +16,7 @@ from carbon.genome import (
     read_annotation,
     unpack_genbank,
 )
+from carbon.genome.cds_codes import with_genetic_code
 from data_pipeline.reading.organisms import Said, disagreement, other_organism
 from data_pipeline.recipe import AssemblyConfig, assembly_name, species_type_of
 from data_pipeline.sources import SOURCES, need_annotation, usual_sources
@@ -70,6 +71,10 @@ def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> It
             lineage = _lineage(taxdump, config, organism)
             taxonomy = tuple(taxon.name for taxon in lineage)
         with Reference(fasta) as reference:
+            if from_genbank:
+                from_genbank = with_genetic_code(
+                    from_genbank, config.genetic_code or None, reference.contig_lengths_bp
+                )
             species_type = config.species_type or species_type_of(taxonomy)
             annotated = bool(config.annotation or from_genbank)
             usual = () if config.regions else usual_sources(species_type, annotated=annotated)
@@ -112,6 +117,7 @@ def _annotation(
         reference,
         contig_names=names_of(config, reference.contig_lengths_bp),
         offset_bp=config.annotation_offset_bp,
+        genetic_code=config.genetic_code or None,
     )
 
 

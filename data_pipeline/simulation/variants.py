@@ -17,7 +17,6 @@ import numpy as np
 from carbon.errors import GenomeError
 from carbon.files import atomic_file
 from carbon.genome import (
-    GENETIC_CODE,
     Annotation,
     Gene,
     Interval,
@@ -27,7 +26,8 @@ from carbon.genome import (
     reverse_complement,
     spliced,
 )
-from carbon.genome.effects import reads_standard_code
+from carbon.genome.cds_codes import code_of
+from carbon.genome.genetic_codes import GeneticCode
 from carbon.genome.vcf_header_rules import CONTIG
 from carbon.genome.vcf_text import info_text
 
@@ -183,9 +183,10 @@ def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Lab
     cds = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
     if len(cds) % 3 or set(cds) - set("ACGT"):
         return
-    if transcript.incomplete or not reads_standard_code(transcript):
+    code = code_of(transcript)
+    if transcript.incomplete or code is None:
         return
-    protein = [GENETIC_CODE[cds[i : i + 3]] for i in range(0, len(cds), 3)]
+    protein = code.translate(cds, ends_cds=True)
     if cds[:3] != "ATG" or protein[-1] != "*" or "*" in protein[:-1]:
         return
     positions = [p for start, end in transcript.cds for p in range(start, end)]
@@ -196,7 +197,7 @@ def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Lab
         codon = cds[codon_start : codon_start + 3]
         for alt in sorted(set("ACGT") - {cds[i]}):
             changed = codon[:within] + alt + codon[within + 1 :]
-            effect = _coding_effect(codon_start, codon, changed)
+            effect = _coding_effect(code, codon_start, codon, changed)
             ref = cds[i]
             if transcript.strand == "-":
                 ref, alt = reverse_complement(ref), reverse_complement(alt)
@@ -211,10 +212,10 @@ def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Lab
                     yield Labelled(variant, "splice_site", transcript.transcript_id)
 
 
-def _coding_effect(codon_start: int, codon: str, changed: str) -> str:
+def _coding_effect(code: GeneticCode, codon_start: int, codon: str, changed: str) -> str:
     if codon_start == 0:
         return "start_loss"
-    before, after = GENETIC_CODE[codon], GENETIC_CODE[changed]
+    before, after = code.translate(codon), code.translate(changed)
     if after == "*":
         return "nonsense"
     return "synonymous" if before == after else "missense"

@@ -19,7 +19,9 @@ from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.files import atomic_folder, scratch_folder
-from carbon.genome import Gene, Interval, Reference, spliced, translate
+from carbon.genome import Gene, Interval, Reference, spliced
+from carbon.genome.cds_codes import code_of
+from carbon.genome.genetic_codes import STANDARD_TABLE, genetic_code
 from data_pipeline.reading.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records.record import Record, Segment
@@ -92,12 +94,17 @@ def write_proteins(config: AssemblyConfig, seed: int, rank: int, folder: Path) -
 
 
 def protein_of(gene: Gene, reference: Reference) -> str:
-    """Return the longest protein of a gene by the standard code, or an empty string."""
+    """Return the longest protein of a gene, or an empty string.
+
+    Proteins whose genetic code is not known are compared as the standard code reads them.
+    """
     whole = [t for t in gene.transcripts if t.cds and not t.incomplete and not t.leftover_bp]
     longest = max(whole, key=lambda t: t.cds_length_bp, default=None)
     if longest is None:
         return ""
-    return translate(spliced(reference, longest.contig, longest.cds, longest.strand)).rstrip("*")
+    code = code_of(longest) or genetic_code(STANDARD_TABLE)
+    cds = spliced(reference, longest.contig, longest.cds, longest.strand).upper()
+    return code.translate(cds, ends_cds=True).rstrip("*")
 
 
 def clusters_of(proteins: Path, identity: float) -> Iterator[list[str]]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from carbon.console import say, track
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
+from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.inference import Carbon
 from carbon.metrics import auroc
 from carbon.uncertainty import bootstrap
@@ -168,6 +169,9 @@ def _by_kind_and_change(
 ) -> dict[str, dict[str, list[Known]]]:
     """Tell drawn SNVs apart by kind and by trinucleotide change."""
     consequences = Consequences(genes.reference, genes.annotation)
+    unknown = cds_of_unknown_code(genes.reference, genes.annotation)
+    for line in told_of_unknown_code(genes.annotation.path, unknown):
+        say(f"warning: {line}")
     found: dict[str, dict[str, list[Known]]] = {kind: defaultdict(list) for kind in _KINDS.values()}
     for variant in track(_snvs(genes, _LOOKED_AT * num_each, random), "variants of known effect"):
         told = consequences.of(variant)

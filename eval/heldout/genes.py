@@ -21,7 +21,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
-from carbon.genome.effects import reads_standard_code
+from carbon.genome.cds_codes import reads_standard_code
 from eval.markov import base_codes
 from eval.mixed_markov import Labelled
 from eval.periodic import states_of
@@ -51,7 +51,12 @@ class HeldOutGenes:
     """
 
     def __init__(
-        self, corpus: str, reference: Reference, annotation: Path, contigs: str | None = None
+        self,
+        corpus: str,
+        reference: Reference,
+        annotation: Path,
+        contigs: str | None = None,
+        genetic_code: str | None = None,
     ) -> None:
         """Read the annotation and what the corpus held out.
 
@@ -60,13 +65,17 @@ class HeldOutGenes:
             reference: the genome that the corpus was made from.
             annotation: GFF3, GTF or BED of it.
             contigs: what the annotation calls contigs, as `contig_names` reads it.
+            genetic_code: NCBI translation table where the annotation states none, as
+                `read_annotation` takes it.
 
         Raises:
             GenomeError: nothing of this genome is held out, or the annotation is not of it.
         """
         self.reference = reference
         names = contig_names(contigs, reference.contig_lengths_bp)
-        self.annotation: Annotation = read_annotation(annotation, reference, contig_names=names)
+        self.annotation: Annotation = read_annotation(
+            annotation, reference, contig_names=names, genetic_code=genetic_code
+        )
         texts: list[str] = read_manifest(corpus)["held_out"]
         lengths_bp = reference.contig_lengths_bp
         known = [

@@ -51,7 +51,8 @@ class Material:
     def genes(self) -> HeldOutGenes:
         """The annotated genome."""
         of = self.arguments
-        return HeldOutGenes(of.corpus, Reference(of.reference), of.annotation, of.contigs)
+        files = (of.corpus, Reference(of.reference), of.annotation)
+        return HeldOutGenes(*files, of.contigs, of.genetic_code)
 
     @cached_property
     def coding(self) -> list[CodingGene]:

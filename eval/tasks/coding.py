@@ -16,6 +16,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
+from carbon.genome.cds_codes import reads_standard_code
 from carbon.genome.genes import MITOCHONDRIA
 
 # They have codes of their own; the tasks are of the standard one.
@@ -82,6 +83,8 @@ def _why_not(reference: Reference, transcript: Transcript) -> str | None:
     spans = transcript.cds
     if transcript.contig in _ORGANELLES:
         return "gene_of_an_organelle"
+    if not reads_standard_code(transcript):
+        return "another_genetic_code"
     if transcript.incomplete:
         return "incomplete_cds"
     if any(left[1] > right[0] for left, right in itertools.pairwise(spans)):

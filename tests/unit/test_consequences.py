@@ -114,7 +114,6 @@ def test_every_snv_in_every_phase_of_both_strands_and_all_ends(tmp_path, ending)
         (";tag=basic,cds_start_NF", "", True),
         (";tag=basic,cds_end_NF", "+-", True),
         (";transl_table=11", "+-", True),
-        (";transl_table=2", "+-", False),
         (";exception=RNA editing", "+-", False),
         (";pseudo=true", "+-", False),
     ],

@@ -1,14 +1,15 @@
 """Random variants drawn, scored and kept as quantiles: what `carbon background` does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from carbon.blocks.journal import Journal
-from carbon.console import progress
+from carbon.console import progress, say
 from carbon.files import check_no_input, output_path, sha256_of_file
 from carbon.genome import Annotation, Consequences, Reference, contig_names, read_gene_file
+from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
 from carbon.inference.background.draw import Drawing, Drawn, draw_variants
 from carbon.inference.background.identity import settings_of
@@ -30,6 +31,8 @@ class BackgroundJob:
         output: the JSON file to write.
         annotation: GFF3, GTF, BED or GenBank of the reference: kinds are told by consequence.
         contigs: `chr`, or a table, where the annotation names contigs otherwise than the reference.
+        genetic_code: NCBI translation table where the annotation states none, such as `4`, or
+            `1,Mito=3`.
         drawing: how many variants are drawn, and where.
         options: how the variants are scored.
         resume: go on with what an earlier run left.
@@ -40,6 +43,7 @@ class BackgroundJob:
     output: Path
     annotation: Path | None = None
     contigs: str | None = None
+    genetic_code: str | None = None
     drawing: Drawing = field(default_factory=Drawing)
     options: VariantOptions = field(default_factory=VariantOptions)
     resume: bool = False
@@ -57,11 +61,12 @@ def run_background_job(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
     method = method_for(reader, **job.options)
     with Reference(job.reference) as reference:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
-        genes = read_gene_file(job.annotation, reference, names) if job.annotation else None
+        genes = _annotation(job, reference, names)
         drawn, about = _drawn(reader, reference, method, genes, job.drawing)
         model = Path(job.model)
         about["drawn"] |= {"model": model.name if model.is_dir() else job.model}
         about["drawn"] |= {"annotation": job.annotation.name} if job.annotation else {}
+        about["drawn"] |= {"genetic_code": job.genetic_code} if job.genetic_code else {}
         journal = Journal(job.output, about | _fingerprints(reader, job), resume=job.resume)
         try:
             deltas = list(_kept_and_scored(reader, reference, method, drawn, journal))
@@ -74,6 +79,18 @@ def run_background_job(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
     short = sum("instead" in known for known in background.table.values())
     counts = {"kinds": len(background.table), "kinds_with_too_few": short}
     return {"output": str(job.output), **counts, **background.drawn, **background.settings}
+
+
+def _annotation(
+    job: BackgroundJob, reference: Reference, names: Mapping[str, str]
+) -> Annotation | None:
+    """Read the annotation, and print how many CDS of it have an unknown genetic code."""
+    if job.annotation is None:
+        return None
+    found = read_gene_file(job.annotation, reference, names, job.genetic_code)
+    for line in told_of_unknown_code(job.annotation, cds_of_unknown_code(reference, found)):
+        say(f"warning: {line}")
+    return found
 
 
 def make_background(

@@ -1,10 +1,9 @@
 """What is written beside the scores of a variant: its most severe consequence for a gene."""
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from carbon.genome import Consequence, Consequences, Reference, VcfRow, read_gene_file
+from carbon.genome import Annotation, Consequence, Consequences, Reference, VcfRow
 
 Kind = type[str] | type[float] | type[int] | type[bool]
 ANNOTATION = "annotation"  # the setting that is there where consequences are written
@@ -53,17 +52,11 @@ class AnnotatedScore(NamedTuple):
 Annotated = Callable[[VcfRow, Sequence[Score]], Sequence[Score | AnnotatedScore]]
 
 
-def annotator(
-    path: Path | None, reference: Reference, contig_names: Mapping[str, str]
-) -> Annotated:
-    """Return what adds consequences to the scores of a record; without an annotation, nothing.
-
-    Raises:
-        GenomeError: the annotation is absent, malformed or of another reference.
-    """
-    if path is None:
+def annotator(annotation: Annotation | None, reference: Reference) -> Annotated:
+    """Return what adds consequences to the scores of a record; without an annotation, nothing."""
+    if annotation is None:
         return lambda _, scores: scores
-    consequences = Consequences(reference, read_gene_file(path, reference, contig_names))
+    consequences = Consequences(reference, annotation)
 
     def annotated(row: VcfRow, scores: Sequence[Score]) -> list[AnnotatedScore]:
         # Of a base that the reference has not, nothing is known.

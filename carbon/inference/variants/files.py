@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -15,17 +15,19 @@ from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import GenomeError
 from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file, stamp_of
-from carbon.genome import Reference, VcfReader, VcfRow, contig_names
+from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_file
+from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
-from carbon.inference.variants.consequences import ANNOTATION, Score, annotator
+from carbon.inference.variants.consequences import ANNOTATION, Annotated, Score, annotator
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
 
+_UNKNOWN_CODES = "cds_of_unknown_genetic_code"  # of the summary
 _RECORDS_AT_ONCE = 128  # scored together, and kept together
 _TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
 _CSI_MOST_BP = 2**31  # as htslib writes it
@@ -49,6 +51,8 @@ class VariantJob:
         annotation: GFF3, GTF, BED or GenBank of the reference, for what the variants do to genes.
         contigs: `chr`, or a table, where the VCF and the annotation name contigs otherwise than the
             reference.
+        genetic_code: NCBI translation table where the annotation states none, such as `4`, or
+            `1,Mito=3`.
         background: of `carbon background`, for percentiles.
         own_background: where the model's own may lie; taken if there is no other, and it fits.
     """
@@ -63,6 +67,7 @@ class VariantJob:
     strict: bool = False
     annotation: Path | None = None
     contigs: str | None = None
+    genetic_code: str | None = None
     background: Path | None = None
     own_background: Path | None = None
 
@@ -97,7 +102,7 @@ def run_variant_job(
         names = contig_names(job.contigs, reference.contig_lengths_bp)
         vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names)
         scored_header(vcf, settings)
-        annotated = annotator(job.annotation, reference, names)
+        annotated, unknown_codes = _annotator(job, reference, names)
         ranked = ranker(background, reference)
 
         def write(results: Results) -> dict[str, Any]:
@@ -126,12 +131,24 @@ def run_variant_job(
             resume=job.resume,
         )
         counts = run_work(work, crew, write)
-    return None if counts is None else _told(job, vcf, counts) | settings
+    return None if counts is None else _told(job, vcf, counts | unknown_codes) | settings
+
+
+def _annotator(
+    job: VariantJob, reference: Reference, names: Mapping[str, str]
+) -> tuple[Annotated, dict[str, Any]]:
+    """Return what adds consequences, and for the summary the CDS of unknown genetic code."""
+    if job.annotation is None:
+        return annotator(None, reference), {}
+    found = read_gene_file(job.annotation, reference, names, job.genetic_code)
+    return annotator(found, reference), {_UNKNOWN_CODES: cds_of_unknown_code(reference, found)}
 
 
 def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
     for line in vcf.findings.told():
         say(line)
+    for line in told_of_unknown_code(job.annotation, counts.get(_UNKNOWN_CODES, {})):
+        say(f"warning: {line}")
     warnings = {rule: found.times for rule, found in vcf.findings.by_rule.items()}
     return {"output": str(job.output), **counts, "warnings": warnings}
 
@@ -203,6 +220,7 @@ def _settings(reader: Reader, job: VariantJob, method: Method) -> dict[str, Any]
         **method._asdict(),
         "dtype": reader.dtype,
         **({"contigs": job.contigs} if job.contigs else {}),
+        **({"genetic_code": job.genetic_code} if job.genetic_code else {}),
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
         "spread": "standard deviation of delta over frames and strands, nats",
     } | ({ANNOTATION: job.annotation.name} if job.annotation else {})

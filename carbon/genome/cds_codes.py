@@ -1,0 +1,108 @@
+"""Which genetic code each CDS of an annotation is read by, and where that is not known."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from carbon.genome.fasta import Reference
+from carbon.genome.genes import Annotation, Gene, Transcript, spliced
+from carbon.genome.genetic_codes import (
+    STANDARD_TABLE,
+    GeneticCode,
+    check_contigs,
+    genetic_code,
+    table_for,
+    tables_chosen,
+)
+
+_CODON_BP = 3
+
+
+def code_of(transcript: Transcript) -> GeneticCode | None:
+    """Return the genetic code of a transcript: the table that is stated, else the standard code.
+
+    None for a mitochondrion whose table is not stated: codes differ between mitochondria.
+    """
+    if transcript.genetic_code is not None:
+        return genetic_code(transcript.genetic_code)
+    return None if transcript.is_mitochondrial else genetic_code(STANDARD_TABLE)
+
+
+def reads_standard_code(transcript: Transcript) -> bool:
+    """Tell whether each codon means what it does in the standard code, as in tables 1 and 11."""
+    code = code_of(transcript)
+    return code is not None and code.amino_acids == genetic_code(STANDARD_TABLE).amino_acids
+
+
+def with_genetic_code(
+    annotation: Annotation, choice: str | int | None, contig_lengths_bp: Mapping[str, int]
+) -> Annotation:
+    """Return an annotation whose transcripts have a chosen genetic code where it states none.
+
+    Args:
+        annotation: its own statements stay.
+        choice: as `tables_chosen` reads it, with the contigs of the reference.
+        contig_lengths_bp: contigs of the reference.
+
+    Raises:
+        GenomeError: the choice is malformed, or names an unknown table or contig.
+    """
+    tables = tables_chosen(choice)
+    if not tables:
+        return annotation
+    check_contigs(tables, contig_lengths_bp)
+
+    def of_gene(gene: Gene) -> Gene:
+        table = table_for(tables, gene.interval.contig)
+        transcripts = (
+            each if each.genetic_code or not each.cds else replace(each, genetic_code=table)
+            for each in gene.transcripts
+        )
+        return replace(gene, transcripts=tuple(transcripts))
+
+    return replace(annotation, genes=tuple(map(of_gene, annotation.genes)))
+
+
+def has_unexplained_stop(reference: Reference, transcript: Transcript) -> bool:
+    """Tell whether a CDS has a stop codon inside, and nothing says which code reads it.
+
+    Its genetic code may be another than the standard one, which is taken where none is stated.
+    """
+    if transcript.genetic_code is not None or transcript.has_recoded_codon:
+        return False
+    code = code_of(transcript)
+    if code is None or transcript.phase_bp is None:
+        return False
+    coding = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
+    # The last whole codon may be the stop codon of the CDS where no base follows it.
+    last = len(coding) - (transcript.leftover_bp or _CODON_BP)
+    codons = {coding[at : at + _CODON_BP] for at in range(transcript.phase_bp, last, _CODON_BP)}
+    return not codons.isdisjoint(code.stops)
+
+
+def cds_of_unknown_code(reference: Reference, annotation: Annotation) -> dict[str, int]:
+    """Count the CDS whose genetic code the annotation does not state and that are doubtful.
+
+    Returns:
+        `stop_codon_inside`: CDS that the standard code does not read to their ends.
+        `mitochondrion`: CDS on a contig with the name of a mitochondrion. A zero is left out.
+    """
+    coding = [each for gene in annotation.genes for each in gene.transcripts if each.cds]
+    counts = {
+        "stop_codon_inside": sum(has_unexplained_stop(reference, each) for each in coding),
+        "mitochondrion": sum(code_of(each) is None for each in coding),
+    }
+    return {reason: number for reason, number in counts.items() if number}
+
+
+def told_of_unknown_code(path: Path | None, counts: Mapping[str, int]) -> list[str]:
+    """Return a line for each count of `cds_of_unknown_code`, with the path of the annotation."""
+    lines = {
+        "stop_codon_inside": "CDS with a stop codon inside and no genetic code stated: "
+        "stop_gained, stop_lost and stop_retained_variant in them are written as "
+        "coding_sequence_variant; give --genetic-code (1 where they are selenocysteine)",
+        "mitochondrion": "CDS of a mitochondrion with no genetic code stated: variants in their "
+        "codons are written as coding_sequence_variant; give --genetic-code CONTIG=N (2 for "
+        "vertebrates, 3 for yeast, 5 for invertebrates)",
+    }
+    return [f"{path}: {number} {lines[reason]}" for reason, number in counts.items()]

@@ -1,0 +1,329 @@
+"""Genetic codes: stated, chosen or unknown, against Biopython's translation of whole proteins."""
+
+import json
+
+import pytest
+from Bio.Data.CodonTable import unambiguous_dna_by_id
+from Bio.Seq import Seq
+
+from carbon.cli import main
+from carbon.errors import ConfigError, GenomeError
+from carbon.genome import (
+    Consequences,
+    Reference,
+    Variant,
+    effect_on,
+    read_gene_file,
+    reverse_complement,
+)
+from carbon.genome.cds_codes import cds_of_unknown_code
+from carbon.genome.genetic_codes import genetic_code, tables_chosen
+from carbon.genome.residues import residues
+from carbon.model import save_model
+from data_pipeline.recipe import AssemblyConfig
+from data_pipeline.steps.families import protein_of
+from tests.helpers.codes import (
+    CODONS,
+    FLANK_BP,
+    contig_of,
+    expected_term,
+    genbank_of,
+    gff3_of,
+    gtf_of,
+    random_cds,
+    read_by,
+)
+from tests.helpers.files import write_fasta, write_vcf
+
+UNTOLD = "coding_sequence_variant"
+STATED = {
+    "gff3": (gff3_of, ";transl_table={}"),
+    "gtf": (gtf_of, ' transl_table "{}";'),
+    "gb": (genbank_of, "/transl_table={}"),
+}
+
+
+def opened(folder, cds, strand, text, ending="gff3", contig="c1", choice=None):
+    reference = Reference(write_fasta(folder / "g.fa", {contig: contig_of(cds, strand)}))
+    (folder / f"g.{ending}").write_text(text)
+    annotation = read_gene_file(folder / f"g.{ending}", reference, genetic_code=choice)
+    return reference, annotation
+
+
+def terms(reference, annotation, cds, strand):
+    """Yield index, letter and effect of every SNV of the CDS, as the strand reads it."""
+    (gene,) = annotation.genes
+    contig = gene.interval.contig
+    for index, old in enumerate(cds):
+        for new in sorted(set("ACGT") - {old}):
+            if strand == "+":
+                variant = Variant(contig, FLANK_BP + index, old, new)
+            else:
+                place = FLANK_BP + len(cds) - 1 - index
+                variant = Variant(contig, place, *map(reverse_complement, (old, new)))
+            yield index, new, effect_on(reference, gene.transcripts[0], variant)
+
+
+@pytest.mark.parametrize("table", sorted(unambiguous_dna_by_id))
+def test_each_table_translates_as_biopython_does(table):
+    code, known = genetic_code(table), unambiguous_dna_by_id[table]
+    assert {codon: code.translate(codon) for codon in CODONS} == {
+        codon: known.forward_table.get(codon, "*") for codon in CODONS
+    }
+    assert code.stops == set(known.stop_codons)
+    if not code.stops & known.forward_table.keys():
+        assert code.translate("".join(CODONS)) == Seq("".join(CODONS)).translate(table=table)
+    assert code.translate("ATGNNN") == "MX"
+
+
+# NCBI's start codons; tables 1 and 11 have those of the standard code as before.
+STARTS = {
+    1: {"ATG", "GTG", "TTG", "CTG"},
+    11: {"ATG", "GTG", "TTG", "CTG"},
+    2: {"ATT", "ATC", "ATA", "ATG", "GTG"},
+    3: {"ATA", "ATG", "GTG"},
+    4: {"TTA", "TTG", "CTG", "ATT", "ATC", "ATA", "ATG", "GTG"},
+    6: {"ATG"},
+    22: {"ATG"},
+    27: {"ATG"},
+    28: {"ATG"},
+    31: {"ATG"},
+}
+
+
+@pytest.mark.parametrize("table", STARTS)
+@pytest.mark.parametrize("strand", "+-")
+@pytest.mark.parametrize("ending", STATED)
+def test_every_snv_by_the_stated_table(tmp_path, ending, strand, table):
+    write, mark = STATED[ending]
+    start = sorted(STARTS[table])[table % len(STARTS[table])]
+    more = tuple(sorted(set(unambiguous_dna_by_id[table].forward_table) & {"TGA", "TAA", "TAG"}))
+    cds = random_cds(table, seed=table, start=start, more=more)
+    text = write(cds, strand, mark.format(table))
+    reference, annotation = opened(tmp_path, cds, strand, text, ending)
+    for index, base, effect in terms(reference, annotation, cds, strand):
+        assert effect.term == expected_term(table, cds, index, base, STARTS[table]), (index, base)
+        assert effect.amino_acids[0] == read_by(table, cds)[index // 3]
+    (transcript,) = annotation.genes[0].transcripts
+    assert "".join(each.amino_acid for each in residues(reference, transcript)) == read_by(
+        table, cds
+    )
+    assert cds_of_unknown_code(reference, annotation) == {}
+
+
+@pytest.mark.parametrize("ending", STATED)
+@pytest.mark.parametrize("strand", "+-")
+def test_a_table_is_chosen_where_none_is_stated(tmp_path, ending, strand):
+    write, mark = STATED[ending]
+    cds = random_cds(4, seed=3, more=("TGA", "TGG"))
+
+    def found(text, choice):
+        reference, annotation = opened(tmp_path, cds, strand, text, ending, choice=choice)
+        told = [effect.term for *_, effect in terms(reference, annotation, cds, strand)]
+        return told, cds_of_unknown_code(reference, annotation)
+
+    stated = found(write(cds, strand, mark.format(4)), None)
+    assert UNTOLD not in stated[0] and stated[1] == {}
+    for choice in (4, "4", "c1=4", "1,c1=4"):
+        assert found(write(cds, strand), choice) == stated
+    # What the file states holds against the choice.
+    assert found(write(cds, strand, mark.format(4)), 1) == stated
+
+
+@pytest.mark.parametrize("strand", "+-")
+def test_stop_codons_inside_without_a_table_are_not_judged_by_stops(tmp_path, strand):
+    cds = random_cds(4, seed=3, more=("TGA", "TGG"))
+    text = gff3_of(cds, strand)
+    reference, annotation = opened(tmp_path, cds, strand, text)
+    assert cds_of_unknown_code(reference, annotation) == {"stop_codon_inside": 1}
+    stops = {at for at in range(0, len(cds), 3) if cds[at : at + 3] == "TGA"}
+    kept = set()
+    for index, base, effect in terms(reference, annotation, cds, strand):
+        expected = expected_term(1, cds, index, base, STARTS[1])
+        if index - index % 3 in stops or expected.startswith("stop_"):
+            expected = UNTOLD
+        kept.add(expected)
+        assert effect.term == expected
+        assert (effect.codon is None) == (expected == UNTOLD)
+    assert kept == {UNTOLD, "missense_variant", "synonymous_variant", "start_lost"}
+    # With a table that is stated the stop codon is one, and the others are judged, as before.
+    reference, annotation = opened(tmp_path, cds, strand, gff3_of(cds, strand, ";transl_table=11"))
+    assert cds_of_unknown_code(reference, annotation) == {}
+    told = {effect.term for *_, effect in terms(reference, annotation, cds, strand)}
+    assert {"stop_gained", "stop_lost"} <= told
+
+
+@pytest.mark.parametrize(
+    ("write", "mark"),
+    [
+        (gff3_of, ";transl_except=(pos:70..72%2Caa:Sec)"),
+        (genbank_of, "/transl_except=(pos:70..72,aa:Sec)"),
+    ],
+)
+def test_a_stop_codon_that_is_said_to_be_an_amino_acid_needs_no_table(tmp_path, write, mark):
+    cds = random_cds(1, seed=5, more=("TGA", "TGG"))
+    ending = "gb" if write is genbank_of else "gff3"
+    reference, annotation = opened(tmp_path, cds, "+", write(cds, "+", mark), ending)
+    told = {effect.term for *_, effect in terms(reference, annotation, cds, "+")}
+    assert "stop_gained" in told and cds_of_unknown_code(reference, annotation) == {}
+    completed = mark.replace("aa:Sec", "aa:TERM")  # explains no stop codon inside
+    reference, annotation = opened(tmp_path, cds, "+", write(cds, "+", completed), ending)
+    assert cds_of_unknown_code(reference, annotation) == {"stop_codon_inside": 1}
+
+
+def test_a_codon_that_is_either_is_a_stop_only_at_the_end_of_its_cds(tmp_path):
+    # Table 27: TGA is a stop or tryptophan, TAA and TAG are glutamine.
+    cds = "ATGTGGTGGTGGTGA"
+    text = gff3_of(cds, "+", ";transl_table=27")
+    reference, annotation = opened(tmp_path, cds, "+", text)
+    (transcript,) = annotation.genes[0].transcripts
+
+    def told(position, ref, alt):
+        effect = effect_on(reference, transcript, Variant("c1", FLANK_BP + position, ref, alt))
+        return effect.term, effect.amino_acids
+
+    assert told(5, "G", "A") == ("synonymous_variant", "W")
+    assert told(4, "G", "A") == ("missense_variant", "W/Q")  # TGG>TAG
+    assert told(14, "A", "G") == ("stop_lost", "*/W")
+    assert told(11, "G", "GTGA") == ("inframe_insertion", "-/W")
+    assert told(14, "A", "ATGA") == ("inframe_insertion", "*/W*")
+
+
+def test_a_gained_start_codon_of_a_vertebrate_mitochondrion(tmp_path):
+    # Table 2: ATA is methionine and begins proteins; ATT begins them as isoleucine.
+    cds = random_cds(2, seed=1)
+    reference, annotation = opened(tmp_path, cds, "+", gff3_of(cds, "+", ";transl_table=2"))
+    found = {base: e.term for i, base, e in terms(reference, annotation, cds, "+") if i == 2}
+    assert found == {"A": "start_retained_variant", "C": "start_lost", "T": "start_lost"}
+
+
+def test_a_mitochondrion_without_a_table_is_counted_and_not_judged(tmp_path):
+    cds = random_cds(3, seed=2)
+    text = gff3_of(cds, "-", contig="Mito")
+    reference, annotation = opened(tmp_path, cds, "-", text, contig="Mito")
+    assert cds_of_unknown_code(reference, annotation) == {"mitochondrion": 1}
+    assert {e.term for *_, e in terms(reference, annotation, cds, "-")} == {UNTOLD}
+    assert residues(reference, annotation.genes[0].transcripts[0]) == []
+    for choice in ("3", "Mito=3", "1,Mito=3"):
+        reference, annotation = opened(tmp_path, cds, "-", text, contig="Mito", choice=choice)
+        assert cds_of_unknown_code(reference, annotation) == {}
+        for index, base, effect in terms(reference, annotation, cds, "-"):
+            assert effect.term == expected_term(3, cds, index, base, STARTS[3])
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ("7", "^7 is not an NCBI translation table; give one of 1, 2, 3, 4, 5, 6, 9, 10, .*, 33$"),
+        ("0", "^0 is not"),
+        ("-1", "^'-1' is not"),
+        ("four", "^'four' is not"),
+        ("", "^'' is not"),
+        ("4,5", "gives every contig two translation tables"),
+        ("c1=4,c1=5", "gives contig 'c1' two translation tables"),
+        ("c9=4", "contig 'c9': the reference has no such contig; it has c1$"),
+    ],
+)
+def test_an_impossible_choice_is_refused(tmp_path, choice, message):
+    cds = random_cds(1, seed=0)
+    with pytest.raises(GenomeError, match=message):
+        opened(tmp_path, cds, "+", gff3_of(cds, "+"), choice=choice)
+
+
+@pytest.mark.parametrize("ending", STATED)
+@pytest.mark.parametrize("table", ["7", "99", "XI", "1111"])
+def test_a_stated_table_that_does_not_exist_is_refused_by_line(tmp_path, ending, table):
+    write, mark = STATED[ending]
+    cds = random_cds(1, seed=0)
+    place = r"record 1 \(c1\) M1" if ending == "gb" else f"line {4 if ending == 'gff3' else 1}"
+    with pytest.raises(GenomeError, match=f"{place}: transl_table: .*{table}.* give one of 1, 2,"):
+        opened(tmp_path, cds, "+", write(cds, "+", mark.format(table)), ending)
+
+
+def test_two_stated_tables_of_one_transcript_are_refused(tmp_path):
+    cds = random_cds(1, seed=0)
+    text = gff3_of(cds, "+", ";transl_table=4").replace("ID=transcript:T1;", "&transl_table=11;")
+    with pytest.raises(GenomeError, match="line 2: transl_table=11, but 4 on another line"):
+        opened(tmp_path, cds, "+", text.replace("&", "ID=transcript:T1;"))
+
+
+def test_a_choice_reads_as_numbers_by_contig():
+    assert tables_chosen(None) == {}
+    assert tables_chosen(4) == tables_chosen("4") == {"": 4}
+    assert tables_chosen("1,Mito=3,a=b=4") == {"": 1, "Mito": 3, "a=b": 4}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("codes")
+    save_model(network, folder / "model")
+    cds = random_cds(4, seed=3, more=("TGG", "TGA", "TGG"))
+    assert cds[39:48] == "TGGTGATGG"
+    write_fasta(folder / "r.fa", {"c1": contig_of(cds, "+")})
+    (folder / "g.gff3").write_text(gff3_of(cds, "+"))
+    write_vcf(folder / "in.vcf", [f"c1\t{FLANK_BP + 42}\t.\tG\tA\t.\t.\t."])
+    return folder
+
+
+def run(folder, output, *more):
+    words = ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa")]
+    words += ["--vcf", str(folder / "in.vcf"), "--output", str(output), "--window", "48"]
+    return main([*words, *more])
+
+
+def test_the_option_of_variants(folder, tmp_path, capsys):
+    genes = ("--annotation", str(folder / "g.gff3"))
+    assert run(folder, tmp_path / "a.json", *genes) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["cds_of_unknown_genetic_code"] == {"stop_codon_inside": 1}
+    assert "g.gff3: 1 CDS with a stop codon inside and no genetic code stated" in told.err
+    assert run(folder, tmp_path / "b.json", *genes, "--genetic-code", "4") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["cds_of_unknown_genetic_code"] == {}
+    assert json.loads(told.out)["genetic_code"] == "4" and "genetic code" not in told.err
+    files = [json.loads((tmp_path / f"{name}.json").read_text()) for name in "ab"]
+    found = [row["consequence"] for file in files for row in file["rows"]]
+    assert found == [UNTOLD, "synonymous_variant"]  # TGG>TGA
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--annotation", "g.gff3", "--genetic-code", "8"), "error: 8 is not an NCBI translation"),
+        (("--genetic-code", "4"), "error: --genetic-code: give the --annotation that it is for"),
+        (("--annotation", "g.gff3", "--genetic-code", "x=4"), "error: genetic code of contig 'x'"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["variants", "background"])
+def test_a_wrong_option_is_one_line(folder, tmp_path, capsys, monkeypatch, verb, words, message):
+    monkeypatch.chdir(folder)
+    common = [verb, "--model", "model", "--reference", "r.fa", *words]
+    output = tmp_path / ("o.tsv" if verb == "variants" else "o.json")
+    more = ["--vcf", "in.vcf", "--window", "48"] if verb == "variants" else ["--window", "48"]
+    assert main([*common, *more, "--output", str(output)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith(message)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_recipe_key_and_proteins_of_families(tmp_path):
+    cds = random_cds(4, seed=3, more=("TGA", "TGG"))
+    with pytest.raises(ConfigError, match="genetic_code = 7 is not an NCBI translation table"):
+        AssemblyConfig(genome="g.fa", genetic_code=7)
+    assert AssemblyConfig(genome="g.fa", genetic_code=4).genetic_code == 4
+    reference, annotation = opened(tmp_path, cds, "-", gff3_of(cds, "-"), choice=4)
+    assert protein_of(annotation.genes[0], reference) == read_by(4, cds)[:-1]
+
+
+def test_consequences_use_the_table_of_each_transcript(tmp_path):
+    # Two genes of one file: the first states table 4, the second states none.
+    cds = random_cds(4, seed=3, more=("TGG",))
+    bases = contig_of(cds, "+")
+    reference = Reference(write_fasta(tmp_path / "g.fa", {"c1": bases, "c2": bases}))
+    text = gff3_of(cds, "+", ";transl_table=4")
+    second = gff3_of(cds, "+", contig="c2").replace("1;", "2;").replace("1\n", "2\n")
+    (tmp_path / "g.gff3").write_text(text + second)
+    consequences = Consequences(reference, read_gene_file(tmp_path / "g.gff3", reference))
+    at = FLANK_BP + 41  # TGG>TGA
+    found = [consequences.of(Variant(c, at, "G", "A")).consequence for c in ("c1", "c2")]
+    assert found == ["synonymous_variant", "stop_gained"]

@@ -1,0 +1,104 @@
+"""Genetic codes in what reads an annotation besides `carbon variants`."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from carbon.genome import Reference, read_annotation
+from carbon.genome.journey import told_in_cell
+from carbon.genome.opened import Genome
+from data_pipeline.__main__ import main
+from data_pipeline.reading.assemblies import opened
+from data_pipeline.recipe import AssemblyConfig
+from data_pipeline.simulation.variants import _of_transcript
+from eval.heldout.genes import HeldOutGenes
+from eval.tasks.coding import coding_exons
+from tests.helpers.codes import FLANK_BP, contig_of, genbank_of, gff3_of, random_cds, read_by
+from tests.helpers.files import write_fasta
+
+# Table 4: TGA is tryptophan, so that the standard code reads two stop codons inside.
+CDS = random_cds(4, seed=3, more=("TGA", "TGG", "TGA", *["GCT"] * 10))
+
+
+def files(folder, *, mark="", contig="c1", cds=CDS):
+    fasta = write_fasta(folder / "g.fa", {contig: contig_of(cds, "+")})
+    (folder / "g.gff3").write_text(gff3_of(cds, "+", mark, contig))
+    return fasta, folder / "g.gff3"
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_the_demo_translates_by_the_code_of_the_gene(tmp_path, stated):
+    fasta, genes = files(tmp_path, mark=";transl_table=4" if stated else "")
+    genome = Genome.open(fasta, genes, None, None if stated else "4")
+    told = told_in_cell(genome, "M1")
+    assert told["gene"]["protein"] == read_by(4, CDS)
+    assert told["protein"] == read_by(4, CDS[:66])
+
+
+def test_the_demo_translates_no_mitochondrion_of_unknown_code(tmp_path):
+    told = told_in_cell(Genome.open(*files(tmp_path, contig="MT")), "M1")
+    assert told["gene"]["protein"] == "" and told["protein"] == "X" * 22
+    # Bases of one's own are read by the standard code.
+    told = told_in_cell(Genome.open(*files(tmp_path, contig="MT")), "M1", "ATGTGA")
+    assert told["protein"] == "M*"
+
+
+@pytest.mark.parametrize("is_genbank", [True, False])
+def test_an_assembly_of_a_recipe(tmp_path, is_genbank):
+    fasta, genes = files(tmp_path)
+    (tmp_path / "g.gb").write_text(genbank_of(CDS, "+"))
+    place = {"genome": str(tmp_path / "g.gb")}
+    if not is_genbank:
+        place = {"genome": str(fasta), "annotation": str(genes)}
+    for table, expected in ((0, None), (4, 4)):
+        with opened(AssemblyConfig(**place, genetic_code=table, species_type="pro")) as assembly:
+            (gene,) = assembly.annotation.genes
+            assert gene.transcripts[0].genetic_code == expected
+
+
+def test_labelled_variants_by_the_chosen_code(tmp_path, capsys):
+    fasta, genes = files(tmp_path)
+    words = ["variants", "--genome", str(fasta), "--annotation", str(genes)]
+    words += ["--variants", "9", "--output", str(tmp_path / "o.vcf")]
+    # By the standard code the CDS is no open reading frame, and nothing of it can be damaged.
+    assert main(words) == 2
+    assert "no coding transcript" in capsys.readouterr().err
+    assert main([*words, "--genetic-code", "7"]) == 2
+    assert "7 is not an NCBI translation table" in capsys.readouterr().err
+    with Reference(fasta) as reference:
+        annotation = read_annotation(genes, reference, genetic_code=4)
+        (transcript,) = annotation.genes[0].transcripts
+        labelled = list(_of_transcript(reference, transcript))
+    assert len(labelled) == 3 * (len(CDS) - 3)
+    for variant, effect, _ in labelled:
+        index = variant.position - FLANK_BP
+        changed = CDS[:index] + variant.alt + CDS[index + 1 :]
+        old, new = read_by(4, CDS), read_by(4, changed)
+        expected = "synonymous" if old == new else "missense"
+        expected = "nonsense" if new[index // 3] == "*" else expected
+        assert effect == ("start_loss" if index < 3 else expected)
+
+
+def test_held_out_genes_of_another_code_are_left_out(tmp_path):
+    cds = random_cds(1, seed=3)
+    fasta, genes = files(tmp_path, cds=cds)
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    manifest = {"held_out": ["c1"], "outputs": {}, "sources": {}}
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    for choice, expected in ((None, 1), ("11", 1), ("4", 0), ("c1=4", 0)):
+        found = HeldOutGenes(str(corpus), Reference(fasta), genes, None, choice)
+        assert len(found.coding()) == expected
+
+
+@pytest.mark.parametrize("table", [1, 4, 11])
+def test_tasks_of_codons_leave_out_other_codes(tmp_path, table):
+    """Also where the CDS has no codon that the two read differently."""
+    cds = random_cds(1, seed=3)
+    fasta, genes = files(tmp_path, cds=cds, mark=f";transl_table={table}")
+    dropped = Counter()
+    with Reference(fasta) as reference:
+        found = list(coding_exons(reference, read_annotation(genes, reference), dropped))
+    assert len(found) == (table != 4)
+    assert dropped == ({"another_genetic_code": 1} if table == 4 else {})
