@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from carbon.errors import UserError
 from carbon.genome import Variant, from_region
 from carbon.genome.brought import GENOME_ENDINGS, without_folders
+from carbon.genome.normalize import normalize_variant
 from carbon.genome.opened import Genome
 from carbon.genome.vcf import Listed, first_variants, printed_vcf
 from carbon.inference import VariantOptions, VariantScore, join_chunks
@@ -115,6 +116,7 @@ class VariantEffect(Panel):
         scanned = join_chunks(scan)
         result: Result = {
             **told_score(score),
+            "scored_as": normalize_variant(genome.reference, variant).to_text(),
             "read_bp": method.window_bp,
             "effects": told_effects(genome, variant),
             "strands": told_strands(strands),

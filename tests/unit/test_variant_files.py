@@ -357,7 +357,9 @@ def test_strands_apart(folder, tmp_path):
     assert score(folder, vcf, tmp_path / "o.tsv", "--strands", "both", "--frames", "all") == 0
     header, names, *rows = (tmp_path / "o.tsv").read_text().splitlines()
     assert json.loads(header[2:])["frames"] == [0, 1, 2, 3, 4, 5]
-    assert names.split("\t")[5:] == ["delta", "forward", "reverse", "spread", "unsure", "reason"]
+    assert names.split("\t")[5:] == [
+        "delta", "forward", "reverse", "spread", "unsure", "strand_left_out", "reason"
+    ]  # fmt: skip
     for row in rows:
         delta, forward, reverse = map(float, row.split("\t")[5:8])
         assert delta == pytest.approx((forward + reverse) / 2, abs=1e-6)
