@@ -124,8 +124,9 @@ class LocalModel(Model):
         """Return what windows of a few bases say: what is beyond cancels, but for an indel."""
         alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
         most_needed_bp = reading.window_bp // 2
-        if alleles_alone or all(len(v.ref) == len(v.alt) for v in variants):
-            longest = max((len(allele) for v in variants for allele in (v.ref, v.alt)), default=1)
+        plain = [normalize_variant(reference, variant) for variant in variants]
+        if alleles_alone or all(len(v.ref) == len(v.alt) for v in plain):
+            longest = max((len(allele) for v in plain for allele in (v.ref, v.alt)), default=1)
             enough_bp = min(reading.window_bp, 2 * (self.order + longest + 1))
             reading = reading._replace(window_bp=enough_bp)
         return deltas_by_windows(self, reference, variants, reading, most_needed_bp)

@@ -23,6 +23,7 @@ from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import (
     HAS_BASE,
     centered_pair,
+    right_end_pair,
     stock_distribution,
     stock_log_likelihood,
     window_pair,
@@ -71,24 +72,6 @@ def centered_delta(network, pair, by):
         for left, whole in pair
     )
     return alt - ref
-
-
-def right_end_pair(bases, variant, window_bp, frame=0):
-    """The left context, cut to whole 6-mers, and the alleles up to where they can be told apart.
-
-    As many bases of each as the longer has, and the first at which the whole texts differ; None
-    where the contig ends before. `variant` is trimmed and left-aligned.
-    """
-    left = bases[max(variant.position - window_bp, 0) : variant.position]
-    left = left[len(left) % 6 :][frame:]
-    rest = bases[variant.interval.end :]
-    texts = [allele + rest for allele in (variant.ref, variant.alt)]
-    differing = [n for n, (r, a) in enumerate(zip(*texts, strict=False)) if r != a]
-    if not differing:
-        return None
-    counted = max(len(variant.ref), len(variant.alt), differing[0] + 1)
-    counted = min(counted, *map(len, texts))
-    return [(left, text[:counted]) for text in texts]
 
 
 @pytest.mark.parametrize("by", ["chain", "marginals"])
