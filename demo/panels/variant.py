@@ -73,7 +73,8 @@ class VariantEffect(Panel):
             Field("strands", "Strands that are read", "both", "choice",
                   tuple(STRANDS_READ)),
             Field("protocol", "Protocol", "centered", "choice", tuple(PROTOCOLS),
-                  info="centered compares windows around the variant, right_end the alleles alone"),
+                  info="centered compares windows around the variant, right_end the alleles "
+                  "up to where they differ"),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
                   info=f"a sorted VCF, of which the first {_MOST_VARIANTS} variants are scored"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,

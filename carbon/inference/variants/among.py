@@ -75,7 +75,7 @@ def read_snvs(
         reader: of the model.
         genome: whose annotation tells consequences.
         place: the stretch.
-        method: of `short_method`; `right_end` reads alleles alone, by one scan in frame 0.
+        method: of `short_method`; `right_end` reads all of them by one scan in frame 0.
         most: of each consequence, where each takes a window of its own.
     """
     terms = consequences_in(genome.reference, place, genome.annotation)

@@ -82,8 +82,8 @@ class AlleleComparison(NamedTuple):
     6-mers behind the variant begin where those of the same row of `ref` do.
 
     Attributes:
-        ref_bp: length of REF, with which the rows of `ref` begin.
-        alt_bp: length of ALT, with which the rows of `alt` begin.
+        ref_bp: length of REF, trimmed and left-aligned, with which the rows of `ref` begin.
+        alt_bp: length of ALT, likewise, with which the rows of `alt` begin.
         ref: (frames, bases) float32, log-likelihoods in nats with REF, along the strand.
         alt: (frames, bases) float32, with ALT.
     """

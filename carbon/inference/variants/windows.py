@@ -150,7 +150,7 @@ def skipped_bp(place: Place, allele: str, frame: int, protocol: ProtocolName) ->
         place: where REF lies.
         allele: REF or an ALT.
         frame: that are left out where REF is read.
-        protocol: `centered` or `right_end`, which compares nothing behind the alleles.
+        protocol: `centered`, or `right_end`, in which every allele begins a 6-mer.
     """
     if PROTOCOLS[protocol].alleles_alone:
         return frame
