@@ -27,6 +27,7 @@ class Score(NamedTuple):
     forward: float | None = None
     reverse: float | None = None
     spread: float | None = None
+    strand_left_out: str | None = None
     unsure: bool | None = None
     percentile: float | None = None
 
@@ -39,6 +40,7 @@ class AnnotatedScore(NamedTuple):
     forward: float | None
     reverse: float | None
     spread: float | None
+    strand_left_out: str | None
     unsure: bool | None
     percentile: float | None
     gene: str | None
