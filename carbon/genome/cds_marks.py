@@ -70,7 +70,14 @@ class CdsMarks:
             self.genetic_code = int(table)
 
     def phase_bp(self, cds: tuple[Span, ...], strand: Strand, contig_bp: int) -> int | None:
-        """Return what `Transcript.phase_bp` is for ascending coding spans."""
+        """Return what `Transcript.phase_bp` is for ascending coding spans.
+
+        None where they are parts that are trans-spliced in an unknown order.
+        """
+        return None if self.trans_spliced and cds else self.first_phase_bp(cds, strand, contig_bp)
+
+    def first_phase_bp(self, cds: tuple[Span, ...], strand: Strand, contig_bp: int) -> int | None:
+        """Return the phase of a CDS whose first span on the strand is the first that is read."""
         if not cds:
             return 0
         first = _first_base(cds[0] if strand == "+" else cds[-1], strand)

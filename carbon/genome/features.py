@@ -44,7 +44,7 @@ class Feature(NamedTuple):
     @property
     def identifier(self) -> str:
         """What the line calls itself or what it belongs to."""
-        names = ("transcript_id", "gene_id") if self.is_gtf else ("id", "parent", "name")
+        names = ("transcript_id", "gene_id") if self.is_gtf else _NAMED
         return next((self.attributes[n] for n in names if n in self.attributes), self.where)
 
     @property
@@ -52,6 +52,9 @@ class Feature(NamedTuple):
         """The identifiers that a GFF3 line names as its parents."""
         named = self.attributes.get("parent")
         return [unquote(p) for p in named.split(",") if p] if named else []
+
+
+_NAMED = ("id", "parent", "locus_tag", "name")
 
 
 def read_features(path: Path) -> Iterator[Feature]:

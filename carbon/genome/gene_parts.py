@@ -3,7 +3,7 @@
 import itertools
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -150,11 +150,13 @@ class Parts:
             yield None, self
             return
         for _, _, name in whole:
-            yield name, self.only(lambda line, name=name: line.role != "cds" or line.name == name)
+            lines = [line for line in self.lines if line.role != "cds" or line.name == name]
+            yield name, replace(self, lines=lines)
 
-    def only(self, belongs: Callable[[Line], bool]) -> "Parts":
-        """Return the parts with some of their lines."""
-        return replace(self, lines=[line for line in self.lines if belongs(line)])
+    def within(self, start: int, end: int) -> "Parts":
+        """Return the parts with the lines that lie between two places."""
+        inside = [line for line in self.lines if start <= line.start and line.end <= end]
+        return replace(self, lines=inside)
 
 
 def whole_number(text: str | None) -> int | None:

@@ -4,7 +4,7 @@ The contig is part of every key: one identifier on two contigs is that of two ge
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from carbon.genome.interval import Interval, Strand
 from carbon.genome.left_out import LeftOut, on_contig
 from carbon.genome.loci import are_two_loci, at_loci, by_own_lines, genes_apart, joined_over_origin
 from carbon.genome.marks import is_pseudo, is_set
-from carbon.genome.trans_splicing import Ordered, parts_of, reading_order
+from carbon.genome.trans_splicing import Ordered, first_coding, parts_of, reading_order
 
 _STRANDS = frozenset("+-")
 _NAMES = ("gene_name", "name", "gene", "gene_id", "id")
@@ -153,14 +153,15 @@ class GeneTables:
                     by_gene[gene, transcript.strand].append(transcript)
                 if not found and reason != _SEEN_ELSEWHERE:
                     waiting.append(_Unread(parent, gene, reason or "trans_splicing", parts))
+        read = {key for key, _ in by_gene}
         for key, lines in self._nodes.items():
-            if key not in with_parts and self._is_gene_alone(lines):
+            if (key in read or key not in with_parts) and self._is_gene(lines):
                 for strand in _STRANDS.intersection(line.strand for line in lines):
                     by_gene.setdefault((key, strand), [])
         genes = [gene for key, each in by_gene.items() for gene in self._genes(*key, each)]
         self._leave_out_unread(waiting)
         self.left_out += self._lost
-        self._leave_out_nodes(with_parts | {key for key, _ in by_gene})
+        self._leave_out_nodes(with_parts - read, by_gene)
         return sorted(genes, key=_place)
 
     # Which gene a transcript is of, and whether it can be read.
@@ -218,8 +219,8 @@ class GeneTables:
         inside = all(start >= 0 and end <= length_bp for start, end in spans)
         return "" if inside or not self._cut else "outside_of_the_sequence"
 
-    def _is_gene_alone(self, lines: Sequence[Feature]) -> bool:
-        """Tell whether a feature is a gene of which the file gives no exon or CDS."""
+    def _is_gene(self, lines: Sequence[Feature]) -> bool:
+        """Tell whether a feature is a gene, which may have no exon or CDS."""
         if not lines or not _is_gene_kind(lines[0].kind):
             return False
         over = self._nodes.get(_parent_of(lines[0])) if lines[0].parents else None
@@ -254,7 +255,7 @@ class GeneTables:
         own = [] if node is None or role_of(node.kind) else [node]
         if is_marked or (len(parts) > 1 and not are_two_loci(parts, [*own, *above])):
             found = self._trans_spliced(parent, parts, above)
-            if found or len(parts) > 1:
+            if found or len(parts) > 1 or len(above) > 1:
                 yield from found
                 return
         for each in parts:
@@ -268,11 +269,20 @@ class GeneTables:
     ) -> list[Transcript]:
         """Return the parts of a trans-spliced transcript; nothing where their order is unknown."""
         exons = reading_order(parts, gene_lines)
+        length_bp = self.contig_lengths_bp[parts[0].contig]
         if not exons:
             return []
-        first = next(each for each in parts if each.strand == exons[0].strand)
-        template = self._transcript(parent, first, None)
         cds = [Ordered(*span, each.strand) for each in parts for span in each.cds]
+        first = first_coding(exons, cds) or exons[0]
+        own = next(each for each in parts if each.strand == first.strand)
+        phase_bp = own.marks.first_phase_bp(
+            ((first.start, first.end),) if cds else (), first.stranded[2], length_bp
+        )
+        template = replace(
+            self._transcript(parent, own, None),
+            phase_bp=phase_bp,
+            has_start=own.marks.has_start and not phase_bp,
+        )
         found = parts_of(template, exons, cds)
         return found if len(found) > 1 else []
 
@@ -292,7 +302,7 @@ class GeneTables:
             strand=strand,
             exons=exons_of(exons),
             cds=coding,
-            incomplete=parts.marks.incomplete or bool(phase_bp),
+            incomplete=parts.marks.incomplete or phase_bp != 0,
             where=parts.where,
             phase_bp=phase_bp,
             has_start=parts.marks.has_start and not phase_bp,
@@ -352,15 +362,17 @@ class GeneTables:
             name = self._gene_name(gene) or stated
             self._leave_out(_shown(parent), reason, lines, covered, name)
 
-    def _leave_out_nodes(self, with_parts: set[str]) -> None:
+    def _leave_out_nodes(self, unread: Container[str], by_gene: Container[tuple[str, str]]) -> None:
         """Leave out genes without a strand, and transcripts without exons and gene."""
         for key, lines in self._nodes.items():
-            if not lines or key in with_parts or key in self._built or key in self._parts:
+            if key in unread or not lines:
                 continue
             name = self._gene_name(key)
-            if self._is_gene_alone(lines):
-                self._leave_out(_shown(key), "no_strand", lines, gene=name)
-            elif _is_transcript_kind(lines[0].kind):
+            if self._is_gene(lines):
+                lost = [line for line in lines if (key, line.strand) not in by_gene]
+                if lost:
+                    self._leave_out(_shown(key), "no_strand", lost, gene=name)
+            elif _is_transcript_kind(lines[0].kind) and key not in self._parts:
                 above = self._above(lines[0])
                 if above == key or above not in self._nodes:
                     self._leave_out(_shown(key), "transcript_without_exons", lines, gene=name)

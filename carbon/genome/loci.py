@@ -59,7 +59,7 @@ def at_loci(parts: Parts, own: Sequence[Feature], gene: Sequence[Feature]) -> li
 
 
 def _inside(parts: Parts, place: Feature) -> Parts:
-    return parts.only(lambda line: place.start <= line.start and line.end <= place.end)
+    return parts.within(place.start, place.end)
 
 
 def _numbered_anew(parts: Parts) -> list[Parts]:
@@ -71,10 +71,7 @@ def _numbered_anew(parts: Parts) -> list[Parts]:
     if len(runs) < 2 or not all(numbers) or not _are_copies(runs):
         return [parts]
     hulls = [(min(x.start for x in run), max(x.end for x in run)) for run in runs]
-    found = [
-        parts.only(lambda line, hull=hull: hull[0] <= line.start and line.end <= hull[1])  # type: ignore[misc]
-        for hull in hulls
-    ]
+    found = [parts.within(*hull) for hull in hulls]
     whole = sum(len(each.lines) for each in found) == len(parts.lines)
     return found if whole else [parts]
 

@@ -23,6 +23,11 @@ class Ordered(NamedTuple):
     strand: str
     part: int | None = None
 
+    @property
+    def stranded(self) -> StrandedSpan:
+        """The span and its strand."""
+        return self.start, self.end, "+" if self.strand == "+" else "-"
+
 
 def parts_of(
     template: Transcript, exons: Sequence[Ordered], cds: Sequence[Ordered]
@@ -58,7 +63,7 @@ def _parts(exons: Sequence[Ordered]) -> Iterator[_Part]:
         if last and not (exon.part == last.part and _follows(exon, last)):
             yield part
             part = []
-        part.append(_stranded(exon))
+        part.append(exon.stranded)
         last = exon
     if part:
         yield part
@@ -73,7 +78,7 @@ def _follows(exon: Ordered, last: Ordered) -> bool:
 def _coding_of(part: _Part, cds: Sequence[Ordered]) -> _Part:
     """Return the coding spans that lie in the exons of a part, in reading order."""
     inside = {
-        _stranded(span)
+        span.stranded
         for span in cds
         if any(s <= span.start and span.end <= e and span.strand == own for s, e, own in part)
     }
@@ -104,8 +109,13 @@ def _transcript(template: Transcript, part: _Part, coding: _Part, whole: WholeCd
     )
 
 
-def _stranded(span: Ordered) -> StrandedSpan:
-    return span.start, span.end, "+" if span.strand == "+" else "-"
+def first_coding(exons: Sequence[Ordered], cds: Sequence[Ordered]) -> Ordered | None:
+    """Return the coding span that is read first; None where no exon has one."""
+    for exon in exons:
+        inside = [span for span in cds if _lies_in(span, exon)]
+        if inside:
+            return (min if exon.strand == "+" else max)(inside)
+    return None
 
 
 def reading_order(parts: Sequence[Parts], gene_lines: Sequence[Feature]) -> list[Ordered]:
@@ -116,7 +126,7 @@ def reading_order(parts: Sequence[Parts], gene_lines: Sequence[Feature]) -> list
     """
     exons = [(each.strand, line) for each in parts for line in each.exon_lines]
     numbers = [line.part or _part_at(strand, line, gene_lines) for strand, line in exons]
-    if all(numbers):
+    if all(numbers) and set(numbers) == set(range(1, max(map(int, filter(None, numbers))) + 1)):
         ordered = [
             Ordered(line.start, line.end, strand, number)
             for (strand, line), number in zip(exons, numbers, strict=True)
