@@ -161,7 +161,7 @@ class GeneTables:
         genes = [gene for key, each in by_gene.items() for gene in self._genes(*key, each)]
         self._leave_out_unread(waiting)
         self.left_out += self._lost
-        self._leave_out_nodes(with_parts - read, by_gene)
+        self._leave_out_nodes(with_parts, by_gene)
         return sorted(genes, key=_place)
 
     # Which gene a transcript is of, and whether it can be read.
@@ -362,20 +362,25 @@ class GeneTables:
             name = self._gene_name(gene) or stated
             self._leave_out(_shown(parent), reason, lines, covered, name)
 
-    def _leave_out_nodes(self, unread: Container[str], by_gene: Container[tuple[str, str]]) -> None:
+    def _leave_out_nodes(
+        self, with_parts: Container[str], by_gene: Container[tuple[str, str]]
+    ) -> None:
         """Leave out genes without a strand, and transcripts without exons and gene."""
         for key, lines in self._nodes.items():
-            if key in unread or not lines:
-                continue
-            name = self._gene_name(key)
-            if self._is_gene(lines):
-                lost = [line for line in lines if (key, line.strand) not in by_gene]
-                if lost:
-                    self._leave_out(_shown(key), "no_strand", lost, gene=name)
-            elif _is_transcript_kind(lines[0].kind) and key not in self._parts:
-                above = self._above(lines[0])
-                if above == key or above not in self._nodes:
-                    self._leave_out(_shown(key), "transcript_without_exons", lines, gene=name)
+            reason, lost = "", lines
+            if self._is_gene(lines) and (key in self._built or key not in with_parts):
+                reason, lost = "no_strand", [x for x in lines if (key, x.strand) not in by_gene]
+            elif key not in with_parts and key not in self._parts and self._is_alone(lines):
+                reason = "transcript_without_exons"
+            if reason and lost:
+                self._leave_out(_shown(key), reason, lost, gene=self._gene_name(key))
+
+    def _is_alone(self, lines: Sequence[Feature]) -> bool:
+        """Tell whether lines are of a transcript below no gene of the file."""
+        if not lines or not _is_transcript_kind(lines[0].kind):
+            return False
+        above = self._above(lines[0])
+        return above not in self._nodes or self._nodes[above] is lines
 
     def _leave_out(self, *what: Any, **more: Any) -> None:
         self.left_out.append(self._as_left_out(*what, **more))
