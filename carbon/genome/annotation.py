@@ -12,6 +12,7 @@ from carbon.files import why_no_file
 from carbon.genome.bed import is_bed, read_bed_features
 from carbon.genome.fasta import Reference
 from carbon.genome.features import read_features
+from carbon.genome.gene_building import GeneBuilder
 from carbon.genome.gene_tables import GeneTables
 from carbon.genome.genes import MITOCHONDRIA, Annotation
 from carbon.genome.left_out import LeftOut, report_left_out
@@ -53,7 +54,7 @@ def read_annotation(
             f"'{outside.contig}' of {reference.path} has {length_bp} bases; are both of the same "
             "assembly? A part of a chromosome needs annotation_offset_bp"
         )
-    genes = tables.genes()
+    genes = GeneBuilder(tables).genes()
     if not genes:
         raise GenomeError(
             f"{path}: has no gene, exon or CDS on the contigs of {reference.path}; "
