@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from carbon.genome import marks
 from carbon.genome.genbank_places import Place, known_parts, place_of
+from carbon.genome.gene_parts import role_of
 from carbon.genome.genes import (
     MITOCHONDRIA,
     Gene,
+    Span,
     Transcript,
     beside,
     coding_spans,
@@ -41,6 +43,7 @@ class GenBankGenes:
         self._features = record.features
         self._where = where
         self._left_out = left_out
+        self._utrs = self._utrs_of_loci()
 
     def genes(self) -> list[Gene]:
         """Join features that name one locus on one strand to a gene."""
@@ -70,6 +73,18 @@ class GenBankGenes:
         for locus, members in trans_spliced.items():
             genes += self._trans_spliced(locus, members)
         return genes
+
+    def _utrs_of_loci(self) -> dict[tuple[str, Strand], list[Span]]:
+        """Return UTRs by the locus and strand of their gene."""
+        found: dict[tuple[str, Strand], list[Span]] = defaultdict(list)
+        for feature in self._features:
+            if role_of(feature.type) == "utr":
+                place = place_of(
+                    feature, self._length_bp, is_circular=self._circular, is_trans_spliced=False
+                )
+                if not isinstance(place, str) and not place.trans_spliced:
+                    found[_locus(feature), place.strand] += place.spans
+        return found
 
     def _leave_out(self, feature: SeqFeature, locus: str, reason: str) -> None:
         intervals = known_parts(feature, self._contig, self._length_bp)
@@ -157,13 +172,22 @@ class GenBankGenes:
             transcripts.append(self._transcript(name, place, mine, is_pseudo))
         for feature, place in waiting:
             name = feature.qualifiers.get("protein_id", [locus])[0] if len(coding) > 1 else locus
-            transcripts.append(self._transcript(name, place, (feature, place), is_pseudo))
+            exons = place if rnas or len(coding) > 1 else self._with_utrs(locus, place, members)
+            transcripts.append(self._transcript(name, exons, (feature, place), is_pseudo))
         features = [feature for feature, _ in [*nodes, *rnas, *coding]]
         ends = [(place.start, place.end) for _, place in members]
+        ends += [(each.exons[0][0], each.exons[-1][1]) for each in transcripts]
         interval = Interval(self._contig, min(s for s, _ in ends), max(e for _, e in ends))
         name = _gene_name(features, locus)
         numbered = sorted(transcripts, key=lambda t: t.transcript_id)
         return Gene(locus, name, _biotype(features), interval, strand, tuple(numbered))
+
+    def _with_utrs(self, locus: str, place: Place, members: list[_Member]) -> Place:
+        """Return where a CDS lies with its UTRs: those inside of its gene, or that touch it."""
+        start, end = (f(p for _, m in members for p in (m.start, m.end)) for f in (min, max))
+        utrs = self._utrs[locus, place.strand] if end <= self._length_bp else []
+        own = (utr for utr in utrs if start <= utr[1] and utr[0] <= end)
+        return place.moved(tuple(sorted({*place.spans, *own})))
 
     def _transcript(
         self,

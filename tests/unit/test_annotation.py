@@ -98,6 +98,23 @@ def test_a_gtf_with_utrs_and_no_exons(tmp_path, kinds):
     assert (transcript.exons, transcript.cds) == (((100, 180),), ((120, 153),))
 
 
+@pytest.mark.parametrize("with_gene", [True, False])
+def test_a_genbank_record_with_utrs_and_no_messenger(tmp_path, with_gene):
+    features = [("gene", "101..200", '/gene="g"')] * with_gene + [
+        ("5'UTR", "101..120", '/gene="g"'),
+        ("CDS", "join(121..140,161..180)", '/gene="g"'),
+        ("3'UTR", "181..200", '/gene="g"'),
+        ("CDS", "231..260", '/gene="h"'),
+        ("5'UTR", "211..230"),  # of no gene
+    ]
+    (tmp_path / "x.gb").write_text(flat_file(features))
+    annotation = unpack_genbank(tmp_path / "x.gb", tmp_path / "x.fa").annotation
+    assert [t.exons for t in transcripts_of(annotation)] == [
+        ((100, 140), (160, 200)), ((230, 260),)
+    ]  # fmt: skip
+    assert annotation.genes[0].interval == Interval("AB1.1", 100, 200)
+
+
 def test_exons_of_a_file_stand_whatever_utrs_say(tmp_path):
     text = gff3(
         ("gene", 101, 400, "+", ".", "ID=g"),
