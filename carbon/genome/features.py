@@ -8,7 +8,7 @@ be, all of them are read one by one, and that one is told of.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from operator import lt
 from pathlib import Path
@@ -173,7 +173,7 @@ def _gtf_attributes(text: str) -> dict[str, str]:
         if are_different and "%" not in text:
             return dict(zip(keys, values, strict=True))
         pairs = list(zip(keys, values, strict=True))
-    return _by_key((key, unquote(value)) for key, value in pairs)
+    return _by_key([(key, unquote(value)) for key, value in pairs])
 
 
 @lru_cache(maxsize=4096)
@@ -203,29 +203,32 @@ def _gtf_layout(
 
 
 def _gff3_attributes(text: str) -> dict[str, str]:
-    pairs = [(item.partition("=")) for item in text.split(";") if item and not item.isspace()]
+    items = [item.partition("=") for item in text.split(";") if item and not item.isspace()]
     if "%" not in text:
-        return _by_key((key.strip(), value.strip()) for key, _, value in pairs)
+        return _by_key([(key.strip(), value.strip()) for key, _, value in items])
+    return _by_key([(key.strip(), _decoded(key, value)) for key, _, value in items])
+
+
+def _decoded(key: str, value: str) -> str:
     # A comma separates values and an escaped one does not, so Parent is split before unquoting.
-    return _by_key(
-        (name := key.strip(), value if name.casefold() == "parent" else unquote(value).strip())
-        for key, _, value in pairs
-    )
+    if "%" not in value or _folded(key.strip()) == "parent":
+        return value.strip()
+    return unquote(value).strip()
 
 
-def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _by_key(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """Return values by keys in lower case.
 
     The values of a key that is repeated are joined by commas. Where a line spells a key in two
     ways, the one with a capital counts: GFF3 reserves it.
     """
-    found: dict[str, str] = {}
+    found = {_folded(key): value for key, value in pairs}
+    if len(found) == len(pairs):
+        return found
+    spelled: dict[str, str] = {}
     for key, value in pairs:
-        found[key] = f"{found[key]},{value}" if key in found else value
-    folded = {_folded(key): value for key, value in found.items()}
-    if len(folded) == len(found):
-        return folded
-    return {_folded(key): found[key] for key in sorted(found, reverse=True)}
+        spelled[key] = f"{spelled[key]},{value}" if key in spelled else value
+    return {_folded(key): spelled[key] for key in sorted(spelled, reverse=True)}
 
 
 @lru_cache(maxsize=4096)

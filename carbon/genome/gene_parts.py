@@ -159,6 +159,7 @@ class Parts:
         return replace(self, lines=inside)
 
 
+@lru_cache(maxsize=1024)
 def whole_number(text: str | None) -> int | None:
     """Return the number that a text begins with, as in `1` or `1/2`; None without one."""
     digits = (text or "").partition("/")[0].strip("\"' ")

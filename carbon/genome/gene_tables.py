@@ -51,7 +51,7 @@ class GeneTables:
     def add(self, feature: Feature) -> None:
         """Take in a feature of a contig of the reference."""
         self.num_added += 1
-        if is_set(feature.attributes, "is_circular"):
+        if "is_circular" in feature.attributes and is_set(feature.attributes, "is_circular"):
             self.circular.add(feature.contig)
         key = ""
         if role := role_of(feature.kind):
