@@ -63,7 +63,9 @@ class GeneBuilder:
                     waiting.append(_Unread(parent, gene, reason or "trans_splicing", parts))
         read = {key for key, _ in by_gene}
         for key, lines in self._tables.nodes.items():
-            if (key in read or key not in with_parts) and self._tables.is_gene(lines):
+            # One line is of the gene that was read, also where its exons have the other strand.
+            is_more = len(lines) > 1 if key in read else key not in with_parts
+            if is_more and self._tables.is_gene(lines):
                 for strand in _STRANDS.intersection(line.strand for line in lines):
                     by_gene.setdefault((key, strand), [])
         genes = [gene for key, each in by_gene.items() for gene in self._genes(*key, each)]
@@ -222,7 +224,8 @@ class GeneBuilder:
         """Leave out genes without a strand, and transcripts without exons and gene."""
         for key, lines in self._tables.nodes.items():
             reason, lost = "", lines
-            if self._tables.is_gene(lines) and (key in self._built or key not in with_parts):
+            is_more = len(lines) > 1 if key in self._built else key not in with_parts
+            if is_more and self._tables.is_gene(lines):
                 reason, lost = "no_strand", [x for x in lines if (key, x.strand) not in by_gene]
             elif key not in with_parts and key not in self._tables.parts and self._is_alone(lines):
                 reason = "transcript_without_exons"

@@ -481,6 +481,16 @@ def test_no_simulated_control_lies_in_what_is_left_out(tmp_path):
     assert places == {*range(260, 400), *range(660, BP - 1)}
 
 
+def test_a_gene_whose_exons_have_the_other_strand_is_one(tmp_path):
+    text = gff3(
+        ("gene", 101, 190, "-", ".", "ID=g"),
+        ("mRNA", 101, 190, "-", ".", "ID=t;Parent=g"),
+        ("exon", 101, 190, "+", ".", "Parent=t"),
+    )
+    _, annotation = read(tmp_path, text)
+    assert [gene.strand for gene in annotation.genes] == ["+"] and annotation.left_out == ()
+
+
 def test_a_variant_of_a_gene_that_is_read_keeps_its_consequence(tmp_path):
     """A gene without a strand overlaps it."""
     text = gff3(*block(101), ("gene", 91, 390, ".", ".", "ID=h;Name=def"))

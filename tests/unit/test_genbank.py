@@ -5,7 +5,14 @@ import gzip
 import pytest
 
 from carbon.errors import GenomeError
-from carbon.genome import Interval, Reference, is_genbank, reverse_complement, spliced, unpack_genbank
+from carbon.genome import (
+    Interval,
+    Reference,
+    is_genbank,
+    reverse_complement,
+    spliced,
+    unpack_genbank,
+)
 from tests.helpers.files import random_bases
 
 BASES = random_bases(300, 7)
