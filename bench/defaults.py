@@ -75,21 +75,21 @@ class Places:
     """Where variants of a contig may lie, drawn at random."""
 
     def __init__(self, reference: Reference, annotation: str, contig: str, seed: int) -> None:
-        genes = read_gene_file(annotation, reference).genes
-        self.consequences = Consequences(reference, read_gene_file(annotation, reference))
+        found = read_gene_file(annotation, reference)
+        self.consequences = Consequences(reference, found)
         self.contig, self.random = contig, np.random.default_rng(seed)
         length_bp = reference.contig_lengths_bp[contig]
         self.bases = reference.fetch(Interval(contig, 0, length_bp)).upper()
         coding = [
             span
-            for gene in genes
+            for gene in found.genes
             if gene.interval.contig == contig
             for transcript in gene.transcripts[:1]
             for span in transcript.cds
         ]
         free = [
             (gap.start, gap.end)
-            for gap in intergenic(genes, reference.contig_lengths_bp)
+            for gap in intergenic(found, reference.contig_lengths_bp)
             if gap.contig == contig
         ]
         self.spans = {"coding": coding, "intergenic": free}

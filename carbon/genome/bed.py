@@ -113,7 +113,6 @@ def _feature(of: _Transcript, kind: str, span: Span, attributes: dict[str, str])
         strand=of.strand,
         attributes=attributes,
         is_gtf=True,
-        raw_attributes="",
         where=of.where,
     )
 

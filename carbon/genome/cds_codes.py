@@ -71,13 +71,33 @@ def has_unexplained_stop(reference: Reference, transcript: Transcript) -> bool:
     if transcript.genetic_code is not None or transcript.has_recoded_codon:
         return False
     code = code_of(transcript)
-    if code is None or transcript.phase_bp is None:
+    phase_bp, _, leftover_bp = whole_frame(transcript)
+    if code is None or phase_bp is None:
         return False
-    coding = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
+    coding = _whole_cds(reference, transcript)
     # The last whole codon may be the stop codon of the CDS where no base follows it.
-    last = len(coding) - (transcript.leftover_bp or _CODON_BP)
-    codons = {coding[at : at + _CODON_BP] for at in range(transcript.phase_bp, last, _CODON_BP)}
+    last = len(coding) - (leftover_bp or _CODON_BP)
+    codons = {coding[at : at + _CODON_BP] for at in range(phase_bp, last, _CODON_BP)}
     return not codons.isdisjoint(code.stops)
+
+
+def whole_frame(transcript: Transcript) -> tuple[int | None, int, int]:
+    """Return phase, length and what is left over behind the last codon, of the whole CDS in bp.
+
+    The whole CDS of a part of a trans-spliced transcript is that of all parts.
+    """
+    if whole := transcript.trans_spliced:
+        leftover_bp = (whole.length_bp - (whole.phase_bp or 0)) % _CODON_BP
+        return whole.phase_bp, whole.length_bp, leftover_bp
+    return transcript.phase_bp, transcript.cds_length_bp, transcript.leftover_bp
+
+
+def _whole_cds(reference: Reference, transcript: Transcript) -> str:
+    contig = transcript.contig
+    if whole := transcript.trans_spliced:
+        parts = (spliced(reference, contig, [(a, b)], strand) for a, b, strand in whole.spans)
+        return "".join(parts).upper()
+    return spliced(reference, contig, transcript.cds, transcript.strand).upper()
 
 
 def cds_of_unknown_code(reference: Reference, annotation: Annotation) -> dict[str, int]:

@@ -1,13 +1,14 @@
 """What variants do to the genes of an annotation: for each, the most severe of its consequences."""
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
 from carbon.genome.effects import Effect, effect_on, touched_span
 from carbon.genome.fasta import Reference
-from carbon.genome.genes import Annotation, Gene, Transcript
+from carbon.genome.genes import Annotation, Gene, Transcript, parts_on_contig
 from carbon.genome.interval import Interval
+from carbon.genome.left_out import LeftOut
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.variant import Variant
 
@@ -38,6 +39,7 @@ SEVERITY = (
 )
 _RANK = {term: rank for rank, term in enumerate(SEVERITY)}
 _BIN_BP = 1 << 14  # genes are found by the bins that they lie in
+_Item = TypeVar("_Item", Gene, LeftOut)
 
 
 class Consequence(NamedTuple):
@@ -66,12 +68,13 @@ class Consequences:
     def __init__(self, reference: Reference, annotation: Annotation) -> None:
         """Take the annotation, which must be of the reference."""
         self._reference = reference
-        self._genes: dict[tuple[str, int], list[Gene]] = defaultdict(list)
-        self._contigs = {gene.interval.contig for gene in annotation.genes}
-        for gene in annotation.genes:
-            for part in self._parts(gene.interval):
-                for number in _bins(part):
-                    self._genes[part.contig, number].append(gene)
+        lengths_bp = reference.contig_lengths_bp
+        self._genes = _Places(lengths_bp, ((gene, gene.interval) for gene in annotation.genes))
+        self._left_out = _Places(
+            lengths_bp,
+            ((each, interval) for each in annotation.left_out for interval in each.intervals),
+        )
+        self._contigs = {interval.contig for interval in annotation.occupied()}
 
     def of(self, variant: Variant) -> Consequence:
         """Return the most severe consequence for any transcript.
@@ -79,7 +82,8 @@ class Consequences:
         The variant is trimmed and left-aligned first (`carbon.genome.normalize`).
 
         Of equals it is that of the transcript with the longest CDS, then of the first identifier.
-        A gene without a transcript of which something can be told is named alone.
+        A gene without a transcript of which something can be told is named alone, and so is a gene
+        that the reader left out.
 
         Args:
             variant: its REF must be what the reference has.
@@ -92,7 +96,11 @@ class Consequences:
             return Consequence()
         variant = normalize_variant(self._reference, variant)
         start, end = touched_span(variant)
-        genes = self._genes_at(Interval(variant.contig, max(0, start), end))
+        place = Interval(variant.contig, max(0, start), end)
+        genes = self._genes.at(place)
+        left_out = self._left_out.at(place) if not genes else []
+        if left_out:
+            return Consequence(gene=next((each.gene for each in left_out if each.gene), None))
         if not genes:
             return Consequence(consequence="intergenic_variant")
         told = [
@@ -118,22 +126,28 @@ class Consequences:
             return False
         return 0 <= variant.position < self._reference.contig_lengths_bp[variant.contig]
 
-    def _genes_at(self, interval: Interval) -> list[Gene]:
-        """Return the genes that hold a base of an interval, in their order."""
+
+class _Places(Generic[_Item]):
+    """Genes, or what was left out, by the bins of a contig."""
+
+    def __init__(
+        self, lengths_bp: Mapping[str, int], items: Iterable[tuple[_Item, Interval]]
+    ) -> None:
+        self._bins: dict[tuple[str, int], list[tuple[_Item, Interval]]] = defaultdict(list)
+        for item, interval in items:
+            for part in parts_on_contig(interval, lengths_bp[interval.contig]):
+                for number in _bins(part):
+                    self._bins[part.contig, number].append((item, part))
+
+    def at(self, interval: Interval) -> list[_Item]:
+        """Return what holds a base of an interval, each once, in order."""
         found = {
-            id(gene): gene
+            id(item): item
             for number in _bins(interval)
-            for gene in self._genes.get((interval.contig, number), ())
-            if any(part.overlaps(interval) for part in self._parts(gene.interval))
+            for item, part in self._bins.get((interval.contig, number), ())
+            if part.overlaps(interval)
         }
         return list(found.values())
-
-    def _parts(self, interval: Interval) -> Iterator[Interval]:
-        """Yield what an interval covers, in two parts if it goes over an origin."""
-        length_bp = self._reference.contig_lengths_bp[interval.contig]
-        yield Interval(interval.contig, interval.start, min(interval.end, length_bp))
-        if interval.end > length_bp:
-            yield Interval(interval.contig, 0, interval.end - length_bp)
 
 
 def _bins(interval: Interval) -> range:

@@ -8,7 +8,7 @@ none. The first whole codon has the number 1, as the protein of a partial record
 from typing import NamedTuple
 
 from carbon.genome.alphabet import reverse_complement
-from carbon.genome.cds_codes import code_of, has_unexplained_stop
+from carbon.genome.cds_codes import code_of, has_unexplained_stop, whole_frame
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Span, Transcript, spliced
 from carbon.genome.genetic_codes import GeneticCode
@@ -95,7 +95,8 @@ def effect_on(reference: Reference, transcript: Transcript, variant: Variant) ->
         turn_bp = reference.contig_lengths_bp[variant.contig]  # the transcript is over the origin
         start, end = start + turn_bp, end + turn_bp
     touched, is_insertion = _touched(start, end), start == end
-    if not alt and start <= exons[0][0] and end >= exons[-1][1]:
+    whole = transcript.trans_spliced
+    if not whole and not alt and start <= exons[0][0] and end >= exons[-1][1]:
         return Effect("transcript_ablation")
     if site := _splice_site(transcript, touched, is_insertion):
         return Effect(site)
@@ -103,6 +104,8 @@ def effect_on(reference: Reference, transcript: Transcript, variant: Variant) ->
         term = _region(transcript, touched, is_insertion)
         return Effect(term) if term else None
     first, last = (inside[0] + 1, inside[1] - 1) if is_insertion else inside
+    if whole:
+        first, last = first + whole.before_bp, last + whole.before_bp
     read = alt if transcript.strand == "+" else reverse_complement(alt)
     return _coding_effect(reference, transcript, first, last, read)
 
@@ -176,7 +179,8 @@ def _region(transcript: Transcript, touched: Span, is_insertion: bool) -> str | 
     if not any(_holds(exon, touched) for exon in transcript.exons):
         return None
     if not cds:
-        return "non_coding_transcript_exon_variant"
+        is_coding = transcript.trans_spliced and transcript.trans_spliced.spans
+        return None if is_coding else "non_coding_transcript_exon_variant"
     is_left, is_right = touched[1] <= cds[0][0], touched[0] >= cds[-1][1]
     if not is_left and not is_right:
         return None
@@ -187,12 +191,12 @@ def _coding_effect(
     reference: Reference, transcript: Transcript, first: int, last: int, alt: str
 ) -> Effect:
     """Return the effect of other bases in place of those from `first` to `last` of the CDS."""
-    phase_bp, cds_bp = transcript.phase_bp, transcript.cds_length_bp
+    phase_bp, cds_bp, leftover_bp = whole_frame(transcript)
     code = code_of(transcript)
     if phase_bp is None or code is None or first < phase_bp:
         return Effect(_UNTOLD)
-    if last > cds_bp - transcript.leftover_bp:
-        is_behind = first >= cds_bp - transcript.leftover_bp
+    if last > cds_bp - leftover_bp:
+        is_behind = first >= cds_bp - leftover_bp
         return Effect("incomplete_terminal_codon_variant" if is_behind else _UNTOLD)
     start = first - (first - phase_bp) % _CODON_BP
     end = last + (phase_bp - last) % _CODON_BP
@@ -244,6 +248,8 @@ def _term(old: str, new: str, alt_bp: int, ref_bp: int) -> str:
 
 def _cds_bases(reference: Reference, transcript: Transcript, part: Span) -> str:
     """Return a part of the CDS, in capitals, as the strand reads it."""
+    if transcript.trans_spliced:
+        return _bases_of_parts(reference, transcript, part)
     wanted = part if transcript.strand == "+" else _turned(part, transcript.cds_length_bp)
     spans = []
     before_bp = 0
@@ -254,6 +260,20 @@ def _cds_bases(reference: Reference, transcript: Transcript, part: Span) -> str:
             spans.append((first, last))
         before_bp += end - start
     return spliced(reference, transcript.contig, spans, transcript.strand).upper()
+
+
+def _bases_of_parts(reference: Reference, transcript: Transcript, part: Span) -> str:
+    """Return a part of the CDS of a trans-spliced transcript, in capitals, as it is read."""
+    assert transcript.trans_spliced is not None
+    bases = []
+    before_bp = 0
+    for start, end, strand in transcript.trans_spliced.spans:
+        first, last = max(part[0] - before_bp, 0), min(part[1] - before_bp, end - start)
+        if first < last:
+            span = (start + first, start + last) if strand == "+" else (end - last, end - first)
+            bases.append(spliced(reference, transcript.contig, [span], strand))
+        before_bp += end - start
+    return "".join(bases).upper()
 
 
 def _turned(span: Span, length_bp: int) -> Span:

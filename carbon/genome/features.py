@@ -1,7 +1,7 @@
 """The lines of GFF3 and GTF, one feature each, in the order of the file.
 
 Formats: GFF3 1.26 (Sequence Ontology) and GTF 2.2. Which of the two a line is, its ninth column
-tells; coordinates become 0-based and half-open here and nowhere else.
+tells; coordinates become 0-based and half-open here and nowhere else, and attributes are decoded.
 
 Lines are read some thousands at a time, a column at a time. Where one of them is not as it should
 be, all of them are read one by one, and that one is told of.
@@ -23,6 +23,9 @@ class Feature(NamedTuple):
     """One line.
 
     Attributes:
+        attributes: column 9, decoded, by key in lower case. A key without a value has the empty
+            text. Several values are separated by commas, also those of a key that is repeated.
+            `parent` alone stays encoded, because an encoded comma separates nothing.
         where: its file and line number, for messages.
         phase: column 8 (phase of GFF3, frame of GTF): bases before the first whole codon as the
             strand reads the feature, 0 to 2; None where it stands for nothing.
@@ -35,21 +38,23 @@ class Feature(NamedTuple):
     strand: str
     attributes: Mapping[str, str]
     is_gtf: bool
-    raw_attributes: str
     where: str
     phase: int | None = None
 
     @property
     def identifier(self) -> str:
         """What the line calls itself or what it belongs to."""
-        names = ("transcript_id", "gene_id") if self.is_gtf else ("ID", "Parent", "Name")
+        names = ("transcript_id", "gene_id") if self.is_gtf else _NAMED
         return next((self.attributes[n] for n in names if n in self.attributes), self.where)
 
     @property
     def parents(self) -> list[str]:
         """The identifiers that a GFF3 line names as its parents."""
-        named = self.attributes.get("Parent")
+        named = self.attributes.get("parent")
         return [unquote(p) for p in named.split(",") if p] if named else []
+
+
+_NAMED = ("id", "parent", "locus_tag", "name")
 
 
 def read_features(path: Path) -> Iterator[Feature]:
@@ -103,7 +108,7 @@ def _by_columns(path: Path, lines: _Lines) -> list[Feature] | None:
     names = {contig: unquote(contig) for contig in set(contigs)}
     columns = (
         [name if gtf else names[name] for name, gtf in zip(contigs, are_gtf, strict=True)],
-        *(kinds, starts, ends, strands, attributes, are_gtf, texts),
+        *(kinds, starts, ends, strands, attributes, are_gtf),
         [f"{path} line {number}" for number, _ in lines],
         map(_PHASES.get, phases),
     )
@@ -136,7 +141,7 @@ def _parse_line(line: str, where: str) -> Feature:
     contig = contig if is_gtf else unquote(contig)
     start, end = int(first) - 1, int(last)
     where_and_phase = where, _PHASES.get(phase)
-    return Feature(contig, kind, start, end, strand, attributes, is_gtf, text, *where_and_phase)
+    return Feature(contig, kind, start, end, strand, attributes, is_gtf, *where_and_phase)
 
 
 _AS_FEATURE = partial(tuple.__new__, Feature)  # as Feature._make, for columns of equal lengths
@@ -145,54 +150,87 @@ _MOST_DIGITS = 15
 _POSITION = re.compile(f"[0-9]{{1,{_MOST_DIGITS}}}")
 _SHOWN = 20  # letters of what is no position
 
-_GTF_ATTRIBUTE = re.compile(r'\s*(\w+) +(?:"([^"]*)"|([^";]+))\s*(?:;|$)')
+_GTF_ATTRIBUTE = re.compile(r'\s*(\w+)(?: +(?:"([^"]*)"|([^";=\s][^";]*)))?\s*(?:;|$)')
+_BEGINS_AS_GTF = re.compile(r'\s*(?:\w+\s*;\s*)*\w+ +(?:"[^"]*"|[^";=\s][^";]*)\s*(?:;|$)')
 
 
 def _read_attributes(text: str) -> tuple[bool, dict[str, str]]:
-    """Return whether a ninth column is of GTF, and what it tells."""
-    if _GTF_ATTRIBUTE.match(text):
+    """Return whether a ninth column is of GTF, and its attributes."""
+    if _BEGINS_AS_GTF.match(text):
         return True, _gtf_attributes(text)
     return False, _gff3_attributes(text)
 
 
 def _gtf_attributes(text: str) -> dict[str, str]:
     pieces = text.split('"')
-    keys, unquoted = _gtf_layout(tuple(pieces[::2]))
+    keys, unquoted, are_different = _gtf_layout(tuple(pieces[::2]))
     if not keys or len(pieces) % 2 == 0:
-        return {m[1]: m[2] if m[2] is not None else m[3] for m in _GTF_ATTRIBUTE.finditer(text)}
-    values = pieces[1::2]
-    for place, value in unquoted:
-        values.insert(place, value)
-    return dict(zip(keys, values, strict=True))
+        pairs = [(m[1], m[2] or (m[3] or "").strip()) for m in _GTF_ATTRIBUTE.finditer(text)]
+    else:
+        values = pieces[1::2]
+        for place, value in unquoted:
+            values.insert(place, value)
+        if are_different and "%" not in text:
+            return dict(zip(keys, values, strict=True))
+        pairs = list(zip(keys, values, strict=True))
+    return _by_key([(key, unquote(value)) for key, value in pairs])
 
 
 @lru_cache(maxsize=4096)
-def _gtf_layout(outside_of_quotes: tuple[str, ...]) -> tuple[list[str], list[tuple[int, str]]]:
+def _gtf_layout(
+    outside_of_quotes: tuple[str, ...],
+) -> tuple[list[str], list[tuple[int, str]], bool]:
     """Return the keys of lines that are alike but for what is quoted.
 
-    The values that are not quoted come with their places among all. There is no key where
-    something stands between attributes: then what is quoted may be read as one.
+    The values that are not quoted come with their places among all. Last comes whether the keys are
+    all different, and in lower case. There is no key where something stands between attributes:
+    then what is quoted may be read as one.
     """
     text = '""'.join(outside_of_quotes)
     found, end = [], 0
     for match in _GTF_ATTRIBUTE.finditer(text):
         if match.start() != end:
-            return [], []
-        found.append((match[1], match[3]))
+            return [], [], False
+        found.append((match[1], None if match[2] is not None else (match[3] or "").strip()))
         end = match.end()
     num_quoted = sum(value is None for _, value in found)
     is_whole = not text[end:].strip() and num_quoted == len(outside_of_quotes) - 1
     if not is_whole:
-        return [], []
+        return [], [], False
     unquoted = [(place, value) for place, (_, value) in enumerate(found) if value is not None]
-    return [key for key, _ in found], unquoted
+    keys = [key for key, _ in found]
+    return keys, unquoted, len({key.casefold() for key in keys} & set(keys)) == len(keys)
 
 
 def _gff3_attributes(text: str) -> dict[str, str]:
-    pairs = [item.split("=", 1) for item in text.split(";") if "=" in item]
+    items = [item.partition("=") for item in text.split(";") if item and not item.isspace()]
     if "%" not in text:
-        return {key.strip(): value for key, value in pairs}
+        return _by_key([(key.strip(), value.strip()) for key, _, value in items])
+    return _by_key([(key.strip(), _decoded(key, value)) for key, _, value in items])
+
+
+def _decoded(key: str, value: str) -> str:
     # A comma separates values and an escaped one does not, so Parent is split before unquoting.
-    return {
-        key.strip(): value if key.strip() == "Parent" else unquote(value) for key, value in pairs
-    }
+    if "%" not in value or _folded(key.strip()) == "parent":
+        return value.strip()
+    return unquote(value).strip()
+
+
+def _by_key(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Return values by keys in lower case.
+
+    The values of a key that is repeated are joined by commas. Where a line spells a key in two
+    ways, the one with a capital counts: GFF3 reserves it.
+    """
+    found = {_folded(key): value for key, value in pairs}
+    if len(found) == len(pairs):
+        return found
+    spelled: dict[str, str] = {}
+    for key, value in pairs:
+        spelled[key] = f"{spelled[key]},{value}" if key in spelled else value
+    return {_folded(key): spelled[key] for key in sorted(spelled, reverse=True)}
+
+
+@lru_cache(maxsize=4096)
+def _folded(key: str) -> str:
+    return key.casefold()

@@ -77,4 +77,14 @@ def _renamed(annotation: Annotation, names: Mapping[str, str]) -> Annotation:
 
     genes = sorted(map(of_gene, annotation.genes), key=lambda gene: (gene.interval, gene.gene_id))
     circular = frozenset(names.get(contig, contig) for contig in annotation.circular)
-    return replace(annotation, genes=tuple(genes), circular=circular)
+    left_out = tuple(
+        replace(
+            each,
+            intervals=tuple(
+                replace(place, contig=names.get(place.contig, place.contig))
+                for place in each.intervals
+            ),
+        )
+        for each in annotation.left_out
+    )
+    return replace(annotation, genes=tuple(genes), left_out=left_out, circular=circular)

@@ -14,14 +14,36 @@ from pathlib import Path
 from carbon.genome.alphabet import reverse_complement
 from carbon.genome.fasta import Reference
 from carbon.genome.interval import Interval, Strand
+from carbon.genome.left_out import LeftOut
 
 Span = tuple[int, int]
+StrandedSpan = tuple[int, int, Strand]
 _SLIP_BP = 2  # how far a ribosome slips at most; no intron is as short
 # The contigs of the mitochondria, whose codes are others, in Ensembl, UCSC, TAIR and WormBase.
 MITOCHONDRIA = frozenset(
     {"MT", "Mt", "M", "chrM", "ChrM", "chrMT", "chrmt", "Mito", "chrMito", "MtDNA"}
     | {"mitochondrion", "mitochondrion_genome"}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCds:
+    """The CDS of a trans-spliced transcript, of which a `Transcript` is one part.
+
+    Attributes:
+        spans: of all parts, with their strands, in the order in which they are read.
+        before_bp: coding bases that are read before those of this part.
+        phase_bp: bases before the first whole codon of all; None where codons cannot be told.
+    """
+
+    spans: tuple[StrandedSpan, ...]
+    before_bp: int
+    phase_bp: int | None
+
+    @property
+    def length_bp(self) -> int:
+        """Number of coding bases of all parts."""
+        return sum(end - start for start, end, _ in self.spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,8 @@ class Transcript:
         is_mitochondrial: the annotation or the reference calls its contig by one of `MITOCHONDRIA`.
         has_recoded_codon: the annotation states an amino acid that the genetic code does not give
             (`transl_except`), as for the stop codon of a selenocysteine.
+        trans_spliced: of a part of a trans-spliced transcript, the CDS of all parts; None of any
+            other. Each part is a transcript of its own, of one identifier, and `incomplete`.
     """
 
     transcript_id: str
@@ -58,6 +82,7 @@ class Transcript:
     genetic_code: int | None = None
     is_mitochondrial: bool = False
     has_recoded_codon: bool = False
+    trans_spliced: WholeCds | None = None
 
     @property
     def cds_length_bp(self) -> int:
@@ -88,7 +113,10 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Gene:
-    """A gene with its transcripts; `interval` covers the gene feature and all its exons."""
+    """A gene with its transcripts; `interval` covers the gene feature and all its exons.
+
+    A gene that is trans-spliced, or stands at several loci, is one `Gene` at each of its places.
+    """
 
     gene_id: str
     name: str
@@ -104,14 +132,22 @@ class Annotation:
 
     Attributes:
         path: the file they were read from.
-        dropped: what was left out, as `(identifier, reason)`.
+        left_out: what was not read as a gene, with its place and its reason.
         circular: contigs that the file says are circular.
     """
 
     path: Path
     genes: tuple[Gene, ...]
-    dropped: tuple[tuple[str, str], ...]
+    left_out: tuple[LeftOut, ...]
     circular: frozenset[str] = frozenset()
+
+    def occupied(self) -> Iterator[Interval]:
+        """Yield what genes cover, and what was left out; on a circle an interval may end past it.
+
+        Elsewhere no gene is known. What was left out may be one.
+        """
+        yield from (gene.interval for gene in self.genes)
+        yield from (interval for each in self.left_out for interval in each.intervals)
 
 
 def spliced(reference: Reference, contig: str, spans: Iterable[Span], strand: Strand) -> str:
@@ -120,16 +156,19 @@ def spliced(reference: Reference, contig: str, spans: Iterable[Span], strand: St
     return bases if strand == "+" else reverse_complement(bases)
 
 
-def intergenic(genes: Iterable[Gene], contig_lengths_bp: Mapping[str, int]) -> Iterator[Interval]:
+def intergenic(annotation: Annotation, contig_lengths_bp: Mapping[str, int]) -> Iterator[Interval]:
     """Yield what lies between genes, contig by contig, each from end to end.
 
+    What the reader left out lies in no interval, because a gene may be there.
+
     Args:
-        genes: in any order, on either strand; they may overlap.
+        annotation: its genes may overlap, on either strand.
         contig_lengths_bp: the contigs and their lengths.
     """
     taken: dict[str, list[Span]] = {contig: [] for contig in contig_lengths_bp}
-    for gene in genes:
-        taken[gene.interval.contig].append((gene.interval.start, gene.interval.end))
+    for interval in annotation.occupied():
+        for part in parts_on_contig(interval, contig_lengths_bp[interval.contig]):
+            taken[part.contig].append((part.start, part.end))
     for contig, length_bp in contig_lengths_bp.items():
         free = 0
         for start, end in sorted(taken[contig]):
@@ -138,6 +177,13 @@ def intergenic(genes: Iterable[Gene], contig_lengths_bp: Mapping[str, int]) -> I
             free = max(free, end)
         if free < length_bp:
             yield Interval(contig, free, length_bp)
+
+
+def parts_on_contig(interval: Interval, length_bp: int) -> Iterator[Interval]:
+    """Yield what an interval covers, in two parts if it goes over the origin of its contig."""
+    yield Interval(interval.contig, interval.start, min(interval.end, length_bp))
+    if interval.end > length_bp:
+        yield Interval(interval.contig, 0, interval.end - length_bp)
 
 
 def exons_of(spans: Iterable[Span]) -> tuple[Span, ...]:

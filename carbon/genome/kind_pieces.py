@@ -58,7 +58,7 @@ def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict
         ]
         for kind, kind_spans in spans.items()
     }
-    return found | {"intergenic": [(gap, "+") for gap in intergenic(genes, lengths_bp)]}
+    return found | {"intergenic": [(gap, "+") for gap in intergenic(annotation, lengths_bp)]}
 
 
 def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:

@@ -7,7 +7,7 @@ pyrimidine), so that nothing about mutation types separates them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from carbon.genome import (
     spliced,
 )
 from carbon.genome.cds_codes import code_of
+from carbon.genome.genes import parts_on_contig
 from carbon.genome.genetic_codes import GeneticCode
 from carbon.genome.vcf_header_rules import CONTIG
 from carbon.genome.vcf_text import info_text
@@ -147,18 +148,24 @@ def _candidates(
 ) -> Iterator[Labelled]:
     num_damaging = 0
     genes = _unambiguous_genes(annotation, regions)
+    unread = [interval for each in annotation.left_out for interval in each.intervals]
     for i in random.permutation(len(genes))[:MOST_GENES]:
+        unread_here = [place for place in unread if place.overlaps(genes[i].interval)]
         for labelled in (x for t in genes[i].transcripts for x in _of_transcript(reference, t)):
             variant = labelled.variant
-            inside = any(
-                region.contig == variant.contig and region.start <= variant.position < region.end
-                for region in regions
-            )
+            inside = _is_in(variant, regions) and not _is_in(variant, unread_here)
             # A change needs both neighbours.
             if inside and 0 < variant.position < reference.contig_lengths_bp[variant.contig] - 1:
                 num_damaging += labelled.effect in DAMAGING
                 yield labelled
     yield from _intergenic(reference, annotation, regions, 4 * num_damaging, random)
+
+
+def _is_in(variant: Variant, intervals: Iterable[Interval]) -> bool:
+    return any(
+        place.contig == variant.contig and place.start <= variant.position < place.end
+        for place in intervals
+    )
 
 
 def _unambiguous_genes(annotation: Annotation, regions: list[Interval]) -> list[Gene]:
@@ -228,15 +235,17 @@ def _intergenic(
     num_wanted: int,
     random: np.random.Generator,
 ) -> Iterator[Labelled]:
-    """Yield random changes at least 100 bp from every gene."""
+    """Yield random changes at least 100 bp from every gene and what the reader left out."""
     for region in regions:
         free = np.ones(region.length_bp, dtype=bool)
         free[[0, -1]] = False  # a change needs both neighbours
-        for gene in annotation.genes:
-            if gene.interval.contig == region.contig:
-                first = gene.interval.start - INTERGENIC_MARGIN_BP - region.start
-                last = gene.interval.end + INTERGENIC_MARGIN_BP - region.start
-                free[max(0, first) : max(0, last)] = False
+        length_bp = reference.contig_lengths_bp[region.contig]
+        for interval in annotation.occupied():
+            if interval.contig == region.contig:
+                for part in parts_on_contig(interval, length_bp):
+                    first = part.start - INTERGENIC_MARGIN_BP - region.start
+                    last = part.end + INTERGENIC_MARGIN_BP - region.start
+                    free[max(0, first) : max(0, last)] = False
         bases = reference.fetch(region).upper()
         places = np.flatnonzero(free)
         if len(places) == 0:

@@ -151,6 +151,9 @@ def promoter_windows(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConf
     seen: set[tuple[str, int, str]] = set()
     for gene in assembly.annotation.genes:
         for transcript in gene.transcripts:
+            if transcript.trans_spliced:
+                yield Dropped(transcript.transcript_id, "trans_splicing")
+                continue
             forward = transcript.strand == "+"
             tss = transcript.exons[0][0] if forward else transcript.exons[-1][1]
             key = (transcript.contig, tss, transcript.strand)
@@ -220,6 +223,8 @@ def _coding(annotation: Annotation) -> Iterator[tuple[Gene, Transcript]]:
 
 
 def _why_no_transcript(transcript: Transcript) -> str:
+    if transcript.trans_spliced:
+        return "trans_splicing"
     if transcript.incomplete:
         return "cds_marked_incomplete"
     return "cds_not_multiple_of_three" if transcript.leftover_bp else ""

@@ -22,6 +22,9 @@ def _utrs(assembly: AnnotatedAssembly, *, before: bool) -> Found:
     seen: set[tuple[str, tuple[Segment, ...]]] = set()
     for gene in assembly.annotation.genes:
         for transcript in filter(lambda each: each.cds, gene.transcripts):
+            if transcript.trans_spliced:
+                yield Dropped(transcript.transcript_id, "trans_splicing")
+                continue
             if transcript.incomplete:
                 yield Dropped(transcript.transcript_id, "cds_marked_incomplete")
                 continue

@@ -175,8 +175,8 @@ class _ShardMaker:
             asked = tuple(text for text in config.holdout if text != FAMILY)
             held_out = held_out_regions(asked, lengths_bp, annotation.genes)
             held_out += families(lengths_bp)
-            for name, reason in annotation.dropped:
-                self._drop("annotation", name, reason, assembly.name)
+            for each in annotation.left_out:
+                self._drop("annotation", each.name, each.reason, assembly.name)
             self._held_out = EvaluationPlaces(held_out)
             evaluated = [
                 evaluation_places(evaluation, config, lengths_bp)

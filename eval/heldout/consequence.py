@@ -202,12 +202,12 @@ def _snvs(genes: HeldOutGenes, num_drawn: int, random: np.random.Generator) -> l
 
 
 def _genes_at(genes: HeldOutGenes, region: Interval) -> NDArray[np.int64]:
-    """Return how many genes cover each base of a region, (bases,)."""
+    """Return how many genes cover each base of a region, (bases,); what was left out is as one."""
     number = np.zeros(region.length_bp, dtype=np.int64)
-    for gene in genes.annotation.genes:
-        if gene.interval.contig == region.contig:
-            first = max(gene.interval.start - region.start, 0)
-            number[first : max(gene.interval.end - region.start, 0)] += 1
+    for interval in genes.annotation.occupied():
+        if interval.contig == region.contig:
+            first = max(interval.start - region.start, 0)
+            number[first : max(interval.end - region.start, 0)] += 1
     return number
 
 

@@ -109,7 +109,10 @@ class HeldOutGenes:
                 yield found
 
     def training(self) -> list[Labelled]:
-        """Return the bases outside of the regions with the states that the annotation gives."""
+        """Return the bases outside of the regions with the states that the annotation gives.
+
+        Where the reader left something out, no state is known.
+        """
         by_contig: dict[str, list[Any]] = {
             contig: [] for contig in self.reference.contig_lengths_bp
         }
@@ -127,7 +130,8 @@ class HeldOutGenes:
 
     def _outside(self, contig: str, length_bp: int) -> Iterator[tuple[int, int]]:
         free = 0
-        for region in sorted(each for each in self.regions if each.contig == contig):
+        unread = [place for each in self.annotation.left_out for place in each.intervals]
+        for region in sorted(each for each in [*self.regions, *unread] if each.contig == contig):
             yield free, max(free, region.start)
             free = max(free, region.end)
         yield free, length_bp

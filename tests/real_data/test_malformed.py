@@ -40,7 +40,7 @@ def outcome_of(path, scratch):
         assert "\n" not in str(error)
         return f"error: {error}".replace(f"{path.parent}/", "")
     coding = sum(bool(t.cds) for gene in genes.genes for t in gene.transcripts)
-    reasons = sorted({reason for _, reason in genes.dropped})
+    reasons = sorted({each.reason for each in genes.left_out})
     return f"{len(genes.genes)} genes, {coding} CDS" + (
         f"; {', '.join(reasons)}" if reasons else ""
     )

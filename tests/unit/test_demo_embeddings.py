@@ -191,8 +191,8 @@ def test_what_is_between_genes(tmp_path):
     bases, gff3, _ = place_gene()
     (tmp_path / "g.gff3").write_text(gff3)
     with Reference(write_fasta(tmp_path / "g.fa", {"c1": bases, "c2": "ACGT"})) as reference:
-        genes = read_annotation(tmp_path / "g.gff3", reference).genes
-        found = list(intergenic(genes, reference.contig_lengths_bp))
+        annotation = read_annotation(tmp_path / "g.gff3", reference)
+        found = list(intergenic(annotation, reference.contig_lengths_bp))
     # The gene is 101-280 of 400 bases, 1-based.
     expected = [Interval("c1", 0, 100), Interval("c1", 280, 400), Interval("c2", 0, 4)]
     assert found == expected

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from carbon.errors import GenomeError
 from carbon.genome.features import _by_columns, _by_lines, _gtf_attributes, read_features
 
-# As GTF 2.2 has them: a key, and a value that is quoted or a number.
-GTF_ATTRIBUTE = re.compile(r'\s*(\w+) +(?:"([^"]*)"|([^";]+))\s*(?:;|$)')
+# As GTF 2.2 has them: a key, and a value that is quoted or a number; or a key alone.
+GTF_ATTRIBUTE = re.compile(r'\s*(\w+)(?: +(?:"([^"]*)"|([^";=\s][^";]*)))?\s*(?:;|$)')
 
 STRANGE_POSITIONS = ["0", "", "+1", "1_0", " 2", "\u0661", "9" * 15, "9" * 16]
 POSITIONS = st.sampled_from(["1", "7", "10", *STRANGE_POSITIONS])
@@ -66,7 +66,10 @@ def test_columns_read_what_is_sound(lines):
 def test_a_layout_reads_as_the_form_does(text):
     for value in ("", "v; w x"):  # the second meets the layout that the first left behind
         line = text.replace('""', f'"{value}"')
-        expected = {m[1]: m[2] if m[2] is not None else m[3] for m in GTF_ATTRIBUTE.finditer(line)}
+        expected = {}
+        for m in GTF_ATTRIBUTE.finditer(line):
+            text = m[2] if m[2] is not None else (m[3] or "").strip()
+            expected[m[1]] = f"{expected[m[1]]},{text}" if m[1] in expected else text
         assert _gtf_attributes(line) == expected
 
 

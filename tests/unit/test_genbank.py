@@ -5,7 +5,14 @@ import gzip
 import pytest
 
 from carbon.errors import GenomeError
-from carbon.genome import Reference, is_genbank, reverse_complement, spliced, unpack_genbank
+from carbon.genome import (
+    Interval,
+    Reference,
+    is_genbank,
+    reverse_complement,
+    spliced,
+    unpack_genbank,
+)
 from tests.helpers.files import random_bases
 
 BASES = random_bases(300, 7)
@@ -83,8 +90,6 @@ def test_slippage_reads_a_base_twice(tmp_path):
 @pytest.mark.parametrize(
     ("location", "qualifier", "reason"),
     [
-        ("join(11..20,complement(31..40))", '/gene="x"', "trans_splicing"),
-        ("join(11..20,31..40)", "/trans_splicing", "trans_splicing"),
         ("J00194.1:11..20", '/gene="x"', "lies_on_another_record"),
         ("order(11..20,31..40)", '/gene="x"', "location_not_exact"),
     ],
@@ -93,13 +98,15 @@ def test_what_cannot_be_placed_is_dropped_with_its_reason(tmp_path, location, qu
     whole = ("CDS", "50..79", '/locus_tag="fine"')
     odd = ("CDS", location, '/locus_tag="odd"', qualifier)
     found = read(tmp_path, flat_file([odd, whole]))
-    assert found.annotation.dropped == (("odd", reason),)
+    assert [(each.name, each.reason) for each in found.annotation.left_out] == [("odd", reason)]
     assert [gene.gene_id for gene in found.annotation.genes] == ["fine"]
 
 
 def test_parts_out_of_order_on_a_line(tmp_path):
     text = flat_file([("CDS", "join(281..300,1..10)", '/gene="g"')], topology="linear  ")
-    assert read(tmp_path, text).annotation.dropped == (("g", "parts_out_of_order"),)
+    (left_out,) = read(tmp_path, text).annotation.left_out
+    assert (left_out.name, left_out.reason, left_out.gene) == ("g", "parts_out_of_order", "g")
+    assert left_out.intervals == (Interval("AB1.1", 0, 10), Interval("AB1.1", 280, 300))
 
 
 def test_a_cds_finds_the_messenger_that_is_spliced_as_it_is(tmp_path):

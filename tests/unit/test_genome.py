@@ -317,7 +317,9 @@ class TestAnnotation:
         path.write_text(path.read_text() + other)
         annotation = read_annotation(path, reference)
         assert [g.gene_id for g in annotation.genes] == ["g2"]
-        assert annotation.dropped == (("t1", "trans_splicing"),)
+        (left_out,) = annotation.left_out
+        assert (left_out.name, left_out.reason) == ("t1", "trans_splicing")
+        assert left_out.gene == "ABC" and Interval("c1", 300, 320) in left_out.intervals
 
     def test_marks_of_incompleteness(self, tmp_path):
         gff3 = place_gene()[1].replace("ID=p1;", "ID=p1;partial=true;")
@@ -390,7 +392,7 @@ class TestAnnotation:
         across = "c1\tx\tgene\t390\t410\t.\t+\t.\tID=g9\n"
         reference, path = self.write(tmp_path, circle + across + place_gene()[1])
         annotation = read_annotation(path, reference)
-        assert annotation.circular == {"c1"} and annotation.dropped == ()
+        assert annotation.circular == {"c1"} and annotation.left_out == ()
         (gene,) = (g for g in annotation.genes if g.gene_id == "g9")
         assert (gene.interval.start, gene.interval.end) == (389, 410)
         whole = reference.fetch(Interval("c1", 0, 400))
@@ -462,7 +464,7 @@ class TestDialects:
         text = "".join(f"{c}\tx\texon\t11\t40\t.\t+\t.\t{told}\n" for c in ("c1", "c2"))
         found = self.read(tmp_path, text)
         assert [gene.interval.contig for gene in found.genes] == ["c1", "c2"]
-        assert {gene.gene_id for gene in found.genes} == {"g"} and found.dropped == ()
+        assert {gene.gene_id for gene in found.genes} == {"g"} and found.left_out == ()
 
     def test_a_base_that_is_skipped_is_no_intron(self, tmp_path):
         told = "Parent=g1;exception=ribosomal slippage"
@@ -486,9 +488,10 @@ class TestDialects:
         found = self.read(tmp_path, "".join(lines), contig_names=names, offset_bp=1000)
         (gene,) = found.genes
         assert (gene.gene_id, gene.interval.start, gene.interval.end) == ("in", 10, 40)
-        assert sorted(found.dropped) == [
-            ("across", "outside_of_the_sequence"), ("before", "outside_of_the_sequence")
-        ]  # fmt: skip
+        assert sorted((each.name, each.reason, each.intervals) for each in found.left_out) == [
+            ("across", "outside_of_the_sequence", (Interval("c1", 0, 20),)),
+            ("before", "outside_of_the_sequence", ()),
+        ]
         with pytest.raises(GenomeError, match=r"ends at 1040, but .* annotation_offset_bp"):
             self.read(tmp_path, "".join(lines), contig_names=names)
 
@@ -512,7 +515,8 @@ class TestDialects:
             "c1\tx\texon\t31\t50\t.\t+\t.\tParent=m1\n",
         )
         ((transcript,),) = (gene.transcripts for gene in found.genes)
-        assert transcript.exons == ((10, 90),) and ("m1", "mature_mirna") in found.dropped
+        assert transcript.exons == ((10, 90),)
+        assert [(each.name, each.reason) for each in found.left_out] == [("m1", "mature_mirna")]
 
     def test_a_byte_order_mark(self, tmp_path):
         found = self.read(tmp_path, "\ufeffc1\tx\tgene\t11\t40\t.\t-\t.\tID=g1\n")

@@ -1,0 +1,172 @@
+"""Exons, UTRs and CDS that name one parent, and the exons that follow from them."""
+
+import itertools
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from carbon.genome.cds_marks import CdsMarks
+from carbon.genome.features import Feature
+from carbon.genome.genes import Span, exons_of
+
+Role = Literal["exon", "cds", "utr", "stop_codon"]
+# SO:0000147 (exon) and the terms below it, and the exon of a pseudogene.
+_EXONS = frozenset({
+    "exon", "coding_exon", "five_prime_coding_exon", "three_prime_coding_exon",
+    "interior_coding_exon", "interior_exon", "noncoding_exon", "five_prime_noncoding_exon",
+    "three_prime_noncoding_exon", "single_exon", "exon_of_single_exon_gene", "pseudogenic_exon",
+})  # fmt: skip
+# SO:0000203 (UTR) and the terms below it, GTF and GenBank, without the signs between words.
+_UTRS = frozenset({
+    "utr", "fiveprimeutr", "threeprimeutr", "5utr", "3utr", "utr5", "utr3", "5primeutr",
+    "3primeutr", "utr5prime", "utr3prime", "5putr", "3putr", "internalutr",
+    "untranslatedregion", "fiveprimeuntranslatedregion", "threeprimeuntranslatedregion",
+    "untranslatedregionpolycistronicmrna",
+})  # fmt: skip
+_SIGNS = str.maketrans("", "", "_-' ")
+
+
+@lru_cache(maxsize=1024)
+def role_of(kind: str) -> Role | None:
+    """Return what a feature of a kind (column 3) is to its transcript; None if it is no part.
+
+    >>> role_of("five_prime_UTR"), role_of("5UTR"), role_of("noncoding_exon"), role_of("mRNA")
+    ('utr', 'utr', 'exon', None)
+    """
+    folded = kind.casefold()
+    if folded in _EXONS:
+        return "exon"
+    if folded.translate(_SIGNS) in _UTRS:
+        return "utr"
+    roles: dict[str, Role] = {"cds": "cds", "stop_codon": "stop_codon"}
+    return roles.get(folded)
+
+
+class Line(NamedTuple):
+    """One of the parts.
+
+    Attributes:
+        role: of the feature.
+        start: 0-based.
+        end: behind the last base.
+        name: the ID of a CDS, or empty.
+        number: of the exon, along the strand; None if not stated.
+        part: of a trans-spliced gene; None if not stated.
+    """
+
+    role: Role
+    start: int
+    end: int
+    name: str
+    number: int | None
+    part: int | None
+
+    @property
+    def span(self) -> Span:
+        """Its bases."""
+        return self.start, self.end
+
+
+@dataclass(slots=True)
+class Parts:
+    """Exons, UTRs and CDS that name one parent, on one strand."""
+
+    contig: str
+    strand: str
+    where: str
+    gene: str | None = None  # its name, as the first line states it
+    lines: list[Line] = field(default_factory=list)
+    marks: CdsMarks = field(default_factory=CdsMarks)
+
+    def add(self, role: Role, feature: Feature, contig_bp: int) -> None:
+        """Add a feature."""
+        attributes = feature.attributes
+        name = attributes.get("id", "") if role == "cds" else ""
+        number = whole_number(attributes.get("exon_number") or attributes.get("rank"))
+        part = whole_number(attributes.get("part"))
+        self.lines.append(Line(role, feature.start, feature.end, name, number, part))
+        self.marks.see(feature, contig_bp, is_cds=role == "cds")
+
+    def take(self, other: "Parts") -> None:
+        """Add the lines and marks of other parts of the same strand."""
+        self.lines += other.lines
+        self.marks.take(other.marks)
+
+    def spans(self, *roles: Role) -> list[Span]:
+        """Return the spans of some roles, in the order of the file."""
+        return [line.span for line in self.lines if line.role in roles]
+
+    @property
+    def exon_lines(self) -> list[Line]:
+        """Return the lines of exons, or those of the CDS where there are none."""
+        exons = [line for line in self.lines if line.role == "exon"]
+        return exons or [line for line in self.lines if line.role == "cds"]
+
+    @property
+    def hull(self) -> Span:
+        """From the first base of any line to the last."""
+        return min(line.start for line in self.lines), max(line.end for line in self.lines)
+
+    @property
+    def has_utrs_only(self) -> bool:
+        """Tell whether nothing is known of the transcript between its UTRs."""
+        return all(line.role == "utr" for line in self.lines)
+
+    @property
+    def cds(self) -> list[Span]:
+        """Coding spans, the stop codon included where it is not in the CDS."""
+        cds = self.spans("cds")
+        stops = self.spans("stop_codon")
+        return cds + [(s, e) for s, e in stops if not any(a <= s and e <= b for a, b in cds)]
+
+    @property
+    def exons(self) -> list[Span]:
+        """Exons as the file has them, and what of UTRs and CDS lies in none of them.
+
+        Many files write no exons, as they are the union of UTRs and CDS.
+        """
+        exons = self.spans("exon")
+        others = self.spans("utr", "cds", "stop_codon")
+        if not exons:
+            return others
+        joined = exons_of(exons)
+        return exons + [span for span in others if not _meets_any(span, joined)]
+
+    def each_protein(self) -> Iterator[tuple[str | None, "Parts"]]:
+        """Yield the parts by CDS where several CDS of a gene overlap: its proteins.
+
+        Where CDS with names of their own lie apart, they are the pieces of one.
+        """
+        by_name: dict[str, list[Span]] = defaultdict(list)
+        for line in self.lines:
+            if line.role == "cds":
+                by_name[line.name].append(line.span)
+        whole = sorted((min(spans), max(spans), name) for name, spans in by_name.items())
+        apart = all(left[1][1] <= right[0][0] for left, right in itertools.pairwise(whole))
+        if apart or self.spans("exon"):
+            yield None, self
+            return
+        for _, _, name in whole:
+            lines = [line for line in self.lines if line.role != "cds" or line.name == name]
+            yield name, replace(self, lines=lines)
+
+    def within(self, start: int, end: int) -> "Parts":
+        """Return the parts with the lines that lie between two places."""
+        inside = [line for line in self.lines if start <= line.start and line.end <= end]
+        return replace(self, lines=inside)
+
+
+@lru_cache(maxsize=1024)
+def whole_number(text: str | None) -> int | None:
+    """Return the number that a text begins with, as in `1` or `1/2`; None without one."""
+    digits = (text or "").partition("/")[0].strip("\"' ")
+    return int(digits) if digits.isdecimal() and len(digits) < 6 else None
+
+
+def _meets_any(span: Span, ascending: tuple[Span, ...]) -> bool:
+    """Tell whether a span shares a base with one of some spans that lie apart."""
+    at = bisect_right(ascending, span[1] - 1, key=lambda known: known[0]) - 1
+    return at >= 0 and ascending[at][1] > span[0]

@@ -1,0 +1,240 @@
+"""Features of an annotation gathered by identifier.
+
+The contig is part of every key: one identifier on two contigs is that of two genes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from carbon.errors import GenomeError
+from carbon.genome.features import Feature
+from carbon.genome.gene_parts import Parts, Role, role_of
+from carbon.genome.genes import bare_identifier
+from carbon.genome.left_out import LeftOut, on_contig
+from carbon.genome.loci import joined_over_origin
+from carbon.genome.marks import is_set
+
+NAMES = ("gene_name", "name", "gene", "gene_id", "id")
+# They stand for the whole sequence: one that is longer than the contig is of another assembly.
+_LANDMARKS = frozenset({"region", "chromosome", "contig", "scaffold", "supercontig", "plasmid"})
+_GTF_NODES = frozenset({"gene", "transcript"})
+
+
+class GeneTables:
+    """Features gathered by identifier.
+
+    Attributes:
+        num_added: features so far.
+        circular: contigs that a feature calls circular.
+        mitochondria: contigs that are named as mitochondria are; the reader fills it.
+        left_out: what becomes no gene, with the reason.
+        contig_lengths_bp: of the reference.
+        is_cut: the reference is a part of what the annotation describes.
+        nodes: lines of genes, transcripts and others with an identifier, by key. Where a part of a
+            transcript has no such line above, it stands for it.
+        parts: exons, UTRs and CDS by the key of their parent, then by strand.
+    """
+
+    def __init__(self, contig_lengths_bp: Mapping[str, int], *, cut: bool) -> None:
+        self.num_added = 0
+        self.circular: set[str] = set()
+        self.mitochondria: set[str] = set()
+        self.left_out: list[LeftOut] = []
+        self.contig_lengths_bp = contig_lengths_bp
+        self.is_cut = cut
+        self._past_end: list[tuple[str, Feature]] = []  # each with its key
+        self.nodes: dict[str, list[Feature]] = {}
+        self.parts: dict[str, dict[str, Parts]] = {}
+        self._utrs: dict[str, dict[str, Parts]] = {}
+
+    def add(self, feature: Feature) -> None:
+        """Take in a feature of a contig of the reference."""
+        self.num_added += 1
+        if "is_circular" in feature.attributes and is_set(feature.attributes, "is_circular"):
+            self.circular.add(feature.contig)
+        key = ""
+        if role := role_of(feature.kind):
+            for key in self._parents_of_part(feature):
+                self._add_part(key, role, feature)
+        elif key := self._node_key(feature):
+            self.nodes.setdefault(key, []).append(feature)
+        elif feature.is_gtf and feature.kind in _GTF_NODES:
+            self.left_out.append(self.as_left_out(feature.identifier, "no_identifier", [feature]))
+        if feature.end > self.contig_lengths_bp[feature.contig] and not self.is_cut:
+            self._past_end.append((key, feature))
+
+    def _node_key(self, feature: Feature) -> str:
+        attributes, kind = feature.attributes, feature.kind
+        if feature.is_gtf:
+            identifier = attributes.get(f"{kind}_id") if kind in _GTF_NODES else ""
+            return gtf_key(feature, kind, identifier) if identifier else ""
+        identifier = attributes.get("id")
+        if not identifier and "parent" not in attributes:
+            is_known = is_gene_kind(kind) or is_transcript_kind(kind)
+            identifier = feature.identifier if is_known else ""
+        return key_of(identifier, feature.contig) if identifier else ""
+
+    def _parents_of_part(self, feature: Feature) -> list[str]:
+        if not feature.is_gtf:
+            above = feature.parents or [feature.identifier]
+            return [key_of(identifier, feature.contig) for identifier in above]
+        transcript_id = feature.attributes.get("transcript_id")
+        if not transcript_id:
+            raise GenomeError(f"{feature.where}: a GTF {feature.kind} needs a transcript_id")
+        return [gtf_key(feature, "transcript", transcript_id)]
+
+    def _add_part(self, parent: str, role: Role, feature: Feature) -> None:
+        by_strand = (self._utrs if role == "utr" else self.parts).setdefault(parent, {})
+        parts = by_strand.get(feature.strand)
+        if parts is None:
+            parts = Parts(feature.contig, feature.strand, feature.where, _stated_gene(feature))
+            by_strand[feature.strand] = parts
+        parts.add(role, feature, self.contig_lengths_bp[feature.contig])
+        if (feature.is_gtf or not feature.parents) and parent not in self.nodes:
+            # A GTF need not have transcript lines, and a CDS of a bacterium may stand alone.
+            self.nodes[parent] = [feature]
+
+    def first_past_end(self) -> Feature | None:
+        """Return a feature that ends past its contig for no known reason, and that genes use.
+
+        Any other that does is left out.
+        """
+        past_end = [(k, f) for k, f in self._past_end if f.contig not in self.circular]
+        if not past_end:
+            return None
+        used = {*self.parts, *self._utrs}
+        used |= {self.above(node) for parent in set(used) for node in self.nodes.get(parent, ())}
+        for key, feature in past_end:
+            whole = feature.kind.casefold() in _LANDMARKS and feature.start == 0
+            if role_of(feature.kind) or is_gene_kind(feature.kind) or key in used or whole:
+                return feature
+            if key:
+                self.nodes[key] = [line for line in self.nodes[key] if line is not feature]
+            self.left_out.append(
+                self.as_left_out(feature.identifier, "past_the_end_of_the_contig", [feature])
+            )
+        return None
+
+    def join_utrs(self) -> None:
+        """Join UTRs to the other parts of their parent, or of the one transcript below a gene."""
+        below: dict[str, list[str]] = defaultdict(list)
+        for parent in self.parts:
+            if lines := self.nodes.get(parent):
+                below[self.above(lines[0])].append(parent)
+        for parent, utrs in self._utrs.items():
+            own = [parent] if parent in self.parts else below[parent]
+            transcripts = [self.parts[each] for each in own]
+            if parent not in own and all(_are_in_exons(u, transcripts) for u in utrs.values()):
+                continue  # the exons say as much
+            into = transcripts[0] if len(transcripts) == 1 else self.parts.setdefault(parent, {})
+            for strand, parts in utrs.items():
+                into[strand].take(parts) if strand in into else into.update({strand: parts})
+        self._utrs.clear()
+
+    def lines(self, key: str) -> list[Feature]:
+        """Return the lines of a gene or transcript itself, none of its parts."""
+        lines = [line for line in self.nodes.get(key, ()) if not role_of(line.kind)]
+        if lines and lines[0].contig in self.circular:
+            return joined_over_origin(lines, self.contig_lengths_bp[lines[0].contig])
+        return lines
+
+    def above(self, node: Feature) -> str:
+        """Return the key of the gene above a transcript, which may be its own."""
+        if node.is_gtf:
+            if gene_id := node.attributes.get("gene_id"):
+                return gtf_key(node, "gene", gene_id)
+            return gtf_key(node, "transcript", node.identifier)
+        above = parent_key(node)
+        over = self.nodes.get(above)
+        return parent_key(over[0]) if over and node.parents and over[0].parents else above
+
+    def is_gene(self, lines: Sequence[Feature]) -> bool:
+        """Tell whether a feature is a gene, which may have no exon or CDS."""
+        if not lines or not is_gene_kind(lines[0].kind):
+            return False
+        over = self.nodes.get(parent_key(lines[0])) if lines[0].parents else None
+        return not (over and is_gene_kind(over[0].kind))
+
+    @cached_property
+    def contigs_of(self) -> dict[str, set[str]]:
+        """Contigs by the identifiers that stand on them."""
+        contigs: dict[str, set[str]] = defaultdict(set)
+        for key, lines in self.nodes.items():
+            contigs[key.partition("\t")[0]].update(line.contig for line in lines)
+        return dict(contigs)
+
+    def as_left_out(
+        self,
+        name: str,
+        reason: str,
+        lines: Iterable[Feature],
+        covered: Iterable[tuple[str, int, int]] = (),
+        gene: str | None = None,
+    ) -> LeftOut:
+        """Return what is left out, with the bases of its lines and others (contig, start, end)."""
+        places = [*((line.contig, line.start, line.end) for line in lines), *covered]
+        intervals = {
+            interval
+            for contig, start, end in places
+            for interval in on_contig(contig, start, end, self._reach_bp(contig))
+        }
+        return LeftOut(name, reason, tuple(sorted(intervals)), gene)
+
+    def _reach_bp(self, contig: str) -> int:
+        """Return how far features of a contig go: once more around a circle."""
+        return self.contig_lengths_bp[contig] * (2 if contig in self.circular else 1)
+
+    def gene_name(self, key: str) -> str | None:
+        """Return the name of a gene by its key; None where the file has no line of it."""
+        for line in self.nodes.get(key, ()):
+            return next((line.attributes[n] for n in NAMES if line.attributes.get(n)), None)
+        return None
+
+
+def _are_in_exons(utrs: Parts, transcripts: Sequence[Mapping[str, Parts]]) -> bool:
+    """Tell whether UTRs lie in exons that the file gives."""
+    exons = [
+        span
+        for by_strand in transcripts
+        if utrs.strand in by_strand
+        for span in by_strand[utrs.strand].spans("exon")
+    ]
+    return all(any(a <= s and e <= b for a, b in exons) for s, e in utrs.spans("utr"))
+
+
+def _stated_gene(feature: Feature) -> str | None:
+    """Return the name of the gene that an exon or CDS states."""
+    names = ("gene_name", "gene", "gene_id")
+    return next((feature.attributes[n] for n in names if feature.attributes.get(n)), None)
+
+
+def parent_key(node: Feature) -> str:
+    """Return the key of the first parent of a GFF3 line, its own if it has none."""
+    return key_of(node.parents[0] if node.parents else node.identifier, node.contig)
+
+
+def key_of(identifier: str, contig: str) -> str:
+    """Return the key of an identifier of GFF3 on a contig."""
+    return f"{identifier}\t{contig}"
+
+
+def gtf_key(feature: Feature, kind: str, identifier: str) -> str:
+    """Tell apart what a GTF names alike, such as `unknown_transcript_1` of all genes."""
+    gene_id = feature.attributes.get("gene_id", "") if kind == "transcript" else ""
+    return f"{kind}:{identifier}\t{feature.contig}\t{gene_id}"
+
+
+def is_gene_kind(kind: str) -> bool:
+    """Tell whether a feature (column 3) is a gene, such as `ncRNA_gene`."""
+    return kind == "gene" or kind.endswith(("_gene", "pseudogene"))
+
+
+def is_transcript_kind(kind: str) -> bool:
+    """Tell whether a feature (column 3) is a transcript, such as `mRNA`."""
+    return kind.endswith(("RNA", "transcript"))
+
+
+def shown(key: str) -> str:
+    """Return the identifier that a key was made of, without the prefix of its database."""
+    return bare_identifier(key.partition("\t")[0])

@@ -1,0 +1,671 @@
+"""What annotations leave unsaid or say in other words, each on random bases that are known.
+
+Spans below are 0-based and half-open; lines of files are 1-based and inclusive.
+"""
+
+import gzip
+
+import pytest
+from Bio.Seq import Seq
+
+from carbon.cli import main
+from carbon.errors import GenomeError
+from carbon.genome import (
+    Consequences,
+    Interval,
+    Reference,
+    Variant,
+    intergenic,
+    read_annotation,
+    unpack_genbank,
+)
+from carbon.genome.gene_parts import role_of
+from carbon.genome.kind_pieces import pieces_of_kinds
+from carbon.genome.marks import is_exceptional, is_pseudo, is_set, partial_ends
+from carbon.model import save_model
+from data_pipeline.simulation.variants import _intergenic
+from tests.helpers.files import random_bases, write_fasta
+from tests.unit.test_genbank import flat_file
+
+BP = 900
+BASES = {"c1": random_bases(BP, 11), "c2": random_bases(BP, 12)}
+
+
+def gff3(*lines):
+    """Return lines of GFF3; each is (kind, first, last, strand, phase, attributes[, contig])."""
+    return "##gff-version 3\n" + "".join(
+        f"{(rest or ['c1'])[0]}\tx\t{kind}\t{first}\t{last}\t.\t{strand}\t{phase}\t{attributes}\n"
+        for kind, first, last, strand, phase, attributes, *rest in lines
+    )
+
+
+def read(tmp_path, text, name="a.gff3"):
+    path = tmp_path / name
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    reference = Reference(write_fasta(tmp_path / "g.fa", BASES))
+    return reference, read_annotation(path, reference)
+
+
+def transcripts_of(annotation):
+    return [t for gene in annotation.genes for t in gene.transcripts]
+
+
+def term_at(reference, annotation, position, contig="c1", base=None):
+    ref = base or BASES[contig][position]
+    alt = "A" if ref != "A" else "C"
+    return Consequences(reference, annotation).of(Variant(contig, position, ref, alt))
+
+
+# Exons from UTRs and CDS.
+
+
+@pytest.mark.parametrize("strand", ["+", "-"])
+@pytest.mark.parametrize("name", ["a.gff3", "a.gff3.gz"])
+def test_exons_are_the_union_of_utrs_and_cds(tmp_path, strand, name):
+    left, right = ("five", "three") if strand == "+" else ("three", "five")
+    text = gff3(
+        ("gene", 101, 400, strand, ".", "ID=g"),
+        ("mRNA", 101, 400, strand, ".", "ID=t;Parent=g"),
+        (f"{right}_prime_UTR", 381, 400, strand, ".", "Parent=t"),
+        ("CDS", 301, 380, strand, 0, "ID=p;Parent=t"),
+        ("CDS", 151, 190, strand, 0, "ID=p;Parent=t"),
+        (f"{left}_prime_UTR", 141, 150, strand, ".", "Parent=t"),
+        (f"{left}_prime_UTR", 101, 120, strand, ".", "Parent=t"),
+    )
+    (transcript,) = transcripts_of(read(tmp_path, text, name)[1])
+    assert transcript.exons == ((100, 120), (140, 190), (300, 400))
+    assert transcript.introns == ((120, 140), (190, 300))
+    assert transcript.cds == ((150, 190), (300, 380))
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [("five_prime_utr", "three_prime_utr"), ("UTR", "UTR"), ("5UTR", "3UTR"), ("5'UTR", "3'UTR")],
+)
+def test_a_gtf_with_utrs_and_no_exons(tmp_path, kinds):
+    """The stop codon of a GTF stands between the CDS and the UTR."""
+    told = 'gene_id "g"; transcript_id "t";'
+    text = gff3(
+        (kinds[0], 101, 120, "+", ".", told),
+        ("CDS", 121, 150, "+", 0, told),
+        ("stop_codon", 151, 153, "+", 0, told),
+        (kinds[1], 154, 180, "+", ".", told),
+    )
+    (transcript,) = transcripts_of(read(tmp_path, text, "a.gtf")[1])
+    assert (transcript.exons, transcript.cds) == (((100, 180),), ((120, 153),))
+
+
+@pytest.mark.parametrize("with_gene", [True, False])
+def test_a_genbank_record_with_utrs_and_no_messenger(tmp_path, with_gene):
+    features = [("gene", "101..200", '/gene="g"')] * with_gene + [
+        ("5'UTR", "101..120", '/gene="g"'),
+        ("CDS", "join(121..140,161..180)", '/gene="g"'),
+        ("3'UTR", "181..200", '/gene="g"'),
+        ("CDS", "231..260", '/gene="h"'),
+        ("5'UTR", "211..230"),  # of no gene
+    ]
+    (tmp_path / "x.gb").write_text(flat_file(features))
+    annotation = unpack_genbank(tmp_path / "x.gb", tmp_path / "x.fa").annotation
+    assert [t.exons for t in transcripts_of(annotation)] == [
+        ((100, 140), (160, 200)), ((230, 260),)
+    ]  # fmt: skip
+    assert annotation.genes[0].interval == Interval("AB1.1", 100, 200)
+
+
+def test_exons_of_a_file_stand_whatever_utrs_say(tmp_path):
+    text = gff3(
+        ("gene", 101, 400, "+", ".", "ID=g"),
+        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
+        ("exon", 101, 190, "+", ".", "Parent=t"),
+        ("exon", 301, 400, "+", ".", "Parent=t"),
+        ("five_prime_UTR", 101, 310, "+", ".", "Parent=t"),  # over the intron
+        ("CDS", 311, 340, "+", 0, "Parent=t"),
+    )
+    (transcript,) = transcripts_of(read(tmp_path, text)[1])
+    assert transcript.exons == ((100, 190), (300, 400))
+
+
+def test_exons_that_are_given_in_part_are_completed(tmp_path):
+    text = gff3(
+        ("mRNA", 101, 400, "+", ".", "ID=t"),
+        ("exon", 101, 190, "+", ".", "Parent=t"),
+        ("CDS", 161, 190, "+", 0, "Parent=t"),
+        ("CDS", 301, 330, "+", 0, "Parent=t"),
+        ("three_prime_UTR", 331, 400, "+", ".", "Parent=t"),
+    )
+    (transcript,) = transcripts_of(read(tmp_path, text)[1])
+    assert transcript.exons == ((100, 190), (300, 400))
+
+
+@pytest.mark.parametrize(
+    "kind", ["noncoding_exon", "coding_exon", "interior_exon", "five_prime_coding_exon", "Exon"]
+)
+def test_terms_below_exon_are_exons(tmp_path, kind):
+    text = gff3(
+        ("gene", 101, 400, "+", ".", "ID=g"),
+        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
+        (kind, 101, 190, "+", ".", "Parent=t"),
+        ("CDS", 131, 190, "+", 0, "Parent=t"),
+    )
+    (transcript,) = transcripts_of(read(tmp_path, text)[1])
+    assert (transcript.exons, transcript.cds) == (((100, 190),), ((130, 190),))
+
+
+def test_what_is_no_part_of_a_transcript():
+    kinds = ("mRNA", "gene", "start_codon", "exon_junction", "UTR_intron", "five_prime_cap")
+    assert [role_of(kind) for kind in kinds] == [None] * 6
+
+
+def test_utrs_below_the_gene_are_of_its_one_coding_transcript(tmp_path):
+    lines = [
+        ("gene", 101, 400, "+", ".", "ID=g"),
+        ("five_prime_UTR", 101, 120, "+", ".", "Parent=g"),
+        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
+        ("CDS", 121, 180, "+", 0, "ID=p;Parent=t"),
+    ]
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
+    assert transcript.exons == ((100, 180),)
+    lines += [
+        ("mRNA", 101, 400, "+", ".", "ID=u;Parent=g"),
+        ("CDS", 201, 260, "+", 0, "ID=q;Parent=u"),
+    ]
+    _, annotation = read(tmp_path, gff3(*lines))  # which of the two it is of is unknown
+    assert [t.exons for t in transcripts_of(annotation)] == [((120, 180),), ((200, 260),)]
+    assert [(each.name, each.reason) for each in annotation.left_out] == [("g", "utr_without_cds")]
+
+
+def test_utrs_alone_are_no_transcript(tmp_path):
+    """Between them is no intron: the CDS is missing."""
+    text = gff3(
+        ("gene", 101, 400, "+", ".", "ID=g;Name=abc"),
+        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
+        ("five_prime_UTR", 101, 120, "+", ".", "Parent=t"),
+        ("three_prime_UTR", 381, 400, "+", ".", "Parent=t"),
+        ("gene", 501, 600, "+", ".", "ID=h"),
+    )
+    reference, annotation = read(tmp_path, text)
+    assert [(each.name, each.reason) for each in annotation.left_out] == [("t", "utr_without_cds")]
+    assert term_at(reference, annotation, 200) == ("abc", *[None] * 5)
+
+
+# Marks.
+
+
+@pytest.mark.parametrize(
+    ("mark", "is_marked"),
+    [
+        ("pseudo=true", True), ("pseudo=True", True), ("PSEUDO=TRUE", True), ("pseudo=1", True),
+        ("pseudo=yes", True), ("pseudo", True), ("pseudo=", True), (" pseudo = true ", True),
+        ("pseudogene=unprocessed", True), ("Pseudogene=allelic", True), ("pseudo=%74rue", True),
+        ("exception=RNA%20editing", True), ("exception=ribosomal slippage,RNA editing", True),
+        ("pseudo=false", False), ("pseudo=0", False), ("pseudogene=no", False),
+        ("Note=pseudo=true is not meant", False), ("note=a pseudogene of x", False),
+        ("product=exception=none", False), ("exception=ribosomal%20slippage", False),
+        ("Exception=Ribosomal_Slippage", False), ("ribosomal_slippage=true", False),
+        ("Note=partial=true", False), ("Note=with cds_start_NF in it", False),
+    ],
+)  # fmt: skip
+def test_marks_are_read_by_key(tmp_path, mark, is_marked):
+    text = gff3(
+        ("gene", 101, 190, "+", ".", "ID=g"),
+        ("CDS", 101, 190, "+", 0, f"ID=p;Parent=g;{mark}"),
+    )
+    (transcript,) = transcripts_of(read(tmp_path, text)[1])
+    assert (transcript.phase_bp is None) == is_marked and transcript.incomplete == is_marked
+    assert transcript.cds == ((100, 190),)
+
+
+@pytest.mark.parametrize(
+    ("mark", "is_marked"),
+    [
+        ('pseudo "true";', True), ('pseudo "True";', True), ("pseudo;", True),
+        ('pseudogene "processed";', True), ('exception "a; b";', True), ("pseudo 1 ;", True),
+        ('note "pseudo "; note "exception of x";', False), ('pseudo "false";', False),
+        ('exception "ribosomal slippage";', False), ('note "x; pseudo; y";', False),
+    ],
+)  # fmt: skip
+def test_marks_of_a_gtf(tmp_path, mark, is_marked):
+    text = gff3(("CDS", 101, 190, "+", 0, f'gene_id "g"; transcript_id "t"; {mark}'))
+    (transcript,) = transcripts_of(read(tmp_path, text, "a.gtf")[1])
+    assert (transcript.phase_bp is None) == is_marked and transcript.incomplete == is_marked
+
+
+def test_every_value_of_a_key_that_is_repeated_counts(tmp_path):
+    told = 'gene_id "g"; transcript_id "t"; tag "basic"; tag "cds_start_NF"; tag "x";'
+    (transcript,) = transcripts_of(
+        read(tmp_path, gff3(("CDS", 101, 190, "+", 0, told)), "a.gtf")[1]
+    )
+    assert not transcript.has_start
+    told = "ID=p;Parent=g;tag=basic,cds_start_NF"
+    text = gff3(("gene", 101, 190, "+", ".", "ID=g"), ("CDS", 101, 190, "+", 0, told))
+    (transcript,) = transcripts_of(read(tmp_path, text)[1])
+    assert not transcript.has_start
+
+
+def test_a_gene_that_is_pseudo_has_pseudo_cds(tmp_path):
+    text = gff3(
+        ("gene", 101, 190, "+", ".", "ID=g;pseudogene=unitary"),
+        ("mRNA", 101, 190, "+", ".", "ID=t;Parent=g"),
+        ("CDS", 101, 190, "+", 0, "ID=p;Parent=t"),
+    )
+    _, annotation = read(tmp_path, text)
+    (transcript,) = transcripts_of(annotation)
+    assert transcript.phase_bp is None and annotation.genes[0].biotype == "pseudogene"
+
+
+def test_a_line_that_spells_a_key_in_two_ways(tmp_path):
+    """The key of the format has the capital."""
+    text = gff3(("gene", 101, 190, "+", ".", "id=12;name=x y;ID=g;Name=abc"))
+    (gene,) = read(tmp_path, text)[1].genes
+    assert (gene.gene_id, gene.name) == ("g", "abc")
+
+
+def test_spaces_and_quotes_do_not_turn_gff3_into_gtf(tmp_path):
+    text = gff3(("gene", 101, 190, "+", ".", "ID = g ; Name = abc"))
+    (gene,) = read(tmp_path, text)[1].genes
+    assert (gene.gene_id, gene.name) == ("g", "abc")
+
+
+@pytest.mark.parametrize(
+    ("strand", "mark", "has_start", "incomplete"),
+    [
+        ("+", "partial=10", False, True), ("+", "partial=01", True, True),
+        ("-", "partial=10", True, True), ("-", "partial=01", False, True),
+        ("+", "partial=11", False, True), ("-", "partial=11", False, True),
+        ("+", "partial=00", True, False), ("-", "partial=00", True, False),
+        ("+", "partial=true", False, True), ("+", "Partial=TRUE", False, True),
+        ("+", "partial=true;start_range=.,101", False, True),
+        ("-", "partial=true;start_range=.,101", True, True),
+        ("+", "partial=true;end_range=190,.", True, True),
+        ("+", "partial=false", True, False),
+    ],
+)  # fmt: skip
+def test_partial_ends(tmp_path, strand, mark, has_start, incomplete):
+    """Left and right are of the contig, whatever the strand."""
+    for name, told in (("a.gff", f"ID=p;{mark};start_type=Edge"), ("a.gtf", _as_gtf(mark))):
+        (found,) = transcripts_of(read(tmp_path, gff3(("CDS", 101, 190, strand, 0, told)), name)[1])
+        assert (found.has_start, found.incomplete, found.phase_bp) == (has_start, incomplete, 0)
+
+
+def _as_gtf(mark):
+    pairs = (pair.split("=") for pair in mark.split(";"))
+    return 'gene_id "g"; transcript_id "t"; ' + " ".join(f'{k} "{v}";' for k, v in pairs)
+
+
+def test_marks_alone():
+    assert is_set({"is_circular": "TRUE"}, "is_circular") and not is_set({}, "is_circular")
+    assert not is_pseudo({"note": "pseudo"}) and is_exceptional({"exception": "low-quality"})
+    assert partial_ends({"partial": "10"}) == (True, False)
+
+
+@pytest.mark.parametrize("value", ["true", "True", "TRUE", "1", "yes"])
+def test_a_circle_in_any_spelling(tmp_path, value):
+    text = gff3(
+        ("region", 1, BP, "+", ".", f"ID=c;Is_circular={value}"),
+        ("gene", BP - 20, BP + 30, "+", ".", "ID=g"),
+    )
+    _, annotation = read(tmp_path, text)
+    assert annotation.circular == {"c1"} and annotation.genes[0].interval.end == BP + 30
+
+
+# One identifier at several places.
+
+BLOCK = [
+    ("gene", "ID=b;Name=abc"), ("mRNA", "ID=bt;Parent=b"), ("exon", "ID=be;Parent=bt"),
+    ("CDS", "ID=bp;Parent=bt"),
+]  # fmt: skip
+
+
+def block(first, strand="+", contig="c1", name="abc"):
+    return [
+        (kind, first, first + 59, strand, 0 if kind == "CDS" else ".",
+         told.replace("abc", name), contig)
+        for kind, told in BLOCK
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (block(101), block(301, contig="c2", name="def")),
+        (block(101), block(301, "-", "c2", "def")),
+        (block(101), block(501, name="def")),
+        (block(101), block(501, "-", name="def")),
+    ],
+)
+def test_one_id_at_two_places_is_two_genes(tmp_path, first, second):
+    reference, annotation = read(tmp_path, gff3(*first, *second))
+    assert annotation.left_out == ()
+    for name, (_, start, end, strand, _, _, contig) in (("abc", first[0]), ("def", second[0])):
+        (gene,) = (each for each in annotation.genes if each.name == name)
+        assert gene.interval == Interval(contig, start - 1, end) and gene.strand == strand
+        ((transcript,),) = (gene.transcripts,)
+        assert transcript.cds == transcript.exons == ((start - 1, end),)
+    assert term_at(reference, annotation, 250).consequence == "intergenic_variant"
+
+
+def test_one_transcript_id_of_two_genes_of_a_gff3(tmp_path):
+    text = gff3(
+        ("gene", 101, 190, "+", ".", "ID=g"),
+        ("mRNA", 101, 190, "+", ".", "ID=rna-NM_1;Parent=g"),
+        ("CDS", 101, 190, "+", 0, "ID=p;Parent=rna-NM_1"),
+        ("gene", 501, 590, "+", ".", "ID=h"),
+        ("mRNA", 501, 590, "+", ".", "ID=rna-NM_1;Parent=h"),
+        ("CDS", 501, 590, "+", 0, "ID=p;Parent=rna-NM_1"),
+    )
+    _, annotation = read(tmp_path, text)
+    assert [(g.gene_id, g.interval.start, g.transcripts[0].cds) for g in annotation.genes] == [
+        ("g", 100, ((100, 190),)), ("h", 500, ((500, 590),))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", ["transcripts", "genes", "numbers"])
+@pytest.mark.parametrize("strand", ["+", "-"])
+def test_one_transcript_id_at_two_loci_of_a_gtf(tmp_path, lines, strand):
+    rows = []
+    for at in (101, 501):
+        told = 'gene_id "G"; transcript_id "NM_1";'
+        numbers = (1, 2) if strand == "+" else (2, 1)
+        if lines == "transcripts":
+            rows.append(("transcript", at, at + 99, strand, ".", told))
+        if lines == "genes":
+            rows.append(("gene", at, at + 99, strand, ".", 'gene_id "G"; transcript_id "";'))
+        for start, number in zip((at, at + 60), numbers, strict=True):
+            more = f' exon_number "{number}";' if lines == "numbers" else ""
+            rows.append(("exon", start, start + 39, strand, ".", told + more))
+            rows.append(("CDS", start, start + 29, strand, 0, told + more))
+    reference, annotation = read(tmp_path, gff3(*rows), "a.gtf")
+    assert annotation.left_out == ()
+    assert [gene.interval for gene in annotation.genes] == [
+        Interval("c1", 100, 200), Interval("c1", 500, 600)
+    ]  # fmt: skip
+    assert [t.exons for t in transcripts_of(annotation)] == [
+        ((100, 140), (160, 200)), ((500, 540), (560, 600))
+    ]  # fmt: skip
+    assert term_at(reference, annotation, 350).consequence == "intergenic_variant"
+
+
+def test_one_transcript_id_on_two_strands_of_a_gtf(tmp_path):
+    told = 'gene_id "G"; transcript_id "NM_1";'
+    text = gff3(("CDS", 101, 190, "+", 0, told), ("CDS", 501, 590, "-", 0, told))
+    _, annotation = read(tmp_path, text, "a.gtf")
+    assert [(t.strand, t.cds) for t in transcripts_of(annotation)] == [
+        ("+", ((100, 190),)), ("-", ((500, 590),))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("numbers", [(1, 1, 1), (3, 2, 1), (None, None, None)])
+def test_exons_numbered_in_other_ways_stay_one_transcript(tmp_path, numbers):
+    rows = []
+    for (first, last), number in zip(((101, 140), (201, 260), (401, 470)), numbers, strict=True):
+        more = "" if number is None else f' exon_number "{number}";'
+        rows.append(("exon", first, last, "+", ".", f'gene_id "g"; transcript_id "t";{more}'))
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*rows), "a.gtf")[1])
+    assert transcript.exons == ((100, 140), (200, 260), (400, 470))
+
+
+def test_a_transcript_of_several_lines_below_one_gene_is_one(tmp_path):
+    """GFF3 writes a feature that is not in one piece so."""
+    text = gff3(
+        ("gene", 101, 590, "+", ".", "ID=g"),
+        ("mRNA", 101, 190, "+", ".", "ID=t;Parent=g"),
+        ("mRNA", 501, 590, "+", ".", "ID=t;Parent=g"),
+        ("CDS", 101, 190, "+", 0, "ID=p;Parent=t"),
+        ("CDS", 501, 590, "+", 0, "ID=p;Parent=t"),
+    )
+    (transcript,) = transcripts_of(read(tmp_path, text)[1])
+    assert transcript.cds == ((100, 190), (500, 590))
+
+
+def test_a_gene_over_the_origin_in_two_lines_is_one(tmp_path):
+    text = gff3(
+        ("region", 1, BP, "+", ".", "ID=c;Is_circular=true"),
+        ("gene", 871, BP, "+", ".", "ID=g"), ("gene", 1, 30, "+", ".", "ID=g"),
+        ("CDS", 871, BP, "+", 0, "ID=p;Parent=g"), ("CDS", 1, 30, "+", 0, "ID=p;Parent=g"),
+    )  # fmt: skip
+    (gene,) = read(tmp_path, text)[1].genes
+    assert gene.interval == Interval("c1", 870, BP + 30)
+    assert gene.transcripts[0].cds == ((870, BP + 30),)
+
+
+# What is left out.
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "reason", "gene", "inside"),
+    [
+        ([("gene", 301, 390, ".", ".", "ID=g;Name=abc")], "g", "no_strand", "abc", 320),
+        ([("gene", 301, 390, "?", ".", "ID=g;Name=abc"),
+          ("CDS", 321, 350, ".", 0, "ID=p;Parent=g")], "g", "no_strand", "abc", 380),
+        ([("CDS", 301, 330, "+", 0, "ID=p;Parent=x;gene=abc"),
+          ("CDS", 361, 390, "+", 0, "ID=p;Parent=x;gene=abc")],
+         "x", "parent_not_in_file", "abc", 345),
+        ([("CDS", 301, 330, "+", 0, "ID=p;Parent=y"), ("mRNA", 1, 30, "+", ".", "ID=y", "c2")],
+         "y", "parent_on_another_contig", None, 310),
+        ([("tRNA", 301, 390, "+", ".", "ID=r;gene=trnA")],
+         "r", "transcript_without_exons", "trnA", 350),
+        ([("gene", 301, 330, "+", ".", "ID=g;Name=abc"), ("gene", 361, 390, "-", ".", "ID=g"),
+          ("CDS", 301, 330, "+", 0, "ID=p;Parent=g;exception=trans-splicing"),
+          ("CDS", 361, 390, "-", 0, "ID=p;Parent=g;exception=trans-splicing")],
+         "g", "trans_splicing", "abc", 370),
+    ],
+)  # fmt: skip
+def test_what_is_left_out_is_never_intergenic(tmp_path, capsys, lines, name, reason, gene, inside):
+    reference, annotation = read(tmp_path, gff3(*block(101), *lines))
+    left_out = next(each for each in annotation.left_out if each.name == name)
+    assert (left_out.reason, left_out.gene) == (reason, gene)
+    assert term_at(reference, annotation, inside) == (gene, *[None] * 5)
+    assert term_at(reference, annotation, 250).consequence == "intergenic_variant"
+    assert f"1 {reason} (e.g. {name})" in capsys.readouterr().err
+    lengths_bp = reference.contig_lengths_bp
+    gaps = [gap for gap in intergenic(annotation, lengths_bp) if gap.contig == "c1"]
+    assert not any(gap.start <= inside < gap.end for gap in gaps)
+    pieces = list(pieces_of_kinds(reference, annotation, 100, 10))
+    starts = [int(p.name.split(":")[1].split("-")[0]) - 1 for p in pieces
+              if p.description == "intergenic" and p.name.startswith("c1:")]  # fmt: skip
+    assert starts and not any(start <= inside < start + 10 for start in starts)
+
+
+def test_no_simulated_control_lies_in_what_is_left_out(tmp_path):
+    import numpy as np
+
+    text = gff3(*block(101), ("gene", 501, 560, ".", ".", "ID=h"))
+    reference, annotation = read(tmp_path, text)
+    whole = [Interval("c1", 0, BP)]
+    found = _intergenic(reference, annotation, whole, BP, np.random.default_rng(0))
+    places = {labelled.variant.position for labelled in found}
+    # Each gene and 100 bases on either side of it: 0-259 and 400-659.
+    assert places == {*range(260, 400), *range(660, BP - 1)}
+
+
+def test_a_gene_whose_exons_have_the_other_strand_is_one(tmp_path):
+    text = gff3(
+        ("gene", 101, 190, "-", ".", "ID=g"),
+        ("mRNA", 101, 190, "-", ".", "ID=t;Parent=g"),
+        ("exon", 101, 190, "+", ".", "Parent=t"),
+    )
+    _, annotation = read(tmp_path, text)
+    assert [gene.strand for gene in annotation.genes] == ["+"] and annotation.left_out == ()
+
+
+def test_a_variant_of_a_gene_that_is_read_keeps_its_consequence(tmp_path):
+    """A gene without a strand overlaps it."""
+    text = gff3(*block(101), ("gene", 91, 390, ".", ".", "ID=h;Name=def"))
+    reference, annotation = read(tmp_path, text)
+    assert term_at(reference, annotation, 95) == ("def", *[None] * 5)
+    assert term_at(reference, annotation, 130).gene == "abc"
+    assert term_at(reference, annotation, 130).codon == 11  # base 31 of the CDS
+
+
+def test_a_bed_line_without_a_strand(tmp_path):
+    text = "c1\t100\t160\tabc\t0\t+\nc1\t300\t360\tdef\t0\t.\n"
+    reference, annotation = read(tmp_path, text, "a.bed")
+    assert [(each.name, each.reason) for each in annotation.left_out] == [("def", "no_strand")]
+    assert term_at(reference, annotation, 320) == ("def", *[None] * 5)
+
+
+def test_the_commands_count_what_is_left_out(tmp_path, capsys, network):
+    save_model(network, tmp_path / "model")
+    read(tmp_path, gff3(*block(101), ("gene", 301, 390, ".", ".", "ID=h;Name=def")))
+    capsys.readouterr()
+    base = BASES["c1"][319]
+    (tmp_path / "v.vcf").write_text(
+        "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
+        f"c1\t320\t.\t{base}\t{'A' if base != 'A' else 'C'}\t.\t.\t.\n"
+    )
+    words = ["variants", "--model", tmp_path / "model", "--reference", tmp_path / "g.fa",
+             "--vcf", tmp_path / "v.vcf", "--annotation", tmp_path / "a.gff3",
+             "--window", "48", "--output", tmp_path / "out.tsv"]  # fmt: skip
+    assert main([str(word) for word in words]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert lines == [f"{tmp_path}/a.gff3: annotation: left out 1: 1 no_strand (e.g. h)"]
+    header, row = (tmp_path / "out.tsv").read_text().splitlines()[-2:]
+    columns = dict(zip(header.split("\t"), row.split("\t"), strict=True))
+    assert (columns["gene"], columns["consequence"]) == ("def", ".")
+
+
+# Features past the end of a contig.
+
+
+def test_a_feature_past_the_end_that_nothing_uses_is_left_out(tmp_path, capsys):
+    text = gff3(*block(101), ("tmRNA", BP - 50, BP + 40, "+", ".", "ID=s;gene=ssrA"))
+    reference, annotation = read(tmp_path, text)
+    assert annotation.left_out[0].intervals == (Interval("c1", BP - 51, BP),)
+    assert "1 past_the_end_of_the_contig (e.g. s)" in capsys.readouterr().err
+    assert term_at(reference, annotation, BP - 10).consequence is None
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [("gene", 801, BP + 40, "+", ".", "ID=g2")],
+        [("CDS", 801, BP + 40, "+", 0, "ID=p2")],
+        [("tmRNA", 801, BP + 40, "+", ".", "ID=r"), ("exon", 801, BP, "+", ".", "Parent=r")],
+        [("five_prime_UTR", 801, BP + 40, "+", ".", "Parent=bt")],
+        [("chromosome", 1, BP + 40, ".", ".", "ID=c")],
+    ],
+)
+def test_a_feature_past_the_end_that_is_used_is_refused(tmp_path, lines):
+    with pytest.raises(GenomeError, match=f"ends at {BP + 40}, but contig 'c1'"):
+        read(tmp_path, gff3(*block(101), *lines))
+
+
+# Trans-splicing.
+
+RPS = "join(complement(101..150),301..350,401..441)"
+
+
+def trans_spliced_protein(parts):
+    """Return the codons of parts in reading order, by Biopython."""
+    cds = "".join(
+        str(Seq(BASES["c1"][s:e]).reverse_complement() if strand == "-" else BASES["c1"][s:e])
+        for s, e, strand in parts
+    )
+    return [cds[at : at + 3] for at in range(0, len(cds) - 2, 3)]
+
+
+PARTS = [(100, 150, "-"), (300, 350, "+"), (400, 441, "+")]
+
+
+def trans_spliced_gff3(tmp_path, order, *more_lines):
+    """`part` stands on the gene, on its exons, or exons have numbers."""
+    by_gene, by_exon = order == "gene", order == "exon"
+    lines = [
+        ("gene", 101, 150, "-", ".", "ID=g;Name=rps" + ";part=1/2" * by_gene),
+        ("gene", 301, 441, "+", ".", "ID=g;Name=rps" + ";part=2/2" * by_gene),
+    ]
+    told = "ID=p;Parent=g;exception=trans-splicing"
+    for part, (start, end, strand) in zip((1, 2, 2), PARTS, strict=True):
+        more = f";part={part}" if by_exon else ""
+        lines.append(("CDS", start + 1, end, strand, 0, told + more))
+    return read(tmp_path, gff3(*lines[::-1], *more_lines))
+
+
+def trans_spliced_gtf(tmp_path):
+    told = 'gene_id "g"; gene_name "rps"; transcript_id "t";'
+    lines = [("gene", 101, 441, "-", ".", told), ("transcript", 101, 441, "-", ".", told)]
+    for number, (start, end, strand) in enumerate(PARTS, start=1):
+        for kind in ("exon", "CDS"):
+            more = f'{told} exon_number "{number}";'
+            lines.append((kind, start + 1, end, strand, 0 if kind == "CDS" else ".", more))
+    return read(tmp_path, gff3(*lines), "a.gtf")
+
+
+def trans_spliced_genbank(tmp_path):
+    text = flat_file(
+        [
+            ("gene", "join(complement(101..150),301..441)", '/gene="rps"', "/trans_splicing"),
+            ("CDS", RPS, '/gene="rps"', "/trans_splicing", "/codon_start=1"),
+        ],
+        bases=BASES["c1"], topology="linear  ",
+    )  # fmt: skip
+    (tmp_path / "x.gb").write_text(text.replace("AB1", "c1").replace("c1.1", "c1"))
+    annotation = unpack_genbank(tmp_path / "x.gb", tmp_path / "x.fa").annotation
+    return Reference(tmp_path / "x.fa"), annotation
+
+
+@pytest.mark.parametrize("form", ["gene", "exon", "gtf", "genbank"])
+def test_a_trans_spliced_gene_has_codons(tmp_path, form):
+    """47 codons of 50 + 50 + 41 bases, two of which go over a joint."""
+    if form in ("gene", "exon"):
+        reference, annotation = trans_spliced_gff3(tmp_path, form)
+    else:
+        make = {"gtf": trans_spliced_gtf, "genbank": trans_spliced_genbank}[form]
+        reference, annotation = make(tmp_path)
+    assert annotation.left_out == ()
+    codons = trans_spliced_protein(PARTS)
+    contig = next(iter(reference.contig_lengths_bp))
+    consequences = Consequences(reference, annotation)
+    offset = 0
+    for start, end, strand in PARTS:
+        places = range(start, end) if strand == "+" else range(end - 1, start - 1, -1)
+        for place in places:
+            ref = BASES["c1"][place]
+            alt = "A" if ref != "A" else "C"
+            found = consequences.of(Variant(contig, place, ref, alt))
+            assert found.gene == "rps"
+            codon, within = codons[offset // 3], offset % 3
+            read_alt = alt if strand == "+" else str(Seq(alt).complement())
+            changed = codon[:within] + read_alt + codon[within + 1 :]
+            old, new = str(Seq(codon).translate()), str(Seq(changed).translate())
+            if old != "*":  # a stop codon inside of random bases
+                assert (found.codon, found.codons) == (offset // 3 + 1, f"{codon}/{changed}")
+                assert found.amino_acids == (old if old == new else f"{old}/{new}")
+            offset += 1
+    assert offset == 141
+    between = Variant(contig, 250, BASES["c1"][250], "A" if BASES["c1"][250] != "A" else "C")
+    # The GTF has one line of a gene, over all.
+    expected = None if form == "gtf" else "intergenic_variant"
+    assert consequences.of(between).consequence == expected
+    intron = Variant(contig, 370, BASES["c1"][370], "A" if BASES["c1"][370] != "A" else "C")
+    assert consequences.of(intron).consequence == "intron_variant"
+
+
+def test_parts_of_one_strand_out_of_order(tmp_path):
+    """As the second copy of rps12 in a chloroplast: the part that is read first lies below."""
+    lines = [
+        ("gene", 101, 150, "-", ".", "ID=g;Name=rps;part=1/2;exception=trans-splicing"),
+        ("gene", 301, 400, "-", ".", "ID=g;Name=rps;part=2/2;exception=trans-splicing"),
+        ("CDS", 101, 150, "-", 0, "ID=p;Parent=g"),
+        ("CDS", 301, 340, "-", 0, "ID=p;Parent=g"),
+    ]
+    reference, annotation = read(tmp_path, gff3(*lines))
+    codons = trans_spliced_protein([(100, 150, "-"), (300, 340, "-")])
+    found = term_at(reference, annotation, 149)
+    assert found.codon == 1 and found.codons.startswith(codons[0])
+    found = term_at(reference, annotation, 339)  # base 51, the last of codon 17
+    assert found.codon == 17 and found.codons.startswith(codons[16])
+
+
+def test_an_order_that_is_unknown_gives_no_codons(tmp_path):
+    reference, annotation = trans_spliced_gff3(tmp_path, "unknown", *block(601))
+    (left_out,) = annotation.left_out
+    assert [gene.name for gene in annotation.genes] == ["abc"]
+    for place in (120, 310, 420):
+        assert term_at(reference, annotation, place) == ("rps", *[None] * 5)
+    assert term_at(reference, annotation, 200).consequence == "intergenic_variant"
+    assert (left_out.reason, left_out.gene) == ("trans_splicing", "rps")
+    assert left_out.intervals[0] == Interval("c1", 100, 150)
