@@ -19,6 +19,7 @@ from carbon.genome import (
     read_annotation,
     unpack_genbank,
 )
+from carbon.genome.cds_codes import cds_of_unknown_code
 from carbon.genome.gene_parts import role_of
 from carbon.genome.kind_pieces import pieces_of_kinds
 from carbon.genome.marks import is_exceptional, is_pseudo, is_set, partial_ends
@@ -577,7 +578,8 @@ def trans_spliced_gff3(tmp_path, order, *more_lines):
         ("gene", 101, 150, "-", ".", "ID=g;Name=rps" + ";part=1/2" * by_gene),
         ("gene", 301, 441, "+", ".", "ID=g;Name=rps" + ";part=2/2" * by_gene),
     ]
-    told = "ID=p;Parent=g;exception=trans-splicing"
+    # The random bases have stop codons inside, which a stated genetic code explains.
+    told = "ID=p;Parent=g;exception=trans-splicing;transl_table=1"
     for part, (start, end, strand) in zip((1, 2, 2), PARTS, strict=True):
         more = f";part={part}" if by_exon else ""
         lines.append(("CDS", start + 1, end, strand, 0, told + more))
@@ -589,7 +591,7 @@ def trans_spliced_gtf(tmp_path):
     lines = [("gene", 101, 441, "-", ".", told), ("transcript", 101, 441, "-", ".", told)]
     for number, (start, end, strand) in enumerate(PARTS, start=1):
         for kind in ("exon", "CDS"):
-            more = f'{told} exon_number "{number}";'
+            more = f'{told} exon_number "{number}"; transl_table "1";'
             lines.append((kind, start + 1, end, strand, 0 if kind == "CDS" else ".", more))
     return read(tmp_path, gff3(*lines), "a.gtf")
 
@@ -598,7 +600,7 @@ def trans_spliced_genbank(tmp_path):
     text = flat_file(
         [
             ("gene", "join(complement(101..150),301..441)", '/gene="rps"', "/trans_splicing"),
-            ("CDS", RPS, '/gene="rps"', "/trans_splicing", "/codon_start=1"),
+            ("CDS", RPS, '/gene="rps"', "/trans_splicing", "/codon_start=1", "/transl_table=1"),
         ],
         bases=BASES["c1"], topology="linear  ",
     )  # fmt: skip
@@ -644,13 +646,36 @@ def test_a_trans_spliced_gene_has_codons(tmp_path, form):
     assert consequences.of(intron).consequence == "intron_variant"
 
 
+def test_a_trans_spliced_cds_without_a_genetic_code_is_not_judged_by_its_stops(tmp_path):
+    """A part alone has no stop codon inside, which the whole CDS of both parts has."""
+    first, second = "ATGGCTGCTGCTGCTTG", "AGCTGCTGCTGCTGCTTAA"  # codon 6, TGA, is over the joint
+    codons = [(first + second)[at : at + 3] for at in range(0, 36, 3)]
+    assert codons[5] == "TGA" and "TGA" not in codons[:5]
+    bases = "C" * 20 + first + "C" * 30 + second + "C" * 20
+    (tmp_path / "t.fa").write_text(f">c1\n{bases}\n")
+    told = "ID=p;Parent=g;exception=trans-splicing"
+    lines = [
+        ("gene", 21, 37, "+", ".", "ID=g;part=1/2"),
+        ("gene", 68, 86, "+", ".", "ID=g;part=2/2"),
+        ("CDS", 21, 37, "+", 0, told),
+        ("CDS", 68, 86, "+", 1, told),
+    ]
+    (tmp_path / "t.gff3").write_text(gff3(*lines))
+    reference = Reference(tmp_path / "t.fa")
+    annotation = read_annotation(tmp_path / "t.gff3", reference)
+    assert cds_of_unknown_code(reference, annotation)["stop_codon_inside"] >= 1
+    # TAA to TAC at the end would be `stop_lost`.
+    lost = Consequences(reference, annotation).of(Variant("c1", 85, "A", "C"))
+    assert lost.consequence == "coding_sequence_variant"
+
+
 def test_parts_of_one_strand_out_of_order(tmp_path):
     """As the second copy of rps12 in a chloroplast: the part that is read first lies below."""
     lines = [
         ("gene", 101, 150, "-", ".", "ID=g;Name=rps;part=1/2;exception=trans-splicing"),
         ("gene", 301, 400, "-", ".", "ID=g;Name=rps;part=2/2;exception=trans-splicing"),
-        ("CDS", 101, 150, "-", 0, "ID=p;Parent=g"),
-        ("CDS", 301, 340, "-", 0, "ID=p;Parent=g"),
+        ("CDS", 101, 150, "-", 0, "ID=p;Parent=g;transl_table=1"),
+        ("CDS", 301, 340, "-", 0, "ID=p;Parent=g;transl_table=1"),
     ]
     reference, annotation = read(tmp_path, gff3(*lines))
     codons = trans_spliced_protein([(100, 150, "-"), (300, 340, "-")])
