@@ -22,11 +22,10 @@ def facts_of(protocol: str, result: Result) -> str:
     """Return the score in numbers, and the parts that it is the sum of."""
     pairs = [
         ("variant", named(result["variant"])),
-        *_scored_as(result),
-        ("delta", f"{result['delta']:+.4f} nats"),
+        ("scored as", named(result["scored_as"])), ("delta", f"{result['delta']:+.4f} nats"),
         *_spread(result),
         ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
-    ]
+    ]  # fmt: skip
     pairs += [
         (e["gene"], f"{e['term'].replace('_', ' ')} {e['change']}") for e in result["effects"]
     ]
@@ -44,12 +43,6 @@ def facts_of(protocol: str, result: Result) -> str:
     return (
         paragraph(f"To the model, {said}.") + facts(pairs) + paragraph(told) + table(header, rows)
     )
-
-
-def _scored_as(result: Result) -> list[tuple[str, str]]:
-    """Return the variant trimmed and left-aligned, where it was given in another way."""
-    given, scored = result["variant"], result["scored_as"]
-    return [("trimmed and left-aligned", named(scored))] if scored != given else []
 
 
 def _spread(result: Result) -> list[tuple[str, str]]:

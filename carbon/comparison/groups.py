@@ -16,10 +16,20 @@ _K = 6  # bases of a token: an indel of as many, or of twice as many, moves no 6
 
 
 def kinds_of(alleles: pa.Table) -> Labels:
-    """Return the kind of each allele: by length alone, so bases that REF and ALT share count."""
+    """Return the kind of each allele; an SNV that is padded with shared bases is an SNV."""
     ref, added = _lengths(alleles)
-    conditions = [added > 0, added < 0, ref == 1]
+    is_snv = ref == 1
+    replaced = np.flatnonzero((added == 0) & ~is_snv)
+    is_snv[replaced] = _has_one_change(alleles.take(replaced))
+    conditions = [added > 0, added < 0, is_snv]
     return np.select(conditions, ["insertion", "deletion", "SNV"], "MNV").astype(object)
+
+
+def _has_one_change(alleles: pa.Table) -> NDArray[np.bool_]:
+    """Tell of alleles that are as long as REF whether they differ from it in one base."""
+    pairs = zip(alleles["ref"].to_pylist(), alleles["alt"].to_pylist(), strict=True)
+    changes = [sum(map(str.__ne__, ref.upper(), alt.upper())) for ref, alt in pairs]
+    return np.array([number == 1 for number in changes], dtype=np.bool_)
 
 
 def lengths_of(alleles: pa.Table) -> Labels:

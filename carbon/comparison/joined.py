@@ -1,5 +1,9 @@
-"""Which allele of one file is which of the other: by contig, position, id, REF and ALT."""
+"""Which allele of one file is which of the other: by contig, position, id, REF and ALT.
 
+Alleles that the two files write in different ways are joined by what they are scored as.
+"""
+
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +14,9 @@ from pyarrow import compute
 from carbon.comparison.scored_files import KEY, ScoredFile
 from carbon.errors import UserError
 from carbon.genome import Variant
+from carbon.genome.variant import allele_key
 
+_PLACE = ("contig", "position", "ref", "alt")
 Rows = NDArray[np.int64]
 """Numbers of rows of a file's alleles, from 0."""
 
@@ -34,10 +40,38 @@ class Joined(NamedTuple):
 def join_alleles(a: pa.Table, b: pa.Table) -> Joined:
     """Find each allele of one table in the other; neither has an allele twice, nor need be sorted.
 
+    Alleles are looked for as they are written, and what is left then by id and the trimmed and
+    left-aligned form, where that is unique among what is left of each table.
+
     Args:
-        a: with the columns of `KEY`.
+        a: with the columns of `KEY` and `scored_as`.
         b: likewise.
     """
+    written = _joined_as_written(a, b)
+    form_a, form_b = _forms(a, written.only_in_a), _forms(b, written.only_in_b)
+    more_a = np.array([row for form, row in form_a.items() if form in form_b], np.int64)
+    more_b = np.array([form_b[form] for form in form_a if form in form_b], np.int64)
+    in_a = np.concatenate([written.in_a, more_a])
+    order = np.argsort(in_a)
+    return Joined(
+        in_a[order],
+        np.concatenate([written.in_b, more_b])[order],
+        np.setdiff1d(written.only_in_a, more_a),
+        np.setdiff1d(written.only_in_b, more_b),
+    )
+
+
+def _forms(alleles: pa.Table, rows: Rows) -> dict[tuple[str, str], int]:
+    """Return the row of each allele by its id and its form, without forms that come twice."""
+    some = alleles.take(rows).to_pylist()
+    forms = [
+        (each["id"], each["scored_as"] or allele_key(*(each[n] for n in _PLACE))) for each in some
+    ]
+    times = Counter(forms)
+    return {form: row for form, row in zip(forms, rows.tolist(), strict=True) if times[form] == 1}
+
+
+def _joined_as_written(a: pa.Table, b: pa.Table) -> Joined:
     joined = _numbered(a, "a").join(_numbered(b, "b"), keys=list(KEY), join_type="full outer")
     rows_a, rows_b = joined["a"], joined["b"]
     in_both = joined.filter(compute.and_(rows_a.is_valid(), rows_b.is_valid())).sort_by("a")

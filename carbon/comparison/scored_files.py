@@ -28,6 +28,7 @@ VALUES = {
     "gene": pa.string(),
     "consequence": pa.string(),
     "percentile": pa.float64(),
+    "scored_as": pa.string(),
 }
 """What is read of it; a file need not have more than `delta`, and may have other columns."""
 

@@ -55,6 +55,11 @@ class Variant:
         return cls(match[1], position, match[3], match[4])
 
     @property
+    def alleles(self) -> tuple[str, str]:
+        """REF and ALT."""
+        return self.ref, self.alt
+
+    @property
     def interval(self) -> Interval:
         """The bases of the reference that REF covers."""
         return Interval(self.contig, self.position, self.position + len(self.ref))
@@ -75,3 +80,12 @@ class Variant:
         if not set(alt) <= BASES or not set(self.ref.upper()) <= BASES:
             return "ambiguous_base"
         return "same_as_reference" if alt == self.ref.upper() else None
+
+
+def allele_key(contig: str, position: int, ref: str, alt: str) -> str:
+    """Return an allele as one word, with the 1-based position of a VCF and bases in upper case.
+
+    >>> allele_key("chr1", 10, "a", "T")
+    'chr1:10:A:T'
+    """
+    return f"{contig}:{position}:{ref.upper()}:{alt.upper()}"

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from carbon.errors import UserError
 from carbon.genome import Variant, from_region
 from carbon.genome.brought import GENOME_ENDINGS, without_folders
-from carbon.genome.normalize import normalize_variant
 from carbon.genome.opened import Genome
 from carbon.genome.vcf import Listed, first_variants, printed_vcf
 from carbon.inference import VariantOptions, VariantScore, join_chunks
@@ -73,8 +72,7 @@ class VariantEffect(Panel):
             Field("strands", "Strands that are read", "both", "choice",
                   tuple(STRANDS_READ)),
             Field("protocol", "Protocol", "centered", "choice", tuple(PROTOCOLS),
-                  info="centered compares windows around the variant, right_end the alleles "
-                  "up to where they differ"),
+                  info="centered compares windows around the variant, right_end the alleles"),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
                   info=f"a sorted VCF, of which the first {_MOST_VARIANTS} variants are scored"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
@@ -116,8 +114,7 @@ class VariantEffect(Panel):
         )
         scanned = join_chunks(scan)
         result: Result = {
-            **told_score(score),
-            "scored_as": normalize_variant(genome.reference, variant).to_text(),
+            **told_score(score, genome.reference),
             "read_bp": method.window_bp,
             "effects": told_effects(genome, variant),
             "strands": told_strands(strands),
@@ -153,7 +150,7 @@ class VariantEffect(Panel):
                 (score,) = self.lab.model.score_variants(
                     genome.reference, [variant], **_options(values)
                 )
-            rows.append(told_score(score))
+            rows.append(told_score(score, genome.reference))
             yield Progress(len(rows), len(shown), "variants")
         yield result | {"vcf": rows, "vcf_has_more": len(listed) > len(shown)}
 

@@ -21,7 +21,7 @@ from carbon.comparison.scored_files import KEY
 from carbon.inference.variants import writers
 from carbon.model import save_model
 from carbon.tables import TABLE_WRITERS, chosen_by_ending
-from tests.helpers.files import place_gene, write_fasta, write_vcf
+from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
 
 COLUMNS = {"contig": str, "position": int, "id": str, "ref": str, "alt": str, "delta": float}
 SETTINGS = {"model": "m", "window_bp": 60, "delta": "nats"}
@@ -119,7 +119,7 @@ places = st.tuples(
 def key_table(keys):
     columns = zip(*keys, strict=True) if keys else [[]] * len(KEY)
     arrays = [pa.array(list(c), kind) for c, kind in zip(columns, KEY.values(), strict=True)]
-    return pa.table(arrays, names=list(KEY))
+    return pa.table([*arrays, pa.nulls(len(keys), pa.string())], names=[*KEY, "scored_as"])
 
 
 @given(st.lists(places, unique=True), st.lists(places, unique=True))
@@ -129,6 +129,44 @@ def test_join_is_that_of_a_dictionary(a, b):
     assert list(zip(found.in_a, found.in_b, strict=True)) == pairs
     assert found.only_in_a.tolist() == [i for i, key in enumerate(a) if key not in b]
     assert found.only_in_b.tolist() == [i for i, key in enumerate(b) if key not in a]
+
+
+def test_alleles_that_two_files_write_in_different_ways_are_joined(scored, tmp_path, capsys):
+    """An SNV padded on both sides and a deletion at another copy of its repeat, in the second."""
+    bases = random_bases(120, 5) + "CAAAAAG" + random_bases(120, 6)
+    write_fasta(tmp_path / "r.fa", {"c": bases})
+    ref = bases[60]
+    alt = "ACGT"["ACGT".index(ref) - 1]
+    ways = {
+        "a": [(60, ref, alt), (80, bases[80], bases[80] + "ACGTACG"), (120, "CA", "C")],
+        "b": [(59, bases[59:62], bases[59] + alt + bases[61]),
+              (80, bases[80], bases[80] + "ACGTACG"), (124, "AAG", "AG")],
+    }  # fmt: skip
+    for name, written in ways.items():
+        records = [f"c\t{at + 1}\t.\t{r}\t{a}\t.\t.\t." for at, r, a in written]
+        vcf = write_vcf(tmp_path / f"{name}.vcf", records)
+        words = ["variants", "--model", scored / "model", "--reference", tmp_path / "r.fa"]
+        words += ["--vcf", vcf, "--window", "60", "--output", tmp_path / f"{name}.tsv"]
+        assert main(list(map(str, words))) == 0
+    capsys.readouterr()
+    table = tmp_path / "t.json"
+    found = compared(capsys, tmp_path / "a.tsv", tmp_path / "b.tsv", "--output", table)
+    assert (found["compared"], found["only_in_a"], found["only_in_b"]) == (3, 0, 0)
+    rows = json.loads(table.read_text())["rows"]
+    assert [row["position"] for row in rows] == [61, 81, 121]
+    assert [row["difference"] for row in rows] == [0, 0, 0]
+    back = compared(capsys, tmp_path / "b.tsv", tmp_path / "a.tsv")
+    assert set(back["by_kind"]) == {"SNV", "insertion", "deletion"}
+
+
+def test_a_form_that_comes_twice_is_joined_with_nothing():
+    """Neither of two ways to write one variant in a file is more that of the other file."""
+    a = pa.table({"contig": ["c"] * 2, "position": [8, 9], "id": ["."] * 2, "ref": ["AA", "AA"],
+                  "alt": ["A", "A"], "scored_as": ["c:5:CA:C", "c:5:CA:C"]})  # fmt: skip
+    b = pa.table({"contig": ["c"], "position": [5], "id": ["."], "ref": ["CA"], "alt": ["C"],
+                  "scored_as": pa.nulls(1, pa.string())})  # fmt: skip
+    assert [rows.tolist() for rows in join_alleles(a, b)] == [[], [], [0, 1], [0]]
+    assert [rows.tolist() for rows in join_alleles(a.slice(1), b)] == [[0], [0], [], []]
 
 
 class TestAgreement:

@@ -116,6 +116,9 @@ def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
     padded, plain, left, right = (dict(zip(names, row, strict=True)) for row in rows)
     assert [row["position"] for row in (padded, plain, left, right)] == ["100", "101", "201", "206"]
     assert (padded["ref"], right["ref"]) == (bases[99:102], "AA")  # the columns of the file
+    forms = [row["scored_as"] for row in (padded, plain, left, right)]
+    snv_form = f"e:101:{bases[100]}:{snv_of[bases[100]]}"
+    assert forms == [snv_form, ".", ".", "e:201:CA:C"]
     assert padded["delta"] == plain["delta"] and left["delta"] == right["delta"]
     assert [row["strand_left_out"] for row in (plain, right)] == [".", "forward"]
     assert right["forward"] == "." and right["reverse"] == right["delta"]
@@ -391,7 +394,8 @@ def test_strands_apart(folder, tmp_path):
     header, names, *rows = (tmp_path / "o.tsv").read_text().splitlines()
     assert json.loads(header[2:])["frames"] == [0, 1, 2, 3, 4, 5]
     assert names.split("\t")[5:] == [
-        "delta", "forward", "reverse", "spread", "unsure", "strand_left_out", "reason"
+        "delta", "forward", "reverse", "spread", "unsure", "scored_as",
+        "strand_left_out", "reason",
     ]  # fmt: skip
     for row in rows:
         delta, forward, reverse = map(float, row.split("\t")[5:8])

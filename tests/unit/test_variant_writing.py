@@ -45,7 +45,7 @@ def written_twice(draw):
 
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
 @given(written_twice())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_the_score_is_the_same_to_the_last_bit(model, genome, protocol, pair):
     """Each is scored alone, so that both are read in batches of one shape."""
     options = {"protocol": protocol, "window_bp": 120}
@@ -53,14 +53,6 @@ def test_the_score_is_the_same_to_the_last_bit(model, genome, protocol, pair):
         next(model.score_variants(genome[0], [variant], **options))[1:] for variant in pair
     )
     assert one == other
-    if one[0] is not None:
-        assert one[0] == 0 or one[0] != 0  # a number
-        for alone in ("forward", "reverse"):
-            scores = [
-                next(model.score_variants(genome[0], [v], strands=alone, **options))[1:]
-                for v in pair
-            ]
-            assert scores[0] == scores[1]
 
 
 @given(written_twice())

@@ -30,6 +30,7 @@ class Score(NamedTuple):
     strand_left_out: str | None = None
     unsure: bool | None = None
     percentile: float | None = None
+    scored_as: str | None = None
 
 
 class AnnotatedScore(NamedTuple):
@@ -43,6 +44,7 @@ class AnnotatedScore(NamedTuple):
     strand_left_out: str | None
     unsure: bool | None
     percentile: float | None
+    scored_as: str | None
     gene: str | None
     transcript: str | None
     consequence: str | None

@@ -19,6 +19,7 @@ from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import normalize_variant
+from carbon.genome.variant import allele_key
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
@@ -110,7 +111,7 @@ def run_variant_job(
             counts = _Counts()
             with atomic_file(job.output) as temporary:
                 with writer(temporary, vcf, settings) as write_row:
-                    for row, scores in _rows(results):
+                    for row, scores in _rows(results, reference):
                         write_row((row, ranked(row, annotated(row, scores))))
                         counts.add(scores, _num_normalized(reference, row))
                 for stale in index_paths(job.output):
@@ -147,9 +148,21 @@ def _annotator(
 
 def _num_normalized(reference: Reference, row: VcfRow) -> int:
     """Return how many alleles of a record are not written as they are scored."""
+    return sum(text is not None for text in _scored_as(reference, row))
+
+
+def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
+    """Return `contig:position:REF:ALT` of each allele that is not written as it is scored.
+
+    The contig has the name that the VCF has for it.
+    """
     if row.disagreement:
-        return 0
-    return sum(normalize_variant(reference, v) is not v for v in row.variants)
+        return [None] * len(row.variants)
+    pairs = [(v, normalize_variant(reference, v)) for v in row.variants]
+    return [
+        None if plain is given else allele_key(row.columns[0], plain.position + 1, *plain.alleles)
+        for given, plain in pairs
+    ]
 
 
 def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
@@ -294,10 +307,17 @@ def _blocks(vcf: VcfReader) -> Iterator[list[VcfRow]]:
         yield block
 
 
-def _rows(results: Results) -> Iterator[tuple[VcfRow, list[Score]]]:
+def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[Score]]]:
     for block, found in results:
         for row, scores in zip(block, found, strict=True):
-            yield row, [Score(*score) for score in scores]
+            forms = _scored_as(reference, row)
+            yield (
+                row,
+                [
+                    Score(*score)._replace(scored_as=form)
+                    for score, form in zip(scores, forms, strict=True)
+                ],
+            )
 
 
 def _score_block(

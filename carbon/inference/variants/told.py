@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.genome import Variant, snv_effect
+from carbon.genome import Reference, Variant, snv_effect
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.opened import Genome
 from carbon.inference.variants.scores import STRAND_NAMES, AlleleComparison, VariantScore
@@ -33,10 +33,11 @@ def told_numbers(values: NDArray[np.floating[Any]]) -> list[Any]:
     return lists
 
 
-def told_score(score: VariantScore) -> dict[str, Any]:
-    """Return a score as a program gets it."""
+def told_score(score: VariantScore, reference: Reference) -> dict[str, Any]:
+    """Return a score for JSON, with the variant as it was given and as it was scored."""
     return {
         "variant": score.variant.to_text(),
+        "scored_as": normalize_variant(reference, score.variant).to_text(),
         "delta": score.delta,
         "forward": score.forward,
         "reverse": score.reverse,

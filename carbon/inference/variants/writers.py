@@ -35,6 +35,7 @@ _MEANINGS = MEANINGS | {
     "spread": "Standard deviation of CARBON_DELTA over the frames and strands that were read, nats",
     "unsure": "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0",
     "reason": "Why there is no CARBON_DELTA",
+    "scored_as": "contig:position:REF:ALT, trimmed and left-aligned, where the record has another",
     "strand_left_out": "Strand that cannot tell the alleles apart: CARBON_DELTA is of the other",
     "percentile": "Percent of random variants of the same kind with a lower CARBON_DELTA",
 }
@@ -51,7 +52,11 @@ def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
     both = settings["strands"] == "both"
     strands = ["forward", "reverse"] if both else []
     scores: dict[str, Kind] = {name: float for name in ["delta", *strands, "spread"]}
-    scores |= {"unsure": bool} | ({"strand_left_out": str} if both else {}) | {"reason": str}
+    scores |= (
+        {"unsure": bool, "scored_as": str}
+        | ({"strand_left_out": str} if both else {})
+        | {"reason": str}
+    )
     percentile: dict[str, Kind] = {"percentile": float} if BACKGROUND in settings else {}
     return scores | (KINDS if ANNOTATION in settings else {}) | percentile
 
