@@ -13,8 +13,8 @@ import torch
 from carbon.adapt.checkpoints import FINISHED
 from carbon.adapt.config import AdaptConfig, WayConfig
 from carbon.adapt.examples import Examples
-from carbon.adapt.findings import CONFIG
 from carbon.adapt.folder import Manifest, weights_sha256
+from carbon.adapt.identity import IDENTITY, check_identity, identity_of, write_identity
 from carbon.adapt.loading import head_for, with_linear
 from carbon.adapt.measuring import predictions_of
 from carbon.adapt.network import AdaptedNetwork, OpenedModel
@@ -24,7 +24,7 @@ from carbon.adapt.prepare import Prepared, prepare
 from carbon.adapt.probe import probe
 from carbon.adapt.recipes import read_run
 from carbon.adapt.tuning import tune, with_lora
-from carbon.config import from_table, to_toml, with_overrides
+from carbon.config import from_table, with_overrides
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.inference import load
@@ -84,7 +84,7 @@ def run_adapt(config: AdaptConfig, *, resume: bool = False, rank: int = 0) -> di
     for line in prepared.told if rank == 0 else ():
         say(line)
     if rank == 0:
-        _keep(config, with_progress)
+        _keep(config, prepared, with_progress)
     elif config.way.name == "probe":
         return {}  # one process does it
     try:
@@ -123,20 +123,19 @@ def _check_output(config: AdaptConfig, progress: Path, resume: bool) -> None:
     output = config.output_folder
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
-    kept = progress / CONFIG
-    if kept.is_file() and not resume:
+    if (progress / IDENTITY).is_file() and not resume:
         raise UserError(
             f"{output}: an earlier run was stopped; go on with --resume, or remove {progress}"
         )
-    if kept.is_file() and kept.read_text(encoding="utf-8") != to_toml(config):
-        raise UserError(
-            f"{output}: the earlier run has another configuration ({kept}); give the same"
-        )
 
 
-def _keep(config: AdaptConfig, progress: Path) -> None:
+def _keep(config: AdaptConfig, prepared: Prepared, progress: Path) -> None:
+    """Write what the run is a run of; where an earlier run did, refuse to be another run."""
+    identity = identity_of(config, prepared)
+    if (progress / IDENTITY).exists() or any(progress.glob("seed-*")):
+        check_identity(progress, identity, str(config.output_folder))
     progress.mkdir(parents=True, exist_ok=True)
-    (progress / CONFIG).write_text(to_toml(config), encoding="utf-8")
+    write_identity(progress, identity)
 
 
 def _say_what_is_kept(progress: Path) -> None:
