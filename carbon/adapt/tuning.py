@@ -5,6 +5,7 @@ and processes of a step, and the score that a checkpoint is chosen by. Of a chec
 trained is kept, as safetensors.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,13 +73,11 @@ def with_lora(backbone: Any, way: WayConfig, base: str) -> Any:
     names = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     if strange := [name for name in targets if name not in names]:
         raise UserError(f"way.targets: no module is called '{strange[0]}'; {', '.join(LINEAR)} are")
-    layers = list(range(way.layer)) if way.layer is not None else None
     config = LoraConfig(
         r=way.rank,
         lora_alpha=way.scale,  # type: ignore[arg-type]
         lora_dropout=way.dropout,
-        target_modules=targets,
-        layers_to_transform=layers,
+        target_modules=targets if way.layer is None else _below(way.layer, targets),
         task_type="FEATURE_EXTRACTION",
         base_model_name_or_path=base,
     )
@@ -88,6 +87,15 @@ def with_lora(backbone: Any, way: WayConfig, base: str) -> Any:
         if way.dropout and hasattr(module, "lora_dropout"):
             module.lora_dropout["default"] = Dropout(way.dropout)
     return adapted
+
+
+def _below(layer: int, targets: Sequence[str]) -> str:
+    """Return what matches target modules of the layers that are read, in any stock class.
+
+    peft's own `layers_to_transform` does not find the layers of a decoder by itself.
+    """
+    layers = "|".join(map(str, range(layer)))
+    return rf"(.*\.)?layers\.({layers})\..*\.({'|'.join(map(re.escape, targets))})"
 
 
 def tune(
