@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from carbon.adapt.choices import BASELINES
 from carbon.adapt.config import AdaptConfig
 from carbon.adapt.folder import Manifest, read_manifest
+from carbon.adapt.question import Question
 from carbon.config import load_config
 from carbon.errors import ModelError
 
@@ -147,15 +148,39 @@ def read_findings(folder: Path, name: str | None = None) -> Findings:
 
 
 def read_predictions(folder: Path, findings: Findings) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return labels and predictions of the test part, (rows, columns) each, NaN where unknown."""
+    """Return labels and predictions of the test part, (rows, columns) each, NaN where unknown.
+
+    Classes are indices of the names of the question.
+    """
+    question = findings.manifest.question
     with (folder / PREDICTIONS).open(encoding="utf-8", newline="") as lines:
         next(lines)  # settings
         rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["part"] == "test"]
-    columns = list(rows[0])[3:] if rows else []
-    values = [[float("nan") if row[c] == "." else float(row[c]) for c in columns] for row in rows]
-    table = np.array(values, dtype=np.float64).reshape(len(rows), -1)
-    number = findings.manifest.question.num_columns
-    return table[:, :number], table[:, number:]
+    outputs = [f"predicted_{name}" for name in question.output_names]
+    labels = [[_label_of(question, row[name]) for name in label_columns(question)] for row in rows]
+    said = [[_number_of(row[name]) for name in outputs] for row in rows]
+    return (
+        np.array(labels, dtype=np.float64).reshape(len(rows), -1),
+        np.array(said, dtype=np.float64).reshape(len(rows), -1),
+    )
+
+
+def label_columns(question: Question) -> list[str]:
+    """Return the columns of `predictions.tsv` that hold labels."""
+    if question.num_columns == 1:
+        return ["label"]
+    return [f"label_{name}" for name in question.names]
+
+
+def _label_of(question: Question, text: str) -> float:
+    """Return a number, or the index of a class."""
+    if question.of_kind.one_column and text != ".":
+        return float(question.names.index(text))
+    return _number_of(text)
+
+
+def _number_of(text: str) -> float:
+    return float("nan") if text == "." else float(text)
 
 
 def spoken(score: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from carbon.adapt.batches import room_bp
 from carbon.adapt.checkpoints import FINISHED
 from carbon.adapt.config import AdaptConfig, WayConfig
 from carbon.adapt.examples import Examples
@@ -22,6 +23,7 @@ from carbon.adapt.outcome import Learned, results_of, write_outcome
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.prepare import Prepared, prepare
 from carbon.adapt.probe import probe
+from carbon.adapt.readable import made_readable
 from carbon.adapt.recipes import read_run
 from carbon.adapt.tuning import tune, with_lora
 from carbon.config import from_table, with_overrides
@@ -149,29 +151,9 @@ def _say_what_is_kept(progress: Path) -> None:
 def _prepared(config: AdaptConfig) -> Prepared:
     """Read the data; whatever the model cannot read is said before anything is learned."""
     prepared = prepare(config.data, config.question)
-    folder = model_folder(config.model)
-    from carbon.adapt.batches import room_bp
-
-    room = room_bp(int(folder.config["max_position_embeddings"]), config.way.pool)  # type: ignore[arg-type]
-    long = [n for n, s in enumerate(prepared.examples.sequences) if len(s) > room]
-    names = prepared.examples.names
-    if long and config.way.too_long == "refuse":
-        raise UserError(
-            f"{len(long)} sequences are longer than the {room} bp that the model reads, such as "
-            f"'{names[long[0]]}'; set way.too_long to cut or tile"
-        )
-    if long and config.way.too_long == "tile" and config.way.name != "probe":
-        raise UserError(
-            f"{len(long)} sequences are longer than the {room} bp that the model reads, such as "
-            f"'{names[long[0]]}'; way '{config.way.name}' learns from what is cut, `probe` tiles"
-        )
-    for name, sequence in zip(names, prepared.examples.sequences, strict=True):
-        if not any(base in "ACGT" for base in sequence):
-            raise UserError(f"'{name}': has no known base; take it out")
-    if long:
-        told = f"{len(long)} sequences are longer than {room} bp, and {config.way.too_long}."
-        return prepared._replace(told=(*prepared.told, told))
-    return prepared
+    context_tokens = int(model_folder(config.model).config["max_position_embeddings"])  # type: ignore[call-overload]
+    room = room_bp(context_tokens, config.way.pool)  # type: ignore[arg-type]
+    return made_readable(prepared, config.question, config.way, room)
 
 
 def _manifest(config: AdaptConfig, prepared: Prepared, folder: Path) -> Manifest:
@@ -232,10 +214,9 @@ def _learn_weights(
         load(source, dtype="float32").model, _manifest(config, prepared, source), config.way, seed
     )
     examples = prepared.examples
-    room = adapted.room_bp
     tuned = tune(
         adapted,
-        shortened(examples.part("train"), room),
+        shortened(examples.part("train"), adapted.room_bp),
         examples.part("validation"),
         config.way,
         seed,

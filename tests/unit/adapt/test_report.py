@@ -1,5 +1,6 @@
 """Report and card of a run, made of what its folder holds."""
 
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -161,6 +162,23 @@ def test_predictions_are_read_as_they_were_written(tmp_path):
     np.testing.assert_array_equal(labels, prepared.examples.part("test").labels)
     np.testing.assert_array_equal(predictions.astype(np.float32), said["test"])
     assert np.isnan(labels).any()
+
+
+@pytest.mark.parametrize("kind", ["binary", "classes"])
+def test_predictions_have_the_names_of_classes(tmp_path, kind):
+    folder, _, (prepared, said) = a_run(tmp_path, kind, "probe")
+    names = prepared.question.names
+    text = (folder / "predictions.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    rows = [row for row in csv.DictReader(text, delimiter="\t") if row["part"] == "test"]
+    test = prepared.examples.part("test")
+    assert [row["label"] for row in rows] == [names[int(label)] for label in test.labels[:, 0]]
+    for row, found in zip(rows, said["test"], strict=True):
+        best = int(found[0] > 0.5) if kind == "binary" else max(range(len(found)), key=found.item)
+        assert row["predicted"] == names[best]
+        assert float(row[f"predicted_{names[-1]}"]) == pytest.approx(float(found[-1]))
+    labels, predictions = read_predictions(folder, read_findings(folder))
+    np.testing.assert_array_equal(labels, test.labels)
+    np.testing.assert_array_equal(predictions.astype(np.float32), said["test"])
 
 
 def findings_of(ahead, leaks=()):
