@@ -72,16 +72,25 @@ class Findings:
 
     def answer(self) -> list[str]:
         """Return two or three plain sentences: how good it is, beside what, and what that means."""
-        return [self._how_good(), self._beside(), *self._leaks(), self._meaning()]
+        return [self._how_good(), self._beside(), self._meaning()]
 
     def _how_good(self) -> str:
         number = self.results["examples"]["test"]
         score = estimate_text(self.results["test"]["model"][self.first])
         mean = "mean " if self._is_mean() else ""
+        measured = f"the model's {mean}{spoken(self.first)} is {score}"
+        leaks = self.leaks_of_test()
+        if not leaks:
+            return f"On {number:,} test sequences that were not learned from, {measured}."
         return (
-            f"On {number:,} test sequences that were not learned from, the model's {mean}"
-            f"{spoken(self.first)} is {score}."
+            f"On {number:,} test sequences, {measured}. But {leaks:,} of these sequences, or "
+            "nearly the same, stand in another part too, so the scores flatter."
         )
+
+    def leaks_of_test(self) -> int:
+        """Return how many test sequences another part has, or nearly."""
+        leaks = [leak for leak in self.results["leaks"] if leak["part"] == "test"]
+        return sum(leak["num_equal"] + leak["num_near"] for leak in leaks)
 
     def _is_mean(self) -> bool:
         question = self.manifest.question
@@ -103,16 +112,6 @@ class Findings:
             f"That is NOT shown to be better than {who}: the difference is "
             f"{estimate_text(ahead)}, which holds 0."
         )
-
-    def _leaks(self) -> list[str]:
-        leaks = [leak for leak in self.results["leaks"] if leak["part"] == "test"]
-        if not leaks:
-            return []
-        most = max(leak["num_equal"] + leak["num_near"] for leak in leaks)
-        return [
-            f"But {most:,} of the test sequences, or nearly the same, stand in another part too, "
-            "so the scores flatter."
-        ]
 
     def _meaning(self) -> str:
         names = self.manifest.question.names

@@ -132,7 +132,7 @@ def write_outcome(
 
 
 def _write_predictions(path: Path, prepared: Prepared, said: Mapping[str, Floats32]) -> None:
-    """Write labels and predictions of what was not learned from; classes stand by their names."""
+    """Write labels and predictions of validation and test part; classes stand by their names."""
     question = prepared.question
     columns: dict[str, Any] = {"name": str, "part": str, "group": str}
     if question.of_kind.one_column:
