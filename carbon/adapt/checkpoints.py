@@ -7,7 +7,7 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -100,14 +100,16 @@ def _is_whole(checkpoint: Path) -> bool:
 def state_of(checkpoint: Path) -> TrainerState | None:
     """Return the state of the trainer at a checkpoint; None if it is absent or torn."""
     try:
-        return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        state: TrainerState = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        return state
     except (OSError, ValueError):
         return None
 
 
 def has_ended(state: TrainerState) -> bool:
     """Tell whether training had ended when the state was written: by its steps or by patience."""
-    return bool(state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"])
+    callbacks: Any = state.stateful_callbacks
+    return bool(callbacks["TrainerControl"]["args"]["should_training_stop"])
 
 
 def finish(network: AdaptedNetwork, tuned: Tuned, folder: Path) -> None:
