@@ -1,5 +1,6 @@
 """What a network says of sequences of any length: the mean over strands and windows."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,24 @@ class Window(NamedTuple):
     start: int
     bases: str
     is_turned: bool
+
+
+_KNOWN = re.compile("[ACGTacgt]")
+
+
+def windows_read(sequence: str, room_bp: int, *, tile: bool) -> Iterator[tuple[int, str]]:
+    """Yield start and bases of each window of a sequence that has a known base.
+
+    Args:
+        sequence: DNA in either case.
+        room_bp: bases of the longest window.
+        tile: windows that overlap by half; otherwise the first alone.
+    """
+    starts = [start for start, _ in overlapping_windows(len(sequence), room_bp)] if tile else [0]
+    for start in starts:
+        bases = sequence[start : start + room_bp]
+        if _KNOWN.search(bases):
+            yield start, bases
 
 
 class Averager:
@@ -75,7 +94,8 @@ class Averager:
     ) -> list[NDArray[np.float64]]:
         """Return the mean over strands and windows: (width,) each, or (bases, width).
 
-        NaN where no base is known. Without `tile` what does not fit is cut off behind.
+        A window without a known base is left out. NaN where no window is left; of bases, where none
+        holds the base. Without `tile` what does not fit is cut off behind.
         """
         per_base, width = self._per_base, self._width
         shapes = [(len(s), width) if per_base else (width,) for s in sequences]
@@ -96,15 +116,12 @@ class Averager:
     def windows(
         self, sequences: Sequence[str], strands: Strands, *, tile: bool
     ) -> Iterator[Window]:
-        """Yield what is read of each sequence; without `tile` its first bases that fit."""
+        """Yield what is read of each sequence; without `tile` its first bases that fit.
+
+        Windows without a known base are left out.
+        """
         for number, sequence in enumerate(sequences):
-            starts = (
-                [start for start, _ in overlapping_windows(len(sequence), self.room_bp)]
-                if tile
-                else [0]
-            )
-            for start in starts if sequence else ():
-                bases = sequence[start : start + self.room_bp]
+            for start, bases in windows_read(sequence, self.room_bp, tile=tile):
                 for strand in STRANDS_READ[strands]:
                     turned = strand == "-"
                     read = reverse_complement(bases) if turned else bases

@@ -6,11 +6,30 @@ from carbon import __version__
 from carbon.adapt.choices import WAYS
 from carbon.adapt.examples import PARTS
 from carbon.adapt.findings import Findings, estimate_text, read_findings, spoken
+from carbon.adapt.folder import ADAPTER
 from carbon.adapt.report import REPORT, label_rows, setting_rows
 from carbon.files import atomic_file
 from carbon.markdown import card_front, plain, table
 
 CARD = "README.md"
+_OF_ADAPTER = """
+# A low-rank adapter of a DNA language model
+
+Trained with Carbon, which reads the folder above this one: `carbon predict --model FOLDER`. Stock
+`peft` loads the adapter into the decoder without its head, which is the class `AutoModel`:
+
+```python
+from peft import PeftModel
+from transformers import AutoModel
+
+base = AutoModel.from_pretrained("FOLDER_OF_THE_BASE_MODEL")
+model = PeftModel.from_pretrained(base, "adapter")
+```
+
+Do not load it into `AutoModelForCausalLM`: the names of its modules differ, and `peft` then leaves
+the adapter without effect, with a warning only. The trained head that turns states into predictions
+is `head.safetensors`, next to this folder.
+"""
 _MOST_NAMES, _MOST_SCORES = 20, 20
 _PIPELINES = {
     "binary": "text-classification",
@@ -28,12 +47,13 @@ _PREDICTED = {
 }
 _NEEDS = {
     "probe": "It holds the head alone, and",
-    "lora": "It holds a stock adapter of `peft` (`adapter/`) and the head, and",
+    "lora": "It holds an adapter that `peft` loads into the stock class `AutoModel` "
+    "([adapter/](adapter/README.md)) and the head, and",
 }
 
 
 def write_card(folder: Path, name: str | None = None) -> Path:
-    """Write `README.md` into the folder of a run and return its path.
+    """Write `README.md` into the folder of a run, and one into its adapter; return the first path.
 
     Args:
         folder: that `carbon adapt` wrote.
@@ -54,6 +74,9 @@ def write_card(folder: Path, name: str | None = None) -> Path:
     )
     with atomic_file(folder / CARD) as temporary:
         temporary.write_text("".join(sections), encoding="utf-8")
+    if findings.manifest.way == "lora" and (folder / ADAPTER).is_dir():
+        text = card_front("peft", "feature-extraction") + _OF_ADAPTER
+        (folder / ADAPTER / CARD).write_text(text, encoding="utf-8")
     return folder / CARD
 
 
@@ -150,6 +173,6 @@ def _limits(findings: Findings) -> str:
         )
     if findings.manifest.question.loss.startswith("correlation"):
         limits.append("It was learned by a correlation, so predictions have no sure scale.")
-    if any(leak["part"] == "test" for leak in findings.results["leaks"]):
+    if findings.leaks_of_test():
         limits.append("Some test sequences stand in another part too, so the scores flatter.")
     return "\n## Limits\n\n" + "".join(f"- {limit}\n" for limit in limits)

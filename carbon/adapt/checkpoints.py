@@ -7,10 +7,13 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import TrainerState
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from carbon.adapt.network import AdaptedNetwork
 from carbon.files import atomic_folder
@@ -68,13 +71,54 @@ def restore_trained(network: AdaptedNetwork, folder: Path) -> None:
     assert not found.unexpected_keys and not set(found.missing_keys) & set(trained_of(network))
 
 
+def checkpoint_of(folder: Path, step: int | None) -> Path:
+    """Return the folder of the checkpoint after a step."""
+    return folder / f"{PREFIX_CHECKPOINT_DIR}-{step}"
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the last whole checkpoint, and remove those that a kill left incomplete."""
+    checkpoints = {
+        int(path.name.rpartition("-")[2]): path
+        for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+    }
+    for step in sorted(checkpoints, reverse=True):
+        if _is_whole(checkpoints[step]):
+            return checkpoints[step]
+        shutil.rmtree(checkpoints[step], ignore_errors=True)
+    return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Tell whether every file is there; the state of the trainer is written last."""
+    names = (_WEIGHTS, OPTIMIZER_NAME, SCHEDULER_NAME)
+    if not all((checkpoint / name).is_file() for name in names):
+        return False
+    return any(checkpoint.glob("rng_state*.pth")) and state_of(checkpoint) is not None
+
+
+def state_of(checkpoint: Path) -> TrainerState | None:
+    """Return the state of the trainer at a checkpoint; None if it is absent or torn."""
+    try:
+        state: TrainerState = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        return state
+    except (OSError, ValueError):
+        return None
+
+
+def has_ended(state: TrainerState) -> bool:
+    """Tell whether training had ended when the state was written: by its steps or by patience."""
+    callbacks: Any = state.stateful_callbacks
+    return bool(callbacks["TrainerControl"]["args"]["should_training_stop"])
+
+
 def finish(network: AdaptedNetwork, tuned: Tuned, folder: Path) -> None:
     """Keep the end of a tuning, and remove its checkpoints."""
     with atomic_folder(folder / FINISHED) as finished:
         save_trained(network, finished)
         told = {"looks": tuned.looks, "best": tuned.best}
         (finished / _LOOKS).write_text(json.dumps(told), encoding="utf-8")
-    for checkpoint in folder.glob("checkpoint-*"):
+    for checkpoint in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 

@@ -1,5 +1,6 @@
 """What lies behind the scores: where a model is wrong, how sure it is, and in which groups."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,12 +47,13 @@ def confusion(question: Question, said: Predictions, labels: Predictions) -> lis
         return None
     known = ~np.isnan(labels[:, 0])
     truth, number = labels[known, 0].astype(np.int64), len(question.names)
-    cells = truth * number + _classes_said(question, said[known])
+    cells = truth * number + classes_said(question, said[known])
     found = np.bincount(cells, minlength=number**2).reshape(number, number)
     return [[int(count) for count in row] for row in found]
 
 
-def _classes_said(question: Question, said: Predictions) -> NDArray[np.int64]:
+def classes_said(question: Question, said: Predictions) -> NDArray[np.int64]:
+    """Return the class of each row that is most probable, as an index of the names."""
     if question.of_kind.one_logit:
         return (said[:, 0] > 0.5).astype(np.int64)
     found: NDArray[np.int64] = said.argmax(axis=1).astype(np.int64)
@@ -126,12 +128,23 @@ def _first_score(
     statistics, rows = statistics_of(question.kind, question.names, said, labels)
     drawn = [clusters[row] for row in rows] if clusters else None
     first = next(iter(statistics.values()))
-    return plain(bootstrap(first, len(rows), 0, drawn, _RESAMPLES_OF_GROUP)._asdict())
+    found: dict[str, Any] = plain(
+        bootstrap(first, len(rows), 0, drawn, _RESAMPLES_OF_GROUP)._asdict()
+    )
+    return found
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values for JSON, which knows no NaN: None in its place."""
-    return {name: None if value != value else value for name, value in values.items()}
+def plain(value: Any) -> Any:
+    """Return a value for JSON, which has no NaN and no infinity: None in their place, at any depth.
+
+    >>> plain({"looks": [{"loss": float("nan"), "step": 2}]})
+    {'looks': [{'loss': None, 'step': 2}]}
+    """
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def worst(question: Question, said: Predictions, test: Examples) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from carbon.adapt.choices import BASELINES
 from carbon.adapt.config import AdaptConfig
 from carbon.adapt.folder import Manifest, read_manifest
+from carbon.adapt.question import Question
 from carbon.config import load_config
 from carbon.errors import ModelError
 
@@ -71,16 +72,25 @@ class Findings:
 
     def answer(self) -> list[str]:
         """Return two or three plain sentences: how good it is, beside what, and what that means."""
-        return [self._how_good(), self._beside(), *self._leaks(), self._meaning()]
+        return [self._how_good(), self._beside(), self._meaning()]
 
     def _how_good(self) -> str:
         number = self.results["examples"]["test"]
         score = estimate_text(self.results["test"]["model"][self.first])
         mean = "mean " if self._is_mean() else ""
+        measured = f"the model's {mean}{spoken(self.first)} is {score}"
+        leaks = self.leaks_of_test()
+        if not leaks:
+            return f"On {number:,} test sequences that were not learned from, {measured}."
         return (
-            f"On {number:,} test sequences that were not learned from, the model's {mean}"
-            f"{spoken(self.first)} is {score}."
+            f"On {number:,} test sequences, {measured}. But {leaks:,} of these sequences, or "
+            "nearly the same, stand in another part too, so the scores flatter."
         )
+
+    def leaks_of_test(self) -> int:
+        """Return how many test sequences another part has, or nearly."""
+        leaks = [leak for leak in self.results["leaks"] if leak["part"] == "test"]
+        return sum(leak["num_equal"] + leak["num_near"] for leak in leaks)
 
     def _is_mean(self) -> bool:
         question = self.manifest.question
@@ -102,16 +112,6 @@ class Findings:
             f"That is NOT shown to be better than {who}: the difference is "
             f"{estimate_text(ahead)}, which holds 0."
         )
-
-    def _leaks(self) -> list[str]:
-        leaks = [leak for leak in self.results["leaks"] if leak["part"] == "test"]
-        if not leaks:
-            return []
-        most = max(leak["num_equal"] + leak["num_near"] for leak in leaks)
-        return [
-            f"But {most:,} of the test sequences, or nearly the same, stand in another part too, "
-            "so the scores flatter."
-        ]
 
     def _meaning(self) -> str:
         names = self.manifest.question.names
@@ -147,15 +147,39 @@ def read_findings(folder: Path, name: str | None = None) -> Findings:
 
 
 def read_predictions(folder: Path, findings: Findings) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return labels and predictions of the test part, (rows, columns) each, NaN where unknown."""
+    """Return labels and predictions of the test part, (rows, columns) each, NaN where unknown.
+
+    Classes are indices of the names of the question.
+    """
+    question = findings.manifest.question
     with (folder / PREDICTIONS).open(encoding="utf-8", newline="") as lines:
         next(lines)  # settings
         rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["part"] == "test"]
-    columns = list(rows[0])[3:] if rows else []
-    values = [[float("nan") if row[c] == "." else float(row[c]) for c in columns] for row in rows]
-    table = np.array(values, dtype=np.float64).reshape(len(rows), -1)
-    number = findings.manifest.question.num_columns
-    return table[:, :number], table[:, number:]
+    outputs = [f"predicted_{name}" for name in question.output_names]
+    labels = [[_label_of(question, row[name]) for name in label_columns(question)] for row in rows]
+    said = [[_number_of(row[name]) for name in outputs] for row in rows]
+    return (
+        np.array(labels, dtype=np.float64).reshape(len(rows), -1),
+        np.array(said, dtype=np.float64).reshape(len(rows), -1),
+    )
+
+
+def label_columns(question: Question) -> list[str]:
+    """Return the columns of `predictions.tsv` that hold labels."""
+    if question.num_columns == 1:
+        return ["label"]
+    return [f"label_{name}" for name in question.names]
+
+
+def _label_of(question: Question, text: str) -> float:
+    """Return a number, or the index of a class."""
+    if question.of_kind.one_column and text != ".":
+        return float(question.names.index(text))
+    return _number_of(text)
+
+
+def _number_of(text: str) -> float:
+    return float("nan") if text == "." else float(text)
 
 
 def spoken(score: str) -> str:

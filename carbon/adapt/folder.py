@@ -96,7 +96,7 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `adapt.json`."""
-    text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=False)
+    text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 

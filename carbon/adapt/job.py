@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from carbon.adapt.batches import room_bp
 from carbon.adapt.checkpoints import FINISHED
 from carbon.adapt.config import AdaptConfig, WayConfig
 from carbon.adapt.examples import Examples
-from carbon.adapt.findings import CONFIG
 from carbon.adapt.folder import Manifest, weights_sha256
+from carbon.adapt.identity import IDENTITY, check_identity, identity_of, write_identity
 from carbon.adapt.loading import head_for, with_linear
 from carbon.adapt.measuring import predictions_of
 from carbon.adapt.network import AdaptedNetwork, OpenedModel
@@ -22,9 +23,10 @@ from carbon.adapt.outcome import Learned, results_of, write_outcome
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.prepare import Prepared, prepare
 from carbon.adapt.probe import probe
+from carbon.adapt.readable import made_readable
 from carbon.adapt.recipes import read_run
 from carbon.adapt.tuning import tune, with_lora
-from carbon.config import from_table, to_toml, with_overrides
+from carbon.config import from_table, with_overrides
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.inference import load
@@ -84,7 +86,7 @@ def run_adapt(config: AdaptConfig, *, resume: bool = False, rank: int = 0) -> di
     for line in prepared.told if rank == 0 else ():
         say(line)
     if rank == 0:
-        _keep(config, with_progress)
+        _keep(config, prepared, with_progress)
     elif config.way.name == "probe":
         return {}  # one process does it
     try:
@@ -123,20 +125,19 @@ def _check_output(config: AdaptConfig, progress: Path, resume: bool) -> None:
     output = config.output_folder
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: exists already; remove it or name another output")
-    kept = progress / CONFIG
-    if kept.is_file() and not resume:
+    if (progress / IDENTITY).is_file() and not resume:
         raise UserError(
             f"{output}: an earlier run was stopped; go on with --resume, or remove {progress}"
         )
-    if kept.is_file() and kept.read_text(encoding="utf-8") != to_toml(config):
-        raise UserError(
-            f"{output}: the earlier run has another configuration ({kept}); give the same"
-        )
 
 
-def _keep(config: AdaptConfig, progress: Path) -> None:
+def _keep(config: AdaptConfig, prepared: Prepared, progress: Path) -> None:
+    """Write what the run is a run of; where an earlier run did, refuse to be another run."""
+    identity = identity_of(config, prepared)
+    if (progress / IDENTITY).exists() or any(progress.glob("seed-*")):
+        check_identity(progress, identity, str(config.output_folder))
     progress.mkdir(parents=True, exist_ok=True)
-    (progress / CONFIG).write_text(to_toml(config), encoding="utf-8")
+    write_identity(progress, identity)
 
 
 def _say_what_is_kept(progress: Path) -> None:
@@ -150,29 +151,9 @@ def _say_what_is_kept(progress: Path) -> None:
 def _prepared(config: AdaptConfig) -> Prepared:
     """Read the data; whatever the model cannot read is said before anything is learned."""
     prepared = prepare(config.data, config.question)
-    folder = model_folder(config.model)
-    from carbon.adapt.batches import room_bp
-
-    room = room_bp(int(folder.config["max_position_embeddings"]), config.way.pool)  # type: ignore[arg-type]
-    long = [n for n, s in enumerate(prepared.examples.sequences) if len(s) > room]
-    names = prepared.examples.names
-    if long and config.way.too_long == "refuse":
-        raise UserError(
-            f"{len(long)} sequences are longer than the {room} bp that the model reads, such as "
-            f"'{names[long[0]]}'; set way.too_long to cut or tile"
-        )
-    if long and config.way.too_long == "tile" and config.way.name != "probe":
-        raise UserError(
-            f"{len(long)} sequences are longer than the {room} bp that the model reads, such as "
-            f"'{names[long[0]]}'; way '{config.way.name}' learns from what is cut, `probe` tiles"
-        )
-    for name, sequence in zip(names, prepared.examples.sequences, strict=True):
-        if not any(base in "ACGT" for base in sequence):
-            raise UserError(f"'{name}': has no known base; take it out")
-    if long:
-        told = f"{len(long)} sequences are longer than {room} bp, and {config.way.too_long}."
-        return prepared._replace(told=(*prepared.told, told))
-    return prepared
+    context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
+    room = room_bp(context_tokens, config.way.pool)  # type: ignore[arg-type]
+    return made_readable(prepared, config.question, config.way, room)
 
 
 def _manifest(config: AdaptConfig, prepared: Prepared, folder: Path) -> Manifest:
@@ -233,10 +214,9 @@ def _learn_weights(
         load(source, dtype="float32").model, _manifest(config, prepared, source), config.way, seed
     )
     examples = prepared.examples
-    room = adapted.room_bp
     tuned = tune(
         adapted,
-        shortened(examples.part("train"), room),
+        shortened(examples.part("train"), adapted.room_bp),
         examples.part("validation"),
         config.way,
         seed,

@@ -23,30 +23,37 @@ Flags = NDArray[np.bool_]
 
 
 class Leak(NamedTuple):
-    """What of one part stands in another.
+    """Examples of a part that the other parts have too.
+
+    An example counts once, however many parts have it: it is compared with all of them together.
 
     Attributes:
         part: whose examples are counted.
-        other: where they stand too.
-        num_equal: that stand there as they are, or as their reverse complement.
-        num_near: that do not, and of whose 31-mers the share does.
+        num_equal: that another part has as they are, or as their reverse complement.
+        num_near: that are not equal to one, and whose share of 31-mers the other parts have.
         of: examples of the part.
+        by_part: of each other part that has any, how many it has by itself.
         example: the name of one of them.
     """
 
     part: str
-    other: str
     num_equal: int
     num_near: int
     of: int
+    by_part: dict[str, int]
     example: str
+
+    @property
+    def num(self) -> int:
+        """Examples that are equal or nearly equal."""
+        return self.num_equal + self.num_near
 
     def to_text(self) -> str:
         """Write as a sentence."""
+        where = "".join(f"{number} in {other}, " for other, number in self.by_part.items())
         return (
-            f"{self.num_equal + self.num_near} of {self.of} sequences of {self.part} stand in "
-            f"{self.other} too ({self.num_equal} equal, {self.num_near} nearly; such as "
-            f"'{self.example}')."
+            f"{self.num} of {self.of} sequences of {self.part} stand in another part too "
+            f"({self.num_equal} equal, {self.num_near} nearly; {where}such as '{self.example}')."
         )
 
 
@@ -89,7 +96,7 @@ def _sampled(kmers: UInt64s, scale: int) -> UInt64s:
 
 
 def find_leaks(examples: Examples, share: float) -> list[Leak]:
-    """Return what of each part stands in each other one, most measured parts first.
+    """Return what of each part stands in the others, most measured parts first.
 
     Args:
         examples: in parts.
@@ -102,14 +109,23 @@ def _leaks(examples: Examples, index: _Index, share: float) -> list[Leak]:
     of_part = _members(examples)
     leaks = []
     for part in reversed(PARTS):
-        for other in PARTS:
-            if part == other:
-                continue
-            equal, near = index.flagged(of_part[part], of_part[other], share)
-            if (either := np.flatnonzero(equal | near)).size:
-                name = min(examples.names[i] for i in either)
-                counts = int(equal.sum()), int(near.sum()), int(of_part[part].sum())
-                leaks.append(Leak(part, other, *counts, name))
+        others = {other: of_part[other] for other in PARTS if other != part}
+        equal, near = index.flagged(of_part[part], np.logical_or.reduce([*others.values()]), share)
+        if (either := np.flatnonzero(equal | near)).size:
+            alone = {
+                other: int(np.logical_or(*index.flagged(of_part[part], theirs, share)).sum())
+                for other, theirs in others.items()
+            }
+            leaks.append(
+                Leak(
+                    part=part,
+                    num_equal=int(equal.sum()),
+                    num_near=int(near.sum()),
+                    of=int(of_part[part].sum()),
+                    by_part={other: number for other, number in alone.items() if number},
+                    example=min(examples.names[i] for i in either),
+                )
+            )
     return leaks
 
 

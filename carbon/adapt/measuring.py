@@ -29,8 +29,9 @@ def measured(adapted: Adapted, examples: Examples, way: WayConfig) -> Measured:
     question = adapted.question
     logits = logits_of(adapted, examples, way)
     score = question.score(question.predictions(logits), examples.labels)
-    targets = torch.from_numpy(question.targets(examples.labels))
-    loss = question.loss_of(torch.from_numpy(logits), targets, alone=True)
+    known = ~np.isnan(examples.labels).all(axis=1)  # a base that is not read has no logits
+    targets = torch.from_numpy(question.targets(examples.labels[known]))
+    loss = question.loss_of(torch.from_numpy(logits[known]), targets, alone=True)
     return Measured(score, float(loss))
 
 

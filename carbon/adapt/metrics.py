@@ -87,24 +87,39 @@ def _binary(names: Sequence[str], predictions: Floats, labels: Floats) -> Statis
 
 
 def _classes(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of many classes, the most probable of which is said; AUROC of each to all."""
+    """Return scores of many classes, the most probable of which is said.
+
+    AUROC and AUPRC are the means over the classes, each against all others (macro average).
+    """
     truth, said = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
     scored = _of_confusion(truth, said, len(names))
-    is_class = [(truth == i).astype(np.int64) for i in range(len(names))]
     return {
         **{name: scored(by) for name, by in _OF_CONFUSION.items()},
-        "auroc": _mean([auroc(predictions[:, i], of) for i, of in enumerate(is_class)]),
+        "auroc": _macro(auroc, predictions, truth),
+        "auprc": _macro(average_precision, predictions, truth),
     }
 
 
 def _bases(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of a class of every base, and the F1 of each class."""
+    """Return scores of a class of every base, and the F1 of each class; AUPRC as of classes."""
     truth, said = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
     scored = _of_confusion(truth, said, len(names))
     return {
         **{name: scored(by) for name, by in _OF_CONFUSION.items()},
+        "auprc": _macro(average_precision, predictions, truth),
         **{f"f1[{name}]": scored(_f1_of(i)) for i, name in enumerate(names)},
     }
+
+
+def _macro(
+    score: Callable[[Floats, NDArray[np.int64]], Statistic],
+    predictions: Floats,
+    truth: NDArray[np.int64],
+) -> Statistic:
+    """Return the mean of a score over classes, each against the others, where it is defined."""
+    return _mean(
+        [score(column, (truth == i).astype(np.int64)) for i, column in enumerate(predictions.T)]
+    )
 
 
 def _f1_of(index: int) -> Callable[[Floats], float]:

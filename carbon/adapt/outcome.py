@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 from carbon.adapt.baselines import FITS
 from carbon.adapt.card import write_card
 from carbon.adapt.config import AdaptConfig
-from carbon.adapt.details import details_of, labels_of, plain
+from carbon.adapt.details import classes_said, details_of, labels_of, plain
 from carbon.adapt.examples import PARTS
-from carbon.adapt.findings import CONFIG, PREDICTIONS, RESULTS
+from carbon.adapt.findings import CONFIG, PREDICTIONS, RESULTS, label_columns
 from carbon.adapt.intervals import beside
 from carbon.adapt.loading import write_adapted
 from carbon.adapt.network import OpenedModel
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.prepare import Prepared
+from carbon.adapt.question import Question
 from carbon.adapt.report import write_report
 from carbon.config import to_toml
 from carbon.console import say
@@ -61,6 +62,9 @@ def results_of(
         prepared: examples and question.
         said: predictions of the model, of the validation and the test part.
         histories: of the seeds.
+
+    Returns:
+        Plain values for `results.json`, None where a number is not defined.
     """
     question, examples = prepared.question, prepared.examples
     test, validation = examples.part("test"), examples.part("validation")
@@ -74,7 +78,7 @@ def results_of(
         for name, found in answers.items()
     }
     against = beside(question.kind, question.names, answers, test.labels, test.row_groups)
-    return {
+    results: dict[str, Any] = plain({
         "kind": question.kind,
         "way": config.way.name,
         "chosen_by": next(iter(scored["model"])),
@@ -93,7 +97,8 @@ def results_of(
         "told": list(prepared.told),
         "leaks": [leak._asdict() for leak in prepared.leaks],
         "details": details_of(question, answers, test),
-    }
+    })  # fmt: skip
+    return results
 
 
 def _lengths_of(prepared: Prepared) -> dict[str, int]:
@@ -102,7 +107,7 @@ def _lengths_of(prepared: Prepared) -> dict[str, int]:
 
 
 def _plain(scores: Mapping[str, Estimate]) -> dict[str, Any]:
-    return {name: plain(each._asdict()) for name, each in scores.items()}
+    return {name: each._asdict() for name, each in scores.items()}
 
 
 def write_outcome(
@@ -117,7 +122,7 @@ def write_outcome(
     manifest = replace(best.adapted.manifest, results=short)
     with atomic_folder(config.output_folder) as folder:
         write_adapted(folder, best.adapted.network, best.opened, manifest)
-        text = json.dumps(results, indent=1, ensure_ascii=False)
+        text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
         (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
         (folder / CONFIG).write_text(to_toml(config), encoding="utf-8")
         if not prepared.question.per_base:
@@ -127,15 +132,31 @@ def write_outcome(
 
 
 def _write_predictions(path: Path, prepared: Prepared, said: Mapping[str, Floats32]) -> None:
-    """Write labels and predictions of what was not learned from."""
+    """Write labels and predictions of validation and test part; classes stand by their names."""
     question = prepared.question
-    labels = ["label"] if question.num_columns == 1 else [f"label_{n}" for n in question.names]
-    outputs = [f"predicted_{name}" for name in question.output_names]
     columns: dict[str, Any] = {"name": str, "part": str, "group": str}
-    columns |= dict.fromkeys([*labels, *outputs], float)
+    if question.of_kind.one_column:
+        columns |= {"label": str, "predicted": str}
+    else:
+        columns |= dict.fromkeys(label_columns(question), float)
+    columns |= {f"predicted_{name}": float for name in question.output_names}
     with TABLE_WRITERS[".tsv"](path, columns, {"split_sha256": prepared.split_hash}) as write:
         for part, found in said.items():
             examples = prepared.examples.part(part)
-            for n, row in enumerate(np.concatenate([examples.labels, found], axis=1)):
-                cells = [None if np.isnan(value) else float(value) for value in row]
-                write((examples.names[n], part, examples.groups[n] or None, *cells))
+            places = zip(examples.names, examples.groups, strict=True)
+            for (name, group), label, values in zip(places, examples.labels, found, strict=True):
+                cells = (*_label_cells(question, label, values), *_cells(values))
+                write((name, part, group or None, *cells))
+
+
+def _label_cells(question: Question, label: Floats32, values: Floats32) -> list[Any]:
+    """Return the class that is true and the one that is predicted; of other kinds the labels."""
+    if not question.of_kind.one_column:
+        return _cells(label)
+    (said,) = classes_said(question, values[None])
+    true = None if np.isnan(label[0]) else question.names[int(label[0])]
+    return [true, None if np.isnan(values).any() else question.names[said]]
+
+
+def _cells(values: Floats32) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]

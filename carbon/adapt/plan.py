@@ -15,12 +15,14 @@ class Key(NamedTuple):
         example: its number.
         is_turned: it is read as its reverse complement.
         counts: otherwise it fills a part that would be empty, and its targets are unknown.
+        epoch: from 0.
         step: of the epoch, from 0.
     """
 
     example: int
     is_turned: bool
     counts: bool
+    epoch: int
     step: int
 
 
@@ -57,7 +59,7 @@ class Steps:
         order = numbers.permutation(self.num_examples)
         turned = numbers.random(self.num_examples) < (0.5 if self.augment else 0.0)
         return [
-            Key(int(n), bool(turned[n]), True, step)
+            Key(int(n), bool(turned[n]), True, epoch, step)
             for n in order[step * self.batch : (step + 1) * self.batch]
         ]
 

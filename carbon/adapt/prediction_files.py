@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from carbon.adapt.choices import FORMATS
-from carbon.adapt.folder import HEAD, MANIFEST
+from carbon.adapt.folder import ADAPTER, HEAD, MANIFEST, MODEL
 from carbon.adapt.prediction_sources import (
     BedSource,
     Floats32,
@@ -121,6 +121,11 @@ def run_predict_job(
         return None
     if counts["without"]:
         say(f"warning: {counts['without']} sequences have no known base, and no prediction")
+    if counts.get("bases_without"):
+        say(
+            f"warning: {counts['bases_without']} bases of other sequences have no prediction: they "
+            "are cut off, or lie in windows without a known base"
+        )
     return {"output": str(job.output), **counts, **settings}
 
 
@@ -133,6 +138,8 @@ def _write(
 ) -> dict[str, int]:
     """Write the output; return what is in it."""
     counts = {"records": 0, "predictions": 0, "without": 0}
+    if adapted.question.per_base:
+        counts["bases_without"] = 0
     with atomic_file(job.output) as temporary, source.written(temporary, settings) as write:
         for block, texts in results:
             arrays = (_array(adapted, text) for text in texts)
@@ -141,18 +148,33 @@ def _write(
                 write(item, found)
                 counts["records"] += 1
                 counts["predictions"] += len(found)
-                counts["without"] += sum(bool(np.isnan(each).all()) for each in found)
+                _count_without(counts, found)
     source.finish()
     return counts
 
 
+def _count_without(counts: dict[str, int], found: list[Floats32]) -> None:
+    """Count sequences without a prediction, and bases without one in the others."""
+    for each in found:
+        is_without = np.isnan(each)
+        counts["without"] += bool(is_without.all())
+        if "bases_without" in counts and not is_without.all():
+            counts["bases_without"] += int(is_without[:, 0].sum())
+
+
 def _fingerprints(job: PredictJob) -> dict[str, Any]:
-    """Tell the inputs from others of the same name."""
-    apart = [job.source, job.model / MANIFEST, job.model / HEAD]
+    """Return what distinguishes the inputs from others of the same names.
+
+    `adapt.json` has the SHA-256 of the base model, which is checked when the model is loaded.
+    """
+    parts = [job.model / ADAPTER, job.model / MODEL]
+    weights = sorted(path for part in parts for path in part.glob("*.safetensors"))
+    apart = [job.source, job.model / MANIFEST, job.model / HEAD, *weights]
+    names = names_table(job.contigs)
     return {
         "files": [sha256_of_file(path) for path in apart],
         "reference": stamp_of(job.reference) if job.reference else None,
-        "contigs": job.contigs,
+        "contigs": sha256_of_file(names) if names and names.is_file() else job.contigs,
     }
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from carbon.adapt.data.windows import window_of
 from carbon.adapt.predictor import Adapted
+from carbon.console import say
 from carbon.errors import UserError
 from carbon.genome import Reference, contig_names, read_sequences
 from carbon.genome.bed import bed_lines, bed_place
@@ -179,6 +180,37 @@ class BedSource(_Table):
             except UserError as error:
                 raise UserError(f"{where}: {error}") from None
             yield Item((contig, start, end, name, strand), (f"{where} ('{name}')",), (bases,))
+
+    def written(self, path: Path, settings: dict[str, Any]) -> Any:
+        """Write the table, and count places that are not read as they are."""
+        self.num_wider = self.num_narrower = self.num_places = 0
+
+        @contextmanager
+        def opened() -> Iterator[Any]:
+            with super(BedSource, self).written(path, settings) as write:
+
+                def counted(item: Item, predictions: Sequence[Floats32]) -> None:
+                    _, start, end, *_ = item.record
+                    read_bp = len(item.sequences[0])
+                    self.num_places += 1
+                    self.num_wider += read_bp > end - start
+                    self.num_narrower += read_bp < end - start
+                    write(item, predictions)
+
+                yield counted
+
+        return opened()
+
+    def finish(self) -> None:
+        """Report places of which the model read more or less than the interval."""
+        apart = {"more": self.num_wider, "less": self.num_narrower}
+        if any(apart.values()):
+            told = " and ".join(f"{word} of {n:,}" for word, n in apart.items() if n)
+            say(
+                f"{self.job.source}: windows of {self.window_bp} bp around the middle were read, "
+                f"{told} of {self.num_places:,} places than the interval itself; --window 0 reads "
+                "the intervals as they are"
+            )
 
     def row(self, item: Item, base: int | None) -> tuple[Any, ...]:
         """Return the place; of a base its number from 1 along the strand, and the base."""

@@ -1,6 +1,6 @@
 """The pictures of the report of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -62,12 +62,17 @@ def loss_figure(seeds: Sequence[Json]) -> Figure:
             ("loss", "train", BLUE),
             ("validation_loss", "validation", ORANGE),
         ):
-            values = [look[key] for look in seed["looks"]]
+            values = _numbers(look[key] for look in seed["looks"])
             axes.plot(steps, values, marker=".", color=colour, label=label if not place else None)
     axes.set(xlabel="step", ylabel="loss")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
     axes.legend(frameon=False)
     return figure
+
+
+def _numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
+    """Return numbers to draw: NaN, a gap in the line, where one is not defined."""
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 @rc_context(PAGE_STYLE)
@@ -77,7 +82,7 @@ def score_figure(seeds: Sequence[Json], first: str) -> Figure:
     for seed, colour in zip(seeds, cycle(COLOURS), strict=False):
         steps = [look["step"] for look in seed["looks"]]
         axes.plot(
-            steps, [look["score"] for look in seed["looks"]], marker=".", color=colour,
+            steps, _numbers(look["score"] for look in seed["looks"]), marker=".", color=colour,
             label=f"seed {seed['seed']}",
         )  # fmt: skip
         axes.plot(seed["step"], seed["score"], "o", ms=10, mfc="none", mec=colour)
@@ -93,7 +98,7 @@ def layers_figure(layers: Sequence[Json], kept: int | None, first: str) -> Figur
     """Draw the validation score of each layer; a ring is the one that was kept."""
     figure, axes = axes_of(5.6, 3.4)
     names = ["last" if layer["layer"] is None else str(layer["layer"]) for layer in layers]
-    scores = [np.nan if layer["score"] is None else layer["score"] for layer in layers]
+    scores = _numbers(layer["score"] for layer in layers)
     axes.plot(range(len(layers)), scores, marker=".", color=BLUE)
     best = next(n for n, layer in enumerate(layers) if layer["layer"] == kept)
     axes.plot(best, scores[best], "o", ms=10, mfc="none", mec=BLUE)

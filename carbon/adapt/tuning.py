@@ -5,6 +5,7 @@ and processes of a step, and the score that a checkpoint is chosen by. Of a chec
 trained is kept, as safetensors.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,19 @@ from transformers import (
     TrainerCallback,
     TrainingArguments,
 )
-from transformers.trainer_utils import get_last_checkpoint
 
 from carbon.adapt.batches import MakeBatch, batches
 from carbon.adapt.checkpoints import (
     Look,
     Tuned,
+    checkpoint_of,
     finish,
+    has_ended,
+    last_checkpoint,
     restore_finished,
     restore_trained,
     save_trained,
+    state_of,
 )
 from carbon.adapt.config import WayConfig
 from carbon.adapt.dropout import Dropout
@@ -69,13 +73,11 @@ def with_lora(backbone: Any, way: WayConfig, base: str) -> Any:
     names = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     if strange := [name for name in targets if name not in names]:
         raise UserError(f"way.targets: no module is called '{strange[0]}'; {', '.join(LINEAR)} are")
-    layers = list(range(way.layer)) if way.layer is not None else None
     config = LoraConfig(
         r=way.rank,
         lora_alpha=way.scale,  # type: ignore[arg-type]
         lora_dropout=way.dropout,
-        target_modules=targets,
-        layers_to_transform=layers,
+        target_modules=targets if way.layer is None else _below(way.layer, targets),
         task_type="FEATURE_EXTRACTION",
         base_model_name_or_path=base,
     )
@@ -85,6 +87,15 @@ def with_lora(backbone: Any, way: WayConfig, base: str) -> Any:
         if way.dropout and hasattr(module, "lora_dropout"):
             module.lora_dropout["default"] = Dropout(way.dropout)
     return adapted
+
+
+def _below(layer: int, targets: Sequence[str]) -> str:
+    """Return what matches target modules of the layers that are read, in any stock class.
+
+    peft's own `layers_to_transform` does not find the layers of a decoder by itself.
+    """
+    layers = "|".join(map(str, range(layer)))
+    return rf"(.*\.)?layers\.({layers})\..*\.({'|'.join(map(re.escape, targets))})"
 
 
 def tune(
@@ -116,10 +127,7 @@ def tune(
         adapted.network.eval()
         return ended
     trainer = _Trainer(adapted, train, validation, way, seed, folder)
-    last: str | None = None
-    if resume and folder.is_dir():
-        last = get_last_checkpoint(str(folder))  # type: ignore[no-untyped-call]
-    trainer.train(resume_from_checkpoint=last)
+    trainer.go_on_from(last_checkpoint(folder) if resume else None)
     looks = _looks(trainer.state.log_history)
     if not trainer.state.best_global_step:
         raise UserError("the validation part has no score at any look; are its labels all alike?")
@@ -146,22 +154,26 @@ def _looks(log: Sequence[dict[str, float]]) -> list[Look]:
 
 
 class _Rows(Dataset[tuple[str, Tensor, float]]):
-    """What the parts of a step are made of."""
+    """Training examples, each with the total weight of its step.
+
+    A key names its epoch, so a loader that resumes in mid-epoch needs no state of its own.
+    """
 
     def __init__(self, examples: Examples, question: Question, steps: Steps) -> None:
-        self.examples, self.steps, self.epoch = examples, steps, -1
+        self.examples, self.steps = examples, steps
         self.targets = torch.from_numpy(question.targets(examples.labels))
         of_rows = question.weights_of(self.targets).sum(dim=1).double().numpy()
         sums = np.concatenate([[0.0], np.cumsum(of_rows)])
         self.weights = np.diff(sums[examples.starts])
+        self._epoch, self._totals = -1, [0.0]
 
-    def set_epoch(self, epoch: int) -> None:
-        """Weigh the steps of an epoch."""
-        if epoch != self.epoch:
-            numbers = range(self.steps.num_steps)
-            keys = [self.steps.step(epoch, n) for n in numbers]
-            self.totals = [float(sum(self.weights[k.example] for k in some)) for some in keys]
-            self.epoch = epoch
+    def total_weight(self, epoch: int, step: int) -> float:
+        """Return the sum of the weights of a step over all parts and processes."""
+        if epoch != self._epoch:
+            keys = [self.steps.step(epoch, n) for n in range(self.steps.num_steps)]
+            self._totals = [float(sum(self.weights[k.example] for k in some)) for some in keys]
+            self._epoch = epoch
+        return self._totals[step]
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -173,14 +185,13 @@ class _Rows(Dataset[tuple[str, Tensor, float]]):
             sequence, targets = reverse_complement(sequence), targets.flip(0)
         if not key.counts:
             targets = torch.full_like(targets, torch.nan)
-        return sequence, targets, self.totals[key.step]
+        return sequence, targets, self.total_weight(key.epoch, key.step)
 
 
 class _Loader(DataLoader[Any]):
     def set_epoch(self, epoch: int) -> None:
-        """Be told the epoch by the trainer, which tells no batch sampler by itself."""
+        """Pass the epoch on to the batch sampler, which the trainer does not do by itself."""
         self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
-        self.dataset.set_epoch(epoch)  # type: ignore[attr-defined]
 
 
 def _collate(make: MakeBatch) -> Callable[[Sequence[tuple[str, Tensor, float]]], dict[str, Any]]:
@@ -207,7 +218,7 @@ class _Trainer(Trainer):
         seed: int,
         folder: Path,
     ) -> None:
-        self.adapted, self.validation, self.way = adapted, validation, way
+        self.adapted, self.validation, self.way, self.folder = adapted, validation, way, folder
         arguments = _arguments(adapted, train, way, seed, folder)
         self.steps = Steps(
             num_examples=len(train),
@@ -230,6 +241,18 @@ class _Trainer(Trainer):
         )
         self.remove_callback(PrinterCallback)
 
+    def go_on_from(self, checkpoint: Path | None) -> None:
+        """Train to the end, from the beginning or from a checkpoint, and load the best weights.
+
+        The last checkpoint is written when training has just ended. The loop of transformers would
+        take one more step from there.
+        """
+        if checkpoint and (state := state_of(checkpoint)) and has_ended(state):
+            self.state = state
+            self._load_best_model()
+            return
+        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the parts of this process; nobody shards them again."""
         question = self.adapted.question
@@ -237,7 +260,6 @@ class _Trainer(Trainer):
             self.adapted.vocabulary, self.adapted.manifest.pool, per_base=question.per_base
         )
         rows: Any = self.train_dataset
-        rows.set_epoch(0)
         return _Loader(rows, batch_sampler=StepSampler(self.steps), collate_fn=_collate(make))
 
     def _prepare_inputs(self, inputs: Any) -> Any:
@@ -273,9 +295,9 @@ class _Trainer(Trainer):
         restore_trained(self.adapted.network, Path(resume_from_checkpoint))
 
     def _load_best_model(self) -> None:
-        best = self.state.best_model_checkpoint
-        assert best is not None
-        restore_trained(self.adapted.network, Path(best))
+        restore_trained(
+            self.adapted.network, checkpoint_of(self.folder, self.state.best_global_step)
+        )
 
 
 def _arguments(
@@ -302,6 +324,7 @@ def _arguments(
             save_strategy="steps",
             save_steps=looks,
             save_total_limit=1,
+            restore_callback_states_from_checkpoint=True,  # the patience that is used up
             load_best_model_at_end=True,
             metric_for_best_model=_BEST_BY,
             greater_is_better=True,

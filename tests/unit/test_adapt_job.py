@@ -71,6 +71,10 @@ def test_a_run_from_table_to_predictions(tmp_path, network, table, name):
     assert [path.name for path in tmp_path.glob(".*")] == []  # nothing is left of the checkpoints
     chosen = f"{results['test']['model'][results['chosen_by']]['value']:.3f}"
     assert chosen in (out / "report.html").read_text() and chosen in (out / "README.md").read_text()
+    if name == "lora":
+        card = (out / "adapter" / "README.md").read_text()
+        assert "AutoModel.from_pretrained" in card and "library_name: peft" in card
+        assert "`AutoModel`" in (out / "README.md").read_text()
     sha256 = hashlib.sha256(table.read_bytes()).hexdigest()
     assert results["files"] == [{"role": "data", "name": "data.csv", "sha256": sha256}]
     (seed,) = results["seeds"]

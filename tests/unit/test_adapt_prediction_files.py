@@ -10,6 +10,7 @@ import pytest
 from carbon.adapt import prediction_files
 from carbon.adapt.config import WayConfig
 from carbon.adapt.loading import load_adapted, write_adapted
+from carbon.adapt.prediction_sources import PredictJob
 from carbon.adapt.predictor import Adapted
 from carbon.cli import main
 from carbon.genome import reverse_complement
@@ -94,6 +95,54 @@ def test_places(tmp_path, folder):
     np.testing.assert_allclose(
         [float(r["predicted_a"]) for r in rows], [e[0] for e in expected], atol=1e-6
     )
+
+
+def test_places_that_are_not_read_as_they_are(tmp_path, folder, capsys):
+    """Of places of 80, 100, 120 and 100 bp (at 550, the contig ends at 600), in windows of 100."""
+    write_fasta(tmp_path / "g.fa", {"chr1": GENOME})
+    places = ((10, 90), (100, 200), (300, 420), (500, 600))
+    (tmp_path / "in.bed").write_text("".join(f"chr1\t{a}\t{b}\n" for a, b in places))
+    arguments = ("--reference", str(tmp_path / "g.fa"), "--window")
+    assert predict(folder, tmp_path / "in.bed", tmp_path / "out.tsv", *arguments, "100") == 0
+    assert (
+        "in.bed: windows of 100 bp around the middle were read, more of 1 and less of 1 of 4 places"
+        " than the interval itself; --window 0 reads the intervals as they are"
+    ) in capsys.readouterr().err
+    expected = list(load_adapted(folder).predict([GENOME[0:100]]))
+    rows = table(tmp_path / "out.tsv")
+    assert float(rows[0]["predicted_a"]) == pytest.approx(float(expected[0][0]), abs=1e-6)
+    assert predict(folder, tmp_path / "in.bed", tmp_path / "out2.tsv", *arguments, "0") == 0
+    assert "interval" not in capsys.readouterr().err
+
+
+def test_bases_without_a_prediction_are_counted(tmp_path, network, capsys):
+    folder = make(tmp_path, network, BASES)
+    write_fasta(tmp_path / "in.fa", {"a": random_bases(300), "b": "NNNN", "c": random_bases(9)})
+    output = tmp_path / "out.tsv"
+    assert predict(folder, tmp_path / "in.fa", output, "--too-long", "cut") == 0
+    told = capsys.readouterr()
+    # 282 of the 300 bases fit.
+    assert json.loads(told.out)["bases_without"] == 18 and "18 bases of other seq" in told.err
+    assert json.loads(told.out)["without"] == 1
+
+
+@pytest.mark.parametrize("name", ["model/model.safetensors", "names.tsv"])
+def test_other_content_under_the_same_name_is_another_job(tmp_path, folder, name):
+    (tmp_path / "in.bed").write_text("1\t10\t90\n")
+    (tmp_path / "names.tsv").write_text("1\tchr1\n")
+    write_fasta(tmp_path / "g.fa", {"chr1": GENOME})
+    job = PredictJob(
+        model=folder,
+        source=tmp_path / "in.bed",
+        output=tmp_path / "out.tsv",
+        reference=tmp_path / "g.fa",
+        contigs=str(tmp_path / "names.tsv"),
+    )
+    before = prediction_files._fingerprints(job)
+    assert prediction_files._fingerprints(job) == before
+    path = folder / name if "/" in name else tmp_path / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert prediction_files._fingerprints(job) != before
 
 
 class TestVariants:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
+from transformers import AutoModel
 
 from carbon.adapt import six_mers
 from carbon.adapt.config import WayConfig
@@ -19,7 +20,7 @@ from carbon.adapt.question import Question
 from carbon.errors import ModelError, UserError
 from carbon.genome import reverse_complement
 from carbon.model import LoadedModel, load_model, save_model
-from carbon.tokenizer import NATIVE
+from carbon.tokenizer import NATIVE, encode
 from tests.helpers.adapt import BASES, BINARY, NUMBERS, adapted_of, base_folder, examples_of
 from tests.helpers.files import random_bases
 
@@ -72,17 +73,30 @@ def test_a_folder_predicts_what_was_predicted_before(tmp_path, network, way_name
     assert not [path for path in folder.rglob("*") if path.suffix in (".pkl", ".bin", ".pt", ".py")]
 
 
-def test_an_adapter_is_read_by_peft_alone(tmp_path, network):
-    folder, _ = written(tmp_path, network, "lora")
-    plain = PeftModel.from_pretrained(
-        load_model(tmp_path / "base").network.model, folder / "adapter"
-    )
-    ours = load_adapted(folder).network.backbone
+@pytest.mark.parametrize("layer", [None, 1, 2])
+def test_an_adapter_is_read_by_stock_classes_alone(tmp_path, network, layer):
+    folder, _ = written(tmp_path, network, "lora", layer=layer)
+    stock = AutoModel.from_pretrained(tmp_path / "base")
+    plain = PeftModel.from_pretrained(stock, folder / "adapter").eval()
+    ours = load_adapted(folder)
     theirs = dict(plain.named_parameters())
     names = [name for name in theirs if "lora_" in name]
-    assert len(names) == 2 * 7 * 2
+    assert len(names) == 2 * 7 * (layer or 2)  # A and B of seven modules of each layer that is read
     for name in names:
-        torch.testing.assert_close(ours.get_parameter(name), theirs[name])
+        torch.testing.assert_close(ours.network.backbone.get_parameter(name), theirs[name])
+    # The prediction by hand: states of the stock classes, their mean by known bases, the head.
+    encoding = encode(SEQUENCES[0], NATIVE)
+    known = torch.tensor(np.bitwise_count(encoding.known), dtype=torch.float32)
+    last = []
+    plain.base_model.model.layers[(layer or 2) - 1].register_forward_hook(
+        lambda module, inputs, output: last.append(output)
+    )
+    with torch.no_grad():
+        whole = plain(input_ids=torch.tensor(encoding.ids)[None]).last_hidden_state
+        states = (whole if layer is None else last[0])[0]
+        logits = ours.network.head((known @ states / known.sum())[None])
+    (found,) = ours.predict(SEQUENCES[:1], strands="forward")
+    np.testing.assert_allclose(found, logits[0].sigmoid().numpy(), atol=1e-6)
 
 
 def test_a_tuned_model_is_a_stock_model(tmp_path, network):

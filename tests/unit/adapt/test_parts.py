@@ -102,23 +102,25 @@ def slow_leaks(examples, share):
         forms = (sequence[i : i + 31] for i in range(len(sequence) - 30))
         return {min(f, reverse_complement(f)) for f in forms if set(f) <= set("ACGT")}
 
+    def leaks_of(part, others):
+        theirs = [s for s, p in zip(examples.sequences, examples.parts, strict=True) if p in others]
+        whole = {min(s, reverse_complement(s)) for s in theirs}
+        there = set().union(*map(kmers, theirs))
+        equal = near = 0
+        for s, p in zip(examples.sequences, examples.parts, strict=True):
+            if p == part:
+                mine = kmers(s)
+                is_equal = min(s, reverse_complement(s)) in whole
+                equal += is_equal
+                near += not is_equal and bool(mine) and len(mine & there) >= share * len(mine)
+        return equal, near
+
     found = {}
     for part in PARTS:
-        for other in PARTS:
-            theirs = [
-                s for s, p in zip(examples.sequences, examples.parts, strict=True) if p == other
-            ]
-            whole = {min(s, reverse_complement(s)) for s in theirs}
-            there = set().union(*map(kmers, theirs))
-            equal = near = 0
-            for s, p in zip(examples.sequences, examples.parts, strict=True):
-                if p == part and part != other:
-                    mine = kmers(s)
-                    is_equal = min(s, reverse_complement(s)) in whole
-                    equal += is_equal
-                    near += not is_equal and bool(mine) and len(mine & there) >= share * len(mine)
-            if equal or near:
-                found[part, other] = equal, near
+        others = [other for other in PARTS if other != part]
+        if any(whole := leaks_of(part, others)):
+            alone = {other: sum(leaks_of(part, [other])) for other in others}
+            found[part] = *whole, {other: number for other, number in alone.items() if number}
     return found
 
 
@@ -142,7 +144,7 @@ def leaky(draw):
 @given(examples=leaky(), share=st.sampled_from([0.3, 0.5, 1.0]), order=st.randoms())
 def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, share, order):
     def counts(of):
-        return {(x.part, x.other): (x.num_equal, x.num_near) for x in find_leaks(of, share)}
+        return {x.part: (x.num_equal, x.num_near, x.by_part) for x in find_leaks(of, share)}
 
     found = counts(examples)
     assert found == slow_leaks(examples, share)
@@ -151,6 +153,19 @@ def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, sha
     assert counts(replace(shuffled, sequences=tuple(turned))) == found
     dropped, *_ = LEAK_RULES["drop"](examples, share)
     assert counts(dropped) == {} and set(dropped.names) <= set(examples.names)
+
+
+def test_leaks_are_counted_over_all_other_parts_together():
+    """Of the test part, one stands in train, another in validation, and a third half in each."""
+    one, other, third = (random_bases(120, seed=i) for i in range(3))
+    examples = examples_of(
+        [one, other, third, one, other, third[:70], third[50:]],
+        ["test", "test", "test", "train", "validation", "train", "validation"],
+    )
+    (leak, *_) = find_leaks(examples, 0.8)
+    # Each has 90 31-mers. Train has 40 of the third, validation 40: together 80, 0.89 of them.
+    assert leak.part == "test" and (leak.num_equal, leak.num_near, leak.of) == (2, 1, 3)
+    assert leak.by_part == {"train": 1, "validation": 1}
 
 
 def test_leaks_are_told_refused_or_dropped():
@@ -162,9 +177,10 @@ def test_leaks_are_told_refused_or_dropped():
     same, told, leaks = LEAK_RULES["tell"](examples, 0.5)
     assert same is examples and leaks == find_leaks(examples, 0.5)
     assert told[0] == (
-        "1 of 1 sequences of test stand in train too (1 equal, 0 nearly; such as 's1')."
+        "1 of 1 sequences of test stand in another part too (1 equal, 0 nearly; 1 in train, such as"
+        " 's1')."
     )
-    with pytest.raises(UserError, match="1 of 1 sequences of test stand in train"):
+    with pytest.raises(UserError, match="1 of 1 sequences of test stand in another part"):
         LEAK_RULES["refuse"](examples, 0.5)
     kept, told, left = LEAK_RULES["drop"](examples, 0.5)
     assert left == []

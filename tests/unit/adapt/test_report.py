@@ -1,5 +1,6 @@
 """Report and card of a run, made of what its folder holds."""
 
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -163,6 +164,23 @@ def test_predictions_are_read_as_they_were_written(tmp_path):
     assert np.isnan(labels).any()
 
 
+@pytest.mark.parametrize("kind", ["binary", "classes"])
+def test_predictions_have_the_names_of_classes(tmp_path, kind):
+    folder, _, (prepared, said) = a_run(tmp_path, kind, "probe")
+    names = prepared.question.names
+    text = (folder / "predictions.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    rows = [row for row in csv.DictReader(text, delimiter="\t") if row["part"] == "test"]
+    test = prepared.examples.part("test")
+    assert [row["label"] for row in rows] == [names[int(label)] for label in test.labels[:, 0]]
+    for row, found in zip(rows, said["test"], strict=True):
+        best = int(found[0] > 0.5) if kind == "binary" else max(range(len(found)), key=found.item)
+        assert row["predicted"] == names[best]
+        assert float(row[f"predicted_{names[-1]}"]) == pytest.approx(float(found[-1]))
+    labels, predictions = read_predictions(folder, read_findings(folder))
+    np.testing.assert_array_equal(labels, test.labels)
+    np.testing.assert_array_equal(predictions.astype(np.float32), said["test"])
+
+
 def findings_of(ahead, leaks=()):
     def score(value):
         return {"auroc": {"value": value, "low": value - 0.05, "high": value + 0.05}}
@@ -197,8 +215,13 @@ def test_the_answer_in_sentences():
     assert worse.startswith("That is WORSE") and worse.endswith("behind by 0.100 (0.050 to 0.150).")
     unclear = findings_of((0.01, -0.02, 0.04)).answer()[1]
     assert "NOT shown to be better" in unclear and "which holds 0" in unclear
-    leak = {"part": "test", "other": "train", "num_equal": 2, "num_near": 3}
-    assert findings_of((0.1, 0.05, 0.15), [leak]).answer()[2].startswith("But 5 of the test")
+    leak = {"part": "test", "num_equal": 2, "num_near": 3}
+    of_train = {"part": "train", "num_equal": 7, "num_near": 0}
+    first = findings_of((0.1, 0.05, 0.15), [leak, of_train]).answer()[0]
+    assert first == (
+        "On 1,234 test sequences, the model's AUROC is 0.800 (0.750 to 0.850). But 5 of these "
+        "sequences, or nearly the same, stand in another part too, so the scores flatter."
+    )
 
 
 def test_without_a_baseline_nothing_is_compared(tmp_path):

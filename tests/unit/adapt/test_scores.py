@@ -42,6 +42,9 @@ def sklearns(kind, names, said, truth):
     if kind == "classes":
         there = [i for i in range(len(names)) if 0 < (truth == i).sum() < len(truth)]
         found["auroc"] = np.mean([sk.roc_auc_score(truth == i, said[:, i]) for i in there])
+    if kind in ("classes", "bases"):
+        each = [i for i in range(len(names)) if (truth == i).any()]
+        found["auprc"] = np.mean([sk.average_precision_score(truth == i, said[:, i]) for i in each])
     if kind == "bases":
         each = sk.f1_score(truth, hard, average=None, labels=range(len(names)))
         there = np.isin(np.arange(len(names)), [*truth, *hard])
