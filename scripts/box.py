@@ -2,7 +2,7 @@
 
 It builds the corpus, trains (an hour and a half on two cores; the same command goes on after an
 interruption), exports, rounds the weights to bfloat16, measures the rounded model on the chromosome
-that it has never seen, and puts all of that into one folder, whole or not at all. The same files,
+that was held out, and puts all of that into one folder, whole or not at all. The same files,
 versions of libraries and processor give the same bytes. With --run it begins behind the training,
 with the newest checkpoint of a run that is there.
 """

@@ -15,6 +15,7 @@ from carbon.adapt.config import AdaptConfig
 from carbon.adapt.folder import Manifest, read_manifest
 from carbon.config import load_config
 from carbon.errors import ModelError
+from carbon.verdicts import verdict
 
 RESULTS, CONFIG, PREDICTIONS = "results.json", "config.toml", "predictions.tsv"
 
@@ -70,17 +71,16 @@ class Findings:
         return max(scores, key=lambda name: scores[name]) if scores else None
 
     def answer(self) -> list[str]:
-        """Return two or three plain sentences: how good it is, beside what, and what that means."""
+        """Return plain sentences: how good it is, compared with what, and what that means."""
         return [self._how_good(), self._beside(), *self._leaks(), self._meaning()]
 
     def _how_good(self) -> str:
         number = self.results["examples"]["test"]
         score = estimate_text(self.results["test"]["model"][self.first])
         mean = "mean " if self._is_mean() else ""
-        return (
-            f"On {number:,} test sequences that were not learned from, the model's {mean}"
-            f"{spoken(self.first)} is {score}."
-        )
+        clear = "" if self._num_leaked() else ", none of which was found in another part,"
+        which = f"{mean}{spoken(self.first)}"
+        return f"On {number:,} test sequences{clear} the model's {which} is {score}."
 
     def _is_mean(self) -> bool:
         question = self.manifest.question
@@ -92,24 +92,21 @@ class Findings:
             return "No baseline stands beside the model, so whether that is much is not known."
         theirs = estimate_text(self.results["test"][best][self.first])
         ahead = self.results["model_minus"][best][self.first]
-        who = f"the best baseline, {best} ({BASELINES[best]}), which has {theirs}"
-        if ahead["low"] is not None and ahead["low"] > 0:
-            return f"That is better than {who}: ahead by {estimate_text(ahead)}."
-        if ahead["high"] is not None and ahead["high"] < 0:
-            behind = {"value": -ahead["value"], "low": -ahead["high"], "high": -ahead["low"]}
-            return f"That is WORSE than {who}: behind by {estimate_text(behind)}."
         return (
-            f"That is NOT shown to be better than {who}: the difference is "
-            f"{estimate_text(ahead)}, which holds 0."
+            f"The best baseline, {best} ({BASELINES[best]}), has {theirs}. "
+            f"{verdict('The model', best, ahead, estimate_text)}"
         )
 
-    def _leaks(self) -> list[str]:
+    def _num_leaked(self) -> int:
+        """Return how many test sequences, or nearly the same, stand in another part too."""
         leaks = [leak for leak in self.results["leaks"] if leak["part"] == "test"]
-        if not leaks:
+        return max((leak["num_equal"] + leak["num_near"] for leak in leaks), default=0)
+
+    def _leaks(self) -> list[str]:
+        if not (number := self._num_leaked()):
             return []
-        most = max(leak["num_equal"] + leak["num_near"] for leak in leaks)
         return [
-            f"But {most:,} of the test sequences, or nearly the same, stand in another part too, "
+            f"But {number:,} of the test sequences, or nearly the same, stand in another part too, "
             "so the scores flatter."
         ]
 

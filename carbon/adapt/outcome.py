@@ -127,7 +127,7 @@ def write_outcome(
 
 
 def _write_predictions(path: Path, prepared: Prepared, said: Mapping[str, Floats32]) -> None:
-    """Write labels and predictions of what was not learned from."""
+    """Write labels and predictions of the validation and the test part."""
     question = prepared.question
     labels = ["label"] if question.num_columns == 1 else [f"label_{n}" for n in question.names]
     outputs = [f"predicted_{name}" for name in question.output_names]

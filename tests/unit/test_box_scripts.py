@@ -163,6 +163,7 @@ def test_the_card_says_what_was_measured(scripts, tmp_path, network, genome):
     assert "| heldout, likelihood | 1.2987 | 1.2901 | 1.3055 |" in text
     assert "| heldout, markov, 1 | 1.3544 |  |  |" in text
     assert "512 tokens" in text
+    assert "how much of it also occurs in the training records was not measured" in text
     assert re.findall(r"The (\w+) of the run", text) == ["Training", "Data", "Results"]
 
 
