@@ -7,7 +7,7 @@ from typing import Self
 from carbon.errors import GenomeError
 from carbon.genome.interval import Interval
 
-_BASES = frozenset("ACGT")
+BASES = frozenset("ACGT")
 _TEXT = re.compile(r"(\S+?)(?::|\s+)(\d[\d,]{0,14})\s+([A-Za-z]+)(?:\s*>\s*|\s+)([A-Za-z]+)")
 
 
@@ -61,6 +61,6 @@ class Variant:
         alt = self.alt.upper()
         if alt in {"", "*"} or any(mark in alt for mark in "<>[]."):
             return "symbolic_allele"
-        if not set(alt) <= _BASES or not set(self.ref.upper()) <= _BASES:
+        if not set(alt) <= BASES or not set(self.ref.upper()) <= BASES:
             return "ambiguous_base"
         return "same_as_reference" if alt == self.ref.upper() else None
