@@ -21,7 +21,7 @@ KINDS: dict[str, Kind] = {name: int if name == "codon" else str for name in MEAN
 
 
 class Score(NamedTuple):
-    """What is written of one ALT, of its `VariantScore`, and its percentile."""
+    """What is written of one ALT: its `VariantScore`, its percentile, and among which variants."""
 
     delta: float | None
     reason: str | None
@@ -30,6 +30,7 @@ class Score(NamedTuple):
     spread: float | None = None
     unsure: bool | None = None
     percentile: float | None = None
+    percentile_of: str | None = None
 
 
 class AnnotatedScore(NamedTuple):
@@ -42,6 +43,7 @@ class AnnotatedScore(NamedTuple):
     spread: float | None
     unsure: bool | None
     percentile: float | None
+    percentile_of: str | None
     gene: str | None
     transcript: str | None
     consequence: str | None

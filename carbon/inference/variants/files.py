@@ -20,7 +20,12 @@ from carbon.genome.contig_names import names_table
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
-from carbon.inference.variants.consequences import ANNOTATION, Score, annotator
+from carbon.inference.variants.consequences import (
+    ANNOTATION,
+    AnnotatedScore,
+    Score,
+    annotator,
+)
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
@@ -50,7 +55,8 @@ class VariantJob:
         contigs: `chr`, or a table, where the VCF and the annotation name contigs otherwise than the
             reference.
         background: of `carbon background`, for percentiles.
-        own_background: where the model's own may lie; taken if there is no other, and it fits.
+        own_background: the model's folder, whose background is taken if there is no other and it
+            fits; None for no percentiles.
     """
 
     model: str
@@ -105,8 +111,9 @@ def run_variant_job(
             with atomic_file(job.output) as temporary:
                 with writer(temporary, vcf, settings) as write_row:
                     for row, scores in _rows(results):
-                        write_row((row, ranked(row, annotated(row, scores))))
-                        counts.add(scores)
+                        shown = ranked(row, annotated(row, scores))
+                        write_row((row, shown))
+                        counts.add(shown)
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
@@ -146,8 +153,9 @@ class _Counts:
     unsure: int = 0
     with_spread: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    percentiles_of: Counter[str] = field(default_factory=Counter)
 
-    def add(self, scores: Sequence[Score]) -> None:
+    def add(self, scores: Sequence[Score | AnnotatedScore]) -> None:
         """Count a record and the scores of its alleles."""
         self.records += 1
         self.scored += sum(score.delta is not None for score in scores)
@@ -155,6 +163,7 @@ class _Counts:
         self.unsure += sum(score.unsure is True for score in scores)
         self.with_spread += sum(score.unsure is not None for score in scores)
         self.reasons.update(score.reason for score in scores if score.reason)
+        self.percentiles_of.update(s.percentile_of for s in scores if s.percentile_of)
 
     def shown(self) -> dict[str, Any]:
         """Return them as they are printed; a record has as many alleles as it has ALTs."""
@@ -165,6 +174,7 @@ class _Counts:
             "alleles_not_scored": self.not_scored,
             "alleles_unsure": self.unsure if self.with_spread else None,
             "reasons": dict(sorted(self.reasons.items())),
+            "percentiles_of": dict(sorted(self.percentiles_of.items())),
         }
 
 

@@ -35,7 +35,9 @@ _MEANINGS = MEANINGS | {
     "spread": "Standard deviation of CARBON_DELTA over the frames and strands that were read, nats",
     "unsure": "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0",
     "reason": "Why there is no CARBON_DELTA",
-    "percentile": "Percent of random variants of the same kind with a lower CARBON_DELTA",
+    "percentile": "Percent of random variants of CARBON_PERCENTILE_OF with a lower CARBON_DELTA",
+    "percentile_of": "Kind of the random variants that CARBON_PERCENTILE compares with; a broader "
+    "kind where the background has too few of the variant's own",
 }
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 
@@ -50,8 +52,9 @@ def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
     strands = ["forward", "reverse"] if settings["strands"] == "both" else []
     scores: dict[str, Kind] = {name: float for name in ["delta", *strands, "spread"]}
     scores |= {"unsure": bool, "reason": str}
-    percentile: dict[str, Kind] = {"percentile": float} if BACKGROUND in settings else {}
-    return scores | (KINDS if ANNOTATION in settings else {}) | percentile
+    ranks: dict[str, Kind] = {"percentile": float, "percentile_of": str}
+    annotation = KINDS if ANNOTATION in settings else {}
+    return scores | annotation | (ranks if BACKGROUND in settings else {})
 
 
 def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
