@@ -51,8 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--corpus", type=Path, help="that this run was trained on")
     found.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
     found.add_argument(
-        "--variants-per-kind", type=natural, default=60,
-        help="random variants of a kind for percentiles (60)",
+        "--variants-per-kind", type=natural, default=110,
+        help="random variants of a kind for percentiles (110)",
     )  # fmt: skip
     found.add_argument(
         "--variants-each", type=natural, default=200, help="damaging variants of a kind (200)"

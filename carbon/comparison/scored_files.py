@@ -27,6 +27,7 @@ VALUES = {
     "gene": pa.string(),
     "consequence": pa.string(),
     "percentile": pa.float64(),
+    "percentile_of": pa.string(),
 }
 """What is read of it; a file need not have more than `delta`, and may have other columns."""
 

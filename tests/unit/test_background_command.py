@@ -95,7 +95,9 @@ def test_percentiles_beside_the_scores(folder, tmp_path, capsys):
         records = list(scored)
         found = [x for record in records for x in record.info.get("CARBON_PERCENTILE", (None,))]
         pools = [x for record in records for x in record.info.get("CARBON_PERCENTILE_OF", (None,))]
-    assert pools == [row["percentile_of"] or "." for row in rows]
+    assert [None if pool == "." else pool for pool in pools] == [
+        row["percentile_of"] for row in rows
+    ]
     assert found == pytest.approx([row["percentile"] for row in rows], nan_ok=True)
 
 
