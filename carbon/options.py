@@ -6,7 +6,7 @@ and has the same names. Two have their tables where torch is: `By` is that of
 `carbon.inference.scoring.MEASURES`, `Dtype` that of `carbon.inference.DTYPES`.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -30,19 +30,23 @@ class VariantProtocol:
     Attributes:
         default_window_bp: of the window, where the model's context holds it.
         spare_bp: what the default window leaves of the context, for alleles that come behind it.
-        alleles_alone: the alleles alone are compared, from the start of a 6-mer.
+        alleles_alone: the alleles alone are compared, from the start of a 6-mer, and as much behind
+            them as it takes to tell them apart.
         before_bp: from strand and window to the bases before the variant.
-        counted_bp: from alleles, strand and window to the bases that are compared.
-        why_too_long: from the longest allele, the window and what the context reads, all in bases,
-            to the reason why such a variant has no score, or None.
+        counted_bp: from the bases that are needed to tell the alleles apart, the strand and the
+            window to the bases that are compared.
+        most_needed_bp: from the window and the bases that the context reads to the most bases that
+            may be needed to tell the alleles apart.
+        too_long: the reason why a variant that needs more has no score.
     """
 
     default_window_bp: int
     spare_bp: int
     alleles_alone: bool
     before_bp: Callable[[str, int], int]
-    counted_bp: Callable[[Iterable[str], str, int], int]
-    why_too_long: Callable[[int, int, int], str | None]
+    counted_bp: Callable[[int, str, int], int]
+    most_needed_bp: Callable[[int, int], int]
+    too_long: str
 
 
 def _half_bp(strand: str, window_bp: int) -> int:
@@ -54,24 +58,24 @@ def _half_bp(strand: str, window_bp: int) -> int:
     return (window_bp if strand == "+" else window_bp - 1) // 2
 
 
-def _other_half_bp(alleles: Iterable[str], strand: str, window_bp: int) -> int:
+def _other_half_bp(needed_bp: int, strand: str, window_bp: int) -> int:
     return window_bp - _half_bp(strand, window_bp)
 
 
-def _longer_than_half(longest_bp: int, window_bp: int, readable_bp: int) -> str | None:
-    return "allele_longer_than_half_window" if longest_bp > window_bp // 2 else None
+def _half_window_bp(window_bp: int, readable_bp: int) -> int:
+    return window_bp // 2
 
 
 def _whole_bp(strand: str, window_bp: int) -> int:
     return window_bp
 
 
-def _longest_bp(alleles: Iterable[str], strand: str, window_bp: int) -> int:
-    return max(map(len, alleles))
+def _needed_bp(needed_bp: int, strand: str, window_bp: int) -> int:
+    return needed_bp
 
 
-def _longer_than_context(longest_bp: int, window_bp: int, readable_bp: int) -> str | None:
-    return "allele_longer_than_context" if window_bp + longest_bp > readable_bp else None
+def _behind_window_bp(window_bp: int, readable_bp: int) -> int:
+    return readable_bp - window_bp
 
 
 ProtocolName = Literal["centered", "right_end"]
@@ -82,15 +86,17 @@ PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
         alleles_alone=False,
         before_bp=_half_bp,
         counted_bp=_other_half_bp,
-        why_too_long=_longer_than_half,
+        most_needed_bp=_half_window_bp,
+        too_long="allele_longer_than_half_window",
     ),
     "right_end": VariantProtocol(
         default_window_bp=24_000,
         spare_bp=300,
         alleles_alone=True,
         before_bp=_whole_bp,
-        counted_bp=_longest_bp,
-        why_too_long=_longer_than_context,
+        counted_bp=_needed_bp,
+        most_needed_bp=_behind_window_bp,
+        too_long="allele_longer_than_context",
     ),
 }
 

@@ -22,6 +22,7 @@ def facts_of(protocol: str, result: Result) -> str:
     """Return the score in numbers, and the parts that it is the sum of."""
     pairs = [
         ("variant", named(result["variant"])),
+        *_scored_as(result),
         ("delta", f"{result['delta']:+.4f} nats"),
         *_spread(result),
         ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
@@ -45,6 +46,12 @@ def facts_of(protocol: str, result: Result) -> str:
     )
 
 
+def _scored_as(result: Result) -> list[tuple[str, str]]:
+    """Return the variant trimmed and left-aligned, where it was given in another way."""
+    given, scored = result["variant"], result["scored_as"]
+    return [("trimmed and left-aligned", named(scored))] if scored != given else []
+
+
 def _spread(result: Result) -> list[tuple[str, str]]:
     """Return how far the strands disagree, where both were read."""
     if result["spread"] is None:
@@ -55,7 +62,7 @@ def _spread(result: Result) -> list[tuple[str, str]]:
 
 def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
     """Return the bases behind the variant, the heat map of the window, and exons below."""
-    variant = Variant.from_text(result["variant"])
+    variant = Variant.from_text(result["scored_as"])
     traces = [
         trace
         for name, part in result["strands"].items()
@@ -156,7 +163,7 @@ def vcf_table(result: Result) -> str:
 
 def downloads(window: Interval, result: Result) -> str:
     """Return links that save the numbers of the heat map, of the bases behind, and of the VCF."""
-    variant = Variant.from_text(result["variant"])
+    variant = Variant.from_text(result["scored_as"])
     snvs = (
         (window.contig, position, ref, alt, delta)
         for position, ref, row in zip(

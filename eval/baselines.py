@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
+from carbon.genome.normalize import normalize_variant
 from carbon.options import PROTOCOLS, Mode
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes, count_words
@@ -52,7 +53,9 @@ class UniformModel(Model):
     ) -> list[float | None]:
         """Return lots."""
         return [
-            None if v.why_unscorable() else _LOT_NATS * (_lot(v.to_text()).random() - 0.5)
+            None
+            if v.why_unscorable()
+            else _LOT_NATS * (_lot(normalize_variant(reference, v).to_text()).random() - 0.5)
             for v in variants
         ]
 
@@ -120,11 +123,13 @@ class LocalModel(Model):
     ) -> list[float | None]:
         """Return what windows of a few bases say: what is beyond cancels, but for an indel."""
         alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
-        if alleles_alone or all(len(v.ref) == len(v.alt) for v in variants):
-            longest = max((len(allele) for v in variants for allele in (v.ref, v.alt)), default=1)
+        most_needed_bp = reading.window_bp // 2
+        plain = [normalize_variant(reference, variant) for variant in variants]
+        if alleles_alone or all(len(v.ref) == len(v.alt) for v in plain):
+            longest = max((len(allele) for v in plain for allele in (v.ref, v.alt)), default=1)
             enough_bp = min(reading.window_bp, 2 * (self.order + longest + 1))
             reading = reading._replace(window_bp=enough_bp)
-        return deltas_by_windows(self, reference, variants, reading)
+        return deltas_by_windows(self, reference, variants, reading, most_needed_bp)
 
     def recall(self, prompt: str, length_bp: int, endings: Sequence[str]) -> tuple[str, Floats]:
         """Look at the end of the prompt only."""
@@ -211,7 +216,7 @@ class LikelyKinds(UniformModel):
     """Finds variants of some kinds likelier than all others, and knows nothing else."""
 
     def is_likely(self, reference: Reference, variant: Variant) -> bool:
-        """Tell whether a variant is of these kinds."""
+        """Tell whether a variant, trimmed and left-aligned, is of these kinds."""
         raise NotImplementedError
 
     def deltas(
@@ -219,7 +224,9 @@ class LikelyKinds(UniformModel):
     ) -> list[float | None]:
         """Return 0 for what is likely, -1 for everything else."""
         return [
-            None if v.why_unscorable() else float(self.is_likely(reference, v)) - 1
+            None
+            if v.why_unscorable()
+            else float(self.is_likely(reference, normalize_variant(reference, v))) - 1
             for v in variants
         ]
 

@@ -4,7 +4,7 @@ Carbon's `centered` also leaves out bases at the start of one window, so that be
 6-mers of both alleles begin at the same bases. Where tokens of another model begin is not known.
 
 `centered`: windows of one length with REF and with ALT, the variant in the middle. `right_end`: the
-bases before the variant, and the alleles alone behind them.
+bases before the variant, and behind them the alleles up to at least the first base that differs.
 """
 
 from collections import defaultdict
@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from carbon.genome import Reference, Variant
-from carbon.inference.variants import fork_at
+from carbon.genome.normalize import normalize_variant
+from carbon.inference.variants import fork_at, needed_bp, place_of
 from carbon.options import PROTOCOLS, STRANDS_READ
 from eval.contract import Model, Reading
 
@@ -40,50 +41,80 @@ class Window(NamedTuple):
     alt: str
 
 
-def alleles_at(
-    reference: Reference, variant: Variant, reading: Reading, strand: str
-) -> Window | None:
-    """Return the window of a variant, as Carbon reads it; it is cut where the contig ends.
+def windows_of(
+    reference: Reference, variant: Variant, reading: Reading, most_needed_bp: int
+) -> list[Window]:
+    """Return the window of each strand that can tell the alleles apart, as Carbon reads it.
 
-    None where that is before the alleles differ, so that the strand says nothing.
+    The variant is trimmed and left-aligned first. A window is cut where the contig ends.
+
+    Args:
+        reference: of the variant.
+        variant: with bases for alleles.
+        reading: of the task.
+        most_needed_bp: bases, from the variant on, that may be needed to tell the alleles apart.
+
+    Returns:
+        None of a strand on which the contig ends before the alleles differ; no window at all if a
+        strand needs more bases than it may.
     """
-    here = variant.interval
+    plain = normalize_variant(reference, variant)
+    needed = {
+        strand: needed_bp(reference, plain, strand, most_needed_bp)
+        for strand in STRANDS_READ[reading.strands]
+    }
+    if any(bp is not None and bp > most_needed_bp for bp in needed.values()):
+        return []
+    return [_window(reference, plain, reading, s, bp) for s, bp in needed.items() if bp is not None]
+
+
+def _window(
+    reference: Reference, variant: Variant, reading: Reading, strand: str, needed: int
+) -> Window:
     pair = variant.ref.upper(), variant.alt.upper()
-    place = (variant.contig, here.start, here.end, strand)
+    counted_bp = PROTOCOLS[reading.protocol].counted_bp(needed, strand, reading.window_bp)
+    place = place_of(variant, strand, counted_bp)
     left, rights = fork_at(reference, place, pair, reading.protocol, reading.window_bp)
     ref, alt = (rights[allele].upper() for allele in pair)
     both_bp = min(len(ref), len(alt))
-    # Texts of two lengths are cut by the contig's end, and not by the window's.
-    if len(ref) != len(alt) and ref[:both_bp] == alt[:both_bp]:
-        return None
     return Window(left.upper(), ref[:both_bp], alt[:both_bp])
 
 
 def deltas_by_windows(
-    model: Model, reference: Reference, variants: Sequence[Variant], reading: Reading
+    model: Model,
+    reference: Reference,
+    variants: Sequence[Variant],
+    reading: Reading,
+    most_needed_bp: int | None = None,
 ) -> list[float | None]:
     """Return log-likelihood(ALT) - log-likelihood(REF), the mean of the strands, of each variant.
 
-    None where no sequence follows from the variant, the reference has N for a base of REF, an
-    allele is longer than half a window, or the contig ends before the alleles differ on every
-    strand that is read.
+    None where no sequence follows from the variant, the reference has N for a base of REF, more
+    bases are needed to tell the alleles apart than may be, or the contig ends before the alleles
+    differ on every strand that is read.
+
+    Args:
+        model: that reads the windows.
+        reference: of the variants.
+        variants: written in any way.
+        reading: of the task.
+        most_needed_bp: bases, from the variant on, that may be needed to tell the alleles apart;
+            half of the window if None.
 
     Raises:
         GenomeError: a REF does not stand in the reference where it should.
     """
+    most_bp = reading.window_bp // 2 if most_needed_bp is None else most_needed_bp
     results: list[float | None] = []
     for block in in_blocks(variants, _AT_ONCE):
-        known = [
-            v
-            for v in dict.fromkeys(block)
-            if not reference.check_ref(v.contig, v.position, v.ref, f"variant {v.to_text()}")
-        ]
         asked = [
             (variant, window)
-            for variant in known
-            if not variant.why_unscorable() and _fits(variant, reading.window_bp)
-            for strand in STRANDS_READ[reading.strands]
-            if (window := alleles_at(reference, variant, reading, strand)) is not None
+            for variant in dict.fromkeys(block)
+            if not reference.check_ref(
+                variant.contig, variant.position, variant.ref, f"variant {variant.to_text()}"
+            )
+            and not variant.why_unscorable()
+            for window in windows_of(reference, variant, reading, most_bp)
         ]
         by_strand: dict[Variant, list[float]] = defaultdict(list)
         deltas = _window_deltas(model, [window for _, window in asked], reading)
@@ -92,10 +123,6 @@ def deltas_by_windows(
         means = {variant: sum(found) / len(found) for variant, found in by_strand.items()}
         results += [means.get(variant) for variant in block]
     return results
-
-
-def _fits(variant: Variant, window_bp: int) -> bool:
-    return max(len(variant.ref), len(variant.alt)) <= window_bp // 2
 
 
 def _window_deltas(model: Model, windows: Sequence[Window], reading: Reading) -> list[float]:

@@ -14,11 +14,12 @@ import numpy as np
 import pysam
 
 from carbon.adapt.allele_tracks import Floats32, largest_changes
-from carbon.adapt.data.windows import alleles_of
+from carbon.adapt.data.windows import alleles_of, fits_window
 from carbon.adapt.prediction_sources import Item, PredictJob, Source
 from carbon.adapt.predictor import Adapted
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names
+from carbon.genome.normalize import normalize_variant
 from carbon.inference.variants.agreement import Agreement
 from carbon.inference.variants.files import index_paths, write_index
 from carbon.tables import TABLE_WRITERS, chosen_by_ending, text_of
@@ -105,15 +106,18 @@ class VariantSource(Source):
             return row.disagreement.reason
         if reason := variant.why_unscorable():
             return reason
-        if max(len(variant.ref), len(variant.alt)) > self.window_bp // 2:
+        if not fits_window(self.reference, variant, self.window_bp):
             return "allele_longer_than_half_window"
         return None
 
     def values(self, variant: Variant, ref: Floats32, alt: Floats32) -> list[float | int | None]:
         """Return a value for each side of each output; None where there is no prediction."""
         if self.adapted.question.per_base:
-            before_bp = min(variant.position, self.window_bp // 2)
-            found = largest_changes(ref, alt, variant, before_bp).ravel()
+            plain = normalize_variant(self.reference, variant)
+            before_bp = min(plain.position, self.window_bp // 2)
+            changes = largest_changes(ref, alt, plain, before_bp)
+            changes[:, -1] += plain.position - variant.position  # offsets count from the VCF's POS
+            found = changes.ravel()
         else:
             found = np.stack([alt, ref, alt - ref], axis=1).ravel()
         types = [side.type for _ in self.adapted.output_names for side in self.sides.values()]

@@ -8,6 +8,7 @@ from carbon.genome.effects import Effect, effect_on, touched_span
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, Gene, Transcript
 from carbon.genome.interval import Interval
+from carbon.genome.normalize import normalize_variant
 from carbon.genome.variant import Variant
 
 # The most severe first, in the order of Ensembl (VEP, "Calculated variant consequences"); of its
@@ -75,6 +76,8 @@ class Consequences:
     def of(self, variant: Variant) -> Consequence:
         """Return the most severe consequence for any transcript.
 
+        The variant is trimmed and left-aligned first (`carbon.genome.normalize`).
+
         Of equals it is that of the transcript with the longest CDS, then of the first identifier.
         A gene without a transcript of which something can be told is named alone.
 
@@ -87,6 +90,7 @@ class Consequences:
         """
         if not self._has_place(variant) or variant.why_unscorable():
             return Consequence()
+        variant = normalize_variant(self._reference, variant)
         start, end = touched_span(variant)
         genes = self._genes_at(Interval(variant.contig, max(0, start), end))
         if not genes:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from carbon.genome.alphabet import reverse_complement, translate
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Span, Transcript, spliced
+from carbon.genome.normalize import normalize_variant
 from carbon.genome.variant import Variant
 
 _SPLICE_BP = 2  # GT and AG, at either end of an intron
@@ -57,6 +58,7 @@ def snv_effect(reference: Reference, transcript: Transcript, variant: Variant) -
 
     None if it is no SNV or does nothing to either, or if `effect_on` does not tell its codon.
     """
+    variant = normalize_variant(reference, variant)
     if not len(variant.ref) == len(variant.alt) == 1:
         return None
     effect = effect_on(reference, transcript, variant)
@@ -70,8 +72,8 @@ def snv_effect(reference: Reference, transcript: Transcript, variant: Variant) -
 def effect_on(reference: Reference, transcript: Transcript, variant: Variant) -> Effect | None:
     """Return what a variant does to a transcript, where that can be told exactly.
 
-    Bases that REF and ALT have in common at their ends are taken off, the last first; an indel lies
-    where that leaves it. A place in the CDS of which no codon can be told is a
+    The variant is trimmed and left-aligned first (`carbon.genome.normalize`), without the anchor
+    base. A place in the CDS of which no codon can be told is a
     `coding_sequence_variant`: where the frame is unknown, the code another, a base unknown, a stop
     codon inside the CDS (selenocysteine), or what changes is not all in one coding exon.
 
@@ -86,7 +88,7 @@ def effect_on(reference: Reference, transcript: Transcript, variant: Variant) ->
     """
     if variant.contig != transcript.contig or variant.why_unscorable():
         return None
-    start, end, alt = trimmed(variant)
+    start, end, alt = trimmed(normalize_variant(reference, variant))
     exons = transcript.exons
     if start < exons[0][0] and exons[-1][1] > reference.contig_lengths_bp[variant.contig]:
         turn_bp = reference.contig_lengths_bp[variant.contig]  # the transcript is over the origin

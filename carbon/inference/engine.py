@@ -105,7 +105,8 @@ class Carbon:
     ) -> Iterator[VariantScore]:
         """Yield log-likelihood(ALT) - log-likelihood(REF) for each variant, in order.
 
-        Negative means that the model finds the variant less likely than the reference.
+        Negative means that the model finds the variant less likely than the reference. A variant is
+        trimmed and left-aligned first, so that its score does not depend on how it is written.
 
         Args:
             reference: the sequence that the variants are of.
@@ -113,14 +114,15 @@ class Carbon:
                 does one of which the reference has N for a base of REF (`reference_unknown`).
             **options: keywords, none of which must be given:
                 protocol: `centered` (default) compares windows with the variant in the middle, of
-                    the same length for both alleles; `right_end` the alleles alone, behind a window
-                    that ends where they begin.
+                    the same length for both alleles; `right_end` the alleles, up to at least the
+                    first base that differs, behind a window that ends where they begin.
                 window_bp: bases; 8,192 for `centered`, 24,000 for `right_end`, or what the model's
                     context holds, if None (default).
                 by: likelihoods by the `chain` (default), which is that of the sequence, or by
                     `marginals`.
                 strands: read the `forward` strand, the `reverse` strand, or the mean of `both`
-                    (default), which costs twice as much and tells how far they disagree.
+                    (default), which costs twice as much and tells how far they disagree. A strand
+                    that cannot tell the alleles apart is left out (`strand_left_out`).
                 frames: bases to leave out at the window's start for REF, which shifts the 6-mers,
                     each 0 to 5; the mean over them is given. (0,) by default. `centered` leaves
                     out as many more for an ALT as it is longer, so that the 6-mers behind an indel

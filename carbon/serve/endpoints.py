@@ -213,6 +213,7 @@ class Variants(Endpoint[VariantScoring]):
                     "reverse_nats": score.reverse,
                     "spread_nats": score.spread_nats,
                     "is_unsure": score.is_unsure,
+                    "strand_left_out": score.strand_left_out,
                     "reason": score.reason,
                 }
                 for score in results

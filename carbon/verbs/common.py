@@ -71,7 +71,8 @@ def add_variant_method(verb: argparse.ArgumentParser) -> None:
         "--protocol",
         choices=PROTOCOLS,
         default=NOT_GIVEN,
-        help="compare windows around the variant (default), or the alleles alone behind a window",
+        help="compare windows around the variant (default), or the alleles, up to where they "
+        "differ, behind a window",
     )
     windows = (f"{known.default_window_bp} ({name})" for name, known in PROTOCOLS.items())
     verb.add_argument(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from carbon.errors import UserError
 from carbon.genome import Variant, from_region
 from carbon.genome.brought import GENOME_ENDINGS, without_folders
+from carbon.genome.normalize import normalize_variant
 from carbon.genome.opened import Genome
 from carbon.genome.vcf import Listed, first_variants, printed_vcf
 from carbon.inference import VariantOptions, VariantScore, join_chunks
@@ -72,7 +73,8 @@ class VariantEffect(Panel):
             Field("strands", "Strands that are read", "both", "choice",
                   tuple(STRANDS_READ)),
             Field("protocol", "Protocol", "centered", "choice", tuple(PROTOCOLS),
-                  info="centered compares windows around the variant, right_end the alleles alone"),
+                  info="centered compares windows around the variant, right_end the alleles "
+                  "up to where they differ"),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
                   info=f"a sorted VCF, of which the first {_MOST_VARIANTS} variants are scored"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
@@ -115,6 +117,7 @@ class VariantEffect(Panel):
         scanned = join_chunks(scan)
         result: Result = {
             **told_score(score),
+            "scored_as": normalize_variant(genome.reference, variant).to_text(),
             "read_bp": method.window_bp,
             "effects": told_effects(genome, variant),
             "strands": told_strands(strands),

@@ -16,6 +16,7 @@ from carbon.genome import (
     contig_names,
     reverse_complement,
 )
+from carbon.genome.normalize import normalize_variant
 from carbon.metrics import auroc
 from carbon.uncertainty import bootstrap
 from eval.contract import Estimate
@@ -67,6 +68,7 @@ def read_scored(
 
 def _markov_delta(reference: Reference, markov: Markov, variant: Variant) -> float:
     """Return the Markov model's delta, the mean of both strands."""
+    variant = normalize_variant(reference, variant)
     contig, here = variant.contig, variant.interval
     around = here.widened(2 * MAX_ORDER, reference.contig_lengths_bp[contig])
     left = reference.fetch(Interval(contig, around.start, here.start))

@@ -88,6 +88,44 @@ def centered_pair(
     return pairs
 
 
+def right_end_pair(
+    bases: str, variant: Variant, window_bp: int, frame: int = 0
+) -> list[tuple[str, str]] | None:
+    """Return the left context, cut to whole 6-mers, and with it each allele that is compared.
+
+    As many bases of each as the longer has, and the first at which the whole texts differ; None
+    where the contig ends before. `variant` is trimmed and left-aligned.
+    """
+    left = bases[max(variant.position - window_bp, 0) : variant.position]
+    left = left[len(left) % 6 :][frame:]
+    rest = bases[variant.interval.end :]
+    texts = [allele + rest for allele in (variant.ref, variant.alt)]
+    differing = [n for n, (r, a) in enumerate(zip(*texts, strict=False)) if r != a]
+    if not differing:
+        return None
+    counted = max(len(variant.ref), len(variant.alt), differing[0] + 1)
+    counted = min(counted, *map(len, texts))
+    return [(left, text[:counted]) for text in texts]
+
+
+def ways_to_write(
+    bases: str, position: int, ref: str, alt: str, start: int = 0, end: int | None = None
+) -> list[tuple[int, str, str]]:
+    """Return every way to write a change with REF inside `start` to `end`: all give the same bases.
+
+    Each is position, REF and ALT; neither is empty.
+    """
+    end = len(bases) if end is None else end
+    changed = bases[:position] + alt + bases[position + len(ref) :]
+    longer_bp = len(changed) - len(bases)
+    return [
+        (first, bases[first:last], changed[first : last + longer_bp])
+        for first in range(start, end)
+        for last in range(max(first + 1, first + 1 - longer_bp), end + 1)
+        if bases[:first] + changed[first : last + longer_bp] + bases[last:] == changed
+    ]
+
+
 HAS_BASE = {
     (place, base): np.array([kmer[place] == base for kmer in KMERS])
     for place in range(6)

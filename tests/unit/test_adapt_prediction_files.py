@@ -145,6 +145,26 @@ class TestVariants:
             expected["v1"][1, 0] - expected["v1"][0, 0], abs=1e-6
         )
 
+    def test_how_a_variant_is_written_changes_nothing_but_where_offsets_count_from(
+        self, tmp_path, network
+    ):
+        """Padded by three bases on the left and two on the right: POS lies three bases earlier."""
+        folder, other = make(tmp_path, network, BASES), self.vcf(tmp_path)
+        padded = f"{GENOME[296:302]}\t{GENOME[296:299]}{other}{GENOME[300:302]}"
+        with (tmp_path / "in.vcf").open() as source:
+            *header, plain, _ = source.read().splitlines()
+        plain = plain.replace(",<DEL>", "")
+        records = [f"chr1\t297\t.\t{padded}\t.\t.\t.", plain]
+        (tmp_path / "in.vcf").write_text("\n".join([*header, *records]) + "\n")
+        more = ("--reference", str(tmp_path / "g.fa"), "--window", "100")
+        assert predict(folder, tmp_path / "in.vcf", tmp_path / "out.tsv", *more) == 0
+        first, second = table(tmp_path / "out.tsv")
+        for name in BASES.names:
+            for side in ("", "_ref", "_delta"):
+                assert first[f"predicted_{name}{side}"] == second[f"predicted_{name}{side}"]
+            offsets = (int(row[f"predicted_{name}_offset"]) for row in (first, second))
+            assert next(offsets) == next(offsets) + 3
+
     def test_of_every_base_the_largest_change(self, tmp_path, network):
         """Held against a walk over the bases, one by one, in dictionaries by place."""
         folder, other = make(tmp_path, network, BASES), self.vcf(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant, reverse_complement
+from carbon.genome.normalize import normalize_variant
 from eval.baselines import (
     CpgModel,
     GcModel,
@@ -16,7 +17,7 @@ from eval.baselines import (
     word_tables,
 )
 from eval.contract import Reading
-from eval.windows import alleles_at, deltas_by_windows
+from eval.windows import deltas_by_windows, windows_of
 from tests.helpers.files import random_bases, write_fasta
 
 TRAIN = ["ACGTTGCAACGNTTACGACG", "GGGATTACAGGG", "acgt" * 9]
@@ -166,6 +167,9 @@ def test_transitions_and_cpg_by_hand(tmp_path):
             assert found == [expected[column] for expected in asked.values()]
 
 
+STRANDS = {"+": "forward", "-": "reverse"}
+
+
 @pytest.mark.parametrize("strands", ["forward", "reverse", "both"])
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
 def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands):
@@ -179,7 +183,7 @@ def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands
     (variant,) = [v for v in variants if v.position == 203][:1]
     expected = []
     for strand in {"forward": "+", "reverse": "-", "both": "+-"}[strands]:
-        window = alleles_at(reference, variant, reading, strand)
+        (window,) = windows_of(reference, variant, reading._replace(strands=STRANDS[strand]), 60)
         ref, alt = model.log_likelihoods([window.left + window.ref, window.left + window.alt])
         expected.append(alt - ref)
     (found,) = model.deltas(reference, [variant], reading)
@@ -204,17 +208,17 @@ def test_windows_by_hand(reference):
     sequence = reference.fetch(_whole(reference))
     variant = Variant("c", 100, sequence[100], "ACGT"[("ACGT".index(sequence[100]) + 1) % 4])
     centered, right_end = Reading("centered", 8, "both"), Reading("right_end", 50, "forward")
-    window = alleles_at(reference, variant, centered, "+")
+    window, turned = windows_of(reference, variant, centered, 4)
     assert (window.left, window.ref) == (sequence[96:100], sequence[100:104])
     assert window.alt == variant.alt + sequence[101:104]
-    turned = alleles_at(reference, variant, centered, "-")
     assert turned.left + turned.ref == reverse_complement(window.left + window.ref)
     assert turned.left + turned.alt == reverse_complement(window.left + window.alt)
     deletion = Variant("c", 100, sequence[100:103], sequence[100])
-    window = alleles_at(reference, deletion, centered, "+")
+    assert normalize_variant(reference, deletion) is deletion
+    window = windows_of(reference, deletion, centered, 4)[0]
     assert window.ref == sequence[100:104]
     assert window.alt == sequence[100] + sequence[103:106]
-    edge = alleles_at(reference, Variant("c", 2, sequence[2], variant.alt), right_end, "+")
+    (edge,) = windows_of(reference, Variant("c", 2, sequence[2], variant.alt), right_end, 25)
     assert edge.left == sequence[:2] and len(edge.ref) == 1
 
 

@@ -10,6 +10,7 @@ from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from tests.helpers.bcftools import normalized_by_bcftools
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import ways_to_write
 
 # Index           0         1         2         3
 #                 0123456789012345678901234567890
@@ -87,17 +88,6 @@ def test_what_stays_as_it_is(reference, variant):
     assert normalize_variant(reference, variant) is variant
 
 
-def ways_to_write(bases: str, position: int, ref: str, alt: str):
-    """Yield every way to write a change in a short contig: all REF that give the same bases."""
-    changed = bases[:position] + alt + bases[position + len(ref) :]
-    longer_bp = len(changed) - len(bases)
-    for first in range(len(bases)):
-        for last in range(first + 1, len(bases) + 1):
-            new = changed[first : last + longer_bp]
-            if new and bases[:first] + new + bases[last:] == changed:
-                yield first, bases[first:last], new
-
-
 @given(st.text("AC", min_size=4, max_size=12), st.data(), st.text("AC", min_size=1, max_size=4))
 def test_all_ways_to_write_a_change_become_one(tmp_path_factory, bases, data, alt):
     """The leftmost of the shortest: no way to write it is shorter, or as short and further left."""
@@ -106,7 +96,7 @@ def test_all_ways_to_write_a_change_become_one(tmp_path_factory, bases, data, al
     ref = bases[first : data.draw(st.integers(first + 1, len(bases)))]
     if ref == alt:
         return
-    ways = list(ways_to_write(bases, first, ref, alt))
+    ways = ways_to_write(bases, first, ref, alt)
     assert (first, ref, alt) in ways
     found = {normalize_variant(reference, Variant("c", *way)) for way in ways}
     (one,) = found

@@ -90,6 +90,39 @@ def test_vcf_in_vcf_out_keeps_every_field(folder, tmp_path, capsys):
         assert "CARBON_DELTA" not in records[3].info
 
 
+def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
+    folder, tmp_path, capsys
+):
+    """Padded, shifted and plain; and a deletion in a run of A at the end of its contig."""
+    contigs = {"e": random_bases(200, 6) + "CAAAAAAAA"}
+    write_fasta(tmp_path / "e.fa", contigs)
+    bases = contigs["e"]
+    snv_of = {base: other(base) for base in "ACGT"}
+    written = [(100, bases[100], snv_of[bases[100]]),
+               (99, bases[99:102], bases[99] + snv_of[bases[100]] + bases[101]),
+               (200, "CA", "C"), (205, "AA", "A")]  # fmt: skip
+    records = [f"e\t{at + 1}\t.\t{ref}\t{alt}\t.\t.\t." for at, ref, alt in written]
+    vcf = write_vcf(tmp_path / "in.vcf", sorted(records, key=lambda r: int(r.split("\t")[1])))
+    more = ("--reference", str(tmp_path / "e.fa"), "--window", "60")
+    for ending in ("tsv", "vcf"):
+        assert score(folder, vcf, tmp_path / f"out.{ending}", *more) == 0
+        summary = json.loads(capsys.readouterr().out)
+        counts = [summary[f"alleles_{name}"] for name in ("scored", "normalised", "by_one_strand")]
+        assert counts == [4, 2, 2]
+        assert summary["variants"] == "trimmed and left-aligned before they are scored"
+    names, *rows = [
+        line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]
+    ]
+    padded, plain, left, right = (dict(zip(names, row, strict=True)) for row in rows)
+    assert [row["position"] for row in (padded, plain, left, right)] == ["100", "101", "201", "206"]
+    assert (padded["ref"], right["ref"]) == (bases[99:102], "AA")  # the columns of the file
+    assert padded["delta"] == plain["delta"] and left["delta"] == right["delta"]
+    assert [row["strand_left_out"] for row in (plain, right)] == [".", "forward"]
+    assert right["forward"] == "." and right["reverse"] == right["delta"]
+    *_, last = pysam.VariantFile(str(tmp_path / "out.vcf"))
+    assert last.info["CARBON_STRAND_LEFT_OUT"] == ("forward",) and last.ref == "AA"
+
+
 def test_formats_agree(folder, tmp_path):
     vcf = mixed_vcf(tmp_path / "in.vcf")
     for name in ("a.vcf", "a.tsv", "a.parquet"):
@@ -357,7 +390,9 @@ def test_strands_apart(folder, tmp_path):
     assert score(folder, vcf, tmp_path / "o.tsv", "--strands", "both", "--frames", "all") == 0
     header, names, *rows = (tmp_path / "o.tsv").read_text().splitlines()
     assert json.loads(header[2:])["frames"] == [0, 1, 2, 3, 4, 5]
-    assert names.split("\t")[5:] == ["delta", "forward", "reverse", "spread", "unsure", "reason"]
+    assert names.split("\t")[5:] == [
+        "delta", "forward", "reverse", "spread", "unsure", "strand_left_out", "reason"
+    ]  # fmt: skip
     for row in rows:
         delta, forward, reverse = map(float, row.split("\t")[5:8])
         assert delta == pytest.approx((forward + reverse) / 2, abs=1e-6)

@@ -12,6 +12,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.genome.normalize import normalize_variant
 from carbon.inference import Carbon, Passage, Reader, branch_of, stem_of
 from carbon.inference.variants import compare_block, method_for
 from carbon.losses import chain
@@ -22,6 +23,7 @@ from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import (
     HAS_BASE,
     centered_pair,
+    right_end_pair,
     stock_distribution,
     stock_log_likelihood,
     window_pair,
@@ -72,17 +74,6 @@ def centered_delta(network, pair, by):
     return alt - ref
 
 
-def right_end_pair(bases, variant, window_bp, frame=0):
-    """The left context, cut to whole 6-mers, and as many bases of each allele as the longer has."""
-    left = bases[max(variant.position - window_bp, 0) : variant.position]
-    left = left[len(left) % 6 :][frame:]
-    longest = max(len(variant.ref), len(variant.alt))
-    rest = bases[variant.interval.end :]
-    rights = [(allele + rest)[:longest] for allele in (variant.ref, variant.alt)]
-    counted = min(map(len, rights))
-    return [(left, right[:counted]) for right in rights]
-
-
 @pytest.mark.parametrize("by", ["chain", "marginals"])
 @pytest.mark.parametrize("strand", ["+", "-"])
 @pytest.mark.parametrize("frame", [0, 5])
@@ -90,7 +81,8 @@ def test_centered_compares_all_from_the_variant_on(model, network, reference, by
     options = {"window_bp": 120, "by": by, "strands": NAMES[strand], "frames": (frame,)}
     scores = model.score_variants(reference, VARIANTS, **options)
     for variant, score in zip(VARIANTS, scores, strict=True):
-        pair = centered_pair(reference, variant, 120, strand, frame)
+        plain = normalize_variant(reference, variant)
+        pair = centered_pair(reference, plain, 120, strand, frame)
         assert score.delta == pytest.approx(centered_delta(network, pair, by), abs=1e-4)
 
 
@@ -104,7 +96,7 @@ def test_centered_is_the_difference_of_whole_windows(model, network, reference, 
         reference, whole, window_bp=120, by=by, strands=NAMES[strand], frames=(0,)
     )
     for variant, score in zip(whole, scores, strict=True):
-        pair = window_pair(reference, variant, 120, strand)
+        pair = window_pair(reference, normalize_variant(reference, variant), 120, strand)
         assert score.delta == pytest.approx(delta_of(network, pair, by), abs=1e-4)
 
 
@@ -139,7 +131,7 @@ def test_behind_any_variant_both_alleles_are_read_in_the_same_6_mers(
     if score.reason:
         assert score.reason in ("same_as_reference", "contig_edge")
         return
-    compared = strands[strand]
+    variant, compared = normalize_variant(reference, variant), strands[strand]
     # The 6-mer that holds the last base of an allele reaches five bases further.
     np.testing.assert_array_equal(compared.downstream_deltas[5:], 0)
     pairs = [centered_pair(reference, variant, window_bp, strand, f) for f in method.frames]
@@ -160,7 +152,8 @@ def test_right_end_one_variant_at_a_time(model, network, reference, by, frame):
     options = {"protocol": "right_end", "window_bp": 120, "by": by, "frames": (frame,)}
     scores = list(model.score_variants(reference, VARIANTS, strands="both", **options))
     turned = reverse_complement(BASES)
-    for variant, score in zip(VARIANTS, scores, strict=True):
+    for written, score in zip(VARIANTS, scores, strict=True):
+        variant = normalize_variant(reference, written)
         start = 600 - variant.interval.end
         back = Variant("c", start, reverse_complement(variant.ref), reverse_complement(variant.alt))
         for bases, v, found in ((BASES, variant, score.forward), (turned, back, score.reverse)):
@@ -295,7 +288,7 @@ def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference, by)
     options = {"window_bp": 420, "by": by, "strands": "forward"}
     scores = list(roomy.score_variants(reference, VARIANTS, **options))
     for variant, score in zip(VARIANTS, scores, strict=True):
-        pair = centered_pair(reference, variant, 420, "+")
+        pair = centered_pair(reference, normalize_variant(reference, variant), 420, "+")
         expected = centered_delta(roomy.model.network, pair, by)
         assert score.delta == pytest.approx(expected, abs=1e-4)
     backwards = list(roomy.score_variants(reference, VARIANTS[::-1], **options))
@@ -330,7 +323,9 @@ def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkey
 def alts_of_one_place(num_alts):
     """Return SNVs, and insertions of one 6-mer and more, so that all are read in one frame."""
     alts = [other(300, step) for step in (1, 2, 3)]
-    alts += [BASES[300] + random_bases(6 * n, seed=n) for n in range(1, num_alts - 2)]
+    # An insertion that ends with another base than the one before it stands at its leftmost place.
+    inserted = [random_bases(6 * n - 1, seed=n) + other(300) for n in range(1, num_alts - 2)]
+    alts += [BASES[300] + bases for bases in inserted]
     return [variant_at(300, 1, alt) for alt in alts]
 
 
@@ -466,7 +461,7 @@ def test_a_ref_that_the_reference_does_not_know_has_no_score(model, tmp_path):
         Variant("c", 250, "A", "<DEL>"),
     ]
     scores = list(model.score_variants(reference, unknown, window_bp=120))
-    assert [score[1:] for score in scores] == [(None, "reference_unknown", None, None, None)] * 4
+    assert [score[1:] for score in scores] == [(None, "reference_unknown", *[None] * 4)] * 4
     (score,) = model.score_variants(reference, [Variant("c", 250, "N", "A")], window_bp=120)
     assert score.reason == "ambiguous_base"
     found, strands = model.compare_alleles(reference, unknown[0], model.variant_method())
@@ -514,7 +509,8 @@ def test_a_comparison_has_the_parts_that_a_score_sums_up(model, reference, proto
 @pytest.mark.parametrize("strand", ["+", "-"])
 def test_a_comparison_pairs_the_same_bases_behind_a_deletion(model, reference, strand):
     """Each base behind is that of the reference, read behind REF and behind ALT by `score`."""
-    variant = variant_at(250, 4, BASES[250])
+    variant = variant_at(248, 4, BASES[248])
+    assert normalize_variant(reference, variant) is variant
     method = model.variant_method(window_bp=120, strands="both", frames=(0,))
     compared = model.compare_alleles(reference, variant, method)[1][strand]
     (_, ref), (_, alt) = centered_pair(reference, variant, 120, strand)

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from carbon.adapt.config import DataConfig
 from carbon.adapt.data.rows import Rows, find_column
-from carbon.adapt.data.windows import alleles_of, opened
+from carbon.adapt.data.windows import alleles_of, fits_window, opened
 from carbon.errors import ConfigError, GenomeError, UserError
-from carbon.genome import Variant, VcfReader
+from carbon.genome import Reference, Variant, VcfReader
 
 _INFO = 7
 _ID_AND_TYPE = re.compile(r"##INFO=<ID=([^,>]+),.*?Type=(\w+)")
@@ -42,7 +42,7 @@ def read_vcf(path: str, config: DataConfig) -> Rows:
                 raise GenomeError(f"{where}: {wrong}; is it the assembly of the variants?")
             info = dict(part.partition("=")[::2] for part in row.columns[_INFO].split(";"))
             for allele, variant in enumerate(row.variants):
-                if not _has_sequence(variant, config.window_bp):
+                if not _has_sequence(reference, variant, config.window_bp):
                     num_passed += 1
                     continue
                 for key in keys:
@@ -66,9 +66,9 @@ def read_vcf(path: str, config: DataConfig) -> Rows:
     )
 
 
-def _has_sequence(variant: Variant, window_bp: int) -> bool:
+def _has_sequence(reference: Reference, variant: Variant, window_bp: int) -> bool:
     is_known = variant.why_unscorable() in (None, "same_as_reference")
-    return is_known and max(len(variant.ref), len(variant.alt)) <= window_bp // 2
+    return is_known and fits_window(reference, variant, window_bp)
 
 
 def _types(header: Iterable[str]) -> Iterable[tuple[str, str]]:

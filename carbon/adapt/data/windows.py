@@ -2,6 +2,7 @@
 
 from carbon.errors import ConfigError, UserError
 from carbon.genome import Interval, Reference, Strand, Variant, contig_names, reverse_complement
+from carbon.genome.normalize import normalize_variant
 
 
 def window_of(
@@ -25,9 +26,11 @@ def window_of(
 def alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
     """Return the bases around a variant with REF and with ALT, each of `window_bp`.
 
-    Both begin with the same half window before the variant; what is cut at a contig's end is
+    The variant is trimmed and left-aligned first, so that the windows do not depend on how it is
+    written. Both begin with the same half window before it; what is cut at a contig's end is
     shorter.
     """
+    variant = normalize_variant(reference, variant)
     start = max(0, variant.position - window_bp // 2)
     behind = variant.position + len(variant.ref)
     length_bp = reference.contig_lengths_bp[variant.contig]
@@ -36,6 +39,12 @@ def alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[
     after = reference.fetch(Interval(variant.contig, behind, last))
     ref, alt = ((before + bases + after)[:window_bp] for bases in (variant.ref, variant.alt))
     return ref, alt
+
+
+def fits_window(reference: Reference, variant: Variant, window_bp: int) -> bool:
+    """Tell whether half of a window holds the longer allele, trimmed and left-aligned."""
+    plain = normalize_variant(reference, variant)
+    return max(len(plain.ref), len(plain.alt)) <= window_bp // 2
 
 
 def checked_alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
@@ -49,7 +58,7 @@ def checked_alleles_of(reference: Reference, variant: Variant, window_bp: int) -
     if reason:
         told = reason.replace("_", " ")
         raise UserError(f"variant {variant.to_text()} cannot be predicted: {told}")
-    if max(len(variant.ref), len(variant.alt)) > window_bp // 2:
+    if not fits_window(reference, variant, window_bp):
         raise UserError(f"an allele is longer than half of the window of {window_bp} bases")
     return alleles_of(reference, variant, window_bp)
 

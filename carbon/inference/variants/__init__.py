@@ -8,7 +8,7 @@ from carbon.inference.variants.scores import (
     compare_block,
     score_variants,
 )
-from carbon.inference.variants.windows import Fork, fork_at
+from carbon.inference.variants.windows import Fork, fork_at, needed_bp, place_of
 from carbon.inference.variants.writers import variant_writer
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "compare_block",
     "fork_at",
     "method_for",
+    "needed_bp",
+    "place_of",
     "run_variant_job",
     "score_variants",
     "variant_writer",

@@ -6,6 +6,7 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant
+from carbon.genome.normalize import normalize_variant
 from carbon.genome.opened import Genome
 from carbon.genome.typed import read_variant
 from carbon.genome.vcf import Listed
@@ -29,6 +30,7 @@ def place_around(genome: Genome, variant: Variant, most_bp: int) -> Interval:
     Where there is no gene it is `most_bp` around the variant.
     """
     place = window_around(genome, variant, most_bp)
+    variant = normalize_variant(genome.reference, variant)
     if genes := genome.genes_in(variant.interval):
         gene = genes[0].interval
         return Interval(place.contig, max(place.start, gene.start), min(place.end, gene.end))
@@ -37,7 +39,7 @@ def place_around(genome: Genome, variant: Variant, most_bp: int) -> Interval:
 
 def window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
     """Return the window with the variant in its middle, cut at the contig's ends."""
-    start = max(0, variant.position - window_bp // 2)
+    start = max(0, normalize_variant(genome.reference, variant).position - window_bp // 2)
     length_bp = genome.reference.contig_lengths_bp[variant.contig]
     return Interval(variant.contig, start, min(start + window_bp, length_bp))
 
@@ -73,7 +75,7 @@ def read_snvs(
         reader: of the model.
         genome: whose annotation tells consequences.
         place: the stretch.
-        method: of `short_method`; `right_end` reads alleles alone, by one scan in frame 0.
+        method: of `short_method`; `right_end` reads all of them by one scan in frame 0.
         most: of each consequence, where each takes a window of its own.
     """
     terms = consequences_in(genome.reference, place, genome.annotation)
@@ -94,7 +96,7 @@ def told_among(
         `window_bp`; by consequence `all`, their number, and `deltas` of those that were read;
         `this`, the fields of `Standing`, or None of a variant that is no SNV of the stretch.
     """
-    own = None
+    own, variant = None, normalize_variant(genome.reference, variant)
     if variant in snvs.consequences:
         read = snvs.deltas
         if variant not in read:

@@ -28,6 +28,7 @@ class Score(NamedTuple):
     forward: float | None = None
     reverse: float | None = None
     spread: float | None = None
+    strand_left_out: str | None = None
     unsure: bool | None = None
     percentile: float | None = None
     percentile_of: str | None = None
@@ -41,6 +42,7 @@ class AnnotatedScore(NamedTuple):
     forward: float | None
     reverse: float | None
     spread: float | None
+    strand_left_out: str | None
     unsure: bool | None
     percentile: float | None
     percentile_of: str | None

@@ -17,6 +17,7 @@ from carbon.errors import GenomeError
 from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file, stamp_of
 from carbon.genome import Reference, VcfReader, VcfRow, contig_names
 from carbon.genome.contig_names import names_table
+from carbon.genome.normalize import normalize_variant
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
@@ -113,7 +114,7 @@ def run_variant_job(
                     for row, scores in _rows(results):
                         shown = ranked(row, annotated(row, scores))
                         write_row((row, shown))
-                        counts.add(shown)
+                        counts.add(shown, _num_normalized(reference, row))
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
@@ -136,6 +137,13 @@ def run_variant_job(
     return None if counts is None else _told(job, vcf, counts) | settings
 
 
+def _num_normalized(reference: Reference, row: VcfRow) -> int:
+    """Return how many alleles of a record are not written as they are scored."""
+    if row.disagreement:
+        return 0
+    return sum(normalize_variant(reference, v) is not v for v in row.variants)
+
+
 def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
     for line in vcf.findings.told():
         say(line)
@@ -152,16 +160,20 @@ class _Counts:
     not_scored: int = 0
     unsure: int = 0
     with_spread: int = 0
+    normalised: int = 0
+    one_strand: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     percentiles_of: Counter[str] = field(default_factory=Counter)
 
-    def add(self, scores: Sequence[Score | AnnotatedScore]) -> None:
-        """Count a record and the scores of its alleles."""
+    def add(self, scores: Sequence[Score | AnnotatedScore], num_normalised: int) -> None:
+        """Count a record, the scores of its alleles, and alleles that it writes in another way."""
         self.records += 1
         self.scored += sum(score.delta is not None for score in scores)
         self.not_scored += sum(score.delta is None for score in scores)
         self.unsure += sum(score.unsure is True for score in scores)
         self.with_spread += sum(score.unsure is not None for score in scores)
+        self.normalised += num_normalised
+        self.one_strand += sum(score.strand_left_out is not None for score in scores)
         self.reasons.update(score.reason for score in scores if score.reason)
         self.percentiles_of.update(s.percentile_of for s in scores if s.percentile_of)
 
@@ -172,6 +184,8 @@ class _Counts:
             "alleles": self.scored + self.not_scored,
             "alleles_scored": self.scored,
             "alleles_not_scored": self.not_scored,
+            "alleles_normalised": self.normalised,
+            "alleles_by_one_strand": self.one_strand,
             "alleles_unsure": self.unsure if self.with_spread else None,
             "reasons": dict(sorted(self.reasons.items())),
             "percentiles_of": dict(sorted(self.percentiles_of.items())),
@@ -213,6 +227,7 @@ def _settings(reader: Reader, job: VariantJob, method: Method) -> dict[str, Any]
         **method._asdict(),
         "dtype": reader.dtype,
         **({"contigs": job.contigs} if job.contigs else {}),
+        "variants": "trimmed and left-aligned before they are scored",
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
         "spread": "standard deviation of delta over frames and strands, nats",
     } | ({ANNOTATION: job.annotation.name} if job.annotation else {})

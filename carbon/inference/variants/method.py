@@ -28,7 +28,8 @@ class Method(NamedTuple):
 
     Attributes:
         protocol: `centered` compares the second half of a window around the variant, `right_end`
-            the alleles alone, behind a window that ends where they begin.
+            the alleles, up to at least the first base that differs, behind a window that ends
+            where they begin.
         window_bp: of the whole window; for `right_end` what is read before the variant.
         by: likelihoods by the chain or by marginals.
         strands: read the forward strand, the reverse strand, or the mean of both.

@@ -1,7 +1,9 @@
 """Zero-shot variant scoring: how much less likely is ALT than REF?
 
-Both protocols read the bases before the variant and compare the same number of bases from the
-variant on, with ALT and with REF. What lies before is the same for both and is not compared.
+A variant is trimmed and left-aligned first, so that it has one score however it is written. Both
+protocols read the bases before the variant and compare the same number of bases from the variant
+on, with ALT and with REF. What lies before is the same for both and is not compared. A strand on
+which the contig ends before the alleles differ cannot tell them apart; it is left out and named.
 
 An indel moves the 6-mers of all that follows, and the same bases in other 6-mers have another
 likelihood. So `centered` leaves out more or fewer bases at the start of ALT's window than of REF's:
@@ -9,7 +11,7 @@ behind the variant the 6-mers of both begin at the same bases of the reference. 
 read once for all alleles of a place that leave out as many.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import Reference, Variant
+from carbon.genome.normalize import normalize_variant
 from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
 from carbon.inference.scoring import MEASURES
 from carbon.inference.variants.method import Method, room_bp
@@ -25,12 +28,14 @@ from carbon.inference.variants.windows import (
     Place,
     fork_at,
     in_frame,
+    needed_bp,
     place_of,
     skipped_bp,
 )
 from carbon.options import PROTOCOLS, STRANDS_READ
 from carbon.tokenizer import K
 
+STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _VARIANTS_AT_ONCE = 512
 
 
@@ -39,13 +44,15 @@ class VariantScore(NamedTuple):
 
     Attributes:
         variant: as it was given.
-        delta: log-likelihood(ALT) - log-likelihood(REF) in nats, the mean of the strands that were
-            read; None where there is a reason.
+        delta: log-likelihood(ALT) - log-likelihood(REF) in nats, the mean of the strands that can
+            tell the alleles apart; None where there is a reason.
         reason: why the variant has no score; None where it has one.
-        forward: the delta of the forward strand; None if it was not read.
-        reverse: the delta of the reverse strand; None if it was not read.
+        forward: the delta of the forward strand; None if it was not read, or is left out.
+        reverse: the delta of the reverse strand; None if it was not read, or is left out.
         spread_nats: standard deviation of the deltas of all frames and strands that were read
             (the root of the mean square about their mean); None where only one was.
+        strand_left_out: `forward` or `reverse` where `delta` is that of the other strand alone,
+            because this one cannot tell the alleles apart; None otherwise.
     """
 
     variant: Variant
@@ -54,6 +61,7 @@ class VariantScore(NamedTuple):
     forward: float | None = None
     reverse: float | None = None
     spread_nats: float | None = None
+    strand_left_out: str | None = None
 
     @property
     def is_unsure(self) -> bool | None:
@@ -74,8 +82,8 @@ class AlleleComparison(NamedTuple):
     6-mers behind the variant begin where those of the same row of `ref` do.
 
     Attributes:
-        ref_bp: length of REF, with which the rows of `ref` begin.
-        alt_bp: length of ALT, with which the rows of `alt` begin.
+        ref_bp: length of REF, trimmed and left-aligned, with which the rows of `ref` begin.
+        alt_bp: length of ALT, likewise, with which the rows of `alt` begin.
         ref: (frames, bases) float32, log-likelihoods in nats with REF, along the strand.
         alt: (frames, bases) float32, with ALT.
     """
@@ -145,24 +153,21 @@ def compare_block(
     reader: Reader, reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[Compared]:
     """Yield the scores of some variants, each with what it sums up, by strand (`+`, `-`)."""
-    most_bp = room_bp(reader, method.tags)
-    reasons = [
-        reference.check_ref(v.contig, v.position, v.ref, f"variant {v.to_text()}")
-        or why_no_score(v, method, most_bp, reference.contig_lengths_bp[v.contig])
-        for v in block
-    ]
-    scored = [variant for variant, reason in zip(block, reasons, strict=True) if reason is None]
-    comparisons = _comparisons(reader, reference, scored, method)
-    for variant, reason in zip(block, reasons, strict=True):
-        by_strand = next(comparisons) if reason is None else {}
-        if not by_strand:
-            yield VariantScore(variant, None, reason or "contig_edge"), by_strand
+    # The last 6-mer of a window is predicted and never read.
+    readable_bp = room_bp(reader, method.tags) + K
+    asked = [_asked(reference, variant, method, readable_bp) for variant in block]
+    comparisons = _comparisons(reader, reference, asked, method)
+    for variant, question, by_strand in zip(block, asked, comparisons, strict=True):
+        if question.reason:
+            yield VariantScore(variant, None, question.reason), by_strand
             continue
         deltas = {strand: comparison.delta for strand, comparison in by_strand.items()}
         mean = sum(deltas.values()) / len(deltas)
         check_finite(mean, f"variant {variant.to_text()}")
         both = deltas.get("+"), deltas.get("-")
-        yield VariantScore(variant, mean, None, *both, spread_of(by_strand)), by_strand
+        left_out = next((STRAND_NAMES[s] for s in question.left_out), None)
+        score = VariantScore(variant, mean, None, *both, spread_of(by_strand), left_out)
+        yield score, by_strand
 
 
 def spread_of(by_strand: Mapping[str, AlleleComparison]) -> float | None:
@@ -171,38 +176,75 @@ def spread_of(by_strand: Mapping[str, AlleleComparison]) -> float | None:
     return float(np.std(deltas)) if len(deltas) > 1 else None
 
 
-def why_no_score(variant: Variant, method: Method, context_bp: int, contig_bp: int) -> str | None:
-    """Say why a variant cannot be scored by this method, or None."""
-    longest = max(len(variant.ref), len(variant.alt))
+class _Asked(NamedTuple):
+    """A variant to score: trimmed and left-aligned, where each strand reads it, or why none does.
+
+    Attributes:
+        variant: as `normalize_variant` writes it.
+        reason: why it has no score, or None.
+        places: by strand that can tell the alleles apart.
+        left_out: the strands that cannot.
+    """
+
+    variant: Variant
+    reason: str | None
+    places: dict[str, Place]
+    left_out: tuple[str, ...]
+
+
+def _asked(reference: Reference, variant: Variant, method: Method, readable_bp: int) -> _Asked:
+    if reason := _why_no_bases(reference, variant):
+        return _Asked(variant, reason, {}, ())
+    plain, protocol = normalize_variant(reference, variant), PROTOCOLS[method.protocol]
+    most_bp = protocol.most_needed_bp(method.window_bp, readable_bp)
+    needed = {
+        strand: needed_bp(reference, plain, strand, most_bp)
+        for strand in STRANDS_READ[method.strands]
+    }
+    if any(bp is not None and bp > most_bp for bp in needed.values()):
+        return _Asked(plain, protocol.too_long, {}, ())
+    places = {
+        strand: place_of(plain, strand, protocol.counted_bp(bp, strand, method.window_bp))
+        for strand, bp in needed.items()
+        if bp is not None
+    }
+    left_out = tuple(strand for strand, bp in needed.items() if bp is None)
+    return _Asked(plain, None if places else "contig_edge", places, left_out)
+
+
+def _why_no_bases(reference: Reference, variant: Variant) -> str | None:
+    """Return why a variant, as it was given, does not say which bases to read, or None.
+
+    Raises:
+        GenomeError: REF does not stand in the reference where it should.
+    """
+    contig, position = variant.contig, variant.position
+    if reason := reference.check_ref(contig, position, variant.ref, f"variant {variant.to_text()}"):
+        return reason
     if reason := variant.why_unscorable():
         return reason
-    if variant.position < 0 or variant.position >= contig_bp:
-        return "telomere"
-    # The last 6-mer of a window is predicted and never read.
-    return PROTOCOLS[method.protocol].why_too_long(longest, method.window_bp, context_bp + K)
+    is_there = 0 <= position < reference.contig_lengths_bp[contig]
+    return None if is_there else "telomere"
 
 
 def _comparisons(
-    reader: Reader, reference: Reference, variants: list[Variant], method: Method
+    reader: Reader, reference: Reference, asked: Sequence[_Asked], method: Method
 ) -> Iterator[dict[str, AlleleComparison]]:
-    """Yield the comparison by strand of each variant.
-
-    A strand on which the contig ends before the alleles differ says nothing, and is left out.
-    """
-    strands = STRANDS_READ[method.strands]
+    """Yield the comparison by strand of each variant; none where there is a reason."""
     alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
-    for variant in variants:
-        for strand in strands:
-            pair = dict.fromkeys(_pair(variant))
-            alleles.setdefault(place_of(variant, strand), {}).update(pair)
+    for variant, _, places, _ in asked:
+        for place in places.values():
+            alleles.setdefault(place, {}).update(dict.fromkeys(_pair(variant)))
     forks = {
         place: fork_at(reference, place, some, method.protocol, method.window_bp)
         for place, some in alleles.items()
     }
     steps = _measured(reader, forks, method)
-    for variant in variants:
-        by_strand = {strand: _compared(variant, strand, forks, steps, method) for strand in strands}
-        yield {strand: found for strand, found in by_strand.items() if found is not None}
+    for variant, _, places, _ in asked:
+        yield {
+            strand: _compared(variant, place, forks[place], steps, method)
+            for strand, place in places.items()
+        }
 
 
 def _pair(variant: Variant) -> tuple[str, str]:
@@ -210,16 +252,11 @@ def _pair(variant: Variant) -> tuple[str, str]:
 
 
 def _compared(
-    variant: Variant, strand: str, forks: dict[Place, Fork], steps: _Steps, method: Method
-) -> AlleleComparison | None:
-    """Return what one strand says of a variant, None if the contig ends before alleles differ."""
-    pair, place = _pair(variant), place_of(variant, strand)
-    ref, alt = (forks[place].rights[allele] for allele in pair)
-    wanted_bp = PROTOCOLS[method.protocol].counted_bp(pair, strand, method.window_bp)
-    # Both are counted up to the same length, that of the shorter one at most.
-    counted_bp = min(wanted_bp, len(ref), len(alt))
-    if counted_bp < wanted_bp and ref[:counted_bp].upper() == alt[:counted_bp].upper():
-        return None
+    variant: Variant, place: Place, fork: Fork, steps: _Steps, method: Method
+) -> AlleleComparison:
+    """Return what one strand says of a variant, up to the length that the texts of both have."""
+    pair = _pair(variant)
+    counted_bp = min(len(fork.rights[allele]) for allele in pair)
     of_ref, of_alt = (
         np.stack(
             [

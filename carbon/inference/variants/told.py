@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import Variant, snv_effect
+from carbon.genome.normalize import normalize_variant
 from carbon.genome.opened import Genome
-from carbon.inference.variants.scores import AlleleComparison, VariantScore
-
-_STRAND_NAMES = {"+": "forward", "-": "reverse"}
+from carbon.inference.variants.scores import STRAND_NAMES, AlleleComparison, VariantScore
 
 
 def told_strands(strands: Mapping[str, AlleleComparison]) -> dict[str, Any]:
     """Return by strand what a delta is the sum of: alleles, bases behind, and the window's end."""
     return {
-        _STRAND_NAMES[strand]: {
+        STRAND_NAMES[strand]: {
             "delta": compared.delta,
             "allele_delta": compared.allele_delta,
             "downstream_deltas": compared.downstream_deltas.tolist(),
@@ -43,6 +42,7 @@ def told_score(score: VariantScore) -> dict[str, Any]:
         "reverse": score.reverse,
         "spread": score.spread_nats,
         "unsure": score.is_unsure,
+        "strand_left_out": score.strand_left_out,
         "reason": score.reason,
     }
 
@@ -50,6 +50,7 @@ def told_score(score: VariantScore) -> dict[str, Any]:
 def told_effects(genome: Genome, variant: Variant) -> list[dict[str, Any]]:
     """Return what an SNV does to the first transcript of each gene that it lies in."""
     found = []
+    variant = normalize_variant(genome.reference, variant)
     for gene in genome.genes_in(variant.interval):
         for transcript in gene.transcripts[:1]:
             if effect := snv_effect(genome.reference, transcript, variant):

@@ -4,11 +4,31 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.genome.normalize import common_start_bp
+from carbon.genome.variant import BASES
 from carbon.options import PROTOCOLS, ProtocolName
 from carbon.tokenizer import K
 
-Place = tuple[str, int, int, str]
-"""Contig, start and end of REF, strand: variants of one place share what is before them."""
+_FIRST_FETCH_BP = 64  # doubled with each further fetch, so that a long repeat takes linear time
+
+
+class Place(NamedTuple):
+    """Where a variant is read: variants of one place share what is before them.
+
+    Attributes:
+        contig: of the reference.
+        start: of REF.
+        end: of REF.
+        strand: that is read.
+        counted_bp: bases that are compared, from the variant on. How many they are tells places
+            apart, so that the numbers of a variant do not depend on what is read beside it.
+    """
+
+    contig: str
+    start: int
+    end: int
+    strand: str
+    counted_bp: int
 
 
 class Fork(NamedTuple):
@@ -21,9 +41,54 @@ class Fork(NamedTuple):
     rights: dict[str, str]  # by allele
 
 
-def place_of(variant: Variant, strand: str) -> Place:
-    """Return where a variant is read on a strand."""
-    return variant.contig, variant.position, variant.interval.end, strand
+def place_of(variant: Variant, strand: str, counted_bp: int) -> Place:
+    """Return where a variant is read on a strand, and how many bases are compared there."""
+    here = variant.interval
+    return Place(here.contig, here.start, here.end, strand, counted_bp)
+
+
+def needed_bp(reference: Reference, variant: Variant, strand: str, most_bp: int) -> int | None:
+    """Return how many bases are needed, from the variant on, to tell REF and ALT apart.
+
+    They hold the longer allele, and the first base at which the two texts, an allele followed by
+    the reference, differ. Behind an insertion or deletion in a repeat that base comes after the
+    last copy of the repeated unit.
+
+    Args:
+        reference: of the variant.
+        variant: as `normalize_variant` writes it.
+        strand: in whose direction the texts run.
+        most_bp: where to stop looking.
+
+    Returns:
+        More than `most_bp` if the texts do not differ up to there; None if the contig ends before
+        they differ, or a base that is not known comes first.
+    """
+    longer_bp = max(len(variant.ref), len(variant.alt))
+    if longer_bp > most_bp:
+        return longer_bp
+    same_bp = _same_bp(reference, variant, strand, most_bp)
+    return None if same_bp is None else max(longer_bp, same_bp + 1)
+
+
+def _same_bp(reference: Reference, variant: Variant, strand: str, most_bp: int) -> int | None:
+    """Return how many bases the two texts begin with in common, `most_bp` if it is more."""
+    alleles = tuple(_along(strand, allele.upper()) for allele in (variant.ref, variant.alt))
+    after = _sides(reference, variant.interval, strand)[1]
+    fetch_bp = _FIRST_FETCH_BP
+    texts, rest = alleles, Interval(after.contig, after.start, after.start)
+    while True:
+        same_bp = common_start_bp(*texts)
+        if same_bp < min(map(len, texts)):
+            return same_bp if {text[same_bp] for text in texts} <= BASES else None
+        if same_bp >= most_bp:
+            return most_bp
+        if rest == after:
+            return None
+        rest = _nearest(after, fetch_bp, strand)
+        fetch_bp *= 2
+        following = _along(strand, reference.fetch(rest).upper())
+        texts = tuple(allele + following for allele in alleles)
 
 
 def fork_at(
@@ -39,26 +104,39 @@ def fork_at(
 
     Args:
         reference: the sequence.
-        place: where REF lies, and the strand that is read.
+        place: where REF lies, the strand that is read, and how many bases are compared.
         alleles: on the forward strand, REF among them.
         protocol: `centered` or `right_end`.
         window_bp: of the protocol.
     """
-    contig, first, last, strand = place
-    read = PROTOCOLS[protocol]
-    counted_bp = read.counted_bp(alleles, strand, window_bp)
-    sides = Interval(contig, 0, first), Interval(contig, last, reference.contig_lengths_bp[contig])
-    before, after = sides if strand == "+" else sides[::-1]
-    before_bp = min(read.before_bp(strand, window_bp), before.length_bp)
-    after_bp = min(counted_bp - min(map(len, alleles)), after.length_bp)
+    strand, counted_bp = place.strand, place.counted_bp
+    before, after = _sides(reference, Interval(place.contig, place.start, place.end), strand)
+    opposite = "-" if strand == "+" else "+"
+    before = _nearest(before, PROTOCOLS[protocol].before_bp(strand, window_bp), opposite)
+    after = _nearest(after, counted_bp - min(map(len, alleles)), strand)
+    left, rest = (_along(strand, reference.fetch(side)) for side in (before, after))
+    rights = {allele: (_along(strand, allele) + rest)[:counted_bp] for allele in alleles}
+    return Fork(left, rights)
+
+
+def _sides(reference: Reference, here: Interval, strand: str) -> tuple[Interval, Interval]:
+    """Return what is read before a place and what after it, up to the contig's ends."""
+    contig_bp = reference.contig_lengths_bp[here.contig]
+    left = Interval(here.contig, 0, here.start)
+    right = Interval(here.contig, here.end, contig_bp)
+    return (left, right) if strand == "+" else (right, left)
+
+
+def _nearest(side: Interval, length_bp: int, strand: str) -> Interval:
+    """Return the first bases of an interval in the direction of a strand; all if it has fewer."""
+    length_bp = min(length_bp, side.length_bp)
     if strand == "+":
-        left = reference.fetch(Interval(contig, first - before_bp, first))
-        rest = reference.fetch(Interval(contig, last, last + after_bp))
-        return Fork(left, {allele: (allele + rest)[:counted_bp] for allele in alleles})
-    left = reverse_complement(reference.fetch(Interval(contig, last, last + before_bp)))
-    rest = reverse_complement(reference.fetch(Interval(contig, first - after_bp, first)))
-    turned = {allele: reverse_complement(allele) for allele in alleles}
-    return Fork(left, {allele: (text + rest)[:counted_bp] for allele, text in turned.items()})
+        return Interval(side.contig, side.start, side.start + length_bp)
+    return Interval(side.contig, side.end - length_bp, side.end)
+
+
+def _along(strand: str, bases: str) -> str:
+    return bases if strand == "+" else reverse_complement(bases)
 
 
 def skipped_bp(place: Place, allele: str, frame: int, protocol: ProtocolName) -> int:
@@ -72,12 +150,11 @@ def skipped_bp(place: Place, allele: str, frame: int, protocol: ProtocolName) ->
         place: where REF lies.
         allele: REF or an ALT.
         frame: that are left out where REF is read.
-        protocol: `centered` or `right_end`, which compares nothing behind the alleles.
+        protocol: `centered`, or `right_end`, in which every allele begins a 6-mer.
     """
     if PROTOCOLS[protocol].alleles_alone:
         return frame
-    _, first, last, _ = place
-    return (frame + len(allele) - (last - first)) % K
+    return (frame + len(allele) - (place.end - place.start)) % K
 
 
 def in_frame(left: str, skip_bp: int, protocol: ProtocolName) -> str:

@@ -18,12 +18,12 @@ def in_words(
 
     Args:
         delta: log p(ALT) - log p(REF).
-        is_unsure: the strands disagree about its sign.
+        is_unsure: the delta lies inside its spread: the strands or k-mer offsets disagree.
         alt: how ALT is called.
         ref: how REF is called.
     """
     if is_unsure:
-        return "the two strands disagree about which allele is likelier"
+        return "the strands or k-mer offsets disagree about which allele is likelier"
     times = math.exp(min(abs(delta), 700.0))
     if times < _AS_LIKELY:
         return f"{alt} is about as likely as {ref}"

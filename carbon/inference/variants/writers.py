@@ -35,6 +35,7 @@ _MEANINGS = MEANINGS | {
     "spread": "Standard deviation of CARBON_DELTA over the frames and strands that were read, nats",
     "unsure": "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0",
     "reason": "Why there is no CARBON_DELTA",
+    "strand_left_out": "Strand that cannot tell the alleles apart: CARBON_DELTA is of the other",
     "percentile": "Percent of random variants of CARBON_PERCENTILE_OF with a lower CARBON_DELTA",
     "percentile_of": "Kind of the random variants that CARBON_PERCENTILE compares with; a broader "
     "kind where the background has too few of the variant's own",
@@ -49,9 +50,10 @@ _TYPES = {float: "Float", int: "Integer", bool: "Integer", str: "String"}
 
 def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
     """Return the fields to write: the strands apart only where there are two."""
-    strands = ["forward", "reverse"] if settings["strands"] == "both" else []
+    both = settings["strands"] == "both"
+    strands = ["forward", "reverse"] if both else []
     scores: dict[str, Kind] = {name: float for name in ["delta", *strands, "spread"]}
-    scores |= {"unsure": bool, "reason": str}
+    scores |= {"unsure": bool} | ({"strand_left_out": str} if both else {}) | {"reason": str}
     ranks: dict[str, Kind] = {"percentile": float, "percentile_of": str}
     annotation = KINDS if ANNOTATION in settings else {}
     return scores | annotation | (ranks if BACKGROUND in settings else {})
