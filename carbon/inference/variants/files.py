@@ -112,8 +112,7 @@ def run_variant_job(
             with atomic_file(job.output) as temporary:
                 with writer(temporary, vcf, settings) as write_row:
                     for row, scores in _rows(results):
-                        shown = ranked(row, annotated(row, scores))
-                        write_row((row, shown))
+                        write_row((row, shown := ranked(row, annotated(row, scores))))
                         counts.add(shown, _num_normalized(reference, row))
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
