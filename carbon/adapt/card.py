@@ -150,6 +150,6 @@ def _limits(findings: Findings) -> str:
         )
     if findings.manifest.question.loss.startswith("correlation"):
         limits.append("It was learned by a correlation, so predictions have no sure scale.")
-    if any(leak["part"] == "test" for leak in findings.results["leaks"]):
+    if findings.leaks_of_test():
         limits.append("Some test sequences stand in another part too, so the scores flatter.")
     return "\n## Limits\n\n" + "".join(f"- {limit}\n" for limit in limits)

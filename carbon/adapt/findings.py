@@ -72,15 +72,26 @@ class Findings:
 
     def answer(self) -> list[str]:
         """Return plain sentences: how good it is, compared with what, and what that means."""
-        return [self._how_good(), self._beside(), *self._leaks(), self._meaning()]
+        return [self._how_good(), self._beside(), self._meaning()]
 
     def _how_good(self) -> str:
         number = self.results["examples"]["test"]
         score = estimate_text(self.results["test"]["model"][self.first])
         mean = "mean " if self._is_mean() else ""
-        clear = "" if self._num_leaked() else ", none of which was found in another part,"
-        which = f"{mean}{spoken(self.first)}"
-        return f"On {number:,} test sequences{clear} the model's {which} is {score}."
+        measured = f"the model's {mean}{spoken(self.first)} is {score}"
+        leaks = self.leaks_of_test()
+        if not leaks:
+            clear = "none of which was found in another part"
+            return f"On {number:,} test sequences, {clear}, {measured}."
+        return (
+            f"On {number:,} test sequences, {measured}. But {leaks:,} of these sequences, or "
+            "nearly the same, stand in another part too, so the scores flatter."
+        )
+
+    def leaks_of_test(self) -> int:
+        """Return how many test sequences another part has, or nearly."""
+        leaks = [leak for leak in self.results["leaks"] if leak["part"] == "test"]
+        return max((leak["num_equal"] + leak["num_near"] for leak in leaks), default=0)
 
     def _is_mean(self) -> bool:
         question = self.manifest.question
@@ -96,19 +107,6 @@ class Findings:
             f"The best baseline, {best} ({BASELINES[best]}), has {theirs}. "
             f"{verdict('The model', best, ahead, estimate_text)}"
         )
-
-    def _num_leaked(self) -> int:
-        """Return how many test sequences, or nearly the same, stand in another part too."""
-        leaks = [leak for leak in self.results["leaks"] if leak["part"] == "test"]
-        return max((leak["num_equal"] + leak["num_near"] for leak in leaks), default=0)
-
-    def _leaks(self) -> list[str]:
-        if not (number := self._num_leaked()):
-            return []
-        return [
-            f"But {number:,} of the test sequences, or nearly the same, stand in another part too, "
-            "so the scores flatter."
-        ]
 
     def _meaning(self) -> str:
         names = self.manifest.question.names
