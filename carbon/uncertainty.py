@@ -131,6 +131,18 @@ def wilson(num_successes: int, num_trials: int) -> Estimate:
     return Estimate(share, float(middle - half), float(middle + half), num_trials)
 
 
+def shown_sign(low: float | None, high: float | None) -> int:
+    """Return the sign of a difference that its interval shows: 1 or -1, and 0 if it shows none.
+
+    Args:
+        low: end of the interval; None or NaN where there is none.
+        high: the other end.
+    """
+    if low is None or high is None:
+        return 0
+    return int(low > 0) - int(high < 0)
+
+
 def inside_noise(estimate: Estimate) -> bool:
-    """Tell whether zero lies in the interval of a difference, or there is no interval."""
-    return not (estimate.low > 0 or estimate.high < 0)
+    """Return whether zero lies in the interval of a difference, or there is no interval."""
+    return shown_sign(estimate.low, estimate.high) == 0

@@ -36,8 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--genome",
-        help="FASTA (default: the chromosome that the box's model has never seen, "
-        "or a simulated genome)",
+        help="FASTA (default: the held-out chromosome of the bundled model, or a simulated genome)",
     )
     parser.add_argument("--annotation", help="its genes: GFF3, GTF or BED")
     parser.add_argument("--contigs", metavar="TABLE|chr", help="where these name contigs otherwise")

@@ -30,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run_parser(verbs.add_parser("run", help="measure models; writes a record each"))
     _add_report_parser(verbs.add_parser("report", help="one HTML page, Markdown and CSV"))
-    _add_list_parser(verbs.add_parser("list", help="tasks, and where their data were looked for"))
+    _add_list_parser(verbs.add_parser("list", help="tasks, their data, and what runs offline"))
     _add_build_parser(verbs.add_parser("build", help="a task's dataset, from primary sources"))
     _add_probes_parser(
         verbs.add_parser("probes", help="what a model's states tell: strand, codon phase, taxonomy")

@@ -13,8 +13,9 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.options import Dtype
 from eval.contract import Model, Options, Task
-from eval.data import check_name, find_data, named_or_plain, places_of
+from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
+from eval.hub import check_datasets, check_models, is_cached
 from eval.models import load_any
 from eval.probes.windows import PROBES
 from eval.records import read_record
@@ -41,6 +42,7 @@ _FLAGS = {
     "context_length_tokens": "--context",
     "sources": "--source",
 }
+_WORDS = {"sources": "GROUP=FASTA[,ANNOTATION]", "species": "NAME"}
 
 
 def run_models(arguments: argparse.Namespace, crew: Crew | None) -> None:
@@ -55,9 +57,10 @@ def run_models(arguments: argparse.Namespace, crew: Crew | None) -> None:
     if arguments.max_samples == 0:
         raise UserError("--max-samples 0: give 1 or more")
     tasks = _chosen_tasks(arguments.tasks, datasets)
+    models = entrants_of(arguments.models, arguments.dtypes, arguments.yarn)
     suite = Suite(
         tasks=tasks,
-        models=entrants_of(arguments.models, arguments.dtypes, arguments.yarn),
+        models=models,
         baselines=Baselines(arguments.train, arguments.orders or size.orders, arguments.columns),
         load=partial(_load, arguments),
         output=arguments.output,
@@ -67,6 +70,8 @@ def run_models(arguments: argparse.Namespace, crew: Crew | None) -> None:
         sizes=size.of_tasks,
         resume=arguments.resume,
     )
+    check_datasets(tasks, datasets, {task.name: build_command(task) for task in tasks})
+    check_models([model.source for model in models])
     for path in run_suite(suite, crew) or []:
         print(json.dumps(_headline(path)))
 
@@ -106,13 +111,15 @@ def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
 
 
 def list_tasks(arguments: argparse.Namespace) -> None:
-    """Print each task, probe and recipe of `carbon adapt`, with published figures and data."""
+    """Print each task, probe and recipe of `carbon adapt`, and which of them run offline."""
+    offline: dict[str, str] = {}
     datasets = named_or_plain(arguments.datasets, list(TASKS), "--data")
     for task in TASKS.values():
         chance = "depends on the data" if task.chance is None else f"{task.chance:g}"
         figures = ", ".join(f"{name} {value:g}" for name, value in task.published.items())
         found = find_data(task, datasets)
         looked = ", ".join(places_of(task, datasets)) or "nowhere: nothing is published"
+        offline[task.name] = _where_offline(task, found)
         print(
             f"{task.name} (version {task.version}, {task.axis})\n"
             f"  measures   {task.measures}\n"
@@ -120,12 +127,33 @@ def list_tasks(arguments: argparse.Namespace) -> None:
             f"  published  {figures or 'none'} ({task.citation})\n"
             f"  columns    {', '.join(task.columns)}\n"
             f"  data       {found or 'not found'}; looked for: {looked}\n"
-            f"  build      needs {_needs(task)}"
+            f"  offline    {offline[task.name] or 'no: needs the Hub, or a build'}\n"
+            f"  build      {build_command(task)}; takes {_optional(task)}"
         )
     for name, probe in PROBES.items():
         print(f"{name} (python -m eval probes)\n  question   {probe.question}")
     for recipe in recipes().values():
         _list_recipe(recipe)
+    print(_runs_offline(offline))
+
+
+def _where_offline(task: Task, found: str | None) -> str:
+    """Return where a task finds its dataset without a network, nothing if it does not."""
+    if found is None:
+        return ""
+    if not is_on_hub(found):
+        return f"yes: {found}"
+    return "yes: in the cache of `datasets`" if is_cached(task, found) else ""
+
+
+def _runs_offline(where: dict[str, str]) -> str:
+    """Return two lines: the tasks that run without a network, and those that do not."""
+    there = ", ".join(name for name, place in where.items() if place) or "no task"
+    absent = ", ".join(name for name, place in where.items() if not place) or "no task"
+    return (
+        f"runs offline: {there}; probes and adapt recipes, on files that you give\n"
+        f"needs the Hub, or a build and --data FOLDER: {absent}"
+    )
 
 
 def _list_recipe(recipe: Recipe) -> None:
@@ -159,7 +187,8 @@ def build_dataset(arguments: argparse.Namespace) -> None:
     takes = inspect.signature(task.build).parameters
     if unknown := [_flag(name) for name in given if name not in takes]:
         raise UserError(
-            f"{task.name}: is not built with {', '.join(unknown)}; it needs {_needs(task)}"
+            f"{task.name}: is not built with {', '.join(unknown)}; it needs "
+            f"{', '.join(map(_flag, _needed(task)))}; takes {_optional(task)}"
         )
     missing = [_flag(name) for name in _needed(task) if name not in given]
     if missing:
@@ -177,11 +206,16 @@ def _needed(task: Task) -> list[str]:
     return [p.name for p in parameters if p.default is p.empty and p.name != "output"]
 
 
-def _needs(task: Task) -> str:
+def _optional(task: Task) -> str:
     taken = [name for name in inspect.signature(task.build).parameters if name != "output"]
     needed = _needed(task)
-    optional = [_flag(name) for name in taken if name not in needed]
-    return f"{', '.join(map(_flag, needed))}; takes {', '.join(optional) or 'nothing else'}"
+    return ", ".join(_flag(name) for name in taken if name not in needed) or "nothing else"
+
+
+def build_command(task: Task) -> str:
+    """Return the command that builds a task's dataset, with a word for each file that it needs."""
+    needed = " ".join(f"{_flag(name)} {_WORDS.get(name, 'FILE')}" for name in _needed(task))
+    return f"python -m eval build {task.name} --output FOLDER/{task.name}.parquet {needed}".strip()
 
 
 def _flag(name: str) -> str:

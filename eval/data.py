@@ -73,6 +73,12 @@ def find_data(task: Task, named: Mapping[str, str]) -> str | None:
     return None
 
 
+def is_on_hub(source: str) -> bool:
+    """Tell whether a source is `owner/name` on the Hub: no file or folder has this name."""
+    path = Path(source)
+    return not path.is_dir() and not files_of(source) and source.count("/") == 1 and not path.suffix
+
+
 def identity_of(source: str) -> str:
     """Return what tells one dataset from another: the SHA-256 of local files, or a Hub's name."""
     return " ".join(_sha256(file, file.stat().st_mtime_ns) for file in files_of(source)) or source

@@ -2,7 +2,7 @@
 
 It builds the corpus, trains (an hour and a half on two cores; the same command goes on after an
 interruption), exports, rounds the weights to bfloat16, measures the rounded model on the chromosome
-that it has never seen, and puts all of that into one folder, whole or not at all. The same files,
+that was held out, and puts all of that into one folder, whole or not at all. The same files,
 versions of libraries and processor give the same bytes. With --run it begins behind the training,
 with the newest checkpoint of a run that is there.
 """
@@ -51,8 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--corpus", type=Path, help="that this run was trained on")
     found.add_argument("--sites", type=natural, default=1000, help="sites of sequence recovery")
     found.add_argument(
-        "--variants-per-kind", type=natural, default=60,
-        help="random variants of a kind for percentiles (60)",
+        "--variants-per-kind", type=natural, default=110,
+        help="random variants of a kind for percentiles (110)",
     )  # fmt: skip
     found.add_argument(
         "--variants-each", type=natural, default=200, help="damaging variants of a kind (200)"

@@ -7,6 +7,7 @@ from carbon.box import Entry
 from carbon.console import Cell
 from carbon.markdown import card_front
 from carbon.tokenizer import K
+from eval.heldout.overlap import overlap_clause
 from train.config import TrainConfig
 
 _OF_THE_RUN = ("Training", "Data", "Results")
@@ -38,7 +39,7 @@ def card(
     return "\n".join(
         (
             front(entry, results),
-            _what(entry, config, parameters),
+            _what(entry, config, parameters, results),
             _use(entry),
             _measured(entry, results),
             *(f"## {name}\n{sections[name]}" for name in _OF_THE_RUN),
@@ -74,7 +75,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
         yield name, body
 
 
-def _what(entry: Entry, config: TrainConfig, parameters: int) -> str:
+def _what(entry: Entry, config: TrainConfig, parameters: int, results: Mapping[str, Any]) -> str:
     tokens = config.longest_context_tokens
     return (
         f"# {entry.name}\n\n"
@@ -82,8 +83,9 @@ def _what(entry: Entry, config: TrainConfig, parameters: int) -> str:
         f"the Llama architecture with {parameters:,} parameters in bfloat16, which reads DNA in "
         f"{K}-mers and predicts the next one. Its context is {tokens:,} tokens, "
         f"{(tokens - 1) * K:,} bases beside `<dna>`. It comes with Carbon and was trained on "
-        f"{entry.training}. Chromosome {entry.held_out_contig}, which it has never seen, lies "
-        f"beside it: `{entry.genome_file}`, and its genes, `{entry.annotation_file}`.\n"
+        f"{entry.training}. Chromosome {entry.held_out_contig} was held out of training: "
+        f"{overlap_clause(results['heldout'].get('overlap_with_train'))}. It lies beside the "
+        f"model: `{entry.genome_file}`, and its genes, `{entry.annotation_file}`.\n"
     )
 
 
@@ -146,8 +148,8 @@ def _limits(entry: Entry, config: TrainConfig) -> str:
         "- What stands under Measured is all that was measured, on one chromosome.\n"
         f"- It was trained on one laboratory strain of *{entry.organism}*; variation in "
         "populations is not in it.\n"
-        f"- What is like chromosome {entry.held_out_contig} in part, elsewhere in the genome, was "
-        "trained on.\n"
+        f"- Stretches of chromosome {entry.held_out_contig} that have copies elsewhere in the "
+        "genome were trained on there, so its numbers are in part those of memory.\n"
         "- Generated sequence follows the statistics of the data. Whether it does anything in a "
         "cell was not tested; it is not for use in or on living things without review.\n"
     )

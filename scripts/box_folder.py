@@ -1,4 +1,4 @@
-"""Puts a model of the box together: weights, papers, and the contig that it has never seen."""
+"""Puts a model of the box together: weights, papers, and the held-out contig."""
 
 import gzip
 import json

@@ -16,6 +16,7 @@ from carbon.adapt.folder import Manifest, read_manifest
 from carbon.adapt.question import Question
 from carbon.config import load_config
 from carbon.errors import ModelError
+from carbon.verdicts import verdict
 
 RESULTS, CONFIG, PREDICTIONS = "results.json", "config.toml", "predictions.tsv"
 
@@ -71,7 +72,7 @@ class Findings:
         return max(scores, key=lambda name: scores[name]) if scores else None
 
     def answer(self) -> list[str]:
-        """Return two or three plain sentences: how good it is, beside what, and what that means."""
+        """Return plain sentences: how good it is, compared with what, and what that means."""
         return [self._how_good(), self._beside(), self._meaning()]
 
     def _how_good(self) -> str:
@@ -81,7 +82,8 @@ class Findings:
         measured = f"the model's {mean}{spoken(self.first)} is {score}"
         leaks = self.leaks_of_test()
         if not leaks:
-            return f"On {number:,} test sequences that were not learned from, {measured}."
+            clear = "none of which was found in another part"
+            return f"On {number:,} test sequences, {clear}, {measured}."
         return (
             f"On {number:,} test sequences, {measured}. But {leaks:,} of these sequences, or "
             "nearly the same, stand in another part too, so the scores flatter."
@@ -102,15 +104,9 @@ class Findings:
             return "No baseline stands beside the model, so whether that is much is not known."
         theirs = estimate_text(self.results["test"][best][self.first])
         ahead = self.results["model_minus"][best][self.first]
-        who = f"the best baseline, {best} ({BASELINES[best]}), which has {theirs}"
-        if ahead["low"] is not None and ahead["low"] > 0:
-            return f"That is better than {who}: ahead by {estimate_text(ahead)}."
-        if ahead["high"] is not None and ahead["high"] < 0:
-            behind = {"value": -ahead["value"], "low": -ahead["high"], "high": -ahead["low"]}
-            return f"That is WORSE than {who}: behind by {estimate_text(behind)}."
         return (
-            f"That is NOT shown to be better than {who}: the difference is "
-            f"{estimate_text(ahead)}, which holds 0."
+            f"The best baseline, {best} ({BASELINES[best]}), has {theirs}. "
+            f"{verdict('The model', best, ahead, estimate_text)}"
         )
 
     def _meaning(self) -> str:

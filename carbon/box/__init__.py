@@ -1,4 +1,4 @@
-"""The box: trained models that come with Carbon, each beside the chromosome it has never seen.
+"""The box: trained models that come with Carbon, each beside the held-out chromosome.
 
 >>> from carbon.box import BOX
 >>> BOX["yeast"].held_out_contig
@@ -30,7 +30,7 @@ class Entry:
         what: it is, in a line.
         organism: whose genome it was trained on.
         assembly: of that genome.
-        held_out_contig: was never trained on, and lies beside the model with its genes.
+        held_out_contig: of that genome, left out of training; lies beside the model with its genes.
         genome_file: the sequence of that contig.
         annotation_file: its genes.
         variants_file: a few variants of a gene of that contig, as VCF.

@@ -26,11 +26,15 @@ COLUMNS: Columns = {
     "a": float, "b": float, "difference": float,
     "rank_a": float, "rank_b": float, "rank_difference": float,
     "percentile_a": float, "percentile_b": float,
+    "percentile_of_a": str, "percentile_of_b": str,
 }  # fmt: skip
 """Of a table of compared alleles; scores and their difference in nats, ranks from 1, the lowest."""
 
 _SIDES = ("a", "b")
-_IF_KNOWN = ("gene", "consequence", "percentile_a", "percentile_b")
+_IF_KNOWN = (
+    *("gene", "consequence", "percentile_a", "percentile_b"),
+    *("percentile_of_a", "percentile_of_b"),
+)
 _ROWS_AT_ONCE = 65_536
 
 
@@ -116,6 +120,7 @@ def _pairs(a: ScoredFile, b: ScoredFile, joined: Joined) -> pa.Table:
         columns[side] = alleles["delta"]
         columns[f"reason_{side}"] = alleles["reason"]
         columns[f"percentile_{side}"] = alleles["percentile"]
+        columns[f"percentile_of_{side}"] = alleles["percentile_of"]
     return pa.table(columns)
 
 

@@ -29,6 +29,7 @@ VALUES = {
     "consequence": pa.string(),
     "percentile": pa.float64(),
     "scored_as": pa.string(),
+    "percentile_of": pa.string(),
 }
 """What is read of it; a file need not have more than `delta`, and may have other columns."""
 

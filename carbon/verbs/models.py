@@ -20,9 +20,9 @@ def add_parser(verbs: Verbs) -> None:
     verb = verbs.add_parser(
         "models",
         help="models that are known by name, and where they lie",
-        description="Lists what is in the box, with the chromosome that each model has never seen "
-        "and its genes, and what `--model` and `carbon.load` fetch from the Hub by name. Nothing "
-        "is fetched here. With --copy, the chromosome that a model of the box has never seen, its "
+        description="Lists what is in the box, with the chromosome that was held out of each "
+        "training and its genes, and what `--model` and `carbon.load` fetch from the Hub by name. "
+        "Nothing is fetched here. With --copy, the held-out chromosome of a model of the box, its "
         "genes and a few variants of one of them are put beside you, to try commands on.",
     )
     verb.add_argument("--copy", metavar="NAME", help="of the box, such as yeast")

@@ -15,6 +15,7 @@ from eval.heldout.frame import reading_frame
 from eval.heldout.likelihood import heldout_likelihood
 from eval.heldout.material import Material
 from eval.heldout.meaning import meaning_of
+from eval.heldout.overlap import overlap_with_train
 from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
@@ -110,6 +111,7 @@ def run_heldout(arguments: argparse.Namespace) -> None:
     check_folder(arguments.output)
     material = Material(arguments)
     results = {name: _TASKS[name].measure(material) for name in names}
+    results["overlap_with_train"] = overlap_with_train(material.all_train(), material.test)
     arguments.output.mkdir(parents=True, exist_ok=True)
     with atomic_file(arguments.output / "results.json") as temporary:
         temporary.write_text(

@@ -1,6 +1,7 @@
 """What the tasks of `heldout` measure with: each part is read when a task first asks for it."""
 
 import argparse
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +43,12 @@ class Material:
         if not self.test:
             raise ConfigError(f"{arguments.corpus}: nothing is held out; build with a holdout")
 
+    def all_train(self) -> Iterator[str]:
+        """Yield the training sequences of every source of the corpus."""
+        for name, splits in read_manifest(self.arguments.corpus)["sources"].items():
+            if splits["train"]["records"]:
+                yield from _sequences(self.arguments.corpus, name)
+
     def _column(self, split: Any, name: str) -> list[Any]:
         table = read_source(self.arguments.corpus, self.source, split, [name])
         values: list[Any] = table[name].to_pylist()
@@ -80,6 +87,12 @@ class Material:
                 return None
             found.append(np.asarray(self.genes.owners(Interval(contig, start, end))))
         return found
+
+
+def _sequences(corpus: str, source: str) -> Iterator[str]:
+    column = read_source(corpus, source, "train", ["sequence"])["sequence"]
+    for chunk in column.chunks:
+        yield from chunk.to_pylist()
 
 
 def _usual_source(corpus: str) -> str:

@@ -2,8 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from carbon.pages import interval
+from carbon.verdicts import verdict
+from eval.heldout.overlap import overlap_clause
 from eval.tasks.sequence_recovery import TASK as RECOVERY
 
 _UNIFORM_NATS = math.log(4)
@@ -20,24 +24,29 @@ def _recovery(result: Mapping[str, Any]) -> str:
     return (
         f"sequence recovery {result['value']:.3f}: 0.25 is chance, and a Markov model of order "
         f"{result['best_markov_order']} that counts the bases of the training records reaches "
-        f"{best:.3f} here. Published on sites of other genomes, so for orientation: {published} "
+        f"{best:.3f} here. {_beside_best(result['ahead_of_best_markov'], 3)} Published on "
+        f"sites of other genomes, so for orientation: {published} "
         f"({RECOVERY.citation})."
     )
 
 
 def _likelihood(result: Mapping[str, Any]) -> str:
-    every = baselines_of(result)
-    best = min(every, key=lambda name: float(every[name]["value"]))
-    ahead = every[best]["value"] - result["value"]
-    verdict = f"{abs(ahead):.4f} {'better' if ahead > 0 else 'worse'}"
+    best = result["best_markov"].replace("_", " ")
+    reached = baselines_of(result)[best]["value"]
     single = result["markov"][0]["value"]
     return (
         f"held-out nats per base {result['value']:.4f}, less is better: {_UNIFORM_NATS:.3f} is "
         f"knowing nothing (ln 4), counting single bases reaches {single:.4f} here and the best "
-        f"Markov model ({best}) {every[best]['value']:.4f}; this model is {verdict}. "
-        "Most DNA is nearly random, so a hundredth of a nat is much. Nats depend on the genome, "
+        f"Markov model ({best}) {reached:.4f}. {_beside_best(result['ahead_of_best'], 4)} Most "
+        "DNA is nearly random, so a hundredth of a nat is much. Nats depend on the genome, "
         "and the released models are published without any."
     )
+
+
+def _beside_best(ahead: Mapping[str, Any], digits: int) -> str:
+    """Return whether the model is ahead of the best Markov model, by the interval of that."""
+    text = partial(interval, digits=digits)
+    return verdict("This model", "the best Markov model", ahead, text)
 
 
 def baselines_of(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -80,8 +89,16 @@ def _consequences(result: Mapping[str, Any]) -> str:
     )
 
 
+def _overlap(result: Mapping[str, Any]) -> str:
+    return (
+        f"of the held-out sequence: {overlap_clause(dict(result))}. At copies of training sequence "
+        "the other numbers measure memory as well as what was learned; 0 is best."
+    )
+
+
 _MEANINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "sequence_recovery": _recovery,
+    "overlap_with_train": _overlap,
     "heldout_likelihood": _likelihood,
     "variant_auroc": _variants,
     "reading_frame": _frame,

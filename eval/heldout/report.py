@@ -2,6 +2,7 @@
 
 import html
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from carbon import __version__
 from carbon.files import atomic_file
 from carbon.objectives import objective_named
+from carbon.verdicts import verdict
 from eval.drawing import (
     html_answer,
     html_figure,
@@ -22,6 +24,7 @@ from eval.drawing import (
 from eval.heldout.figures import Change, loss_figure, recovery_figure, roc_figure
 from eval.heldout.gene_sections import GENE_SECTIONS
 from eval.heldout.meaning import baselines_of, meaning_of
+from eval.heldout.overlap import overlap_clause
 from eval.heldout.results import read_metrics, read_results
 
 
@@ -59,16 +62,14 @@ def write_report(
 def _answer(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
     """Say what the model has learned, beside counting bases, and draw what it recovers."""
     tokens = f"{metrics[-1]['tokens']:,} tokens in {metrics[-1]['step']:,} steps"
-    sentences = [f"Trained on {tokens}, the model was measured on DNA that it has never read."]
+    overlap = overlap_clause(found.get("overlap_with_train"))
+    sentences = [f"Trained on {tokens}, the model was measured on held-out DNA: {overlap}."]
     if likelihood := found.get("heldout_likelihood"):
         sentences.append(
             f"It needs {interval(likelihood, 4)} nats per base, less is better. "
             f"{order_6_verdict(likelihood)}"
         )
-        if likelihood.get("best_markov") and likelihood["ahead_of_best"]["high"] < 0:
-            name = likelihood["best_markov"].replace("_", " ")
-            behind = -likelihood["ahead_of_best"]["value"]
-            sentences.append(f"It is behind the best Markov model ({name}) by {behind:.4f}.")
+        sentences.append(best_verdict(likelihood))
     if variants := found.get("variant_auroc"):
         sentences.append(
             "It ranks a damaging variant above a control in "
@@ -78,7 +79,7 @@ def _answer(found: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
         best = recovery["markov"][recovery["best_markov_order"]]["value"]
         sentences.append(
             f"Of the next {recovery['target_bp']} bases it gets {recovery['value']:.1%} right, the "
-            f"best Markov model {best:.1%}."
+            f"best Markov model {best:.1%}. {_recovery_verdict(recovery)}"
         )
         return html_answer(sentences) + html_figure(svg_of(recovery_figure(recovery)), _RECOVERED)
     return html_answer(sentences)
@@ -94,7 +95,7 @@ def _summary(found: dict[str, Any]) -> str:
         best = f"{interval(recovery['markov'][order])} (order {order})"
         rows.append(("Sequence recovery, 30 bp", interval(recovery), best))
     if likelihood := found.get("heldout_likelihood"):
-        name = likelihood.get("best_markov", "order_6").replace("_", " ")
+        name = likelihood["best_markov"].replace("_", " ")
         best = f"{interval(baselines_of(likelihood)[name])} ({name})"
         rows.append(("Nats per base", interval(likelihood), best))
     if variants := found.get("variant_auroc"):
@@ -136,46 +137,43 @@ def objective_changes(metrics: list[dict[str, Any]]) -> list[Change]:
 
 
 def _recovery(recovery: dict[str, Any]) -> str:
-    ahead = recovery["ahead_of_best_markov"]
-    verdict = (
-        "above it by more than the 95 % interval"
-        if ahead["low"] > 0
-        else "not above it by more than the 95 % interval"
-    )
     text = (
         f"Given up to {recovery['most_prompt_bp']:,} bp, how many of the next "
         f"{recovery['target_bp']} bases does the most likely continuation get right? "
-        f"{recovery['num_samples']:,} sites; the picture is at the top. Ahead of the best "
-        f"Markov model, site by site: {interval(ahead)}: {verdict}."
+        f"{recovery['num_samples']:,} sites; the picture is at the top. Site by site: "
+        f"{_recovery_verdict(recovery)}"
     )
     return html_section("Sequence recovery", text)
 
 
+def _recovery_verdict(recovery: dict[str, Any]) -> str:
+    ahead = recovery["ahead_of_best_markov"]
+    return verdict("The model", "the best Markov model", ahead, interval)
+
+
 def order_6_verdict(likelihood: dict[str, Any]) -> str:
-    """Return a sentence: whether the model reads better than counts of 7-mers do."""
+    """Return a sentence on whether the model is ahead of counts of 7-mers."""
     ahead = likelihood["ahead_of_order_6"]
-    if ahead["low"] > 0:
-        return "The model beats the order-6 Markov model."
-    if ahead["high"] < 0:
-        return "The model does NOT beat the order-6 Markov model: it is worse."
-    return "The model does NOT clearly beat the order-6 Markov model: zero is in the interval."
+    return verdict("The model", "the order-6 Markov model", ahead, partial(interval, digits=4))
+
+
+def best_verdict(likelihood: dict[str, Any]) -> str:
+    """Return a sentence on whether the model is ahead of the best Markov model."""
+    name = likelihood["best_markov"].replace("_", " ")
+    ahead = likelihood["ahead_of_best"]
+    return verdict(
+        "The model", f"the best Markov model ({name})", ahead, partial(interval, digits=4)
+    )
 
 
 def _likelihood(likelihood: dict[str, Any]) -> str:
-    ahead = likelihood["ahead_of_order_6"]
     rows = [("this model", interval(likelihood, 4))]
     rows += [(f"Markov, {name}", interval(m, 4)) for name, m in baselines_of(likelihood).items()]
-    against_best = ""
-    if best := likelihood.get("best_markov"):
-        against_best = (
-            f" The best of all is {best.replace('_', ' ')}; ahead of it by "
-            f"{interval(likelihood['ahead_of_best'], 4)}, and on "
-            f"{interval(likelihood['share_ahead_of_best'])} of all {likelihood['resampled']}."
-        )
     text = (
         f"Over {likelihood['num_bases']:,} bases of {likelihood['num_samples']:,} "
-        f"{likelihood.get('resampled', 'records')}. Ahead of order 6 by {interval(ahead, 4)} nats "
-        f"per base. <strong>{order_6_verdict(likelihood)}</strong>{against_best}"
+        f"{likelihood['resampled']}. <strong>{order_6_verdict(likelihood)} "
+        f"{best_verdict(likelihood)}</strong> On {interval(likelihood['share_ahead_of_best'])} of "
+        f"the {likelihood['resampled']} it has fewer nats than the best Markov model."
     )
     return html_section(
         "Held-out nats per base", text, html_table(rows, ("model", "nats per base"))

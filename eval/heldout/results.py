@@ -59,6 +59,7 @@ def key_numbers(run: Path, results: Path) -> dict[str, Any]:
         **_variants(measured.get("variant_auroc")),
         **_learning(read_metrics(run / "metrics.jsonl")),
         **_likelihood(measured["heldout_likelihood"]),
+        "overlap_with_train": measured["overlap_with_train"]["value"],
     }
 
 
@@ -93,7 +94,8 @@ def _likelihood(likelihood: dict[str, Any]) -> dict[str, Any]:
     return {
         "heldout_nats_per_base": likelihood["value"],
         "markov_6_nats_per_base": likelihood["markov"][6]["value"],
-        "beats_markov_6": likelihood["ahead_of_order_6"]["low"] > 0,
+        "ahead_of_markov_6": likelihood["ahead_of_order_6"]["value"],
+        "ahead_of_markov_6_interval": _interval(likelihood["ahead_of_order_6"]),
     }
 
 

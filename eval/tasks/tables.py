@@ -1,6 +1,7 @@
 """Datasets as tables: from the Hub or a local Parquet file, through `datasets`, and checked."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -14,9 +15,12 @@ import pyarrow.types as types
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
+from carbon.model.hub import why_unreachable
 from eval.contract import Example, Options
-from eval.data import files_of
+from eval.data import files_of, is_on_hub
+from eval.hub import offline
 
+_LOCAL = "parquet"  # the loader of `datasets` for files of this machine
 _IS_OF_TYPE: dict[type, Callable[[pa.DataType], bool]] = {
     str: lambda t: types.is_string(t) or types.is_large_string(t),
     int: lambda t: types.is_integer(t) or types.is_boolean(t),
@@ -77,8 +81,8 @@ def read_table(
     if files:
         if not any(map(_may_have_rows, files)):
             raise UserError(f"{path}: has no row")
-        table = load("parquet", str(source), data_files=[escape(str(file)) for file in files])
-    elif str(source).count("/") == 1 and not path.suffix:
+        table = load(_LOCAL, str(source), data_files=[escape(str(file)) for file in files])
+    elif is_on_hub(str(source)):
         table = load(str(source), str(source), data_files=hub_file)
     else:
         raise UserError(f"{source}: no such file; give a Parquet file or a dataset of the Hub")
@@ -95,7 +99,7 @@ def _may_have_rows(file: Path) -> bool:
 
 
 def load(path: str, shown_as: str, **which: Any) -> pa.Table:
-    """Load with `datasets` and return its Arrow table.
+    """Load with `datasets` and return its Arrow table; of the cache, if the Hub is out of reach.
 
     Raises:
         UserError: it cannot be loaded; the message has what `datasets` says.
@@ -103,8 +107,10 @@ def load(path: str, shown_as: str, **which: Any) -> pa.Table:
     import datasets
 
     datasets.disable_progress_bars()  # the commands have their own
+    without_hub = path != _LOCAL and why_unreachable()
     try:
-        loaded = datasets.load_dataset(path, **which)
+        with offline() if without_hub else nullcontext():
+            loaded = datasets.load_dataset(path, **which)
     except Exception as error:
         # It raises what its many parts raise, from the network down to Arrow.
         reason = f"{error.__cause__ or error}".splitlines()[0]

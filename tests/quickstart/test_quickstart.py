@@ -96,7 +96,8 @@ def test_your_own_genome(small, tmp_path):
     results = json.loads((tmp_path / "mine" / "results.json").read_text())
     assert results["variant_auroc"] is not None
     report = (tmp_path / "mine" / "report.html").read_text()
-    assert re.search("beats? the order-6 Markov model", report)
+    assert re.search("(ahead of|behind|model and) the order-6 Markov model", report)
+    assert results["overlap_with_train"] is not None and "31-mers" in report
 
 
 def test_a_genome_without_annotation(small, tmp_path):

@@ -14,7 +14,7 @@ from scipy import stats
 
 from carbon.errors import UserError
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
-from carbon.inference.background import Background, Drawing
+from carbon.inference.background import Background, Drawing, draw
 from carbon.inference.background.draw import Drawn, Places, draw_variants
 from carbon.inference.background.kinds import KINDS
 from carbon.inference.background.quantiles import LEAST_VARIANTS, background_of, quantiles
@@ -144,6 +144,45 @@ def test_draws_are_enough_of_the_reference_and_the_same_for_a_seed(reference):
     for one in drawn:
         by_broadest[one.path[-1]] += one.weight
     assert by_broadest == pytest.approx({"snv": 1, "deletion": 12, "insertion": 12})
+
+
+def test_indels_are_drawn_left_aligned(tmp_path):
+    """In a genome of repeats nearly every place of an indel can be moved."""
+    repeats = "".join(unit * 12 for unit in ("A", "CA", "GAT", "TTC", "ACGG"))
+    with Reference(write_fasta(tmp_path / "r.fa", {"c": random_bases(50, 1) + repeats})) as genome:
+        places = Places(genome, (), np.random.default_rng(0))
+        sent, moved = 0, 0
+        for name in ("deletion", "insertion"):
+            for bp in (1, 2, 3, 6) * 40:
+                if variant := places.indel(name, bp):
+                    # An indel is left-aligned if its allele does not end as it begins.
+                    longer = max(variant.ref, variant.alt, key=len)
+                    assert variant.position == 0 or longer[0] != longer[-1]
+                    sent += 1
+                    moved += variant.position > 50
+        assert sent > 100 and moved > 20
+
+
+def test_a_kind_that_is_rare_is_sought_longer_than_one_that_is_nowhere():
+    """One in 1,500 draws is of the rare kind: two are found within 20,000 draws."""
+    numbers = np.random.default_rng(0)
+    tries = Counter()
+    wanted = 2
+
+    def propose():
+        tries["all"] += 1
+        rare = numbers.random() < 1 / 1500
+        return Variant("c", 0, "A", "G" if rare else "C")
+
+    def path_of(variant):
+        return ("rare" if variant.alt == "G" else "common", "snv")
+
+    drawn = list(draw._some(propose, path_of, ("common", "rare", "nowhere"), wanted))
+    assert Counter(one.path[0] for one in drawn) == {"common": 2, "rare": 2}
+    # What is nowhere costs 1,000 draws a variant that is wanted, and no more.
+    assert 2000 <= tries["all"] <= 20_000
+    rare = sum(one.weight for one in drawn if one.path[0] == "rare")
+    assert 0 < rare < 0.01
 
 
 def test_weights_are_the_share_of_a_kind_among_all_snvs(reference):

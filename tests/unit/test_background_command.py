@@ -1,7 +1,11 @@
 """`carbon background`, and the percentiles that `carbon variants` writes with its file."""
 
 import json
+import shutil
+from collections import Counter
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow.parquet as pq
 import pysam
 import pytest
@@ -9,8 +13,11 @@ import torch
 
 import carbon
 from carbon.cli import main
+from carbon.genome import Variant
 from carbon.inference.background import Background
 from carbon.inference.background import job as background_job
+from carbon.inference.background.draw import Drawn
+from carbon.inference.background.quantiles import background_of
 from carbon.model import save_model
 from tests.helpers.files import place_gene, write_fasta, write_vcf
 
@@ -54,13 +61,25 @@ def percentiles(path):
     return [row.get("percentile") for row in pq.read_table(path).to_pylist()]
 
 
+def settings(path):
+    """Return the settings that an output states, in the way of its format."""
+    if path.suffix == ".parquet":
+        return json.loads(pq.read_schema(path).metadata[b"carbon"])
+    if path.suffix == ".json":
+        return json.loads(path.read_text())["settings"]
+    (line,) = [x for x in path.read_text().splitlines() if x.startswith("#") and "window_bp" in x
+               and "INFO" not in x]  # fmt: skip
+    return json.loads(line[line.index("{") :])
+
+
 def test_percentiles_beside_the_scores(folder, tmp_path, capsys):
     given = ["--background", str(folder / "b.json")]
     for ending in ("vcf", "parquet"):
         assert score(folder, tmp_path / f"out.{ending}", *given) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["background"] == "b.json"
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["background"], summary["percentiles_of"]) == ("b.json", {"snv": 3})
     table = pq.read_table(tmp_path / "out.parquet")
-    assert table.column_names[-1] == "percentile"
+    assert table.column_names[-2:] == ["percentile", "percentile_of"]
     made = Background.read(folder / "b.json")
     rows = table.to_pylist()
     with carbon.Reference(folder / "r.fa") as reference:
@@ -68,11 +87,17 @@ def test_percentiles_beside_the_scores(folder, tmp_path, capsys):
             variant = carbon.Variant(row["contig"], row["position"] - 1, row["ref"], row["alt"])
             expected = made.percentile(reference, variant, row["delta"])
             assert row["percentile"] == expected
+            assert row["percentile_of"] == (None if expected is None else "snv")
     # Of SNVs there are enough in all, of deletions too few; an allele without a score has none.
     assert [row["percentile"] is None for row in rows] == [False, False, True, True, False]
     with pysam.VariantFile(str(tmp_path / "out.vcf")) as scored:
         assert "Percent of random variants" in str(scored.header.info["CARBON_PERCENTILE"].record)
-        found = [x for record in scored for x in record.info.get("CARBON_PERCENTILE", (None,))]
+        records = list(scored)
+        found = [x for record in records for x in record.info.get("CARBON_PERCENTILE", (None,))]
+        pools = [x for record in records for x in record.info.get("CARBON_PERCENTILE_OF", (None,))]
+    assert [None if pool == "." else pool for pool in pools] == [
+        row["percentile_of"] for row in rows
+    ]
     assert found == pytest.approx([row["percentile"] for row in rows], nan_ok=True)
 
 
@@ -127,6 +152,106 @@ def test_the_models_own_is_taken_where_it_fits(folder, tmp_path, capsys):
         own.unlink()
 
 
+ENDINGS = ("vcf", "tsv", "json", "parquet")
+
+
+@pytest.fixture
+def own(folder, tmp_path):
+    """A copy of the model with its own background."""
+    shutil.copytree(folder / "model", tmp_path / "model")
+    for name in ("r.fa", "in.vcf", "g.gff3"):
+        (tmp_path / name).symlink_to(folder / name)
+    shutil.copyfile(folder / "b.json", tmp_path / "model" / "background.json")
+    return tmp_path
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_without_percentiles_the_output_says_why(own, capsys, ending):
+    """The column never vanishes without a line in the file itself and in the summary."""
+    output = own / f"out.{ending}"
+    for more, why in (
+        (["--dtype", "bfloat16"], "none: background.json was made with dtype float32, and this is "
+         "dtype bfloat16; score as it was made, or make one that is like this run"),
+        (["--no-background"], "none: not asked for"),
+    ):  # fmt: skip
+        assert score(own, output, *more) == 0
+        assert settings(output)["percentile"] == why
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["percentile"] == why
+    (own / "model" / "background.json").unlink()
+    assert score(own, output) == 0
+    assert settings(output)["percentile"].startswith("none: the model has no background.json")
+
+
+def test_a_model_may_bring_a_background_for_each_dtype(own, capsys):
+    made = own / "model" / "background_bfloat16.json"
+    assert make(own, made, "--dtype", "bfloat16") == 0
+    for dtype, name in (("float32", "background.json"), ("bfloat16", made.name)):
+        assert score(own, own / "out.parquet", "--dtype", dtype) == 0
+        assert settings(own / "out.parquet")["background"] == name
+        assert percentiles(own / "out.parquet")[0] is not None
+    capsys.readouterr()
+    assert score(own, own / "out.parquet", "--frames", "1") == 0
+    assert "no percentiles: " in capsys.readouterr().err
+    assert (
+        "made with frames [0], and this is frames [1]"
+        in (settings(own / "out.parquet")["percentile"])
+    )
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_percentile_names_the_variants_that_it_is_among(folder, tmp_path, ending, capsys):
+    """A background with enough new stop codons, and too few of all other consequences."""
+    own_deltas, rest = np.linspace(-1, 1, 100), np.linspace(-9, 9, 50)
+    snv = Variant("c1", 0, "A", "C")
+    drawn = [Drawn(snv, ("snv stop_gained", "snv"), 1.0)] * 100
+    drawn += [Drawn(snv, ("snv synonymous_variant", "snv"), 1.0)] * 50
+    made = Background.read(folder / "b.json")
+    about = {"kinds_by": "consequence", "settings": made.settings, "drawn": made.drawn}
+    by_consequence = background_of(drawn, [*own_deltas, *rest], about)
+    by_consequence.write(tmp_path / "b.json")
+    output = tmp_path / f"out.{ending}"
+    annotation = ["--annotation", str(folder / "g.gff3")]
+    assert score(folder, output, "--background", str(tmp_path / "b.json"), *annotation) == 0
+    alleles = ranked_alleles(output)
+    assert {pool for *_, pool in alleles} == {"snv stop_gained", "snv", None}
+    for consequence, delta, percentile, pool in alleles:
+        if delta is None or consequence == "frameshift_variant":
+            assert percentile is None and pool is None
+            continue
+        expected = "snv stop_gained" if consequence == "stop_gained" else "snv"
+        assert pool == expected
+        assert percentile == pytest.approx(by_consequence.percentile_in(pool, delta), abs=1e-4)
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert summary["percentiles_of"] == dict(Counter(p for *_, p in alleles if p))
+
+
+def ranked_alleles(path):
+    """Return consequence, delta, percentile and its pool of every allele, read independently."""
+    if path.suffix == ".vcf":
+        names = ("CONSEQUENCE", "DELTA", "PERCENTILE", "PERCENTILE_OF")
+        found = []
+        for line in path.read_text().splitlines():
+            if line.startswith("#"):
+                continue
+            info = dict(x.split("=") for x in line.split("\t")[7].split(";") if "=" in x)
+            alts = len(line.split("\t")[4].split(","))
+            columns = [info.get(f"CARBON_{n}", ".").split(",") for n in names]
+            columns = [c if len(c) == alts else ["."] * alts for c in columns]
+            found += zip(*columns, strict=True)
+        rows = [[None if x == "." else unquote(x) for x in row] for row in found]
+    else:
+        names = ("consequence", "delta", "percentile", "percentile_of")
+        if path.suffix == ".parquet":
+            table = pq.read_table(path).to_pylist()
+        elif path.suffix == ".json":
+            table = json.loads(path.read_text())["rows"]
+        else:
+            _, header, *lines = path.read_text().splitlines()
+            table = [dict(zip(header.split("\t"), x.split("\t"), strict=True)) for x in lines]
+        rows = [[None if row[n] == "." else row[n] for n in names] for row in table]
+    return [(a, *(None if x is None else float(x) for x in (b, c)), d) for a, b, c, d in rows]
+
+
 def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
     annotation = ["--annotation", str(folder / "g.gff3")]
     assert make(folder, tmp_path / "b.json", *annotation) == 0
@@ -136,7 +261,7 @@ def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
     assert score(folder, tmp_path / "out.parquet", *given) == 2
     assert "give --annotation too" in capsys.readouterr().err
     assert score(folder, tmp_path / "out.parquet", *given, *annotation) == 0
-    assert pq.read_table(tmp_path / "out.parquet").column_names[-1] == "percentile"
+    assert pq.read_table(tmp_path / "out.parquet").column_names[-1] == "percentile_of"
 
 
 def test_a_run_that_was_stopped_goes_on(folder, tmp_path, capsys, monkeypatch):

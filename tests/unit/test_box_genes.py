@@ -1,4 +1,4 @@
-"""What the model in the box has learned, on genes of a chromosome that it has never seen."""
+"""What the model in the box has learned, on genes of the held-out chromosome."""
 
 import itertools
 

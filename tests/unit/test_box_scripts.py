@@ -163,6 +163,7 @@ def test_the_card_says_what_was_measured(scripts, tmp_path, network, genome):
     assert "| heldout, likelihood | 1.2987 | 1.2901 | 1.3055 |" in text
     assert "| heldout, markov, 1 | 1.3544 |  |  |" in text
     assert "512 tokens" in text
+    assert "how much of it also occurs in the training records was not measured" in text
     assert re.findall(r"The (\w+) of the run", text) == ["Training", "Data", "Results"]
 
 
@@ -208,9 +209,10 @@ def test_the_steps_from_genome_to_measures(start, tmp_path, capsys):
     work = tmp_path / "a work"
     kinds = [words[1] + (f" {words[2]}" if words[2][0] != "-" else "") for words in ran]
     assert kinds == ["data_pipeline build", "train.launch", "train export", "carbon.cli convert",
-                     "carbon.cli background", "eval heldout"]  # fmt: skip
-    build, train, export, convert, background, *evaluations = ran
+                     "carbon.cli background", "carbon.cli background", "eval heldout"]  # fmt: skip
+    build, train, export, convert, background, bfloat16, *evaluations = ran
     assert background[-1] == f"{convert[4]}/background.json" and "VIII" in background
+    assert bfloat16[-1] == f"{convert[4]}/background_bfloat16.json" and "bfloat16" in bfloat16
     assert f'output="{work}/corpus"' in build and f'data.corpus="{work}/corpus"' in train
     assert train[2:7] == ["--standalone", "--nproc-per-node", "2", "-m", "train"]
     assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
@@ -231,6 +233,7 @@ def test_a_run_that_is_there_is_measured_and_not_trained(start, tmp_path, networ
     assert code == 0 and [words[2] for words in ran] == [
         "export",
         "convert",
+        "background",
         "background",
         "heldout",
     ]

@@ -12,6 +12,7 @@ from safetensors import safe_open
 
 import carbon
 from carbon.genome import Interval, Reference, read_annotation
+from carbon.inference.background import Background
 from carbon.model import model_folder
 from tests.helpers.box import real_entry
 from tests.helpers.warm import warm_environment, warm_python
@@ -22,6 +23,7 @@ LENGTH_BP = 562_643  # of chromosome VIII in R64-1-1, by SGD and Ensembl
 ENO2 = Interval("VIII", 451_326, 452_640)
 FILES = {
     "ENO2.vcf", "README.md", "VIII.fa.gz", "VIII.gtf.gz", "background.json", "config.json",
+    "background_bfloat16.json",
     "corpus.json", "curves.png", "learning.npz",
     "generation_config.json", "model.safetensors", "recipe.toml", "results.json",
     "tokenizer.json", "tokenizer_config.json",
@@ -46,6 +48,26 @@ def test_it_is_whole_and_small(yeast):
     with safe_open(yeast.folder / "model.safetensors", framework="np") as weights:
         dtypes = {weights.get_slice(key).get_dtype() for key in weights.keys()}  # noqa: SIM118
     assert dtypes == {"BF16"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_kind_of_its_background_has_variants_of_its_own(yeast, dtype):
+    """With fewer than 100 the percentile is among all SNVs, and not among those of the kind."""
+    suffix = "" if dtype == "float32" else f"_{dtype}"
+    background = Background.read(yeast.folder / f"background{suffix}.json")
+    assert background.settings["dtype"] == dtype
+    short = {kind: each["variants"] for kind, each in background.table.items()
+             if each["variants"] < 100 or "quantiles" not in each}  # fmt: skip
+    assert short == {}
+    snvs = {kind for kind in background.table if kind.startswith("snv ")}
+    # R64-1-1 has no UTRs; all other kinds of SNV are on chromosome VIII.
+    assert snvs == {
+        f"snv {term}" for term in (
+            "intergenic_variant", "intron_variant", "missense_variant", "splice_variant",
+            "non_coding_transcript_exon_variant", "start_lost", "stop_gained", "stop_lost",
+            "synonymous_variant",
+        )
+    }  # fmt: skip
 
 
 def test_nothing_in_it_tells_a_path(yeast):
@@ -79,6 +101,21 @@ def test_the_card_has_the_figures_of_the_results(yeast):
     numbers = " | ".join(f"{measured[key]:.4f}" for key in ("value", "low", "high"))
     assert f"| heldout, heldout_likelihood | {numbers} |" in card
     assert measured["value"] == yeast.heldout_nats_per_base < math.log(4)
+
+
+def test_the_card_says_what_of_the_held_out_chromosome_has_copies_in_training(yeast):
+    """Counted by Biopython and a set of strings: 46,682 of 562,613 places of the chromosome.
+
+    The corpus cuts it into 12 records, so that 11 x 30 places have no 31-mer.
+    """
+    card = (yeast.folder / "README.md").read_text()
+    overlap = yeast.results["heldout"]["overlap_with_train"]
+    assert overlap["num_kmers"] == 562_613 - 11 * 30
+    assert 46_682 - 11 * 30 <= overlap["num_shared"] <= 46_682
+    assert f"8.3% of its 31-mers also occur in the training records ({overlap['num_shared']:,}" in (
+        card
+    )
+    assert "never seen" not in card
 
 
 def test_the_card_begins_as_the_hub_reads_it(yeast):

@@ -259,11 +259,13 @@ class TestTables:
         assert re.search(r"^c:1 +\. +A>C +G0 +1\.00 +9\.00 +1 +3$", text, re.MULTILINE), text
 
     def test_percentiles_are_compared_where_both_have_them(self, tmp_path, capsys):
-        kinds = {"percentile": float, "spread": float}
-        rows = [allele(i, i % 5, percentile=i / 20, spread=1.0) for i in range(20)]
+        kinds = {"percentile": float, "percentile_of": str, "spread": float}
+        rows = [allele(i, i % 5, percentile=i / 20, percentile_of="snv stop_gained", spread=1.0)
+                for i in range(20)]  # fmt: skip
         rows[3]["percentile"] = None
         a = write_scores(tmp_path / "a.tsv", rows, columns=kinds)
-        other = [row | {"delta": row["delta"] * 2, "percentile": (i / 20) ** 2}
+        other = [row | {"delta": row["delta"] * 2, "percentile": (i / 20) ** 2,
+                        "percentile_of": "snv"}
                  for i, row in enumerate(rows)]  # fmt: skip
         b = write_scores(tmp_path / "b.json", other, columns=kinds)
         found = compared(capsys, a, b, "--output", tmp_path / "t.json")["percentiles"]
@@ -272,6 +274,7 @@ class TestTables:
         assert found["pearson"]["value"] == pytest.approx(stats.pearsonr(x, x**2).statistic)
         (row, *_) = json.loads((tmp_path / "t.json").read_text())["rows"]
         assert "percentile_b" in row and "spread" not in row
+        assert (row["percentile_of_a"], row["percentile_of_b"]) == ("snv stop_gained", "snv")
         c = write_scores(tmp_path / "c.tsv", [allele(i, i) for i in range(20)])
         assert "percentiles" not in compared(capsys, a, c)
 

@@ -7,12 +7,13 @@ import pysam
 import pytest
 
 from carbon.errors import ConfigError, CorpusError, GenomeError
-from carbon.genome import Reference
+from carbon.genome import Reference, reverse_complement
 from carbon.inference.held_out import choose_sites
 from carbon.uncertainty import bootstrap, mean, ratio
 from eval.__main__ import main
 from eval.heldout.likelihood import heldout_likelihood
 from eval.heldout.meaning import meaning_of
+from eval.heldout.overlap import overlap_clause, overlap_with_train
 from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
@@ -145,15 +146,47 @@ def test_what_a_good_number_is(model):
     every = [*likelihood["markov"], *likelihood["others"].values()]
     best = min(each["value"] for each in every)
     assert "1.386 is knowing nothing (ln 4)" in told
-    assert f"{best:.4f}; this model is {likelihood['value'] - best:.4f} worse" in told
-    better = likelihood | {"value": best - 0.02}
-    assert "this model is 0.0200 better" in meaning_of("heldout_likelihood", better)
+    assert (
+        f"the best Markov model ({likelihood['best_markov'].replace('_', ' ')}) {best:.4f}" in told
+    )
+    for ahead, words in (
+        ((-0.046, -0.144, 0.013), "No difference is shown between this model and the best Markov "
+         "model: -0.0460 [-0.1440, 0.0130], an interval that includes 0."),
+        ((-0.046, -0.144, -0.013), "This model is behind the best Markov model by 0.0460 [0.01"),
+        ((0.02, 0.01, 0.03), "This model is ahead of the best Markov model by 0.0200 [0.0100, "),
+    ):  # fmt: skip
+        difference = dict(zip(("value", "low", "high"), ahead, strict=True))
+        told = meaning_of("heldout_likelihood", likelihood | {"ahead_of_best": difference})
+        assert words in told and "worse" not in told
     recovery = sequence_recovery(model, train, test, 20, seed=0)
     told = meaning_of("sequence_recovery", recovery)
     assert f"reaches {recovery['markov'][recovery['best_markov_order']]['value']:.3f} here" in told
     assert "0.25 is chance" in told and "Carbon-8B 0.640" in told and "report" in told
     told = meaning_of("variant_auroc", {"value": 0.7, "markov_6": {"value": 0.6}})
     assert "0.5 is chance" in told and "reaches 0.600" in told
+
+
+def test_31_mers_of_held_out_records_are_looked_for_on_both_strands_of_training_records():
+    train = random_bases(500, 1)
+    copied = reverse_complement(train[100:200])  # 100 - 30 of its 31-mers are of the copy alone
+    test = [random_bases(200, 2) + copied.lower(), copied[:50], "ACGT" * 5, random_bases(60, 3)]
+    found = overlap_with_train(iter([train, ""]), test)
+    # 31-mers: 300 - 30, 50 - 30, none of 20 bases, 60 - 30.
+    assert (found["num_kmers"], found["num_shared"]) == (270 + 20 + 30, 70 + 20)
+    assert found["value"] == pytest.approx(90 / 320)
+    assert (found["num_records_half_shared"], found["num_samples"], found["k"]) == (1, 4, 31)
+    unknown = overlap_with_train([train], [copied[:45] + "N" + copied[46:]])
+    assert (unknown["num_kmers"], unknown["num_shared"]) == (15 + 24, 39)
+
+
+def test_overlap_is_said_whatever_it_is():
+    none = overlap_with_train(["A" * 40], ["C" * 40])
+    assert overlap_clause(none) == "none of its 10 31-mers occurs in training records"
+    short = overlap_with_train(["A" * 40], ["C" * 30])
+    assert short["value"] is None and "too short" in overlap_clause(short)
+    few = none | {"num_shared": 1, "num_kmers": 5000, "value": 1 / 5000}
+    assert overlap_clause(few).startswith("less than 0.1% of its 31-mers also occur")
+    assert "copies" in meaning_of("overlap_with_train", few)
 
 
 def test_nothing_to_measure_is_said(model, tmp_path):
@@ -188,10 +221,12 @@ def metrics_of(objectives):
 
 def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
     estimate = {"value": 1.4, "low": 1.3, "high": 1.5, "num_samples": 9}
+    behind = {"value": -0.1, "low": -0.2, "high": -0.05, "num_samples": 9}
     results = {
         "heldout_likelihood": estimate
-        | {"num_bases": 100, "markov": [estimate] * 7}
-        | {"ahead_of_order_6": {"value": -0.1, "low": -0.2, "high": -0.05, "num_samples": 9}}
+        | {"num_bases": 100, "markov": [estimate] * 7, "resampled": "records"}
+        | {"best_markov": "order_0", "share_ahead_of_best": estimate}
+        | {"ahead_of_order_6": behind, "ahead_of_best": behind | {"high": 0.1}}
     }
     (tmp_path / "results.json").write_text(json.dumps(results))
     lines = [json.dumps(m) + "\n" for m in metrics_of(["ce"] * 30 + ["fns"] * 20)]
@@ -204,8 +239,12 @@ def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
         )  # fmt: skip
         pages.append((tmp_path / name).read_text())
     assert pages[0] == pages[1]
-    assert "does NOT beat the order-6 Markov model" in pages[0].split("<h2>")[0]
+    opening = pages[0].split("<h2>")[0]
+    assert "The model is behind the order-6 Markov model by 0.1000 [0.0500, 0.2000]." in opening
+    assert "No difference is shown between the model and the best Markov model (order 0)" in opening
     assert "behind the best Markov model" not in pages[0]
+    assert "how much of it also occurs in the training records was not measured" in opening
+    assert "never read" not in opening
     results["heldout_likelihood"] |= {
         "best_markov": "codon_periodic",
         "others": {"codon_periodic": estimate},
@@ -213,13 +252,16 @@ def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
         "share_ahead_of_best": estimate,
         "resampled": "genes",
     }
+    results["overlap_with_train"] = overlap_with_train(["A" * 40], ["A" * 40 + "C" * 40])
     (tmp_path / "results.json").write_text(json.dumps(results))
     write_report(
         tmp_path / "c.html", title="", run=tmp_path, results=tmp_path / "results.json",
         generated=None,
     )  # fmt: skip
     opening = (tmp_path / "c.html").read_text().split("<h2>")[0]
-    assert "is behind the best Markov model (codon periodic) by 0.2500." in opening
+    assert "is behind the best Markov model (codon periodic) by 0.2500 [0.2000, 0.3000]." in opening
+    # Of the 50 31-mers the first 10 are all A.
+    assert "20.0% of its 31-mers also occur in the training records (10 of 50)" in opening
     assert "<svg" in pages[0].split("<h2>In short")[0]  # the loss, where recovery has no picture
     assert "At step 31" in pages[0] and "<svg" in pages[0] and "T &lt;x&gt;" in pages[0]
     assert not any(word in pages[0] for word in ("src=", "<link", "<script", "@import"))

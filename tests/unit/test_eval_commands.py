@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+import time
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import constants
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -102,6 +105,65 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert all(task.hub_id in out for task in TASKS.values() if task.hub_id)
+
+
+@pytest.fixture
+def no_hub(monkeypatch, tmp_path):
+    """No network, an empty cache of datasets, and no model that may be loaded."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+    def load_any(*_, **__):
+        raise AssertionError("the model is loaded before its datasets are looked up")
+
+    monkeypatch.setattr("eval.commands.load_any", load_any)
+
+
+@pytest.mark.parametrize("tasks", ["brca2", "all", "sequence_recovery,genomic_niah"])
+def test_without_a_network_a_run_fails_at_once_and_names_the_build(folder, capsys, no_hub, tasks):
+    words = ["--train", folder / "train.fa", "--output", folder / "out", "--tasks", tasks]
+    began = time.monotonic()
+    assert main(["run", "--model", str(folder / "run/export"), *map(str, words)]) == 2
+    assert time.monotonic() - began < 5  # five retries of one request take 23 s
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error: ")]
+    first = "sequence_recovery" if tasks == "all" else tasks.partition(",")[0]
+    assert f"`python -m eval build {first} --output FOLDER/{first}.parquet --" in line
+    missing = line.removeprefix("error: ").partition(":")[0].split(", ")
+    assert missing == (list(TASKS) if tasks == "all" else tasks.split(","))
+    assert TASKS[first].hub_id in line and "HF_HUB_OFFLINE is set" in line
+    assert not (folder / "out").exists()
+
+
+def test_datasets_that_are_here_need_no_network_and_a_model_of_the_hub_does(folder, capsys, no_hub):
+    words = words_of(folder, "--tasks", "sequence_recovery", "--orders", "1")
+    words[words.index("--model") + 1] = "owner/absent"
+    assert main(words) == 2
+    assert "owner/absent: there is no such folder" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_list_says_what_runs_offline(folder, capsys, no_hub, monkeypatch):
+    assert main(["list", "--data", str(folder / "data")]) == 0
+    out = capsys.readouterr().out
+    assert out.count("  offline    yes: ") == 1
+    assert f"  offline    yes: {folder}/data/sequence_recovery.parquet\n" in out
+    assert "runs offline: sequence_recovery; probes" in out
+    assert "needs the Hub, or a build and --data FOLDER: clinvar_coding, " in out
+    assert main(["list"]) == 0
+    assert "runs offline: no task; probes" in capsys.readouterr().out
+
+    def load_dataset(name, **which):
+        assert datasets.config.HF_HUB_OFFLINE
+        if which.get("data_files") != TASKS["brca2"].hub_file or name != TASKS["brca2"].hub_id:
+            raise ConnectionError("not in the cache")
+        columns = {column: ["A"] if kind is str else [1]
+                   for column, kind in TASKS["brca2"].columns.items()}  # fmt: skip
+        return datasets.DatasetDict(train=datasets.Dataset(pa.table(columns)))
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert main(["list"]) == 0
+    assert "runs offline: brca2; probes" in capsys.readouterr().out
+    assert not datasets.config.HF_HUB_OFFLINE
 
 
 @pytest.mark.parametrize(

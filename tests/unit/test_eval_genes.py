@@ -283,6 +283,8 @@ def test_the_command_measures_by_gene(model, genome, monkeypatch, capsys):
     assert (likelihood["resampled"], likelihood["num_samples"]) == ("genes", 3)
     assert likelihood["num_bases"] == end - 12
     assert "codon_periodic" in likelihood["others"]
+    overlap = results["overlap_with_train"]  # 30 ends of a record begin no 31-mer
+    assert (overlap["num_kmers"], overlap["num_shared"]) == (end - 60, 0)
     assert set(results["consequence_auroc"]["by_kind"]) <= {
         "stop_gained", "start_lost", "splice_site"
     }  # fmt: skip

@@ -175,8 +175,9 @@ def test_the_numbers_that_tell_how_it_went(tmp_path, scored):
         },
         "heldout_likelihood": {
             "value": 1.1, "markov": [{"value": k} for k in range(7)],
-            "ahead_of_order_6": {"low": -0.1, "high": 0.2},
+            "ahead_of_order_6": {"value": 0.05, "low": -0.1, "high": 0.2},
         },
+        "overlap_with_train": {"value": 0.07},
     }  # fmt: skip
     if scored:
         measured["variant_auroc"] = {"value": 0.8, "low": 0.7, "high": 0.9}
@@ -194,5 +195,7 @@ def test_the_numbers_that_tell_how_it_went(tmp_path, scored):
         "nats_per_base_end": pytest.approx(sum(1 / n for n in range(11, 31)) / 20),
         "heldout_nats_per_base": 1.1,
         "markov_6_nats_per_base": 6,
-        "beats_markov_6": False,
+        "ahead_of_markov_6": 0.05,
+        "ahead_of_markov_6_interval": [-0.1, 0.2],
+        "overlap_with_train": 0.07,
     }

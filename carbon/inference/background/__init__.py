@@ -9,10 +9,9 @@
 
 from carbon.inference.background.draw import Drawing
 from carbon.inference.background.job import BackgroundJob, make_background, run_background_job
-from carbon.inference.background.quantiles import FILE_NAME, Background
+from carbon.inference.background.quantiles import Background
 
 __all__ = [
-    "FILE_NAME",
     "Background",
     "BackgroundJob",
     "Drawing",

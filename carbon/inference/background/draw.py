@@ -9,9 +9,11 @@ import numpy as np
 
 from carbon.errors import UserError
 from carbon.genome import Consequences, Interval, Reference, Variant
+from carbon.genome.normalize import normalize_variant
 from carbon.inference.background.kinds import INDELS, KINDS, LONGEST_INDEL_BP, Path
 
-_TRIES_A_VARIANT = 1000  # a kind rarer than that among draws has fewer variants than it should
+_TRIES_A_VARIANT = 1000  # after so many without a kind, the contigs count as having none of it
+_MOST_TRIES_A_VARIANT = 10_000  # a kind rarer than that among draws has fewer variants than wanted
 _BASES = "ACGT"
 
 
@@ -50,7 +52,8 @@ def draw_variants(
     """Draw variants until there are enough of every narrowest kind, or a kind is too rare.
 
     Places are uniform over the known bases of the contigs, ALTs of SNVs over the three other bases;
-    what is inserted stands elsewhere in the contigs. All lengths of indels weigh the same.
+    what is inserted stands elsewhere in the contigs. All lengths of indels weigh the same. Indels
+    are left-aligned, as every variant is before it is scored.
 
     Args:
         reference: where they are drawn.
@@ -97,7 +100,11 @@ def _some(
     kept: dict[Path, list[Variant]] = defaultdict(list)
     seen: Counter[Path] = Counter()
     missing = set(narrowest)
-    for _ in range(_TRIES_A_VARIANT * wanted):
+    for number in range(_MOST_TRIES_A_VARIANT * wanted):
+        if number == _TRIES_A_VARIANT * wanted:
+            missing &= {path[0] for path in seen}
+        if not missing:
+            break
         if (variant := propose()) is None or not (path := path_of(variant)):
             continue
         seen[path] += 1
@@ -105,8 +112,6 @@ def _some(
             kept[path].append(variant)
         if len(kept[path]) == wanted:
             missing.discard(path[0])
-            if not missing:
-                break
     for path, variants in kept.items():
         weight = seen[path] / seen.total() / len(variants)
         yield from (Drawn(variant, path, weight) for variant in variants)
@@ -134,7 +139,12 @@ class Places:
         return Variant(contig, position, ref, self._one_of(_BASES.replace(ref, "")))
 
     def indel(self, name: str, length_bp: int) -> Variant | None:
-        """Draw a deletion or an insertion of a length, behind the base that VCF puts before it."""
+        """Draw a deletion or an insertion of a length; it is returned left-aligned."""
+        found = self._indel(name, length_bp)
+        return normalize_variant(self._reference, found) if found else None
+
+    def _indel(self, name: str, length_bp: int) -> Variant | None:
+        """Draw an indel after the base that VCF puts before it, in a repeat at any copy."""
         contig, position = self._place()
         if name == "deletion":
             ref = self._known(contig, position, position + 1 + length_bp)

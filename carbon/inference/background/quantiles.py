@@ -19,6 +19,9 @@ from carbon.inference.background.kinds import KINDS
 FILE_NAME = "background.json"
 """Of a background that a model brings with it, in its folder."""
 
+OWN_FILES = "background*.json"
+"""Of all of them: another for deltas of another dtype is `background_bfloat16.json`."""
+
 LEAST_VARIANTS = 100
 """With fewer, a kind has no quantiles, and the next broader one stands in for it."""
 

@@ -20,7 +20,7 @@ KINDS: dict[str, Kind] = {name: int if name == "codon" else str for name in MEAN
 
 
 class Score(NamedTuple):
-    """What is written of one ALT, of its `VariantScore`, and its percentile."""
+    """What is written of one ALT: its `VariantScore`, its percentile, and among which variants."""
 
     delta: float | None
     reason: str | None
@@ -30,6 +30,7 @@ class Score(NamedTuple):
     strand_left_out: str | None = None
     unsure: bool | None = None
     percentile: float | None = None
+    percentile_of: str | None = None
     scored_as: str | None = None
 
 
@@ -44,6 +45,7 @@ class AnnotatedScore(NamedTuple):
     strand_left_out: str | None
     unsure: bool | None
     percentile: float | None
+    percentile_of: str | None
     scored_as: str | None
     gene: str | None
     transcript: str | None

@@ -23,7 +23,13 @@ from carbon.genome.variant import allele_key
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
-from carbon.inference.variants.consequences import ANNOTATION, Annotated, Score, annotator
+from carbon.inference.variants.consequences import (
+    ANNOTATION,
+    Annotated,
+    AnnotatedScore,
+    Score,
+    annotator,
+)
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
@@ -56,7 +62,8 @@ class VariantJob:
         genetic_code: NCBI translation table where the annotation states none, such as `4`, or
             `1,Mito=3`.
         background: of `carbon background`, for percentiles.
-        own_background: where the model's own may lie; taken if there is no other, and it fits.
+        own_background: the model's folder, whose background is taken if there is no other and it
+            fits; None for no percentiles.
     """
 
     model: str
@@ -112,8 +119,8 @@ def run_variant_job(
             with atomic_file(job.output) as temporary:
                 with writer(temporary, vcf, settings) as write_row:
                     for row, scores in _rows(results, reference):
-                        write_row((row, ranked(row, annotated(row, scores))))
-                        counts.add(scores, _num_normalized(reference, row))
+                        write_row((row, shown := ranked(row, annotated(row, scores))))
+                        counts.add(shown, _num_normalized(reference, row))
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
@@ -186,8 +193,9 @@ class _Counts:
     normalised: int = 0
     one_strand: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
+    percentiles_of: Counter[str] = field(default_factory=Counter)
 
-    def add(self, scores: Sequence[Score], num_normalised: int) -> None:
+    def add(self, scores: Sequence[Score | AnnotatedScore], num_normalised: int) -> None:
         """Count a record, the scores of its alleles, and alleles that it writes in another way."""
         self.records += 1
         self.scored += sum(score.delta is not None for score in scores)
@@ -197,6 +205,7 @@ class _Counts:
         self.normalised += num_normalised
         self.one_strand += sum(score.strand_left_out is not None for score in scores)
         self.reasons.update(score.reason for score in scores if score.reason)
+        self.percentiles_of.update(s.percentile_of for s in scores if s.percentile_of)
 
     def shown(self) -> dict[str, Any]:
         """Return them as they are printed; a record has as many alleles as it has ALTs."""
@@ -209,6 +218,7 @@ class _Counts:
             "alleles_by_one_strand": self.one_strand,
             "alleles_unsure": self.unsure if self.with_spread else None,
             "reasons": dict(sorted(self.reasons.items())),
+            "percentiles_of": dict(sorted(self.percentiles_of.items())),
         }
 
 

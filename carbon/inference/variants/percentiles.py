@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
-from carbon.genome import Reference, VcfRow
+from carbon.genome import Reference, Variant, VcfRow
 from carbon.inference.background.identity import settings_of
-from carbon.inference.background.quantiles import Background
+from carbon.inference.background.quantiles import FILE_NAME, OWN_FILES, Background
 from carbon.inference.reading import Reader
 from carbon.inference.variants.consequences import AnnotatedScore, Score
 from carbon.inference.variants.method import Method
@@ -18,7 +18,7 @@ BACKGROUND = "background"  # the setting that is there where percentiles are wri
 
 
 class Found(NamedTuple):
-    """A background, and what is written of it among the settings."""
+    """A background, and what is written of it among the settings: without one, the reason."""
 
     background: Background | None
     settings: dict[str, Any]
@@ -30,35 +30,53 @@ Scores = Sequence[Score | AnnotatedScore]
 def background_for(
     reader: Reader, method: Method, given: Path | None, own: Path | None, *, annotated: bool
 ) -> Found:
-    """Return the background that is given, or else the one that the model brings with it.
+    """Return the background that is given, or else the one in the model's folder that fits.
 
-    The model's own is left out, with a word why, where it does not fit.
+    A folder may hold several, such as one a dtype. If none fits, there are no percentiles, and the
+    settings that are returned say why; so does a line on stderr.
 
     Args:
         reader: of the model.
         method: how variants are scored.
         given: by the user.
-        own: where the model's own may lie; None where it is not wanted.
+        own: the model's folder; None if no percentiles are wanted.
         annotated: whether consequences are known.
 
     Raises:
         UserError: a file is absent or torn, or the given one of another model or other settings.
     """
-    path = given or (own if own and own.is_file() else None)
-    if path is None:
-        return Found(None, {})
-    background = Background.read(path)
-    if why := _why_not(background, settings_of(reader, method), annotated):
-        if given:
-            raise UserError(f"{path}: {why}")
-        say(f"no percentiles: {path} {why}")
-        return Found(None, {})
-    about = {
+    if given is None and own is None:
+        return _without("not asked for")
+    paths = [given] if given else _own_backgrounds(own)
+    if not paths:
+        return _without(f"the model has no {FILE_NAME}; `carbon background` makes one")
+    settings, reasons = settings_of(reader, method), []
+    for path in paths:
+        background = Background.read(path)
+        if not (why := _why_not(background, settings, annotated)):
+            return Found(background, _about(path))
+        reasons.append(why)
+    path, why = paths[0], reasons[0]
+    if given:
+        raise UserError(f"{path}: {why}")
+    say(f"no percentiles: {path} {why}")
+    return _without(f"{path.name} {why}")
+
+
+def _own_backgrounds(folder: Path | None) -> list[Path]:
+    return sorted(folder.glob(OWN_FILES)) if folder else []
+
+
+def _without(why: str) -> Found:
+    return Found(None, {"percentile": f"none: {why}"})
+
+
+def _about(path: Path) -> dict[str, Any]:
+    return {
         BACKGROUND: path.name,
         "background_sha256": sha256_of_file(path),
-        "percentile": "percent of random variants of the same kind with a lower delta",
+        "percentile": "percent of the random variants of percentile_of with a lower delta",
     }
-    return Found(background, about)
 
 
 def _why_not(background: Background, settings: Mapping[str, Any], annotated: bool) -> str | None:
@@ -78,12 +96,19 @@ def ranker(
 
     def ranked(row: VcfRow, scores: Scores) -> Scores:
         return [
-            score._replace(
-                percentile=background.percentile(
-                    reference, variant, score.delta, getattr(score, "consequence", None)
-                )
-            )
+            score._replace(**_rank(background, reference, variant, score))
             for variant, score in zip(row.variants, scores, strict=True)
         ]
 
     return ranked
+
+
+def _rank(
+    background: Background, reference: Reference, variant: Variant, score: Score | AnnotatedScore
+) -> dict[str, Any]:
+    """Return the percentile of a score and the kind of random variants that it is among."""
+    consequence = getattr(score, "consequence", None)
+    if score.delta is None or not (kind := background.kind_of(reference, variant, consequence)):
+        return {}
+    percentile = background.percentile_in(kind, score.delta)
+    return {"percentile": percentile, "percentile_of": kind}

@@ -37,7 +37,9 @@ _MEANINGS = MEANINGS | {
     "reason": "Why there is no CARBON_DELTA",
     "scored_as": "contig:position:REF:ALT, trimmed and left-aligned, where the record has another",
     "strand_left_out": "Strand that cannot tell the alleles apart: CARBON_DELTA is of the other",
-    "percentile": "Percent of random variants of the same kind with a lower CARBON_DELTA",
+    "percentile": "Percent of random variants of CARBON_PERCENTILE_OF with a lower CARBON_DELTA",
+    "percentile_of": "Kind of the random variants that CARBON_PERCENTILE compares with; a broader "
+    "kind where the background has too few of the variant's own",
 }
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 
@@ -57,8 +59,9 @@ def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
         | ({"strand_left_out": str} if both else {})
         | {"reason": str}
     )
-    percentile: dict[str, Kind] = {"percentile": float} if BACKGROUND in settings else {}
-    return scores | (KINDS if ANNOTATION in settings else {}) | percentile
+    ranks: dict[str, Kind] = {"percentile": float, "percentile_of": str}
+    annotation = KINDS if ANNOTATION in settings else {}
+    return scores | annotation | (ranks if BACKGROUND in settings else {})
 
 
 def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:

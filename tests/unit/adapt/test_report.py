@@ -138,7 +138,7 @@ def test_a_page_and_a_card_of_each_kind(tmp_path, kind, way):
         "Model and settings",
     ]  # fmt: skip
     assert (
-        page.index(" test sequences ") < page.index("<svg") < page.index("<h2>")
+        page.index(" test sequences") < page.index("<svg") < page.index("<h2>")
     )  # the answer comes first
     score = results["test"]["model"][results["chosen_by"]]
     card = write_card(folder).read_text(encoding="utf-8")
@@ -205,23 +205,34 @@ def findings_of(ahead, leaks=()):
 def test_the_answer_in_sentences():
     better = findings_of((0.1, 0.05, 0.15)).answer()
     assert better[0] == (
-        "On 1,234 test sequences that were not learned from, the model's AUROC is "
+        "On 1,234 test sequences, none of which was found in another part, the model's AUROC is "
         "0.800 (0.750 to 0.850)."
     )
-    assert better[1].startswith("That is better than the best baseline, kmers (")
-    assert better[1].endswith("which has 0.700 (0.650 to 0.750): ahead by 0.100 (0.050 to 0.150).")
+    assert better[1].startswith("The best baseline, kmers (")
+    assert better[1].endswith(
+        "), has 0.700 (0.650 to 0.750). The model is ahead of kmers by 0.100 (0.050 to 0.150)."
+    )
     assert len(better) == 3 and "class 'yes'" in better[2]
     worse = findings_of((-0.1, -0.15, -0.05)).answer()[1]
-    assert worse.startswith("That is WORSE") and worse.endswith("behind by 0.100 (0.050 to 0.150).")
-    unclear = findings_of((0.01, -0.02, 0.04)).answer()[1]
-    assert "NOT shown to be better" in unclear and "which holds 0" in unclear
+    assert worse.endswith("The model is behind kmers by 0.100 (0.050 to 0.150).")
+    for unclear in ((0.01, -0.02, 0.04), (-0.046, -0.144, 0.013)):
+        told = findings_of(unclear).answer()[1]
+        assert "No difference is shown between the model and kmers: " in told
+        assert told.endswith("an interval that includes 0.")
+
+
+def test_no_sentence_says_that_copies_were_not_learned_from():
     leak = {"part": "test", "num_equal": 2, "num_near": 3}
     of_train = {"part": "train", "num_equal": 7, "num_near": 0}
-    first = findings_of((0.1, 0.05, 0.15), [leak, of_train]).answer()[0]
-    assert first == (
+    answer = findings_of((0.1, 0.05, 0.15), [leak, of_train]).answer()
+    assert answer[0] == (
         "On 1,234 test sequences, the model's AUROC is 0.800 (0.750 to 0.850). But 5 of these "
         "sequences, or nearly the same, stand in another part too, so the scores flatter."
     )
+    assert not any("learned from" in line or "none of which" in line for line in answer)
+    # A leak between train and validation says nothing of the test part.
+    other = findings_of((0.1, 0.05, 0.15), [leak | {"part": "validation"}]).answer()
+    assert "none of which was found in another part" in other[0]
 
 
 def test_without_a_baseline_nothing_is_compared(tmp_path):

@@ -1,0 +1,79 @@
+"""Datasets and models on the Hub, without a network: what the cache holds, what must be built."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from carbon.box import folder_here
+from carbon.errors import UserError
+from carbon.model.folder import hub_name
+from carbon.model.hub import hub_folder, why_unreachable
+from eval.contract import Task
+from eval.data import find_data, is_on_hub
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Let `datasets` read its cache alone: it fails at once and does not retry for a minute."""
+    from datasets import config
+    from huggingface_hub import constants
+
+    before = config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+
+
+def is_cached(task: Task, source: str) -> bool:
+    """Return whether the cache of `datasets` holds a task's dataset of the Hub."""
+    with offline():
+        try:
+            task.read(source)
+        except UserError:
+            return False
+    return True
+
+
+def check_datasets(
+    tasks: Sequence[Task], named: Mapping[str, str], build_commands: Mapping[str, str]
+) -> None:
+    """Refuse datasets that are on the Hub alone, if the Hub cannot be reached.
+
+    Args:
+        tasks: that will run.
+        named: task to path or Hub id, as the user gave them; "" for a folder of datasets.
+        build_commands: by task the command that builds its dataset from primary sources.
+
+    Raises:
+        UserError: a dataset is not on this machine; the message names `eval build`.
+    """
+    sources = {
+        task.name: source
+        for task in tasks
+        if (source := find_data(task, named)) and is_on_hub(source)
+    }
+    if not sources or not (why := why_unreachable()):
+        return
+    missing = [t.name for t in tasks if t.name in sources and not is_cached(t, sources[t.name])]
+    if missing:
+        raise UserError(
+            f"{', '.join(missing)}: no dataset on this machine, and the Hub, which has "
+            f"{', '.join(dict.fromkeys(sources[name] for name in missing))}, cannot be reached "
+            f"({why}); build it from primary sources, such as by `{build_commands[missing[0]]}`, "
+            "and give --data FOLDER (`python -m eval list` has the command of every task)"
+        )
+
+
+def check_models(sources: Sequence[str]) -> None:
+    """Look up models of the Hub before anything is measured.
+
+    Args:
+        sources: folders, names of bundled models, or `owner/name` on the Hub.
+
+    Raises:
+        ModelError: there is no such model, or the Hub cannot be reached and the cache lacks it.
+    """
+    for source in sources:
+        if folder_here(source) is None:
+            hub_folder(hub_name(source), with_weights=False)

@@ -1,0 +1,39 @@
+"""A difference in words: nothing is called better or worse whose interval includes 0."""
+
+import math
+
+import pytest
+
+from carbon.pages import interval
+from carbon.uncertainty import shown_sign
+from carbon.verdicts import verdict
+
+
+def sentence(value, low, high):
+    difference = {"value": value, "low": low, "high": high, "num_samples": 9}
+    return verdict("The model", "order 6", difference, interval)
+
+
+def test_only_an_interval_without_zero_is_a_difference():
+    assert sentence(0.05, 0.01, 0.09) == "The model is ahead of order 6 by 0.050 [0.010, 0.090]."
+    # Behind by 0.072: the difference and both ends change their sign, and the ends their order.
+    assert sentence(-0.072, -0.137, -0.024) == (
+        "The model is behind order 6 by 0.072 [0.024, 0.137]."
+    )
+    assert sentence(-0.046, -0.144, 0.013) == (
+        "No difference is shown between the model and order 6: -0.046 [-0.144, 0.013], an interval "
+        "that includes 0."
+    )
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.1), (-0.1, 0.0), (0.0, 0.0)])
+def test_an_interval_that_ends_at_zero_includes_it(low, high):
+    assert shown_sign(low, high) == 0
+    assert "No difference is shown" in sentence((low + high) / 2, low, high)
+
+
+@pytest.mark.parametrize("end", [None, math.nan])
+def test_without_an_interval_no_difference_is_shown(end):
+    assert shown_sign(end, end) == 0
+    assert sentence(0.5, end, end).startswith("No difference is shown")
+    assert sentence(0.5, end, end).endswith("without an interval.")
