@@ -21,9 +21,10 @@ from train.learners.anchor import Anchor, as_saved
 from train.learners.catch_up import catch_up
 from train.learners.codecs import CODECS, encoded
 from train.learners.group import Group
+from train.learners.kept_anchors import Kept
 from train.learners.mailbox import Mailbox
 from train.learners.outer import Tensors, outer_gradient
-from train.learners.rounds import Meeting, Plan, Told, Turn, fragments_of_round
+from train.learners.rounds import Meeting, Plan, Told, Turn, Work, fragments_of_round
 from train.learners.transport import Flight, Wait
 from train.learners.weights import ShardWeights, Weights, WholeWeights
 from train.network.parts import LlamaPart
@@ -32,7 +33,7 @@ from train.run_folder.log import RunLog
 from train.run_folder.state import RunState
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-_KEPT = ("round", "taken", "steps", "all_steps", "seconds", "tokens", "is_alone", "is_new")
+_KEPT = ("round", "taken", "all_steps", "is_alone", "is_new")
 """Of a learner, in a checkpoint."""
 
 
@@ -77,9 +78,8 @@ class Learner:
         self._residuals_before: Tensors = {}
         self._flights: list[Flight] = []
         self._arrived: dict[int, tuple[Meeting, Tensors, Agreement]] = {}
-        self._round = self._taken = self._steps = self._all_steps = 0
-        self._seconds = 0.0
-        self._tokens = [0] * self._config.fragments
+        self._round = self._taken = self._all_steps = 0
+        self._unsent = self._no_work()
         self._is_alone = self._is_new = self._resumes = self.stopped = False
         self._lacks = ""
         self.order: Iterable[int] | None = ()
@@ -115,10 +115,8 @@ class Learner:
         """Count a step; go on from meetings that are due, and send what a round has changed."""
         self._run = state
         self._taken += 1
-        self._steps += 1
         self._all_steps += 1
-        self._seconds += seconds
-        self._tokens = [before + tokens for before in self._tokens]
+        self._unsent = [before + Work(tokens, 1, seconds) for before in self._unsent]
         for flight in self._flights:
             flight.left, flight.age = flight.left - 1, flight.age + 1
         self._land_and_send()
@@ -133,8 +131,12 @@ class Learner:
         self._resumes = True
         for name in _KEPT:
             setattr(self, f"_{name}", table[name])
+        self._unsent = [Work(**work) for work in table["unsent"]]
         self._flights = [Flight.from_table(flight) for flight in table["flights"]]
         self._anchor.expect(table["anchor"])
+        if self._is_alone:
+            held = self._anchor.residuals.items()
+            self._residuals_before = {name: residual.clone() for name, residual in held}
         for arrived in table["arrived"]:
             meeting = Meeting.from_table(arrived["meeting"])
             anchor = self._anchor.state.anchor
@@ -153,6 +155,7 @@ class Learner:
         ]
         return {
             **{name: getattr(self, f"_{name}") for name in _KEPT},
+            "unsent": [asdict(work) for work in self._unsent],
             "anchor": self._anchor.to_table(),
             "flights": [flight.to_table() for flight in self._flights],
             "arrived": arrived,
@@ -160,8 +163,14 @@ class Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return anchor, momentum, what was not sent, and changes that have not been merged."""
-        arrived = {f"arrived-{r}": change for r, (_, change, _) in self._arrived.items()}
-        return as_saved(self._anchor.tensors() | arrived, self._weights)
+        kinds = {f"arrived-{r}": change for r, (_, change, _) in self._arrived.items()}
+        if self._is_alone:  # a change that is sent again begins from it
+            kinds["residual-before"] = self._residuals_before
+        return as_saved(self._anchor.tensors() | kinds, self._weights)
+
+    def trained(self) -> Work:
+        """Return the training of all learners that is in the anchor."""
+        return self._anchor.trained()
 
     @contextmanager
     def anchored(self) -> Iterator[None]:
@@ -229,23 +238,18 @@ class Learner:
         local = self._weights.read(self._anchor.names_of(flight.fragments))
         deltas = outer_gradient(self._anchor.state.anchor, local)
         parts, _ = encoded(self._codec, deltas, self._anchor.residuals)
-        tokens = sum(self._tokens[number] for number in flight.fragments)
-        flight.told = replace(
-            flight.told,
-            tokens=0 if self._is_new else flight.told.tokens + tokens,
-            steps=flight.told.steps + self._steps,
-            seconds=flight.told.seconds + self._seconds,
-        )
-        self._transport.send(flight, parts)
+        work = flight.told.work
         for number in flight.fragments:
-            self._tokens[number] = 0
-        self._steps, self._seconds = 0, 0.0
+            work, self._unsent[number] = work + self._unsent[number], Work()
+        tokens = 0 if self._is_new else work.tokens
+        flight.told = replace(flight.told, tokens=tokens, steps=work.steps, seconds=work.seconds)
+        self._transport.send(flight, parts)
 
     def _land(self) -> None:
         """Go on from the meetings of flights that are due, in their order."""
         while self._flights and not self.stopped:
             flight = self._flights[0]
-            if flight.left > 0 and not self._is_at_the_end():
+            if not self._is_due(flight):
                 return
             began = time.monotonic()
             try:
@@ -259,6 +263,17 @@ class Learner:
             self._merge(*self._arrived.pop(flight.round), flight, time.monotonic() - began)
             if not self._rests() and self._is_behind():
                 self._enter(is_new=False)
+
+    def _is_due(self, flight: Flight) -> bool:
+        """Tell whether this learner goes on from a flight's meeting before it does anything else.
+
+        One that takes fewer steps a round than the delay has them taken at the end of the round
+        whose change begins from that meeting.
+        """
+        if flight.left <= 0 or self._is_at_the_end():
+            return True
+        is_base = flight.round <= self._round - max(1, self._config.rounds_ahead)
+        return is_base and not self._is_alone and self._taken >= self._budget()
 
     def _met(self, flight: Flight) -> bool:
         """Wait for a meeting while there may be a quorum; at the end of the run, until there is."""
@@ -313,6 +328,7 @@ class Learner:
         names = self._anchor.names_of(meeting.fragments)
         alpha = 0.0 if meeting.is_last else self._config.alpha
         self._weights.write(names, self._anchor.state.anchor, alpha)
+        self._count_overwritten(meeting, flight, alpha)
         there = [told.learner for told in meeting.members]
         line = {
             "step": self._run.step + 1,  # as in the metrics of the step behind which they met
@@ -332,6 +348,19 @@ class Learner:
             self._round, self._taken = flight.round + 1 + len(self._flights), 0
         self._is_new = False
 
+    def _count_overwritten(self, meeting: Meeting, flight: Flight, alpha: float) -> None:
+        """Count work that no merge has taken as far as the weights have kept it: alpha of it."""
+        merged = [told.work for told in meeting.members if told.learner == self._me]
+        left_out = flight.told.work - sum(merged, Work())
+        left_out, num_lost = left_out.times(1 / len(flight.fragments)), 0
+        for number in flight.fragments:
+            unmerged = self._unsent[number] + left_out
+            self._unsent[number] = unmerged.times(alpha)
+            num_lost = max(num_lost, unmerged.steps - self._unsent[number].steps)
+        if num_lost and (self._is_alone or not merged):
+            message = f"round {meeting.round}: the merge overwrote {num_lost} steps of this learner"
+            self._log.event(self._run.step, "overwritten", f"{message}; they count for nothing")
+
     def _step_anchor(self, meeting: Meeting, change: Tensors) -> None:
         self._anchor.step(meeting, change)
         is_time = (meeting.round + 1) % self._config.anchor_every == 0 or meeting.is_last
@@ -341,7 +370,8 @@ class Learner:
     def _keep_anchor(self) -> None:
         anchor, mailbox = self._anchor, self._transport
         if self._ranks.is_first and isinstance(mailbox, Mailbox) and anchor.landed >= 0:
-            mailbox.anchors.keep(anchor.landed, anchor.digests, anchor.state)
+            kept = Kept(anchor.landed, anchor.digests, anchor.state, anchor.merged)
+            mailbox.anchors.keep(kept)
 
     def _go_on_alone(self, flight: Flight) -> None:
         """Take another round of steps before looking for a meeting that lacks a quorum."""
@@ -378,8 +408,7 @@ class Learner:
             self.stopped = self._shared(self._wants_to_stop())
         self._weights.write(self._anchor.names, self._anchor.state.anchor, 0.0)
         self._round = self._anchor.landed + 1
-        self._taken, self._steps, self._seconds = 0, 0, 0.0
-        self._tokens = [0] * self._config.fragments
+        self._taken, self._unsent = 0, self._no_work()
         self._is_new = is_new and self._anchor.landed >= 0
 
     def _why_not_there(self) -> str:
@@ -398,6 +427,10 @@ class Learner:
         return f"asks to take part after round {landed}"
 
     # Small things
+
+    def _no_work(self) -> list[Work]:
+        """Return that no fragment has changed since it last met."""
+        return [Work()] * self._config.fragments
 
     def _follow(self) -> None:
         """Say which step is next."""

@@ -90,14 +90,45 @@ class Turn:
             round_, taken = round_ + 1, 0
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The training behind a change of the weights.
+
+    Attributes:
+        tokens: predicted.
+        steps: taken.
+        seconds: that these took.
+    """
+
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: "Work") -> "Work":
+        """Return both together."""
+        return Work(
+            self.tokens + other.tokens, self.steps + other.steps, self.seconds + other.seconds
+        )
+
+    def __sub__(self, other: "Work") -> "Work":
+        """Return what is left without the other."""
+        return self + Work(-other.tokens, -other.steps, -other.seconds)
+
+    def times(self, share: float) -> "Work":
+        """Return a share of it, tokens and steps rounded."""
+        return Work(round(self.tokens * share), round(self.steps * share), self.seconds * share)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:
     """What a learner says of a change of its weights.
 
+    With several fragments, the numbers of all that are sent are added up.
+
     Attributes:
         learner: its number.
         tokens: predicted since the fragments last met: its weight in the mean.
-        steps: taken in the round.
+        steps: taken since then.
         seconds: that these took.
         extra: rounds that it went on alone, for want of a quorum.
         base: what anchor the change is from: the digest of all meetings before.
@@ -111,6 +142,11 @@ class Told:
     extra: int = 0
     base: str = ""
     sha256: str = ""
+
+    @property
+    def work(self) -> Work:
+        """The training behind the change."""
+        return Work(self.tokens, self.steps, self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

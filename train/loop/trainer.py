@@ -143,7 +143,7 @@ class Trainer:
             with self.meetings.anchored():
                 self.export(self._folder / "export")
             self.meetings.close()
-            log.finish(self._folder / "export")
+            log.finish(self._folder / "export", self.meetings.trained())
         return True
 
     def _stop(self, log: RunLog) -> bool:
