@@ -95,7 +95,7 @@ class Ranks:
 
     def largest(self, value: int) -> torch.Tensor:
         """Return the largest value of any process, of all learners, a number on the device."""
-        found = torch.full((), float(value), device=self.device)
+        found = torch.tensor(value, dtype=torch.int64, device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return found
 
