@@ -17,10 +17,10 @@ from carbon.model import save_model
 from carbon.objectives import OBJECTIVES
 from data_pipeline.__main__ import main as data_pipeline
 from tests.conftest import small_config
-from train.learners.rounds import Work
 from train.run_folder.card import write_card
 from train.run_folder.record import objective_changes, read_run
 from train.run_folder.summary import loss_figure, write_summary
+from train.run_folder.work import Work
 
 RECIPE = """
 output = "run"

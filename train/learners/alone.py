@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from train.learners.rounds import Work
 from train.run_folder.checkpoint import AlsoSaved
 from train.run_folder.log import RunLog
 from train.run_folder.state import RunState
+from train.run_folder.work import Work
 
 
 class Meetings(AlsoSaved, Protocol):

@@ -10,9 +10,10 @@ from torch import Tensor
 from train.learners.codecs import CODECS
 from train.learners.kept_anchors import Kept
 from train.learners.outer import OuterState, OuterStep, Tensors, fragments
-from train.learners.rounds import Meeting, Plan, Work, first_plan, plan_of
+from train.learners.rounds import Meeting, Plan, first_plan, plan_of
 from train.learners.weights import Weights
 from train.learners_config import LearnersConfig
+from train.run_folder.work import Work
 
 _START = -1
 """The number of the meeting before the first."""
@@ -98,6 +99,10 @@ class Anchor:
     def trained(self) -> Work:
         """Return the training that is in the anchor: of fragments, their mean."""
         return self.merged.times(1 / self._config.fragments)
+
+    def kept(self) -> Kept:
+        """Return a copy to be kept, of which the tensors are shared."""
+        return Kept(self.landed, self.digests, self.state, self.merged)
 
     def take(self, kept: Kept, meetings: Sequence[Meeting]) -> None:
         """Go to a later anchor that was kept, whose last meetings are these, itself among them."""

@@ -12,7 +12,7 @@ from carbon.console import say
 from carbon.files import sha256_of_file
 from carbon.store import Store, open_tensors
 from train.learners.outer import OuterState
-from train.learners.rounds import Work
+from train.run_folder.work import Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-import torch.distributed as dist
 from torch import Tensor
 
 from train.config import TrainConfig
@@ -21,24 +20,21 @@ from train.learners.anchor import Anchor, as_saved
 from train.learners.catch_up import catch_up
 from train.learners.codecs import CODECS, encoded
 from train.learners.group import Group
-from train.learners.kept_anchors import Kept
 from train.learners.mailbox import Mailbox
 from train.learners.outer import Tensors, outer_gradient
-from train.learners.rounds import Meeting, Plan, Told, Turn, Work, fragments_of_round
-from train.learners.transport import Flight, Wait
+from train.learners.rounds import Meeting, Plan, Told, Turn, fragments_of_round
+from train.learners.transport import ChangesGoneError, Flight, Wait
+from train.learners.unsent import Unsent
 from train.learners.weights import ShardWeights, Weights, WholeWeights
 from train.network.parts import LlamaPart
 from train.network.ranks import Ranks
 from train.run_folder.log import RunLog
 from train.run_folder.state import RunState
+from train.run_folder.work import Work
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _KEPT = ("round", "taken", "all_steps", "is_alone", "is_new")
 """Of a learner, in a checkpoint."""
-
-
-class _ChangesGoneError(Exception):
-    """What led to a meeting has been removed from the mailbox: the others are far ahead."""
 
 
 class Learner:
@@ -70,16 +66,14 @@ class Learner:
         self._total_steps, self._settings = total_steps, settings
         self._me = self._config.number if self._config.mailbox else ranks.learner
         self._codec = CODECS[self._config.codec]
-        kind: type[WholeWeights | ShardWeights] = ShardWeights
-        if self._config.mailbox:
-            kind = WholeWeights
+        kind = WholeWeights if self._config.mailbox else ShardWeights
         self._weights: Weights = kind(parts, ranks)
         self._anchor = Anchor(self._config, self._weights)
         self._residuals_before: Tensors = {}
         self._flights: list[Flight] = []
         self._arrived: dict[int, tuple[Meeting, Tensors, Agreement]] = {}
         self._round = self._taken = self._all_steps = 0
-        self._unsent = self._no_work()
+        self._unsent = Unsent(self._config.fragments)
         self._is_alone = self._is_new = self._resumes = self.stopped = False
         self._lacks = ""
         self.order: Iterable[int] | None = ()
@@ -116,7 +110,7 @@ class Learner:
         self._run = state
         self._taken += 1
         self._all_steps += 1
-        self._unsent = [before + Work(tokens, 1, seconds) for before in self._unsent]
+        self._unsent.add(Work(tokens, 1, seconds))
         for flight in self._flights:
             flight.left, flight.age = flight.left - 1, flight.age + 1
         self._land_and_send()
@@ -131,12 +125,11 @@ class Learner:
         self._resumes = True
         for name in _KEPT:
             setattr(self, f"_{name}", table[name])
-        self._unsent = [Work(**work) for work in table["unsent"]]
+        self._unsent.expect(table["unsent"])
         self._flights = [Flight.from_table(flight) for flight in table["flights"]]
         self._anchor.expect(table["anchor"])
-        if self._is_alone:
-            held = self._anchor.residuals.items()
-            self._residuals_before = {name: residual.clone() for name, residual in held}
+        held = self._anchor.residuals.items()
+        self._residuals_before = {name: residual.clone() for name, residual in held}
         for arrived in table["arrived"]:
             meeting = Meeting.from_table(arrived["meeting"])
             anchor = self._anchor.state.anchor
@@ -155,7 +148,7 @@ class Learner:
         ]
         return {
             **{name: getattr(self, f"_{name}") for name in _KEPT},
-            "unsent": [asdict(work) for work in self._unsent],
+            "unsent": self._unsent.to_table(),
             "anchor": self._anchor.to_table(),
             "flights": [flight.to_table() for flight in self._flights],
             "arrived": arrived,
@@ -238,9 +231,7 @@ class Learner:
         local = self._weights.read(self._anchor.names_of(flight.fragments))
         deltas = outer_gradient(self._anchor.state.anchor, local)
         parts, _ = encoded(self._codec, deltas, self._anchor.residuals)
-        work = flight.told.work
-        for number in flight.fragments:
-            work, self._unsent[number] = work + self._unsent[number], Work()
+        work = flight.told.work + self._unsent.take(flight.fragments)
         tokens = 0 if self._is_new else work.tokens
         flight.told = replace(flight.told, tokens=tokens, steps=work.steps, seconds=work.seconds)
         self._transport.send(flight, parts)
@@ -256,7 +247,7 @@ class Learner:
                 if not self._met(flight):
                     self._go_on_alone(flight)
                     return
-            except _ChangesGoneError:
+            except ChangesGoneError:
                 self._enter(is_new=False)
                 return
             self._flights.pop(0)
@@ -270,10 +261,9 @@ class Learner:
         One that takes fewer steps a round than the delay has them taken at the end of the round
         whose change begins from that meeting.
         """
-        if flight.left <= 0 or self._is_at_the_end():
-            return True
         is_base = flight.round <= self._round - max(1, self._config.rounds_ahead)
-        return is_base and not self._is_alone and self._taken >= self._budget()
+        is_late = is_base and not self._is_alone and self._taken >= self._budget()
+        return flight.left <= 0 or is_late or self._is_at_the_end()
 
     def _met(self, flight: Flight) -> bool:
         """Wait for a meeting while there may be a quorum; at the end of the run, until there is."""
@@ -290,12 +280,7 @@ class Learner:
         if meeting is None:
             return False
         change, sums = self._mean_if_there(meeting)
-        names = ("pipeline", "shard")
-        for group in [] if self._config.mailbox else map(self._ranks.mesh.get_group, names):
-            there = sums.to(self._ranks.device)
-            dist.all_reduce(there, group=group)
-            sums = there.cpu()
-        self._arrived[flight.round] = (meeting, change, Agreement.of(sums))
+        self._arrived[flight.round] = meeting, change, Agreement.of(self._weights.summed(sums))
         return True
 
     def _mean_if_there(self, meeting: Meeting) -> tuple[Tensors, Tensor]:
@@ -303,9 +288,9 @@ class Learner:
         found = None
         with suppress(FileNotFoundError):
             found = self._mean(meeting)
-        is_gone = self._shared(found is None) if self._config.mailbox else False
+        is_gone = self._ranks.shared(found is None) if self._config.mailbox else False
         if is_gone or found is None:
-            raise _ChangesGoneError
+            raise ChangesGoneError
         return found
 
     def _mean(self, meeting: Meeting) -> tuple[Tensors, Tensor]:
@@ -325,39 +310,29 @@ class Learner:
     ) -> None:
         """Take the outer step, and go on from the new anchor."""
         self._step_anchor(meeting, change)
-        names = self._anchor.names_of(meeting.fragments)
         alpha = 0.0 if meeting.is_last else self._config.alpha
+        names = self._anchor.names_of(meeting.fragments)
         self._weights.write(names, self._anchor.state.anchor, alpha)
         self._count_overwritten(meeting, flight, alpha)
-        there = [told.learner for told in meeting.members]
         line = {
             "step": self._run.step + 1,  # as in the metrics of the step behind which they met
-            "round": meeting.round,
-            "fragments": list(meeting.fragments),
-            "learners": there,
-            "tokens": [told.tokens for told in meeting.members],
+            **meeting.told(),
             "sent_bytes": self._transport.sent_bytes,
             "received_bytes": self._transport.received_bytes,
             "wait_seconds": waited_seconds,
             "late_steps": flight.age,
             **asdict(agreement),
         }
-        self._log.round(line, took_part=self._me in there)
+        self._log.round(line, took_part=meeting.has(self._me))
         if self._is_alone:
             self._is_alone = False
             self._round, self._taken = flight.round + 1 + len(self._flights), 0
         self._is_new = False
 
     def _count_overwritten(self, meeting: Meeting, flight: Flight, alpha: float) -> None:
-        """Count work that no merge has taken as far as the weights have kept it: alpha of it."""
-        merged = [told.work for told in meeting.members if told.learner == self._me]
-        left_out = flight.told.work - sum(merged, Work())
-        left_out, num_lost = left_out.times(1 / len(flight.fragments)), 0
-        for number in flight.fragments:
-            unmerged = self._unsent[number] + left_out
-            self._unsent[number] = unmerged.times(alpha)
-            num_lost = max(num_lost, unmerged.steps - self._unsent[number].steps)
-        if num_lost and (self._is_alone or not merged):
+        """Count what the meeting has not merged; name steps that no settings have overwritten."""
+        num_lost = self._unsent.merge(meeting, flight.told, alpha)
+        if num_lost and (self._is_alone or not meeting.has(self._me)):
             message = f"round {meeting.round}: the merge overwrote {num_lost} steps of this learner"
             self._log.event(self._run.step, "overwritten", f"{message}; they count for nothing")
 
@@ -370,18 +345,17 @@ class Learner:
     def _keep_anchor(self) -> None:
         anchor, mailbox = self._anchor, self._transport
         if self._ranks.is_first and isinstance(mailbox, Mailbox) and anchor.landed >= 0:
-            kept = Kept(anchor.landed, anchor.digests, anchor.state, anchor.merged)
-            mailbox.anchors.keep(kept)
+            mailbox.anchors.keep(anchor.kept())
 
     def _go_on_alone(self, flight: Flight) -> None:
         """Take another round of steps before looking for a meeting that lacks a quorum."""
-        self.stopped = self._shared(self._wants_to_stop())
+        self.stopped = self._ranks.shared(self._wants_to_stop())
         flight.left = self._plan().budget(self._me, self._round, self._total_steps)
         if self.stopped or self._is_alone:
             return
         self._is_alone = True
-        message = f"round {flight.round}: fewer than {self._config.least} learners are there"
-        self._log.event(self._run.step, "alone", f"{message}; learning goes on without a meeting")
+        few = f"round {flight.round}: fewer than {self._config.least} learners are there"
+        self._log.event(self._run.step, "alone", f"{few}; learning goes on without a meeting")
 
     # Coming late
 
@@ -392,7 +366,9 @@ class Learner:
         if self._me not in self._plan().budgets:
             return True
         has_met = self._ranks.is_first and self._transport.record(self._round) is not None
-        return bool(self._shared(has_met)) and self._round not in [f.round for f in self._flights]
+        return bool(self._ranks.shared(has_met)) and self._round not in [
+            f.round for f in self._flights
+        ]
 
     def _enter(self, *, is_new: bool) -> None:
         """Go to where the others are, and wait until a round is planned with this learner."""
@@ -403,12 +379,12 @@ class Learner:
         while not self.stopped and (message := self._why_not_there()):
             if message != said:
                 self._log.event(self._run.step, "join", message)
-                said = message
+            said = message
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-            self.stopped = self._shared(self._wants_to_stop())
+            self.stopped = self._ranks.shared(self._wants_to_stop())
         self._weights.write(self._anchor.names, self._anchor.state.anchor, 0.0)
         self._round = self._anchor.landed + 1
-        self._taken, self._unsent = 0, self._no_work()
+        self._taken, self._unsent = 0, Unsent(self._config.fragments)
         self._is_new = is_new and self._anchor.landed >= 0
 
     def _why_not_there(self) -> str:
@@ -416,7 +392,7 @@ class Learner:
         assert isinstance(self._transport, Mailbox)
         if self._ranks.is_first:
             self._lacks = catch_up(self._anchor, self._transport, self._mean, self._lacks)
-        self._lacks, known = self._shared((self._lacks, self._anchor.known()))
+        self._lacks, known = self._ranks.shared((self._lacks, self._anchor.known()))
         self._anchor.learn(known)
         landed = self._anchor.landed
         if self._lacks:
@@ -427,10 +403,6 @@ class Learner:
         return f"asks to take part after round {landed}"
 
     # Small things
-
-    def _no_work(self) -> list[Work]:
-        """Return that no fragment has changed since it last met."""
-        return [Work()] * self._config.fragments
 
     def _follow(self) -> None:
         """Say which step is next."""
@@ -445,9 +417,3 @@ class Learner:
             self._predicted = iter(self.order)
             next(self._predicted)
         self._run.step = step
-
-    def _shared(self, value: Any) -> Any:
-        """Return what the first process has."""
-        found = [value]
-        dist.broadcast_object_list(found, group=self._ranks.quiet_group, group_src=0)
-        return found[0]

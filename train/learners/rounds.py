@@ -9,6 +9,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from train.run_folder.work import Work
+
 _MISSES_TO_LEAVE = 2
 
 
@@ -90,35 +92,6 @@ class Turn:
             round_, taken = round_ + 1, 0
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The training behind a change of the weights.
-
-    Attributes:
-        tokens: predicted.
-        steps: taken.
-        seconds: that these took.
-    """
-
-    tokens: int = 0
-    steps: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, other: "Work") -> "Work":
-        """Return both together."""
-        return Work(
-            self.tokens + other.tokens, self.steps + other.steps, self.seconds + other.seconds
-        )
-
-    def __sub__(self, other: "Work") -> "Work":
-        """Return what is left without the other."""
-        return self + Work(-other.tokens, -other.steps, -other.seconds)
-
-    def times(self, share: float) -> "Work":
-        """Return a share of it, tokens and steps rounded."""
-        return Work(round(self.tokens * share), round(self.steps * share), self.seconds * share)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:
     """What a learner says of a change of its weights.
@@ -168,6 +141,19 @@ class Meeting:
     plan: Plan
     missed: Mapping[int, int] = field(default_factory=dict)
     is_last: bool = False
+
+    def has(self, learner: int) -> bool:
+        """Tell whether a learner took part."""
+        return learner in [told.learner for told in self.members]
+
+    def told(self) -> dict[str, Any]:
+        """Return what a line of `rounds.jsonl` says of it."""
+        return {
+            "round": self.round,
+            "fragments": list(self.fragments),
+            "learners": [told.learner for told in self.members],
+            "tokens": [told.tokens for told in self.members],
+        }
 
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold."""

@@ -7,12 +7,12 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_folder
 from train.config import ParallelConfig, TrainConfig
-from train.learners.rounds import Work
 from train.loop.data import open_rows
 from train.network.ranks import joined_ranks
 from train.planning.course import Course
 from train.planning.sizes import llama_config
 from train.run_folder.saved import Saved, saved_weights
+from train.run_folder.work import Work
 from train.start.export import write_export
 from train.start.model import open_start
 

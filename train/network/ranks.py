@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -98,6 +99,12 @@ class Ranks:
         found = torch.tensor(value, dtype=torch.int64, device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return found
+
+    def shared(self, value: Any) -> Any:
+        """Return what the first process of the learner has."""
+        found = [value]
+        dist.broadcast_object_list(found, group=self.quiet_group, group_src=0)
+        return found[0]
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from carbon.model.folder import read_config
 from carbon.objectives import OBJECTIVES
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
-from train.learners.rounds import Work
 from train.planning.course import Course
 from train.run_folder.record import (
     RunRecord,
@@ -26,6 +25,7 @@ from train.run_folder.record import (
     results_of,
 )
 from train.run_folder.summary import loss_figure
+from train.run_folder.work import Work
 
 _MOST_LISTED = 20
 _USE_STOCK = f"""

@@ -16,9 +16,9 @@ from carbon.errors import CorpusError
 from carbon.files import atomic_file
 from train.choices.trackers import open_tracker
 from train.config import TrainConfig
-from train.learners.rounds import Work
 from train.network.ranks import Ranks
 from train.planning.course import Course
+from train.run_folder.work import Work
 from train.watch import staircase
 
 Metrics = dict[str, Any]

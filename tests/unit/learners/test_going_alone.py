@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from train.learners import learner as module
-from train.learners.rounds import Meeting, Plan, Told, Work, first_plan
+from train.learners.rounds import Meeting, Plan, Told, first_plan
+from train.learners.unsent import Unsent
 from train.learners_config import LearnersConfig
+from train.run_folder.work import Work
 
 EVERY = 3
 TOKENS = 10  # of a step
@@ -28,6 +30,9 @@ class OneWeight:
 
     def write(self, names, values, alpha):
         self.value = alpha * self.value + (1 - alpha) * values["w"]
+
+    def summed(self, sums):
+        return sums
 
     def as_saved(self, name, value):
         return value
@@ -82,13 +87,12 @@ class Log:
 def start(monkeypatch):
     """Return a function that begins a learner, and gives it with its transport and its log."""
     monkeypatch.setattr(module, "WholeWeights", OneWeight)
-    monkeypatch.setattr(module.Learner, "_shared", lambda self, value: value)
 
     def make(table=None, **how):
         given = {"count": 2, "mailbox": "unused", "every_steps": EVERY, "codec": "fp32",
                  "momentum": 0.0, "learning_rate": 1.0}  # fmt: skip
         config = SimpleNamespace(learners=LearnersConfig(**(given | how)))
-        ranks = SimpleNamespace(is_first=True, learner=0)
+        ranks = SimpleNamespace(is_first=True, learner=0, shared=lambda value: value)
         transport, log = Scripted(), Log()
         learner = module.Learner(config, ranks, [], 10_000, {})
         monkeypatch.setattr(learner, "_opened", lambda: transport)
@@ -206,15 +210,16 @@ def test_a_slow_learner_with_fewer_steps_a_round_than_the_delay(start):
     assert learner._anchor.landed == 2 and len(transport.sent) == 4
 
 
-def test_fragments_are_counted_apart(start):
+def test_fragments_are_counted_apart():
     """Of the fragment that does not meet, work goes on counting."""
-    learner, _, _ = start()
-    learner._unsent = [Work(30, 3, 3.0), Work(50, 5, 5.0)]
+    unsent = Unsent(2)
+    unsent.add(Work(20, 2, 2.0))
     told = Told(learner=0, tokens=20, steps=2, seconds=2.0)
-    flight = SimpleNamespace(fragments=(0,), told=told)
-    meeting = SimpleNamespace(round=0, members=(told, OTHER))
-    learner._count_overwritten(meeting, flight, 0.0)
-    assert learner._unsent == [Work(), Work(50, 5, 5.0)]
+    assert unsent.take((0,)) == told.work
+    unsent.add(Work(30, 3, 3.0))
+    meeting = Meeting(round=0, fragments=(0,), members=(told, OTHER), plan=first_plan(2, EVERY))
+    assert unsent.merge(meeting, told, 0.0) == 3
+    assert unsent.works == [Work(), Work(50, 5, 5.0)]
 
 
 def test_a_stop_while_alone_keeps_what_was_not_sent_before(start):
@@ -232,4 +237,4 @@ def test_a_stop_while_alone_keeps_what_was_not_sent_before(start):
     for one in (learner, again):
         take(one, EVERY - 1)
     assert torch.equal(again._anchor.residuals["w"], learner._anchor.residuals["w"])
-    assert again._unsent == learner._unsent
+    assert again._unsent.works == learner._unsent.works

@@ -15,7 +15,7 @@ from carbon.store import Store, open_tensors
 from tests.helpers.bucket import bucket
 from train.learners.kept_anchors import Kept, KeptAnchors
 from train.learners.outer import OuterState
-from train.learners.rounds import Work
+from train.run_folder.work import Work
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
