@@ -219,8 +219,9 @@ def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
         raise UserError("export: give --output, a folder that is not there yet")
     if Path(arguments.output).exists():
         raise UserError(f"{arguments.output}: exists already; name another output")
-    export_newest(config, Path(arguments.output))
-    write_card(Path(config.output), Path(arguments.output), corpus_manifest=manifest_of(config))
+    run, export = Path(config.output), Path(arguments.output)
+    trained = export_newest(config, export)
+    write_card(run, export, corpus_manifest=manifest_of(config), trained=trained)
 
 
 def _summarize(config: "TrainConfig", arguments: argparse.Namespace) -> None:

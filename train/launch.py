@@ -4,12 +4,17 @@ Options are those of `torchrun`. It hands a signal on to the processes and waits
 saved (`--shutdown-timeout`); then it ends with 128 and the number of the signal.
 """
 
+import logging
 import os
 import signal
 import sys
+import tempfile
+from pathlib import Path
 
 from carbon.console import say
 from train.loop.signals import StopSignals
+from train.network.failures import NOTE
+from train.network.killed import death_of
 
 SHUTDOWN_SECONDS = 540
 """For the step that is being taken and its checkpoint; `torchrun` alone gives 30 seconds."""
@@ -18,13 +23,18 @@ SHUTDOWN_SECONDS = 540
 def main(argv: list[str] | None = None) -> int:
     """Launch and wait; return the exit code."""
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
-    try:
-        return _torchrun(argv)
-    except KeyboardInterrupt:  # before torchrun listens
-        return _stopped_by(signal.SIGINT)
+    # It says in its own way what the processes, or the line about a killed one, say as well.
+    logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory(prefix="carbon-launch-") as folder:
+        note = Path(folder) / "told"
+        os.environ[NOTE] = str(note)
+        try:
+            return _torchrun(argv, note)
+        except KeyboardInterrupt:  # before torchrun listens
+            return _stopped_by(signal.SIGINT)
 
 
-def _torchrun(argv: list[str] | None) -> int:
+def _torchrun(argv: list[str] | None, note: Path) -> int:
     with StopSignals():  # an interrupt in the middle of an import can be lost
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -36,8 +46,14 @@ def _torchrun(argv: list[str] | None) -> int:
         return _stopped_by(stopped.sigval)
     except ChildFailedError as failed:
         codes = {failure.exitcode for failure in failed.failures.values()}
+        killed = {r: -f.exitcode for r, f in failed.failures.items() if f.exitcode < 0}
+        if killed:
+            rank, number = min(killed.items())
+            if not note.exists():  # no other process of this machine was there to tell
+                say(death_of(rank, number))
+            return 128 + number
         if not codes <= {1, 2} or any("Traceback" in f.message for f in failed.failures.values()):
-            raise  # a defect, or a process that was killed
+            raise  # a defect
         return max(codes)  # they have told what was wrong
     return 0
 

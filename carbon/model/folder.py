@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from carbon.box import folder_here
 from carbon.errors import ModelError
 from carbon.model.hub import hub_folder
+from carbon.model.tying import HEAD, check_tying
 from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
 from carbon.tokenizer.byte_pairs import hybrid_vocabulary
 from carbon.tokenizer.dna_config import read_dna_config, read_json
@@ -47,8 +48,8 @@ class ModelFolder(NamedTuple):
     @property
     def num_parameters(self) -> int:
         """Of the network; a head that is tied to the embedding counts once."""
-        is_tied = bool(self.config.get("tie_word_embeddings"))
-        shapes = (s for name, s in self.shapes.items() if not (is_tied and "lm_head" in name))
+        is_tied = self.config["tie_word_embeddings"]
+        shapes = (s for name, s in self.shapes.items() if not (is_tied and name == HEAD))
         return sum(map(prod, shapes))
 
 
@@ -69,6 +70,7 @@ def model_folder(source: str | Path) -> ModelFolder:
     vocabulary = _with_tags(folder, config, source)
     shapes = _shapes_of(folder)
     _check_shapes(folder, config, shapes)
+    check_tying(folder, config, weight_files(folder))
     return ModelFolder(folder, config, shapes, vocabulary)
 
 
@@ -106,6 +108,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         value = config.get(key)
         if type(value) is not int or not 0 < value < _MOST:
             raise ModelError(f"{path}: {key} is {_short(value)}; it is a whole number above 0")
+    is_tied = config.setdefault("tie_word_embeddings", False)
+    if not isinstance(is_tied, bool):
+        raise ModelError(
+            f"{path}: tie_word_embeddings is {_short(is_tied)}; it is either true or false"
+        )
     config["head_dim"] = config.get("head_dim") or (
         config["hidden_size"] // config["num_attention_heads"]
     )
@@ -235,7 +242,7 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, 
                 f"{folder}: {name} is {shapes[name]}, by config.json it would be {shape}; are they "
                 "of one model?"
             )
-    known = {*expected, "lm_head.weight"}
+    known = {*expected, HEAD}
     for name in sorted(set(shapes) - known):
         if not name.endswith("rotary_emb.inv_freq"):  # older transformers wrote that
             raise ModelError(
@@ -256,8 +263,8 @@ def _expected(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
     inside = {"gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner)}
     yield "model.embed_tokens.weight", (rows, hidden)
     yield "model.norm.weight", (hidden,)
-    if not config.get("tie_word_embeddings"):
-        yield "lm_head.weight", (rows, hidden)
+    if not config["tie_word_embeddings"]:
+        yield HEAD, (rows, hidden)
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}"
         yield f"{at}.input_layernorm.weight", (hidden,)

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
         "context_tokens": config["max_position_embeddings"],
         "context_bp": (config["max_position_embeddings"] - 1) * 6,
         "rope": config.get("rope_parameters") or {"rope_type": "default", **older},
-        "tied_embeddings": bool(config.get("tie_word_embeddings")),
+        "tied_embeddings": config["tie_word_embeddings"],
         "tags": list(vocabulary.tags),
     }
     print(json.dumps(facts, indent=1))

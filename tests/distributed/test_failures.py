@@ -1,5 +1,6 @@
 """A process that fails ends all within seconds, also those that nothing else would wake."""
 
+import os
 import subprocess
 import sys
 import time
@@ -30,6 +31,51 @@ def main():
 
 main()
 """
+
+
+KILLED = """
+import os, signal, time
+import torch
+import torch.distributed as dist
+from train.config import ParallelConfig
+from train.loop.signals import StopSignals
+from train.network.ranks import joined_ranks
+
+with StopSignals() as told, joined_ranks(ParallelConfig(), "cpu") as ranks:
+    told.saves = True
+    for step in range(10_000):
+        if ranks.rank == ranks.world_size - 1 and step == 100:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.all_reduce(torch.ones(1))
+        time.sleep(0.01)
+"""
+PYTHON = [sys.executable, "-m"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "count", "code"),
+    [("train.launch", 1, 137), ("train.launch", 2, 137), ("torch.distributed.run", 2, 1)],
+)
+def test_a_killed_process_is_one_line(launcher, count, code, tmp_path):
+    """It names rank, signal and likely cause; who lost a connection to it has nothing to add."""
+    worker = tmp_path / "worker.py"
+    worker.write_text(KILLED)
+    words = ["--standalone", "--nproc-per-node", str(count), str(worker)]
+    done = subprocess.run(
+        [*PYTHON, launcher, *words],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    lines = done.stderr.splitlines()
+    told = [line for line in lines if "was killed by SIGKILL, most likely by the kernel" in line]
+    assert len(told) == 1, done.stderr
+    assert told[0].startswith(f"process {count - 1} was killed")
+    assert "gloo" not in done.stderr
+    if launcher == "train.launch":
+        assert lines == told
+    else:  # whose own report begins with the process that was first to end
+        assert "Signal 9 (SIGKILL)" in done.stderr.partition("Root Cause")[2]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,19 @@ def test_alone_below_a_quorum_and_then_together(mailbox):
     # What it has learned alone is in what it sends.
     assert meeting["members"][0]["steps"] == 3 * (1 + meeting["members"][0]["extra"])
     assert all(members(meeting) == [0, 1] for meeting in run.meetings())
+    # What it took alone and did not send counts for nothing.
+    for told in [told for meeting in run.meetings()[1:] for told in meeting["members"]]:
+        assert told["steps"] <= 3 and told["tokens"] <= 3 * 512
+    cards_say_what_was_merged(run, planned=40)
+
+
+def cards_say_what_was_merged(run, planned):
+    """All learners' cards say the same, whichever steps each of them has taken."""
+    merged = [told for meeting in run.meetings() for told in meeting["members"] if told["tokens"]]
+    tokens, steps = (sum(told[name] for told in merged) for name in ("tokens", "steps"))
+    said = f"on {tokens:,} tokens, in {steps:,} of {planned:,} planned steps"
+    for number in (0, 1):
+        assert said in (run.run(number) / "export/README.md").read_text(encoding="utf-8")
 
 
 def test_a_late_learner_counts_nothing_at_first(mailbox):

@@ -43,17 +43,32 @@ def corpus(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory) -> Path:
-    """Hold `native`, `hybrid` (tied, one file) and `untied` (bfloat16, in shards, no biases)."""
+    """Hold `native`, `hybrid` (tied, one file) and `untied` (bfloat16, in shards, no biases).
+
+    `native_twice` is tied and has its head all the same; `native_apart` is untied, with a head that
+    is equal.
+    """
     folder = tmp_path_factory.mktemp("starts")
     torch.manual_seed(0)
     config = small_config(CONTEXT_TOKENS)
     save_model(LlamaForCausalLM(config).eval(), folder / "native")
+    for name, is_tied in (("native_twice", True), ("native_apart", False)):
+        shutil.copytree(folder / "native", folder / name)
+        with_config(folder / name, tie_word_embeddings=is_tied)
+        tensors = load_file(folder / name / "model.safetensors")
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+        save_file(tensors, folder / name / "model.safetensors", metadata={"format": "pt"})
     config.vocab_size, config.pad_token_id = HYBRID.size, HYBRID.pad
     LlamaForCausalLM(config).save_pretrained(folder / "hybrid")
     config.tie_word_embeddings = False
     network = LlamaForCausalLM(config).to(torch.bfloat16)
     network.save_pretrained(folder / "untied", max_shard_size="4MB")
     return folder
+
+
+def with_config(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +129,21 @@ def first_batch(ranks, config):
     return metrics["nats_per_base"], read
 
 
-@pytest.mark.parametrize("name", ["native", "hybrid", "untied"])
-@pytest.mark.parametrize("tune", ["whole", "lora"])
+@pytest.mark.parametrize(
+    ("name", "tune"),
+    [
+        *itertools.product(["native", "hybrid", "untied"], ["whole", "lora"]),
+        ("native_twice", "whole"),
+        ("native_apart", "whole"),
+    ],
+)
 def test_the_first_loss_is_what_scoring_finds(corpus, starts, tmp_path, name, tune):
     config = going_on(corpus, tmp_path / "run", starts / name, tune)
     ((found, read),) = run_ranks(1, first_batch, config)
     model = load(starts / name)
     nats = bases = 0
     for letters, tags in read:
-        (score,) = model.score([letters], tags=tags if name == "native" else ())
+        (score,) = model.score([letters], tags=tags if "native" in name else ())
         nats -= score.log_likelihood
         bases += score.log_likelihood / -score.nats_per_base
     assert found == pytest.approx(nats / bases, abs=1e-5)

@@ -3,11 +3,13 @@
 import os
 import resource
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
-LAUNCH = Path(__file__).parents[2] / "scripts" / "launch"
+ROOT = Path(__file__).parents[2]
+LAUNCH = ROOT / "scripts" / "launch"
 TELLS = """#!/usr/bin/env bash
 echo "memory $PYTORCH_ALLOC_CONF"
 echo "files $(ulimit -n)"
@@ -41,3 +43,13 @@ def test_processes_find_memory_and_files_prepared(name, given, tmp_path):
     assert memory == f"memory {given or 'expandable_segments:True'}"
     assert files == f"files {most}"
     assert words.endswith("-m train --resume auto --config x.toml")
+
+
+def test_an_image_without_build_isolation_has_what_the_build_needs():
+    """Seen with pip: without hatchling no metadata, without editables no editable installation."""
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    for path in ("containers/cuda.Dockerfile", "docs/install.md"):
+        before, found, _ = (ROOT / path).read_text().partition("--no-build-isolation ")
+        assert found and all(f'"{need}"' in before for need in requires), path
+        is_editable = f"{found}-e" in (ROOT / path).read_text()
+        assert not is_editable or '"editables' in before

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.config import load_config, to_toml
 from carbon.errors import ConfigError
@@ -23,7 +23,7 @@ from train.planning.course import Course
 from train.planning.layout import balanced, pieces_of, pieces_of_rank
 from train.planning.memory import Memory, Process, in_flight, memory_of
 from train.planning.planner import Plan, idle_share, plan_of
-from train.planning.sizes import Sizes
+from train.planning.sizes import Sizes, flops_a_token
 from train.planning.tables import print_plan
 
 ROOT = Path(__file__).parents[2]
@@ -342,6 +342,16 @@ def test_what_makes_memory_larger_or_smaller():
 
 
 # Batches, operations, time
+
+
+def test_operations_of_heads_that_are_not_hidden_over_heads():
+    """64 wide, 2 heads of 16: queries are 32 wide, keys and values 16; 3 layers, an MLP of 96."""
+    llama = LlamaConfig(
+        hidden_size=64, num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+        num_hidden_layers=3, intermediate_size=96, vocab_size=4224,
+    )  # fmt: skip
+    layer = 64 * 32 + 2 * 64 * 16 + 32 * 64 + 3 * 64 * 96  # 24,576
+    assert flops_a_token(llama, 100) == 6 * (3 * layer + 4096 * 64 + 3 * 32 * 100) == 2_072_832
 
 
 def test_operations_and_time_by_hand():

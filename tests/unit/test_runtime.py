@@ -13,10 +13,14 @@ from tests.helpers.attention import flash_attn_varlen_func, kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import batch, loss_and_gradients, part
 from train.compute_config import ComputeConfig
+from train.config import CheckpointConfig, ParallelConfig
+from train.loop.peaks import peak_flops
 from train.network.attention import use_attention
+from train.network.ranks import joined_ranks
 from train.network.runtime import CompiledGraphs, set_up
 from train.run_folder import checkpoint as checkpoint_module
 from train.run_folder.checkpoint import Checkpoints, _copied
+from train.run_folder.saved import step_of
 
 # CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
 # the documentation of `torch.use_deterministic_algorithms`.
@@ -152,3 +156,104 @@ def test_what_writes_waits_for_the_copy(tmp_path, monkeypatch):
     copied = SimpleNamespace(synchronize=lambda: order.append("copied"))
     found._write(tmp_path / "step-1", {}, {"state": {"step": 1}}, copied)
     assert order == ["copied", "folder", "save"] and isinstance(found._error, OSError)
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """Checkpoints of a folder in which there is one of step 4, and another waits for its name."""
+    found = object.__new__(Checkpoints)
+    found._folder = tmp_path
+    found._config = SimpleNamespace(checkpoint=CheckpointConfig(every_steps=4, keep=2))
+    for name, text in (("step-00000004", "old"), (".step-00000004.partial", "new")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "shard").write_text(text)
+    return found
+
+
+def complete(checkpoints, folder):
+    table = {"sha256": {}}
+    checkpoints._complete(folder / ".step-00000004.partial", folder / "step-00000004", table)
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_crash_while_a_checkpoint_takes_its_name_leaves_a_whole_one(
+    checkpoints, tmp_path, monkeypatch, renames
+):
+    """Of the same step there was one before, which is there until the new one is."""
+    done, replace = [], os.replace
+
+    def crash(source, target):
+        if len(done) == renames:
+            raise KeyboardInterrupt
+        done.append(target)
+        replace(source, target)
+
+    monkeypatch.setattr(checkpoint_module.os, "replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        complete(checkpoints, tmp_path)
+    (path,) = checkpoints._all()
+    assert step_of(path) == 4 and (path / "shard").read_text() == "old"
+    monkeypatch.undo()
+    complete(checkpoints, tmp_path)
+    assert (tmp_path / "step-00000004/shard").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"]
+
+
+def test_of_two_of_a_step_the_newer_comes_last(checkpoints, tmp_path):
+    """They are tried from the end; a crash has left the older one under its other name."""
+    for name in ("step-00000004.replaced", "step-00000002"):
+        (tmp_path / name).mkdir()
+    names = [path.name for path in checkpoints._all()]
+    assert names == ["step-00000002", "step-00000004.replaced", "step-00000004"]
+    complete(checkpoints, tmp_path)
+    names = [path.name for path in checkpoints._all()]
+    assert names == ["step-00000002", "step-00000004"]
+
+
+def test_a_checkpoint_is_on_disk_before_it_has_its_name(checkpoints, tmp_path, monkeypatch):
+    order, fsync, replace = [], os.fsync, os.replace
+
+    def noting_fsync(descriptor):
+        order.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def noting_replace(source, target):
+        order.append(f"-> {os.path.basename(target)}")
+        replace(source, target)
+
+    monkeypatch.setattr(checkpoint_module.os, "fsync", noting_fsync)
+    monkeypatch.setattr(checkpoint_module.os, "replace", noting_replace)
+    checkpoint_module._on_disk(tmp_path / ".step-00000004.partial/shard")
+    complete(checkpoints, tmp_path)
+    assert order == [
+        "shard", "state.json", ".step-00000004.partial", "-> step-00000004.replaced",
+        "-> step-00000004", tmp_path.name,
+    ]  # fmt: skip
+
+
+def test_a_number_of_all_processes_is_exact():
+    """Steps and tokens are above 2^24, where fp32 has even numbers only."""
+    with joined_ranks(ParallelConfig(), "cpu") as ranks:
+        for value in (2**24 + 1, 2**53 + 1, -(2**24) - 1):
+            assert int(ranks.largest(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("gpu", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H100 NVL", 835e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA H200 NVL", 835e12),
+        ("NVIDIA GH200 480GB", 989e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12),
+        ("NVIDIA A100 80GB PCIe", 312e12),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA H100", None),
+        ("NVIDIA GeForce RTX 4090", None),
+    ],
+)
+def test_peaks_are_those_of_data_sheets(gpu, peak):
+    """With sparsity: H100 SXM 1,979, PCIe 1,513, NVL 1,671; H200 1,979, NVL 1,671; A100 624."""
+    assert peak_flops(gpu) == peak

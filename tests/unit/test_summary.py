@@ -20,6 +20,7 @@ from tests.conftest import small_config
 from train.run_folder.card import write_card
 from train.run_folder.record import objective_changes, read_run
 from train.run_folder.summary import loss_figure, write_summary
+from train.run_folder.work import Work
 
 RECIPE = """
 output = "run"
@@ -399,6 +400,21 @@ class TestCard:
         assert "not clinical advice" in text.replace("\n", " ")
         assert "(curves.png)" in text
         assert (export / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+    def test_learners_of_one_run_say_the_same_of_their_training(self, tmp_path, export, manifest):
+        """What differs between them is named by its learner."""
+        texts = []
+        for number, taken in ((0, 60), (1, 59)):
+            run = write_run(tmp_path / f"learner-{number}", [step_line(n) for n in range(1, taken)])
+            config = re.sub(r"until = .*", 'until = "tokens"', (run / "config.toml").read_text())
+            (run / "config.toml").write_text(f"{config}\n[learners]\ncount = 2\n")
+            trained = Work(tokens=60_000, steps=58)
+            write_card(run, export, corpus_manifest=manifest, parameters=5, trained=trained)
+            text = (export / "README.md").read_text()
+            assert "on 60,000 tokens, in 58 of 60 planned steps" in text
+            assert f"The last values of learner-{number}." in text
+            texts.append(text.partition("## Results")[0].replace(f"learner-{number}", ""))
+        assert texts[0] == texts[1]
 
     def test_the_hub_reads_its_head(self, tmp_path, export):
         from huggingface_hub import ModelCard

@@ -9,6 +9,7 @@ from torch import Tensor
 from train.run_folder.checkpoint import AlsoSaved
 from train.run_folder.log import RunLog
 from train.run_folder.state import RunState
+from train.run_folder.work import Work
 
 
 class Meetings(AlsoSaved, Protocol):
@@ -27,6 +28,9 @@ class Meetings(AlsoSaved, Protocol):
 
     def taken(self, state: RunState, tokens: int, seconds: float) -> None:
         """Do what follows a step, which was good if it has tokens; say which is next."""
+
+    def trained(self) -> Work | None:
+        """Return the training of all learners that is in the anchor; None: there are none."""
 
     def anchored(self) -> Any:
         """Return a context in which the weights are those that all have in common."""
@@ -62,6 +66,9 @@ class Alone:
     def tensors(self) -> dict[str, Tensor]:
         """Return nothing."""
         return {}
+
+    def trained(self) -> None:
+        """Return nothing: the steps of the run are its training."""
 
     @contextmanager
     def anchored(self) -> Iterator[None]:

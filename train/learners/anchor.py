@@ -8,10 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from train.learners.codecs import CODECS
+from train.learners.kept_anchors import Kept
 from train.learners.outer import OuterState, OuterStep, Tensors, fragments
 from train.learners.rounds import Meeting, Plan, first_plan, plan_of
 from train.learners.weights import Weights
 from train.learners_config import LearnersConfig
+from train.run_folder.work import Work
 
 _START = -1
 """The number of the meeting before the first."""
@@ -28,6 +30,7 @@ class Anchor:
         digests: of the newest meetings, each with all before it.
         plans: of the rounds that a learner may be in.
         num_plans: how many those are.
+        merged: training of all learners whose changes are in it, added up over fragments.
     """
 
     def __init__(self, config: LearnersConfig, weights: Weights) -> None:
@@ -45,6 +48,7 @@ class Anchor:
         self.digests: dict[int, str] = {}
         self.plans = [first_plan(config.count, config.period_steps)]
         self.num_plans = config.rounds_ahead + 2
+        self.merged = Work()
 
     def begin(self) -> None:
         """Let the anchor be the weights as they are."""
@@ -89,12 +93,21 @@ class Anchor:
         self.digests = dict(list(self.digests.items())[-self.num_plans :])
         self.plans = [*self.plans, meeting.plan][-self.num_plans :]
         self.landed, self.is_over = meeting.round, meeting.is_last
+        # A change that counts nothing brings no training into the anchor.
+        self.merged = sum((told.work for told in meeting.members if told.tokens), self.merged)
 
-    def take(
-        self, round_: int, digests: dict[int, str], state: OuterState, meetings: Sequence[Meeting]
-    ) -> None:
+    def trained(self) -> Work:
+        """Return the training that is in the anchor: of fragments, their mean."""
+        return self.merged.times(1 / self._config.fragments)
+
+    def kept(self) -> Kept:
+        """Return a copy to be kept, of which the tensors are shared."""
+        return Kept(self.landed, self.digests, self.state, self.merged)
+
+    def take(self, kept: Kept, meetings: Sequence[Meeting]) -> None:
         """Go to a later anchor that was kept, whose last meetings are these, itself among them."""
-        self.landed, self.digests, self.state = round_, digests, state
+        self.landed, self.digests, self.state = kept.round, kept.digests, kept.state
+        self.merged = kept.merged
         first = first_plan(self._config.count, self._config.period_steps)
         self.plans = [first, *(meeting.plan for meeting in meetings)]
         self.is_over = any(meeting.is_last for meeting in meetings)
@@ -110,11 +123,11 @@ class Anchor:
 
     def known(self) -> tuple[Any, ...]:
         """Return what processes that keep no weights need to know of it."""
-        return self.landed, self.is_over, self.plans, self.digests
+        return self.landed, self.is_over, self.plans, self.digests, self.merged
 
     def learn(self, known: tuple[Any, ...]) -> None:
         """Take what `known` gave on another process."""
-        self.landed, self.is_over, self.plans, self.digests = known
+        self.landed, self.is_over, self.plans, self.digests, self.merged = known
 
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -124,6 +137,8 @@ class Anchor:
             "is_over": self.is_over,
             "plans": [asdict(plan) for plan in self.plans],
             "digests": {str(number): digest for number, digest in self.digests.items()},
+            "merged": asdict(self.merged),
+            "trained": asdict(self.trained()),
             "outer_steps": [self.state.steps.get(names[0], 0) if names else 0 for names in held],
         }
 
@@ -131,6 +146,7 @@ class Anchor:
         """Take what `to_table` gave, and make room for the tensors."""
         self._make_room()
         self.landed, self.is_over = table["landed"], table["is_over"]
+        self.merged = Work(**table["merged"])
         self.plans = [plan_of(plan) for plan in table["plans"]]
         self.digests = {int(number): digest for number, digest in table["digests"].items()}
         for number, steps in enumerate(table["outer_steps"]):

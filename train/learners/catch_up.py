@@ -44,10 +44,9 @@ def catch_up(
 
 def _take_kept(anchor: Anchor, mailbox: Mailbox) -> bool:
     """Take the newest anchor of the mailbox, if there is a later one than here."""
-    found = mailbox.anchors.newest(anchor.landed)
-    if found is None:
+    kept = mailbox.anchors.newest(anchor.landed)
+    if kept is None:
         return False
-    round_, digests, state = found
-    records = map(mailbox.record, range(max(0, round_ + 1 - anchor.num_plans), round_ + 1))
-    anchor.take(round_, digests, state, [record for record in records if record])
+    records = map(mailbox.record, range(max(0, kept.round + 1 - anchor.num_plans), kept.round + 1))
+    anchor.take(kept, [record for record in records if record])
     return True

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -11,6 +12,24 @@ from carbon.console import say
 from carbon.files import sha256_of_file
 from carbon.store import Store, open_tensors
 from train.learners.outer import OuterState
+from train.run_folder.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A copy of the anchor.
+
+    Attributes:
+        round: the meeting after which it was kept.
+        digests: of the newest meetings, that one among them.
+        state: of the outer optimizer.
+        merged: training of all learners whose changes are in it, added up over fragments.
+    """
+
+    round: int
+    digests: Mapping[int, str]
+    state: OuterState
+    merged: Work
 
 
 class KeptAnchors:
@@ -26,8 +45,9 @@ class KeptAnchors:
         self._store, self._scratch = store, scratch
         self._said: set[str] = set()
 
-    def keep(self, round_: int, digests: Mapping[int, str], state: OuterState) -> None:
+    def keep(self, kept: Kept) -> None:
         """Write a copy of the anchor after a meeting, once; if that fails, an older has to do."""
+        round_, state = kept.round, kept.state
         kinds = {"anchor": state.anchor, "momentum": state.momentum, "pending": state.pending}
         tensors = {f"{kind}:{n}": t for kind, held in kinds.items() for n, t in held.items()}
         file, path = self._scratch / f"anchor-{round_}.safetensors", _path(round_)
@@ -35,7 +55,12 @@ class KeptAnchors:
             if round_ in self._rounds():
                 return
             save_file(tensors, file)
-            table = {"sha256": sha256_of_file(file), "digests": digests, "steps": state.steps}
+            table = {
+                "sha256": sha256_of_file(file),
+                "digests": kept.digests,
+                "steps": state.steps,
+                "merged": asdict(kept.merged),
+            }
             self._store.put(file, f"{path}.safetensors")
             self._store.write_table(f"{path}.json", table)
             *earlier, _ = self._rounds()
@@ -49,8 +74,8 @@ class KeptAnchors:
         finally:
             file.unlink(missing_ok=True)
 
-    def newest(self, after: int) -> tuple[int, dict[int, str], OuterState] | None:
-        """Return the newest whole one of a meeting later than one: its round, digests and state."""
+    def newest(self, after: int) -> Kept | None:
+        """Return the newest whole one of a meeting later than one."""
         rounds, known = self._rounds(), None
         while rounds != known:  # what went while it was looked for made room for a newer one
             for round_ in reversed(rounds):
@@ -59,13 +84,14 @@ class KeptAnchors:
             rounds, known = self._rounds(), rounds
         return None
 
-    def _whole(self, round_: int) -> tuple[int, dict[int, str], OuterState] | None:
+    def _whole(self, round_: int) -> Kept | None:
         path = f"{_path(round_)}.safetensors"
         table = self._store.read_table(f"{_path(round_)}.json") or {}
         with suppress(FileNotFoundError):
             if file := self._store.get(path, self._scratch, str(table.get("sha256"))):
                 digests = {int(number): digest for number, digest in table["digests"].items()}
-                return round_, digests, _state_of(file, table["steps"])
+                state = _state_of(file, table["steps"])
+                return Kept(round_, digests, state, Work(**table["merged"]))
         if path not in self._said:
             self._said.add(path)
             say(f"{self._store.place(path)}: is not what its sha256 says, or is gone; left out")

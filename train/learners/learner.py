@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-import torch.distributed as dist
 from torch import Tensor
 
 from train.config import TrainConfig
@@ -24,20 +23,18 @@ from train.learners.group import Group
 from train.learners.mailbox import Mailbox
 from train.learners.outer import Tensors, outer_gradient
 from train.learners.rounds import Meeting, Plan, Told, Turn, fragments_of_round
-from train.learners.transport import Flight, Wait
+from train.learners.transport import ChangesGoneError, Flight, Wait
+from train.learners.unsent import Unsent
 from train.learners.weights import ShardWeights, Weights, WholeWeights
 from train.network.parts import LlamaPart
 from train.network.ranks import Ranks
 from train.run_folder.log import RunLog
 from train.run_folder.state import RunState
+from train.run_folder.work import Work
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-_KEPT = ("round", "taken", "steps", "all_steps", "seconds", "tokens", "is_alone", "is_new")
+_KEPT = ("round", "taken", "all_steps", "is_alone", "is_new")
 """Of a learner, in a checkpoint."""
-
-
-class _ChangesGoneError(Exception):
-    """What led to a meeting has been removed from the mailbox: the others are far ahead."""
 
 
 class Learner:
@@ -69,17 +66,14 @@ class Learner:
         self._total_steps, self._settings = total_steps, settings
         self._me = self._config.number if self._config.mailbox else ranks.learner
         self._codec = CODECS[self._config.codec]
-        kind: type[WholeWeights | ShardWeights] = ShardWeights
-        if self._config.mailbox:
-            kind = WholeWeights
+        kind = WholeWeights if self._config.mailbox else ShardWeights
         self._weights: Weights = kind(parts, ranks)
         self._anchor = Anchor(self._config, self._weights)
         self._residuals_before: Tensors = {}
         self._flights: list[Flight] = []
         self._arrived: dict[int, tuple[Meeting, Tensors, Agreement]] = {}
-        self._round = self._taken = self._steps = self._all_steps = 0
-        self._seconds = 0.0
-        self._tokens = [0] * self._config.fragments
+        self._round = self._taken = self._all_steps = 0
+        self._unsent = Unsent(self._config.fragments)
         self._is_alone = self._is_new = self._resumes = self.stopped = False
         self._lacks = ""
         self.order: Iterable[int] | None = ()
@@ -115,10 +109,8 @@ class Learner:
         """Count a step; go on from meetings that are due, and send what a round has changed."""
         self._run = state
         self._taken += 1
-        self._steps += 1
         self._all_steps += 1
-        self._seconds += seconds
-        self._tokens = [before + tokens for before in self._tokens]
+        self._unsent.add(Work(tokens, 1, seconds))
         for flight in self._flights:
             flight.left, flight.age = flight.left - 1, flight.age + 1
         self._land_and_send()
@@ -133,8 +125,11 @@ class Learner:
         self._resumes = True
         for name in _KEPT:
             setattr(self, f"_{name}", table[name])
+        self._unsent.expect(table["unsent"])
         self._flights = [Flight.from_table(flight) for flight in table["flights"]]
         self._anchor.expect(table["anchor"])
+        held = self._anchor.residuals.items()
+        self._residuals_before = {name: residual.clone() for name, residual in held}
         for arrived in table["arrived"]:
             meeting = Meeting.from_table(arrived["meeting"])
             anchor = self._anchor.state.anchor
@@ -153,6 +148,7 @@ class Learner:
         ]
         return {
             **{name: getattr(self, f"_{name}") for name in _KEPT},
+            "unsent": self._unsent.to_table(),
             "anchor": self._anchor.to_table(),
             "flights": [flight.to_table() for flight in self._flights],
             "arrived": arrived,
@@ -160,8 +156,14 @@ class Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return anchor, momentum, what was not sent, and changes that have not been merged."""
-        arrived = {f"arrived-{r}": change for r, (_, change, _) in self._arrived.items()}
-        return as_saved(self._anchor.tensors() | arrived, self._weights)
+        kinds = {f"arrived-{r}": change for r, (_, change, _) in self._arrived.items()}
+        if self._is_alone:  # a change that is sent again begins from it
+            kinds["residual-before"] = self._residuals_before
+        return as_saved(self._anchor.tensors() | kinds, self._weights)
+
+    def trained(self) -> Work:
+        """Return the training of all learners that is in the anchor."""
+        return self._anchor.trained()
 
     @contextmanager
     def anchored(self) -> Iterator[None]:
@@ -229,36 +231,39 @@ class Learner:
         local = self._weights.read(self._anchor.names_of(flight.fragments))
         deltas = outer_gradient(self._anchor.state.anchor, local)
         parts, _ = encoded(self._codec, deltas, self._anchor.residuals)
-        tokens = sum(self._tokens[number] for number in flight.fragments)
-        flight.told = replace(
-            flight.told,
-            tokens=0 if self._is_new else flight.told.tokens + tokens,
-            steps=flight.told.steps + self._steps,
-            seconds=flight.told.seconds + self._seconds,
-        )
+        work = flight.told.work + self._unsent.take(flight.fragments)
+        tokens = 0 if self._is_new else work.tokens
+        flight.told = replace(flight.told, tokens=tokens, steps=work.steps, seconds=work.seconds)
         self._transport.send(flight, parts)
-        for number in flight.fragments:
-            self._tokens[number] = 0
-        self._steps, self._seconds = 0, 0.0
 
     def _land(self) -> None:
         """Go on from the meetings of flights that are due, in their order."""
         while self._flights and not self.stopped:
             flight = self._flights[0]
-            if flight.left > 0 and not self._is_at_the_end():
+            if not self._is_due(flight):
                 return
             began = time.monotonic()
             try:
                 if not self._met(flight):
                     self._go_on_alone(flight)
                     return
-            except _ChangesGoneError:
+            except ChangesGoneError:
                 self._enter(is_new=False)
                 return
             self._flights.pop(0)
             self._merge(*self._arrived.pop(flight.round), flight, time.monotonic() - began)
             if not self._rests() and self._is_behind():
                 self._enter(is_new=False)
+
+    def _is_due(self, flight: Flight) -> bool:
+        """Tell whether this learner goes on from a flight's meeting before it does anything else.
+
+        One that takes fewer steps a round than the delay has them taken at the end of the round
+        whose change begins from that meeting.
+        """
+        is_base = flight.round <= self._round - max(1, self._config.rounds_ahead)
+        is_late = is_base and not self._is_alone and self._taken >= self._budget()
+        return flight.left <= 0 or is_late or self._is_at_the_end()
 
     def _met(self, flight: Flight) -> bool:
         """Wait for a meeting while there may be a quorum; at the end of the run, until there is."""
@@ -275,12 +280,7 @@ class Learner:
         if meeting is None:
             return False
         change, sums = self._mean_if_there(meeting)
-        names = ("pipeline", "shard")
-        for group in [] if self._config.mailbox else map(self._ranks.mesh.get_group, names):
-            there = sums.to(self._ranks.device)
-            dist.all_reduce(there, group=group)
-            sums = there.cpu()
-        self._arrived[flight.round] = (meeting, change, Agreement.of(sums))
+        self._arrived[flight.round] = meeting, change, Agreement.of(self._weights.summed(sums))
         return True
 
     def _mean_if_there(self, meeting: Meeting) -> tuple[Tensors, Tensor]:
@@ -288,9 +288,9 @@ class Learner:
         found = None
         with suppress(FileNotFoundError):
             found = self._mean(meeting)
-        is_gone = self._shared(found is None) if self._config.mailbox else False
+        is_gone = self._ranks.shared(found is None) if self._config.mailbox else False
         if is_gone or found is None:
-            raise _ChangesGoneError
+            raise ChangesGoneError
         return found
 
     def _mean(self, meeting: Meeting) -> tuple[Tensors, Tensor]:
@@ -310,27 +310,31 @@ class Learner:
     ) -> None:
         """Take the outer step, and go on from the new anchor."""
         self._step_anchor(meeting, change)
-        names = self._anchor.names_of(meeting.fragments)
         alpha = 0.0 if meeting.is_last else self._config.alpha
+        names = self._anchor.names_of(meeting.fragments)
         self._weights.write(names, self._anchor.state.anchor, alpha)
-        there = [told.learner for told in meeting.members]
+        self._count_overwritten(meeting, flight, alpha)
         line = {
             "step": self._run.step + 1,  # as in the metrics of the step behind which they met
-            "round": meeting.round,
-            "fragments": list(meeting.fragments),
-            "learners": there,
-            "tokens": [told.tokens for told in meeting.members],
+            **meeting.told(),
             "sent_bytes": self._transport.sent_bytes,
             "received_bytes": self._transport.received_bytes,
             "wait_seconds": waited_seconds,
             "late_steps": flight.age,
             **asdict(agreement),
         }
-        self._log.round(line, took_part=self._me in there)
+        self._log.round(line, took_part=meeting.has(self._me))
         if self._is_alone:
             self._is_alone = False
             self._round, self._taken = flight.round + 1 + len(self._flights), 0
         self._is_new = False
+
+    def _count_overwritten(self, meeting: Meeting, flight: Flight, alpha: float) -> None:
+        """Count what the meeting has not merged; name steps that no settings have overwritten."""
+        num_lost = self._unsent.merge(meeting, flight.told, alpha)
+        if num_lost and (self._is_alone or not meeting.has(self._me)):
+            message = f"round {meeting.round}: the merge overwrote {num_lost} steps of this learner"
+            self._log.event(self._run.step, "overwritten", f"{message}; they count for nothing")
 
     def _step_anchor(self, meeting: Meeting, change: Tensors) -> None:
         self._anchor.step(meeting, change)
@@ -341,17 +345,17 @@ class Learner:
     def _keep_anchor(self) -> None:
         anchor, mailbox = self._anchor, self._transport
         if self._ranks.is_first and isinstance(mailbox, Mailbox) and anchor.landed >= 0:
-            mailbox.anchors.keep(anchor.landed, anchor.digests, anchor.state)
+            mailbox.anchors.keep(anchor.kept())
 
     def _go_on_alone(self, flight: Flight) -> None:
         """Take another round of steps before looking for a meeting that lacks a quorum."""
-        self.stopped = self._shared(self._wants_to_stop())
+        self.stopped = self._ranks.shared(self._wants_to_stop())
         flight.left = self._plan().budget(self._me, self._round, self._total_steps)
         if self.stopped or self._is_alone:
             return
         self._is_alone = True
-        message = f"round {flight.round}: fewer than {self._config.least} learners are there"
-        self._log.event(self._run.step, "alone", f"{message}; learning goes on without a meeting")
+        few = f"round {flight.round}: fewer than {self._config.least} learners are there"
+        self._log.event(self._run.step, "alone", f"{few}; learning goes on without a meeting")
 
     # Coming late
 
@@ -362,7 +366,9 @@ class Learner:
         if self._me not in self._plan().budgets:
             return True
         has_met = self._ranks.is_first and self._transport.record(self._round) is not None
-        return bool(self._shared(has_met)) and self._round not in [f.round for f in self._flights]
+        return bool(self._ranks.shared(has_met)) and self._round not in [
+            f.round for f in self._flights
+        ]
 
     def _enter(self, *, is_new: bool) -> None:
         """Go to where the others are, and wait until a round is planned with this learner."""
@@ -373,13 +379,12 @@ class Learner:
         while not self.stopped and (message := self._why_not_there()):
             if message != said:
                 self._log.event(self._run.step, "join", message)
-                said = message
+            said = message
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-            self.stopped = self._shared(self._wants_to_stop())
+            self.stopped = self._ranks.shared(self._wants_to_stop())
         self._weights.write(self._anchor.names, self._anchor.state.anchor, 0.0)
         self._round = self._anchor.landed + 1
-        self._taken, self._steps, self._seconds = 0, 0, 0.0
-        self._tokens = [0] * self._config.fragments
+        self._taken, self._unsent = 0, Unsent(self._config.fragments)
         self._is_new = is_new and self._anchor.landed >= 0
 
     def _why_not_there(self) -> str:
@@ -387,7 +392,7 @@ class Learner:
         assert isinstance(self._transport, Mailbox)
         if self._ranks.is_first:
             self._lacks = catch_up(self._anchor, self._transport, self._mean, self._lacks)
-        self._lacks, known = self._shared((self._lacks, self._anchor.known()))
+        self._lacks, known = self._ranks.shared((self._lacks, self._anchor.known()))
         self._anchor.learn(known)
         landed = self._anchor.landed
         if self._lacks:
@@ -412,9 +417,3 @@ class Learner:
             self._predicted = iter(self.order)
             next(self._predicted)
         self._run.step = step
-
-    def _shared(self, value: Any) -> Any:
-        """Return what the first process has."""
-        found = [value]
-        dist.broadcast_object_list(found, group=self._ranks.quiet_group, group_src=0)
-        return found[0]

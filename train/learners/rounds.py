@@ -9,6 +9,8 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from train.run_folder.work import Work
+
 _MISSES_TO_LEAVE = 2
 
 
@@ -94,10 +96,12 @@ class Turn:
 class Told:
     """What a learner says of a change of its weights.
 
+    With several fragments, the numbers of all that are sent are added up.
+
     Attributes:
         learner: its number.
         tokens: predicted since the fragments last met: its weight in the mean.
-        steps: taken in the round.
+        steps: taken since then.
         seconds: that these took.
         extra: rounds that it went on alone, for want of a quorum.
         base: what anchor the change is from: the digest of all meetings before.
@@ -111,6 +115,11 @@ class Told:
     extra: int = 0
     base: str = ""
     sha256: str = ""
+
+    @property
+    def work(self) -> Work:
+        """The training behind the change."""
+        return Work(self.tokens, self.steps, self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,6 +141,19 @@ class Meeting:
     plan: Plan
     missed: Mapping[int, int] = field(default_factory=dict)
     is_last: bool = False
+
+    def has(self, learner: int) -> bool:
+        """Tell whether a learner took part."""
+        return learner in [told.learner for told in self.members]
+
+    def told(self) -> dict[str, Any]:
+        """Return what a line of `rounds.jsonl` says of it."""
+        return {
+            "round": self.round,
+            "fragments": list(self.fragments),
+            "learners": [told.learner for told in self.members],
+            "tokens": [told.tokens for told in self.members],
+        }
 
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold."""

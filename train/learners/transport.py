@@ -56,6 +56,10 @@ class Wait(enum.Enum):
     FOR_EVER = 2
 
 
+class ChangesGoneError(Exception):
+    """What led to a meeting has been removed from the mailbox: the others are far ahead."""
+
+
 Change = Mapping[str, Tensor]
 """What a learner's weights have lost since the anchor, by names: decoded, fp32."""
 

@@ -41,6 +41,9 @@ class Weights(Protocol):
     def write(self, names: Iterable[str], values: Mapping[str, Tensor], alpha: float) -> None:
         """Let the weights be alpha of what they are and 1 - alpha of these; on all processes."""
 
+    def summed(self, sums: Tensor) -> Tensor:
+        """Return sums over the `counted` weights of all processes, from those of this one."""
+
     def as_saved(self, name: str, value: Tensor) -> Tensor:
         """Return a tensor of the shape of what is kept as a checkpoint takes it."""
 
@@ -102,6 +105,10 @@ class WholeWeights(_Held):
                 fill(parameter, whole)
                 _mix(parameter, before, alpha)
 
+    def summed(self, sums: Tensor) -> Tensor:
+        """Return those of the first process, which keeps all weights."""
+        return sums
+
     def as_saved(self, name: str, value: Tensor) -> Tensor:
         """Return it as it is."""
         return value
@@ -132,6 +139,14 @@ class ShardWeights(_Held):
                 before = local(parameter.detach()).clone() if alpha else None
                 local(parameter.detach()).copy_(values[name])
                 _mix(parameter, before, alpha)
+
+    def summed(self, sums: Tensor) -> Tensor:
+        """Add up over the processes that share the weights."""
+        for name in ("pipeline", "shard"):
+            there = sums.to(self._ranks.device)
+            dist.all_reduce(there, group=self._ranks.mesh.get_group(name))
+            sums = there.cpu()
+        return sums
 
     def as_saved(self, name: str, value: Tensor) -> Tensor:
         """Return it as a shard of a whole, which another layout can read."""

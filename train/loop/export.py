@@ -12,11 +12,12 @@ from train.network.ranks import joined_ranks
 from train.planning.course import Course
 from train.planning.sizes import llama_config
 from train.run_folder.saved import Saved, saved_weights
+from train.run_folder.work import Work
 from train.start.export import write_export
 from train.start.model import open_start
 
 
-def export_newest(config: TrainConfig, folder: Path) -> None:
+def export_newest(config: TrainConfig, folder: Path) -> Work | None:
     """Write the newest whole checkpoint as a model folder; that of a learner as its anchor.
 
     Neither a network nor moments are made: memory is that of the largest weight.
@@ -24,6 +25,9 @@ def export_newest(config: TrainConfig, folder: Path) -> None:
     Args:
         config: of the run.
         folder: that is not there yet.
+
+    Returns:
+        The training of all learners that is in it; None: the run has no learners.
 
     Raises:
         UserError: there is no checkpoint, or it is of other settings; or the folder is there.
@@ -44,3 +48,4 @@ def export_newest(config: TrainConfig, folder: Path) -> None:
         with atomic_folder(folder) as temporary:
             write_export(llama, config.model, start, weights, temporary, rows.tags)
     say(f"exported {folder}")
+    return Work(**state.meetings["anchor"]["trained"]) if state.meetings else None

@@ -23,6 +23,7 @@ from train.learners.alone import Alone, Meetings
 from train.learners.learner import Learner
 from train.loop.data import batches, open_rows
 from train.loop.guard import reason_against, remember, signal_to_end
+from train.loop.peaks import peak_flops
 from train.loop.probe import Probe, assembled
 from train.loop.profile import StepProfiler
 from train.loop.rates import learning_rate, objective_at
@@ -45,9 +46,6 @@ from train.run_folder.state import RunState
 from train.start.adapter import merged
 from train.start.export import write_export
 from train.start.model import open_start
-
-# Peak dense bf16 operations a second, by a part of the GPU's name (NVIDIA data sheets).
-_PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 
 
 class _Wish(enum.IntEnum):
@@ -143,7 +141,7 @@ class Trainer:
             with self.meetings.anchored():
                 self.export(self._folder / "export")
             self.meetings.close()
-            log.finish(self._folder / "export")
+            log.finish(self._folder / "export", self.meetings.trained())
         return True
 
     def _stop(self, log: RunLog) -> bool:
@@ -232,8 +230,9 @@ class Trainer:
         """
         wish = self.ranks.largest(self._wished())
         means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
-        found = [*means, norm, wish.to(norm.dtype), sums.num_tokens.to(norm.dtype)]
-        *values, wished, tokens = torch.stack(found).tolist()
+        found = [*means, norm, wish, sums.num_tokens]
+        # As fp64, for counts above 2^24.
+        *values, wished, tokens = torch.stack([each.double() for each in found]).tolist()
         self._wish = _Wish(int(wished))
         names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
         metrics = {
@@ -398,8 +397,7 @@ class Trainer:
         """Return the share of the GPUs' peak that is used; None where the peak is not known."""
         if self.ranks.device.type != "cuda":
             return None
-        name = torch.cuda.get_device_name(self.ranks.device)
-        peak = next((flops for part, flops in _PEAK_FLOPS.items() if part in name), None)
+        peak = peak_flops(torch.cuda.get_device_name(self.ranks.device))
         if peak is None:
             return None
         flops = flops_a_token(self.parts[0].config, span.context_tokens)

@@ -2,22 +2,37 @@
 
 A process that waits for another on a GPU hears no signal and no closed connection; left alone it
 waits until the timeout of the group, and the launcher with it. So whoever fails says so in the
-store that all have, where a thread of every process looks.
+store that all have, where a thread of every process looks. A process that is killed cannot: the
+others of its machine see it end, and one of them says what killed it. What these find afterwards,
+connections that are closed, is no news and is not told.
 """
 
 import os
+import re
+import sys
 import threading
+import time
 import traceback
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from carbon.console import say
 from carbon.errors import UserError
+from train.network.killed import Neighbours, death_of
 
-_KEY, _COUNT = "failed", "failures"
-_SECONDS_BETWEEN_LOOKS = 1.0
-_GRACE_SECONDS = 5.0
 TOLD_IN_A_LINE = (UserError, FloatingPointError, OSError)
+NOTE = "CARBON_KILLED_NOTE"
+"""Environment variable: path of a file that whoever tells of a killed process makes."""
+_KEY, _COUNT, _DEATHS = "failed", "failures", "deaths"
+_KILLED = "killed"
+"""What stands at the key of a process that was killed, of which the others need not speak."""
+_SECONDS_BETWEEN_LOOKS = 1.0
+_START_SECONDS = 0.05
+"""Between two looks whether all processes of a machine have begun."""
+_GRACE_SECONDS = 5.0
+_CONNECTION = re.compile(r"gloo|NCCL|connection (was )?(closed|reset|refused)|broken pipe", re.I)
 
 
 class Store(Protocol):
@@ -43,18 +58,28 @@ class SharedFate:
     of the same.
     """
 
-    def __init__(self, store: Store, rank: int) -> None:
+    def __init__(
+        self, store: Store, rank: int, environment: Mapping[str, str] = os.environ
+    ) -> None:
         """Prepare.
 
         Args:
             store: that all processes have; of no other thread.
             rank: of this process.
+            environment: of a process that torchrun has started, which says who its neighbours are.
         """
         self._store, self._rank = store, rank
+        first = rank - int(environment.get("LOCAL_RANK", "0"))
+        size = int(environment.get("LOCAL_WORLD_SIZE", "1"))
+        self._others_here = [r for r in range(first, first + size) if r != rank]
+        self._note = environment.get(NOTE, "")
         self._over = threading.Event()
+        self._culprit = ""
+        self._known = threading.Event()  # that another process has failed
 
     def __enter__(self) -> "SharedFate":
         """Begin to look."""
+        self._store.set(f"pid-{self._rank}", str(os.getpid()))
         threading.Thread(target=self._watch, daemon=True).start()
         return self
 
@@ -65,6 +90,8 @@ class SharedFate:
         trace: TracebackType | None,
     ) -> None:
         """Stop looking; if this process failed, let the others know."""
+        if error is not None and _is_of_connection(error):
+            self._end_after_another(error)
         self._over.set()
         if error is None:
             return
@@ -79,16 +106,70 @@ class SharedFate:
         end.daemon = True
         end.start()
 
+    def _end_after_another(self, error: BaseException) -> None:
+        """End this process, which has lost a connection, if another one has failed before it."""
+        if not self._known.wait(_GRACE_SECONDS):
+            first_line = str(error).partition("\n")[0]
+            say(
+                f"process {self._rank} ends: another process is gone ({first_line}); the launcher "
+                "of its machine says why"
+            )
+        self._end()
+
+    def _end(self) -> None:
+        self._over.set()
+        if self._culprit not in ("", _KILLED):
+            say(
+                f"process {self._rank} ends: process {self._culprit} has failed, whose words are "
+                "above"
+            )
+        time.sleep(_SECONDS_BETWEEN_LOOKS)  # the launcher is to find first who was first to end
+        os._exit(1)
+
     def _watch(self) -> None:
         try:
-            while not self._over.wait(_SECONDS_BETWEEN_LOOKS):
+            neighbours = self._neighbours()
+            while not self._over.is_set():
+                for rank, number in neighbours.killed(_SECONDS_BETWEEN_LOOKS):
+                    self._tell_of_death(rank, number)
                 if self._store.check([_KEY]):
                     break
             else:
+                neighbours.close()
                 return
-            culprit = self._store.get(_KEY).decode()
+            self._culprit = self._store.get(_KEY).decode()
+            if self._culprit == _KILLED:
+                # The launcher's signal, and what fails by the closed connections, are no news.
+                sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+            self._known.set()
         except RuntimeError:  # the store went with its host, as all else will
             return
         if not self._over.wait(_GRACE_SECONDS):
-            say(f"process {self._rank} ends: process {culprit} has failed, whose words are above")
-            os._exit(1)
+            self._end()
+
+    def _neighbours(self) -> Neighbours:
+        """Return the other processes of this machine, when all have begun."""
+        keys = {rank: f"pid-{rank}" for rank in self._others_here}
+        while keys and not self._store.check(list(keys.values())):
+            if self._over.wait(_START_SECONDS):
+                return Neighbours({})
+        return Neighbours({rank: int(self._store.get(key)) for rank, key in keys.items()})
+
+    def _tell_of_death(self, rank: int, number: int) -> None:
+        """Say what killed another process, if nobody has, and let all processes end."""
+        if self._over.is_set():
+            return
+        if self._store.add(_DEATHS, 1) == 1:
+            say(death_of(rank, number))
+            if self._note:
+                Path(self._note).touch()
+        self._store.set(_KEY, _KILLED)
+
+
+def _is_of_connection(error: BaseException | None) -> bool:
+    """Tell whether an error, or one that led to it, is that of a connection to another process."""
+    while error is not None:
+        if isinstance(error, RuntimeError) and _CONNECTION.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -95,9 +96,15 @@ class Ranks:
 
     def largest(self, value: int) -> torch.Tensor:
         """Return the largest value of any process, of all learners, a number on the device."""
-        found = torch.full((), float(value), device=self.device)
+        found = torch.tensor(value, dtype=torch.int64, device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return found
+
+    def shared(self, value: Any) -> Any:
+        """Return what the first process of the learner has."""
+        found = [value]
+        dist.broadcast_object_list(found, group=self.quiet_group, group_src=0)
+        return found[0]
 
 
 @contextmanager

@@ -100,13 +100,12 @@ def tuned_parameters(model: ModelConfig, sizes: Sizes, pieces: Sequence[range]) 
 
 
 def flops_a_token(llama: "LlamaConfig", context_tokens: int) -> int:
-    """Return operations of forward and backward a token: 6 a weight, 6 l d t for attention.
+    """Return operations of forward and backward a token: 6 a weight, 6 l q t for attention.
 
     The count of Chowdhery and others (PaLM, appendix B), with half of the attention since it is
-    causal, and only the rows of the head that are used.
+    causal, and only the rows of the head that are used; q is heads times their width.
     """
-    width = int(llama.hidden_size)
-    kv_width = width // int(llama.num_attention_heads) * int(llama.num_key_value_heads or 0)
-    layer = 2 * width * (width + kv_width) + 3 * width * llama.intermediate_size
-    weights = llama.num_hidden_layers * layer + NUM_KMERS * width
-    return int(6 * (weights + llama.num_hidden_layers * width * context_tokens))
+    sizes = Sizes.of(llama)
+    layer = sum(inputs * outputs for inputs, outputs in sizes.linears.values())
+    weights = sizes.num_layers * layer + NUM_KMERS * sizes.hidden
+    return 6 * (weights + sizes.num_layers * sizes.query * context_tokens)

@@ -25,6 +25,7 @@ from train.run_folder.record import (
     results_of,
 )
 from train.run_folder.summary import loss_figure
+from train.run_folder.work import Work
 
 _MOST_LISTED = 20
 _USE_STOCK = f"""
@@ -66,6 +67,7 @@ def write_card(
     *,
     corpus_manifest: Mapping[str, Any] | None,
     parameters: int | None = None,
+    trained: Work | None = None,
 ) -> None:
     """Write `README.md` into an exported model's folder, and `curves.png` if a step was taken.
 
@@ -74,6 +76,7 @@ def write_card(
         export: folder of the model.
         corpus_manifest: of the corpus, if it has one.
         parameters: of the network; counted in the exported weights if not given.
+        trained: the training of all learners that is in the model; None: the steps of the run.
 
     Raises:
         ConfigError: the run has no config.toml, or a file of it is malformed.
@@ -87,7 +90,7 @@ def write_card(
             figure.savefig(temporary, dpi=150, metadata={"Software": None})
     sections = (
         card_front("transformers", "text-generation"),
-        _what(record, parameters),
+        _what(record, parameters, trained),
         _use(export),
         _recipe(record),
         _data(record.config, corpus_manifest),
@@ -113,19 +116,25 @@ def _parameters_of(export: Path) -> int:
     return count
 
 
-def _what(record: RunRecord, parameters: int) -> str:
+def _what(record: RunRecord, parameters: int, trained: Work | None) -> str:
     config = record.config
     tokens = config.longest_context_tokens
-    last = record.steps[-1] if record.steps else {"step": 0, "tokens": 0}
+    trained = trained or _steps_of(record)
     return (
         f"\n# {plain(record.name)}\n\n"
         f"A language model of DNA: a decoder of the Llama architecture with {parameters:,} "
         f"parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
         f"next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases beside "
         f"`<dna>`. {_begun(config)}It was trained with Carbon {__version__} on "
-        f"{last['tokens']:,} tokens, in {last['step']:,} of {Course(config).total_steps:,} planned "
-        "steps.\n"
+        f"{trained.tokens:,} tokens, in {trained.steps:,} of {Course(config).total_steps:,} "
+        "planned steps.\n"
     )
+
+
+def _steps_of(record: RunRecord) -> Work:
+    """Return the training that the lines of a run tell of, if it has no learners."""
+    last = record.steps[-1] if record.steps else {"step": 0, "tokens": 0}
+    return Work(last["tokens"], last["step"])
 
 
 def _size(config: TrainConfig) -> str:
@@ -148,9 +157,21 @@ def _recipe(record: RunRecord) -> str:
     )
     if changes := objective_changes(record):
         text += f"{plain(' '.join(changes))}\n\n"
+    of_learner = _of_learner(record)
     if skipped:
-        text += f"{skipped:,} steps were skipped for a loss or gradient that was not usable.\n\n"
+        text += (
+            f"{skipped:,} steps{of_learner} were skipped for a loss or gradient that was not "
+            "usable.\n\n"
+        )
+    if of_learner:  # the lines of a learner's folder are those of its own steps
+        rows = [row for row in rows if row[0] != "steps taken"]
     return text + table(rows, header)
+
+
+def _of_learner(record: RunRecord) -> str:
+    """Return whose lines the run folder has, where those of others lie elsewhere, or nothing."""
+    learners = record.config.learners
+    return f" of {plain(record.name)}" if learners.count > 1 or learners.mailbox else ""
 
 
 def _objectives(config: TrainConfig) -> str:
@@ -211,10 +232,10 @@ def _results(record: RunRecord, drawn: bool) -> str:
     if not rows:
         return f"{text}None: the run wrote down no step and no probe.\n"
     text += (
-        "The last values of the run. Those of training rows are of one batch. Nats per base by the "
-        "chain are the likelihood of the sequence, by the marginals what FNS trains; 1.3863, the "
-        "logarithm of 4, is a guess. Sequence recovery is the share of bases that the most likely "
-        "continuation of 30 gets right.\n\n"
+        f"The last values{_of_learner(record) or ' of the run'}. Those of training rows are "
+        "of one batch. Nats per base by the chain are the likelihood of the sequence, by the "
+        "marginals what FNS trains; 1.3863, the logarithm of 4, is a guess. Sequence recovery is "
+        "the share of bases that the most likely continuation of 30 gets right.\n\n"
     )
     picture = "\n![nats per base by step](curves.png)\n" if drawn else ""
     return f"{text}{table(rows, ('measure', 'value', 'step'))}{picture}"

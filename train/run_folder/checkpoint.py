@@ -30,7 +30,7 @@ from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
 from train.network.pipeline import local
 from train.network.ranks import Ranks
-from train.run_folder.saved import WEIGHTS, Saved, Shards, step_of
+from train.run_folder.saved import REPLACED, WEIGHTS, Saved, Shards, step_of
 from train.run_folder.state import RunState
 
 _SHARE_OF_WRITING = 1 / 20
@@ -157,7 +157,7 @@ class Checkpoints(Saved):
             writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
             save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
             mine = self._mine(self._names_in(temporary))
-            sums = self._together({name: sha256_of_file(temporary / name) for name in mine})
+            sums = self._together({name: _on_disk(temporary / name) for name in mine})
             self._on_first(lambda: self._complete(temporary, final, table | {"sha256": sums}))
             self._save_seconds = time.monotonic() - self._saved_at
         except BaseException as error:  # handed to the thread that trains
@@ -165,9 +165,19 @@ class Checkpoints(Saved):
             self._error = _first_cause(error, temporary)
 
     def _complete(self, temporary: Path, final: Path, table: dict[str, Any]) -> None:
-        (temporary / "state.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        shutil.rmtree(final, ignore_errors=True)
+        """Name a checkpoint when all of it is on disk; one of the same step is there until then."""
+        state = temporary / "state.json"
+        state.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        _sync(state)
+        _sync(temporary)
+        if final.exists():
+            aside = final.with_name(f"{final.name}{REPLACED}")
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(final, aside)
         os.replace(temporary, final)
+        _sync(self._folder)
+        for old in self._folder.glob(f"step-*{REPLACED}"):
+            shutil.rmtree(old)
         for old in self._outlived(final):
             shutil.rmtree(old)
 
@@ -273,6 +283,21 @@ def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
         shape=tensor.shape,
         stride=tensor.stride(),
     )
+
+
+def _on_disk(path: Path) -> str:
+    """Return a shard's sha256, when the disk has it."""
+    _sync(path)
+    return sha256_of_file(path)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _made_anew(folder: Path) -> None:

@@ -18,6 +18,7 @@ from train.choices.trackers import open_tracker
 from train.config import TrainConfig
 from train.network.ranks import Ranks
 from train.planning.course import Course
+from train.run_folder.work import Work
 from train.watch import staircase
 
 Metrics = dict[str, Any]
@@ -133,15 +134,21 @@ class RunLog:
     def _write(self, name: str, table: Mapping[str, Any]) -> None:
         print(json.dumps(table), file=self._sinks[name], flush=True)
 
-    def finish(self, export: Path) -> None:
-        """Write the page about the run, and the model's card."""
+    def finish(self, export: Path, trained: Work | None = None) -> None:
+        """Write the page about the run, and the model's card.
+
+        Args:
+            export: folder of the model.
+            trained: the training that is in it, of all learners; None: the steps of the run.
+        """
         if not self._writes:
             return
         from train.run_folder.card import write_card
         from train.run_folder.summary import write_summary
 
         self._note_staircase()
-        write_card(self._folder, export, corpus_manifest=manifest_of(self._config))
+        manifest = manifest_of(self._config)
+        write_card(self._folder, export, corpus_manifest=manifest, trained=trained)
         say(f"summary: {write_summary(self._folder)}")
 
     def _note_staircase(self) -> None:

@@ -26,6 +26,9 @@ from train.start.model import Start
 
 WEIGHTS = "model."
 """What names of weights begin with in a checkpoint; others are of the optimizer."""
+REPLACED = ".replaced"
+"""What the name of a checkpoint ends with while another of the same step takes its place; a crash
+may leave it so, and it is as good as any."""
 ANCHOR = "learner.anchor."
 """What names of weights begin with that a learner has in common with all others."""
 
@@ -75,7 +78,7 @@ class Saved:
         return step_of(path) % self._config.checkpoint.every_steps == 0
 
     def _all(self) -> list[Path]:
-        return sorted(self._folder.glob("step-*"))
+        return sorted(self._folder.glob("step-*"), key=_age)
 
     def _newest_of_all(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
         """Return the newest whole checkpoint for which every learner of this launch has one.
@@ -187,4 +190,9 @@ def saved_weights(
 
 def step_of(path: Path) -> int:
     """Return the step that a checkpoint was written at."""
-    return int(path.name.removeprefix("step-"))
+    return int(path.name.removeprefix("step-").removesuffix(REPLACED))
+
+
+def _age(path: Path) -> tuple[int, bool]:
+    """Return the step, and of two of a step that the one being replaced is older."""
+    return step_of(path), not path.name.endswith(REPLACED)

@@ -31,7 +31,7 @@ def batch_tokens_of(network: Any) -> int:
         memory_bytes = torch.cuda.get_device_properties(device).total_memory
     else:
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    head_dim = config.hidden_size // config.num_attention_heads
+    head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
     kv_width = 2 * config.num_hidden_layers * config.num_key_value_heads * head_dim
     # One layer's activations are alive at a time, the keys and values of all of them.
     token_bytes = itemsize * (kv_width + 12 * config.hidden_size + 4 * config.intermediate_size)

@@ -13,8 +13,9 @@ from carbon.errors import UserError
 from carbon.files import atomic_file, sha256_of_file
 from carbon.store import Store, open_tensors
 from tests.helpers.bucket import bucket
-from train.learners.kept_anchors import KeptAnchors
+from train.learners.kept_anchors import Kept, KeptAnchors
 from train.learners.outer import OuterState
+from train.run_folder.work import Work
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
@@ -159,7 +160,8 @@ def test_an_anchor_that_goes_while_it_is_read(tmp_path, monkeypatch):
 
     def keep(round_):
         held = {"w": torch.full((2,), float(round_))}
-        anchors.keep(round_, {0: "a digest"}, OuterState(held, {}, {}, steps={"w": round_}))
+        state = OuterState(held, {}, {}, steps={"w": round_})
+        anchors.keep(Kept(round_, {0: "a digest"}, state, Work(tokens=round_)))
 
     keep(3)
     get, later = store.get, iter([7, 11, 15])
@@ -170,7 +172,8 @@ def test_an_anchor_that_goes_while_it_is_read(tmp_path, monkeypatch):
         return get(*given)
 
     monkeypatch.setattr(store, "get", get_after_more_were_kept)
-    round_, digests, state = anchors.newest(after=2)
-    assert (round_, digests, state.steps) == (15, {0: "a digest"}, {"w": 15})
-    assert state.anchor["w"].equal(torch.full((2,), 15.0))
+    kept = anchors.newest(after=2)
+    assert (kept.round, kept.digests, kept.state.steps) == (15, {0: "a digest"}, {"w": 15})
+    assert kept.merged == Work(tokens=15)
+    assert kept.state.anchor["w"].equal(torch.full((2,), 15.0))
     assert anchors.newest(after=15) is None
