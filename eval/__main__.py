@@ -9,11 +9,13 @@ from pathlib import Path
 
 from carbon.blocks.crew import add_crew, crew_of
 from carbon.console import Parser, natural, run_command
+from carbon.launcher import end_with_launcher
 from eval.run_sizes import RUN_SIZES
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
+    end_with_launcher()
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
