@@ -71,9 +71,11 @@ def locked_folder(folder: str | Path) -> Iterator[None]:
     The folder is made if it does not exist, and removed again if nothing was written to it.
 
     Raises:
-        UserError: another run holds the lock.
+        UserError: another run holds the lock, or the folder is a file.
         OSError: the lock file cannot be written.
     """
+    if Path(folder).is_file():
+        raise UserError(f"{folder}: is a file; name a folder to write to")
     with _held(Path(folder) / ".lock", str(folder)):
         yield
 

@@ -11,6 +11,7 @@ from carbon.blocks.crew import Crew
 from carbon.blocks.journal import Journal
 from carbon.blocks.work import is_shared
 from carbon.console import progress
+from carbon.locks import locked_folder
 from eval.answers import (
     Batch,
     answered,
@@ -48,14 +49,15 @@ def run_suite(suite: Suite, crew: Crew | None = None) -> list[Path] | None:
 
     Raises:
         UserError: there are records and no wish to resume, or they are of something else; a dataset
-            is missing or not that of its task.
+            is missing or not that of its task; another run writes to the folder.
     """
     check_suite(suite)
     if is_shared(crew, shared_output(suite)):
         return run_shared(suite, crew)
-    check_output(suite)
-    memory = Memory(suite)
-    return [_measure(part, suite, memory) for part in parts_of(suite)]
+    with locked_folder(suite.output):
+        check_output(suite)
+        memory = Memory(suite)
+        return [_measure(part, suite, memory) for part in parts_of(suite)]
 
 
 def _measure(part: Part, suite: Suite, memory: Memory) -> Path:

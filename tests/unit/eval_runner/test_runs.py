@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.errors import ConfigError, ModelError, UserError
+from carbon.locks import locked_folder
 from carbon.uncertainty import bootstrap
 from eval import answers as answers_module
 from eval import cost
@@ -50,6 +51,15 @@ def test_a_run_writes_a_checked_record_for_everyone(folder):
     assert model["software"] == software()
     assert model["cost"]["seconds"] > 0 and model["hardware"]["cores"] >= 1
     assert not list((folder / "out").rglob(".*"))
+
+
+def test_a_folder_that_another_run_writes_to_is_refused(folder):
+    with (
+        locked_folder(folder / "out"),
+        pytest.raises(UserError, match=r"out: in use by process \d+ on .* wait or end it"),
+    ):
+        run_suite(suite_of(folder))
+    assert not (folder / "out").exists()
 
 
 @pytest.fixture
