@@ -25,8 +25,9 @@ from carbon import __version__
 from carbon.console import say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import TEMPORARY, behind_links, free_folder, stamp_of
+from carbon.files import TEMPORARY, behind_links, free_folder
 from carbon.locks import locked_output
+from carbon.sums import content_sha256
 from data_pipeline.publishing.hub import check_is_free, publish_to
 from data_pipeline.reading.listing import inputs_of, paths_of, title_of
 from data_pipeline.reading.remote import (
@@ -172,11 +173,11 @@ def _families(config: BuildConfig, work: Path, rank: int) -> None:
 
 
 def _key_of(recipe: dict[str, Any], config: BuildConfig) -> str:
-    """Return what tells a recipe, with the sizes and times of all files that `config` names."""
+    """Return what tells a recipe, with the contents of all files that `config` names."""
     files = [path for each in inputs_of(config) for path in paths_of(each)]
     files += _shared_files(config)
-    stamps = {path: stamp_of(Path(path)) for path in files if Path(path).is_file()}
-    text = json.dumps([__version__, recipe, stamps], sort_keys=True)
+    contents = {path: content_sha256(path) for path in files if Path(path).is_file()}
+    text = json.dumps([__version__, recipe, contents], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -7,6 +7,7 @@ and is not done again. A record that is there is left alone.
 from collections.abc import Iterator
 from pathlib import Path
 
+from carbon.__version__ import __version__
 from carbon.blocks.crew import Crew
 from carbon.blocks.journal import Journal
 from carbon.blocks.work import is_shared
@@ -68,7 +69,7 @@ def _measure(part: Part, suite: Suite, memory: Memory) -> Path:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     contender = memory.contender(part)
-    journal = Journal(path, job, resume=suite.resume)
+    journal = Journal(path, job | {"carbon": __version__}, resume=suite.resume)
     try:
         _ask(part, prepared, contender, journal)
         batches = list(journal.kept())

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from carbon.adapt.folder import HEAD, MANIFEST
+from carbon.__version__ import __version__
+from carbon.adapt.identity import content_of
 from carbon.adapt.prediction_sources import (
     BedSource,
     Floats32,
@@ -22,17 +23,11 @@ from carbon.blocks.crew import Crew
 from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import (
-    atomic_file,
-    check_no_input,
-    output_path,
-    sha256_of_file,
-    stamp_of,
-    why_no_file,
-)
+from carbon.files import atomic_file, check_no_input, output_path, why_no_file
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
 from carbon.options import Strands
+from carbon.sums import content_sha256
 
 _BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together
 
@@ -143,11 +138,13 @@ def _write(
 
 def _fingerprints(job: PredictJob) -> dict[str, Any]:
     """Tell the inputs from others of the same name."""
-    apart = [job.source, job.model / MANIFEST, job.model / HEAD]
+    table = names_table(job.contigs)
     return {
-        "files": [sha256_of_file(path) for path in apart],
-        "reference": stamp_of(job.reference) if job.reference else None,
-        "contigs": job.contigs,
+        "carbon": __version__,
+        "source": content_sha256(job.source),
+        "adapted model": content_of(job.model),
+        "reference": content_sha256(job.reference) if job.reference else None,
+        "contigs": content_sha256(table) if table else job.contigs,
     }
 
 

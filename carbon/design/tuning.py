@@ -28,7 +28,7 @@ from carbon.design.grpo import (
     trainer_of,
 )
 from carbon.design.mail import Mailbox
-from carbon.design.oracles import Oracle, named_oracle, started
+from carbon.design.oracles import Oracle, adapted_contents, named_oracle, started
 from carbon.design.rewards import Rewards
 from carbon.design.rollouts import Draw, Rollouts, by_our_engine, work
 from carbon.design.tune_folder import (
@@ -294,6 +294,7 @@ def _settings(job: TuneJob, oracles: Sequence[Oracle]) -> dict[str, Any]:
         "model": job.model,
         "model_sha256": weights_sha256(model_folder(job.model).path),
         "oracles": ",".join(f"{oracle.name}={oracle.spec}" for oracle in oracles),
+        "adapted": adapted_contents(job.oracles),
         "processes": num_processes(),
         **task,
         "goals": ",".join(map(str, job.task.goals or ["most"] * len(oracles))),

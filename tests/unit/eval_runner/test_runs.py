@@ -138,6 +138,15 @@ def test_a_run_that_is_killed_goes_on_by_example(folder, monkeypatch):
     assert (folder / "out/toy/m.json").read_bytes() == before
 
 
+def test_a_record_is_not_begun_by_one_version_and_ended_by_another(folder, monkeypatch):
+    monkeypatch.setattr(answers_module, "_BATCH_SECONDS", 0.0)
+    with pytest.raises(Killed):
+        run_suite(suite_of(folder, task=replace(TASK, run=stopping(7, []))))
+    monkeypatch.setattr("eval.runner.__version__", "0.0.1")
+    with pytest.raises(UserError, match="differs in: carbon"):
+        run_suite(suite_of(folder, resume=True))
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [({"max_samples": 5}, "max_samples"), ({"task": replace(TASK, version="2")}, "version")],
