@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from carbon.__version__ import __version__
-from carbon.adapt.identity import content_of
+from carbon.adapt.contents import content_of
 from carbon.adapt.prediction_sources import (
     BedSource,
     Floats32,

@@ -380,7 +380,7 @@ def adapted_contents(oracles: Sequence[str | Function]) -> dict[str, list[str]]:
 
     Functions and commands are left out: one that failed may be corrected before a run goes on.
     """
-    from carbon.adapt.identity import content_of
+    from carbon.adapt.contents import content_of
 
     named = [named_oracle(each) for each in oracles]
     return {
