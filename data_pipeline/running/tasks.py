@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NoReturn
 
-import multiprocess
+import multiprocess  # type: ignore[import-untyped]  # of datatrove
 from datatrove.executor import (
     LocalPipelineExecutor,
     RayPipelineExecutor,
