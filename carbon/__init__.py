@@ -7,17 +7,10 @@
 Names are loaded when first used, so that `import carbon` does not import torch.
 """
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
-
-# In the OpenMP of PyTorch's Linux builds a thread that waits for others turns in a loop, by default
-# far longer than a small model's work takes. Where another program has a core, each such wait costs
-# a turn of the scheduler. Read once, when torch is imported; whoever has chosen is left alone.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 if TYPE_CHECKING:
     from carbon import adapt, box

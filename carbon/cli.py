@@ -7,6 +7,7 @@ from typing import Any
 from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
 from carbon.errors import UserError
+from carbon.launcher import end_with_launcher
 from carbon.verbs import (
     adapt,
     background,
@@ -55,6 +56,7 @@ ROOMS = ("data_pipeline", "train", "eval", "demo")
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb; return its exit code: 0 done, 1 failed, 2 the user's mistake."""
+    end_with_launcher()
     words = sys.argv[1:] if argv is None else argv
 
     def run() -> int | None:

@@ -79,6 +79,7 @@ def run_command(main: Callable[[], int | None]) -> int:
     as `head` has, the command ends quietly with 1 (Python's signal module, "Note on SIGPIPE").
     Everything else is a defect and keeps its traceback.
     """
+    _shorten_spinning()
     open_streams()
     try:
         return _flushed(main)
@@ -101,6 +102,17 @@ def run_command(main: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         say("interrupted")
         return 130
+
+
+def _shorten_spinning() -> None:
+    """Let threads of OpenMP that wait for others give up their core soon.
+
+    PyTorch's Linux builds let them spin far longer than the work of a small model takes, which
+    costs a turn of the scheduler where another program uses a core. The variable is read when torch
+    is imported, so it is set before that; a value of the user's is kept.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 # Of opening a file that the user has named.

@@ -1,9 +1,12 @@
 """Files that are whole or absent: written under a temporary name, renamed when complete.
 
+What is renamed is on the disk before, and the new name after that: neither a killed process nor a
+loss of power leaves half a file under its name.
+
 What is temporary carries a lock for as long as its process lives. One that can be locked is of a
 process that was killed, and the next that writes the same removes it. Some file systems that
 machines share keep a lock from the other machines, so each removes its own alone: a temporary name
-tells process and machine.
+has the process, the machine and a random number, so that two writers never share one.
 """
 
 import errno
@@ -11,6 +14,7 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import stat
 import tempfile
@@ -24,7 +28,7 @@ from carbon.errors import UserError
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MACHINE = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
-TEMPORARY = re.compile(r"\.\d+-[0-9a-f]{8}\.")  # what such a name begins with
+TEMPORARY = re.compile(r"\.\d+-[0-9a-f]{8}-[0-9a-f]{8}\.")  # what such a name begins with
 _SECONDS_TO_LOCK = 1.0  # what is younger may be about to be locked
 
 
@@ -122,7 +126,9 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     try:
         with told_of(path, temporary), _locked(temporary):
             yield temporary
+            _sync(temporary)
             os.replace(temporary, whole)
+            _sync_folder(whole.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -154,7 +160,9 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     try:
         with told_of(path, temporary), _locked(temporary):
             yield temporary
+            _sync_tree(temporary)
             os.replace(temporary, path)
+            _sync_folder(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -172,13 +180,42 @@ def scratch_folder(kind: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def _sync_tree(folder: Path) -> None:
+    """Have all files of a folder and their names written to the disk."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if (path := Path(place, name)).is_file():
+                _sync(path)
+        _sync_folder(Path(place))
+
+
+def _sync(path: Path) -> None:
+    """Have the content of a file written to the disk.
+
+    Raises:
+        OSError: the disk is full or has failed.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder written to the disk, where the file system can."""
+    with suppress(OSError):
+        _sync(folder)
+
+
 def _temporary_of(path: Path) -> Path:
-    return path.with_name(f".{os.getpid()}-{MACHINE}.{path.name}")
+    """Return a name that no other call uses, also in a container of equal host name and PIDs."""
+    return path.with_name(f".{os.getpid()}-{MACHINE}-{secrets.token_hex(4)}.{path.name}")
 
 
 def _temporaries_of(path: Path) -> list[Path]:
     """Return what any process of this machine has under way for a path."""
-    form = re.compile(rf"\.\d+-{MACHINE}\.{re.escape(path.name)}")
+    form = re.compile(rf"\.\d+-{MACHINE}-[0-9a-f]{{8}}\.{re.escape(path.name)}")
     names: list[str] = []
     with suppress(OSError):
         names = os.listdir(path.parent)  # quicker than a glob by far

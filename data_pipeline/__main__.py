@@ -17,6 +17,7 @@ from carbon.config import from_table, load_config, to_toml, with_overrides
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
 from carbon.files import atomic_folder, check_no_input
+from carbon.locks import locked_folder
 
 Add = Callable[..., argparse.Action]  # `add_argument` of a parser
 
@@ -154,7 +155,8 @@ def _download(arguments: argparse.Namespace) -> None:
     from data_pipeline.ncbi.download import main_download
 
     server = arguments.server or NCBI
-    main_download(arguments.accessions, arguments.output, server, arguments.keep_going)
+    with locked_folder(arguments.output):
+        main_download(arguments.accessions, arguments.output, server, arguments.keep_going)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -15,20 +15,19 @@ order in which tasks end.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from carbon import __version__
 from carbon.console import say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import TEMPORARY, behind_links, free_folder, stamp_of
+from carbon.files import TEMPORARY, behind_links, free_folder
+from carbon.locks import locked_output
+from carbon.sums import content_sha256
 from data_pipeline.publishing.hub import check_is_free, publish_to
 from data_pipeline.reading.listing import inputs_of, paths_of, title_of
 from data_pipeline.reading.remote import (
@@ -58,14 +57,14 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
     """Make the corpus and return its manifest; None if it was submitted to a cluster.
 
     Raises:
-        UserError: the output exists or cannot be written, or an input cannot be read and
-            `keep_going` is not set.
+        UserError: the output exists or cannot be written, another build of it is running, or an
+            input cannot be read and `keep_going` is not set.
     """
     if is_url(config.output):
         return _build_and_publish(config)
     output = free_folder(config.output)
     here, fetched = _inputs_here(config)
-    with _alone(output, str(output)):
+    with locked_output(output):
         return _build(here, output, with_public_urls(config), fetched)
 
 
@@ -79,7 +78,7 @@ def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
     output = behind_links(cache_of(config, "outputs") / name)
     kept = output.with_name(f"{name}.key")
-    with _alone(output, public_url(url)):
+    with locked_output(output, public_url(url)):
         check_is_free(url)
         recipe = with_public_urls(config)
         here, fetched = _inputs_here(config)
@@ -95,26 +94,6 @@ def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
         shutil.rmtree(output)
         kept.unlink()
     return manifest
-
-
-@contextmanager
-def _alone(output: Path, name: str) -> Iterator[None]:
-    """Hold the lock of an output, called `name` in messages; in the end it is removed.
-
-    Raises:
-        UserError: another build of it is running.
-    """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{output}.lock", timeout=0, mode=0o600)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise UserError(f"{name}: another build of it is running; wait for it") from None
-    try:
-        yield
-    finally:
-        Path(lock.lock_file).unlink()
-        lock.release()
 
 
 def _inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
@@ -194,11 +173,11 @@ def _families(config: BuildConfig, work: Path, rank: int) -> None:
 
 
 def _key_of(recipe: dict[str, Any], config: BuildConfig) -> str:
-    """Return what tells a recipe, with the sizes and times of all files that `config` names."""
+    """Return what tells a recipe, with the contents of all files that `config` names."""
     files = [path for each in inputs_of(config) for path in paths_of(each)]
     files += _shared_files(config)
-    stamps = {path: stamp_of(Path(path)) for path in files if Path(path).is_file()}
-    text = json.dumps([__version__, recipe, stamps], sort_keys=True)
+    contents = {path: content_sha256(path) for path in files if Path(path).is_file()}
+    text = json.dumps([__version__, recipe, contents], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from carbon.blocks.crew import add_crew, crew_of
 from carbon.console import Parser, natural, run_command
+from carbon.launcher import end_with_launcher
+from carbon.locks import locked_folder
 from eval.run_sizes import RUN_SIZES
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code."""
+    end_with_launcher()
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
@@ -235,13 +238,15 @@ def _build(arguments: argparse.Namespace) -> None:
 def _probes(arguments: argparse.Namespace) -> None:
     from eval.probes.command import run_probes
 
-    run_probes(arguments)
+    with locked_folder(arguments.output):
+        run_probes(arguments)
 
 
 def _heldout(arguments: argparse.Namespace) -> None:
     from eval.heldout.command import run_heldout
 
-    run_heldout(arguments)
+    with locked_folder(arguments.output):
+        run_heldout(arguments)
 
 
 def _heldout_report(arguments: argparse.Namespace) -> None:

@@ -5,13 +5,12 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import cache
 from glob import escape, glob
 from pathlib import Path
 
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
 from carbon.genome.streams import BROKEN_GZIP
+from carbon.sums import content_sha256
 from eval.contract import Task
 
 # What libraries raise at CSV, Parquet and xlsx that are torn or something else; Arrow's errors are
@@ -81,13 +80,7 @@ def is_on_hub(source: str) -> bool:
 
 def identity_of(source: str) -> str:
     """Return what tells one dataset from another: the SHA-256 of local files, or a Hub's name."""
-    return " ".join(_sha256(file, file.stat().st_mtime_ns) for file in files_of(source)) or source
-
-
-@cache
-def _sha256(file: Path, mtime_ns: int) -> str:
-    """Return the SHA-256 of a file as it is at a time; genomes and datasets are read once a run."""
-    return sha256_of_file(file)
+    return " ".join(map(content_sha256, files_of(source))) or source
 
 
 def named_or_plain(texts: Sequence[str], known: Sequence[str], flag: str) -> dict[str, str]:

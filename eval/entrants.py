@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from carbon.box import folder_here
 from carbon.errors import UserError
 from carbon.genome import read_sequences
+from carbon.sums import content_sha256
 from eval.baselines import (
     MAX_ORDER,
     CpgModel,
@@ -109,14 +110,13 @@ def _name_of(source: str) -> str:
 
 
 def _identity(source: str) -> str:
-    """Return a digest of names, sizes and times of weights and JSON, or the name on the Hub."""
+    """Return a digest of names and contents of weights and JSON, or the name on the Hub."""
     folder = folder_here(source)
     if folder is None:
         return source
     digest = hashlib.sha256()
     for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
-        stat = path.stat()
-        digest.update(f"{path.name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        digest.update(f"{path.name} {content_sha256(path)}\n".encode())
     return digest.hexdigest()
 
 
@@ -237,5 +237,5 @@ def _identity_of_files(paths: Sequence[Path]) -> str:
     for path in paths:
         if not path.is_file():
             raise UserError(f"--train {path}: no such file; give a FASTA, FASTQ or Parquet file")
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return hashlib.sha256(repr(stats).encode()).hexdigest()
+    contents = [content_sha256(path) for path in paths]
+    return hashlib.sha256(" ".join(contents).encode()).hexdigest()

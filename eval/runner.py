@@ -7,10 +7,12 @@ and is not done again. A record that is there is left alone.
 from collections.abc import Iterator
 from pathlib import Path
 
+from carbon.__version__ import __version__
 from carbon.blocks.crew import Crew
 from carbon.blocks.journal import Journal
 from carbon.blocks.work import is_shared
 from carbon.console import progress
+from carbon.locks import locked_folder
 from eval.answers import (
     Batch,
     answered,
@@ -48,14 +50,15 @@ def run_suite(suite: Suite, crew: Crew | None = None) -> list[Path] | None:
 
     Raises:
         UserError: there are records and no wish to resume, or they are of something else; a dataset
-            is missing or not that of its task.
+            is missing or not that of its task; another run writes to the folder.
     """
     check_suite(suite)
     if is_shared(crew, shared_output(suite)):
         return run_shared(suite, crew)
-    check_output(suite)
-    memory = Memory(suite)
-    return [_measure(part, suite, memory) for part in parts_of(suite)]
+    with locked_folder(suite.output):
+        check_output(suite)
+        memory = Memory(suite)
+        return [_measure(part, suite, memory) for part in parts_of(suite)]
 
 
 def _measure(part: Part, suite: Suite, memory: Memory) -> Path:
@@ -66,7 +69,7 @@ def _measure(part: Part, suite: Suite, memory: Memory) -> Path:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     contender = memory.contender(part)
-    journal = Journal(path, job, resume=suite.resume)
+    journal = Journal(path, job | {"carbon": __version__}, resume=suite.resume)
     try:
         _ask(part, prepared, contender, journal)
         batches = list(journal.kept())

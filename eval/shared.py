@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from carbon.__version__ import __version__
 from carbon.blocks.crew import Crew
 from carbon.blocks.journal import refuse_journal
 from carbon.blocks.work import Results, Work, run_work
@@ -69,7 +70,7 @@ def run_shared(suite: Suite, crew: Crew | None) -> list[Path] | None:
     work = Work(
         what="blocks of examples",
         output=output,
-        job={f"{r.part.task.name}/{r.path.stem}": r.job for r in records},
+        job={"carbon": __version__} | {f"{r.part.task.name}/{r.path.stem}": r.job for r in records},
         check=check,
         blocks=lambda: ([piece] for piece in pieces),
         block_records=1,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
+from carbon.launcher import end_with_launcher
 from train.loop.signals import StopSignals
 from train.network.failures import TOLD_IN_A_LINE
 
@@ -25,6 +26,7 @@ _USUAL_GPU_GB = 80.0
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return its exit code."""
+    end_with_launcher()
     return run_command(lambda: _run(_parser().parse_args(argv)))
 
 
@@ -242,6 +244,7 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
 
     from train.loop.trainer import Trainer, check_memory
     from train.network.ranks import joined_ranks
+    from train.run_folder.lock import locked_run
 
     @record  # torchrun shows the traceback of the process that failed first, of a defect alone
     def run() -> bool | Exception:
@@ -251,8 +254,9 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
                 check_memory(config, ranks)
                 resume = arguments.resume == "auto"
                 folder = learners.folder(config.output, ranks.learner)
-                trainer = Trainer(replace(config, output=folder), ranks, resumes=resume)
-                return trainer.run(resume, arguments.accept_data_change, told)
+                with locked_run(Path(folder), ranks):
+                    trainer = Trainer(replace(config, output=folder), ranks, resumes=resume)
+                    return trainer.run(resume, arguments.accept_data_change, told)
         except TOLD_IN_A_LINE as error:
             return error
 

@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from carbon.config import from_table, with_overrides
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.inference import load
+from carbon.locks import locked_output
 from carbon.model import model_folder
 from carbon.pictures import check_installed
 
@@ -76,8 +78,15 @@ def run_adapt(config: AdaptConfig, *, resume: bool = False, rank: int = 0) -> di
         rank: of this process under `torchrun`; the first writes.
 
     Raises:
-        UserError: anything is wrong with data or model, or the output is there already.
+        UserError: anything is wrong with data or model, the output is there already, or another
+            run writes it.
     """
+    locked = locked_output(config.output_folder) if rank == 0 else nullcontext()
+    with locked:
+        return _run_alone(config, resume=resume, rank=rank)
+
+
+def _run_alone(config: AdaptConfig, *, resume: bool, rank: int) -> dict[str, Any]:
     with_progress = config.output_folder.with_name(f".{config.output_folder.name}.progress")
     if rank == 0:
         check_installed("matplotlib", "adapt")

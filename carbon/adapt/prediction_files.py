@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from carbon.__version__ import __version__
 from carbon.adapt.choices import FORMATS
-from carbon.adapt.folder import ADAPTER, HEAD, MANIFEST, MODEL
+from carbon.adapt.contents import content_of
 from carbon.adapt.prediction_sources import (
     BedSource,
     Floats32,
@@ -23,18 +24,12 @@ from carbon.blocks.crew import Crew
 from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import (
-    atomic_file,
-    check_no_input,
-    output_path,
-    sha256_of_file,
-    stamp_of,
-    why_no_file,
-)
+from carbon.files import atomic_file, check_no_input, output_path, why_no_file
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
 from carbon.genome.vcf_lines import holds_variants
 from carbon.options import Strands
+from carbon.sums import content_sha256
 
 _BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together
 
@@ -163,18 +158,14 @@ def _count_without(counts: dict[str, int], found: list[Floats32]) -> None:
 
 
 def _fingerprints(job: PredictJob) -> dict[str, Any]:
-    """Return what distinguishes the inputs from others of the same names.
-
-    `adapt.json` has the SHA-256 of the base model, which is checked when the model is loaded.
-    """
-    parts = [job.model / ADAPTER, job.model / MODEL]
-    weights = sorted(path for part in parts for path in part.glob("*.safetensors"))
-    apart = [job.source, job.model / MANIFEST, job.model / HEAD, *weights]
-    names = names_table(job.contigs)
+    """Return what distinguishes the inputs from others of the same names."""
+    table = names_table(job.contigs)
     return {
-        "files": [sha256_of_file(path) for path in apart],
-        "reference": stamp_of(job.reference) if job.reference else None,
-        "contigs": sha256_of_file(names) if names and names.is_file() else job.contigs,
+        "carbon": __version__,
+        "source": content_sha256(job.source),
+        "adapted model": content_of(job.model),
+        "reference": content_sha256(job.reference) if job.reference else None,
+        "contigs": content_sha256(table) if table and table.is_file() else job.contigs,
     }
 
 

@@ -10,7 +10,6 @@ again by what is in them. However many records there are, opening one costs no m
     store.json    counts, and the files it was made from
 """
 
-import contextlib
 import glob
 import hashlib
 import json
@@ -29,10 +28,12 @@ from numpy.typing import NDArray
 from carbon.console import progress
 from carbon.corpus.files import mapped, opened, parquet
 from carbon.errors import CorpusError
-from carbon.files import atomic_file, atomic_folder, sha256_of_file, stamp_of
+from carbon.files import atomic_folder
+from carbon.sums import remembered_sha256
 from carbon.tokenizer import TAGS, Tag, tags_of
 
 _FORMAT = 1
+_PARQUET = b"PAR1"  # what a file begins and ends with
 _ROWS_A_BATCH = 1024
 _VALUES_A_BLOCK = 1 << 22
 # A store tells a tag by its native id less this, which is 0 for the first tag of each kind.
@@ -182,7 +183,7 @@ def _key_of(files: Mapping[str, str | None], cache: Path) -> str:
     for path, known in files.items():
         local = Path(path.removeprefix("file://"))
         if local.is_file():
-            found = _remembered_sum(local, cache)
+            found = _sum_of(local, cache)
             _compare_sums(path, found, known)
             sums.update(found.encode())
         else:
@@ -190,20 +191,17 @@ def _key_of(files: Mapping[str, str | None], cache: Path) -> str:
     return sums.hexdigest()[:16]
 
 
-def _remembered_sum(path: Path, cache: Path) -> str:
-    """Return the sha256 of a file, taken again only when its size or its time has changed."""
-    name = hashlib.sha256(f"{path.resolve()}".encode()).hexdigest()[:16]
-    note = cache / f"sum-{name}.json"
-    stamp = [str(path.resolve()), *stamp_of(path)]
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        remembered = json.loads(note.read_text(encoding="utf-8"))
-        if remembered["of"] == stamp:
-            return str(remembered["sha256"])
-    _footer(str(path))  # what is no Parquet is said before it is read whole
-    found = sha256_of_file(path)
-    with contextlib.suppress(OSError), atomic_file(note) as temporary:
-        temporary.write_text(json.dumps({"of": stamp, "sha256": found}), encoding="utf-8")
-    return found
+def _sum_of(path: Path, cache: Path) -> str:
+    """Return the sha256 of a Parquet file; what is none is refused before it is read whole."""
+    with path.open("rb") as source:
+        source.seek(-min(4, path.stat().st_size), os.SEEK_END)
+        if source.read() != _PARQUET:
+            raise _not_parquet(path)
+    return remembered_sha256(path, cache)
+
+
+def _not_parquet(path: str | Path) -> CorpusError:
+    return CorpusError(f"{path}: is not whole Parquet; build or fetch it again")
 
 
 def _footer(path: str) -> bytes:
@@ -211,8 +209,8 @@ def _footer(path: str) -> bytes:
         size = source.seek(0, os.SEEK_END)
         source.seek(max(0, size - 8))
         tail = source.read(8)
-        if tail[4:] != b"PAR1":
-            raise CorpusError(f"{path}: is not whole Parquet; build or fetch it again")
+        if tail[4:] != _PARQUET:
+            raise _not_parquet(path)
         length = int.from_bytes(tail[:4], "little") + 8
         source.seek(max(0, size - length))
         return f"{size} ".encode() + source.read(length)

@@ -12,7 +12,7 @@ from carbon.blocks.journal import Journal
 from carbon.console import progress
 from carbon.design.answers import Function
 from carbon.design.designs import COLUMNS, Design, columns_of, design, designs_of, row_of
-from carbon.design.oracles import named_oracle, started
+from carbon.design.oracles import adapted_contents, named_oracle, started
 from carbon.design.rules import Judge, Rules
 from carbon.design.search import run_search
 from carbon.design.task import DesignOptions, DesignTask, search_of
@@ -185,7 +185,8 @@ def _asked(reader: Reader, job: DesignJob, settings: dict[str, Any]) -> dict[str
     """Return everything that what is measured follows from."""
     task = {name: value for name, value in asdict(job.task).items() if name not in _FREE}
     kept = {name: value for name, value in settings.items() if name not in _FREE}
-    return kept | task | identity_of(reader, job.model)
+    adapted = {"adapted": adapted_contents(job.oracles)}
+    return kept | task | adapted | identity_of(reader, job.model)
 
 
 def summary_of(job: DesignJob, found: Found) -> dict[str, Any]:

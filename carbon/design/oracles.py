@@ -373,3 +373,18 @@ def started(
             begun.close()
         raise
     return ready
+
+
+def adapted_contents(oracles: Sequence[str | Function]) -> dict[str, list[str]]:
+    """Return the SHA-256 of the files of each adapted model among oracles, by the oracle's name.
+
+    Functions and commands are left out: one that failed may be corrected before a run goes on.
+    """
+    from carbon.adapt.contents import content_of
+
+    named = [named_oracle(each) for each in oracles]
+    return {
+        each.name: content_of(Path(folder_and_label(each.what)[0]))
+        for each in named
+        if each.kind == "adapted"
+    }

@@ -6,7 +6,7 @@ design`; and the model that is written holds nothing of what trl changes.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +29,7 @@ from carbon.design.grpo import (
     trainer_of,
 )
 from carbon.design.mail import Mailbox
-from carbon.design.oracles import Oracle, named_oracle, started
+from carbon.design.oracles import Oracle, adapted_contents, named_oracle, started
 from carbon.design.rewards import Rewards
 from carbon.design.rollouts import Draw, Rollouts, by_our_engine, work
 from carbon.design.tune_folder import (
@@ -47,6 +47,7 @@ from carbon.design.tuned_model import save_as_start
 from carbon.errors import UserError
 from carbon.files import atomic_folder, behind_links, free_folder
 from carbon.inference import Carbon, load
+from carbon.locks import locked_output
 from carbon.model import LoadedModel, load_model, model_folder
 from carbon.tokenizer import K, Vocabulary
 
@@ -59,8 +60,10 @@ def check_tuning(job: TuneJob) -> None:
     Raises:
         UserError: something is.
     """
-    if rank() == 0 and not job.resume:
-        free_folder(job.output)
+    if rank() == 0:
+        with locked_output(job.output):  # a run that is going on is no folder to remove
+            if not job.resume:
+                free_folder(job.output)
     if job.mailbox and (job.resume or num_processes() > 1):
         raise UserError("a mailbox: one process learns, and cannot be resumed; take the other out")
     if job.mailbox and not all(isinstance(oracle, str) for oracle in job.oracles):
@@ -139,8 +142,13 @@ def run_tuning(job: TuneJob) -> dict[str, Any]:
         UserError: something does not fit the model, or an oracle fails; what was written until
             then stays.
     """
-    with _ready(job) as (loaded, tokenizer, oracles):
+    with _locked(job), _ready(job) as (loaded, tokenizer, oracles):
         return _tuned(job, loaded, tokenizer, oracles)
+
+
+def _locked(job: TuneJob) -> AbstractContextManager[None]:
+    """Hold the lock of the output on the first process."""
+    return locked_output(job.output) if rank() == 0 else nullcontext()
 
 
 def run_worker(job: TuneJob, worker: int, vllm: str = "") -> dict[str, Any]:
@@ -288,6 +296,7 @@ def _settings(job: TuneJob, oracles: Sequence[Oracle]) -> dict[str, Any]:
         "model": job.model,
         "model_sha256": weights_sha256(model_folder(job.model).path),
         "oracles": ",".join(f"{oracle.name}={oracle.spec}" for oracle in oracles),
+        "adapted": adapted_contents(job.oracles),
         "processes": num_processes(),
         **task,
         "goals": ",".join(map(str, job.task.goals or ["most"] * len(oracles))),

@@ -65,8 +65,8 @@ def run_sequence_job(
     """
     from carbon.blocks.work import Work, is_shared, run_work
     from carbon.console import track
-    from carbon.files import sha256_of_file
     from carbon.genome import read_sequences
+    from carbon.sums import content_sha256
 
     output = Path(job.output or "-")
     if why_alone(job.source, job.output) or not is_shared(crew, output):
@@ -74,7 +74,7 @@ def run_sequence_job(
     work = Work(
         what="sequences",
         output=output,
-        job=job.job | {"sequences": sha256_of_file(job.source)},
+        job=job.job | {"sequences": content_sha256(job.source)},
         check=lambda: sum(1 for _ in read_sequences(job.source)),
         blocks=lambda: _blocks(read_sequences(job.source)),
         block_records=_BLOCK_SEQUENCES,

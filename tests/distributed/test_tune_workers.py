@@ -205,7 +205,7 @@ def test_an_oracle_that_no_worker_can_have(folder):
 def test_a_worker_of_other_settings_and_a_mailbox_of_another_run(folder, capsys):
     Mailbox("mailbox").begin({"group": 4})
     assert main(command("--worker", 1)) == 2
-    assert "the run differs in: carbon, goals" in capsys.readouterr().err
+    assert "the run differs in: adapted, carbon, goals" in capsys.readouterr().err
     assert main(command("--output", "out")) == 2
     assert "is the mailbox of another run" in capsys.readouterr().err
     assert not (folder / "out").exists()

@@ -4,6 +4,7 @@ import functools
 import gzip
 import http.server
 import io
+import os
 import random
 import re
 import resource
@@ -151,3 +152,13 @@ def room_for(most_bytes):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def replace_unnoticed(path: Path, old: bytes, new: bytes) -> None:
+    """Put other content in a file, of equal size and time of change, as `cp -p` does."""
+    before, content = path.stat(), path.read_bytes()
+    assert len(old) == len(new) and content.count(old) >= 1
+    path.write_bytes(content.replace(old, new, 1))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)

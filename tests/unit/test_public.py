@@ -30,6 +30,23 @@ def test_torch_is_imported_only_when_needed(statement):
     assert done.returncode == 0, done.stderr
 
 
+ENVIRONMENT_OF_THREADS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+
+
+def printed_by(code: str, given: dict[str, str]) -> str:
+    kept = {k: v for k, v in os.environ.items() if k not in ENVIRONMENT_OF_THREADS}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept | given, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_import_leaves_the_environment_as_it_is():
+    code = "import os; before = dict(os.environ); import carbon; print(os.environ == before)"
+    assert printed_by(code, {}) == "True\n"
+
+
 @pytest.mark.parametrize(
     ("given", "spins"),
     [
@@ -38,11 +55,10 @@ def test_torch_is_imported_only_when_needed(statement):
         ({"OMP_WAIT_POLICY": "active"}, None),
     ],
 )
-def test_waiting_threads_give_their_core_up_unless_the_user_says_otherwise(given, spins):
-    code = "import carbon, os; print(os.environ.get('GOMP_SPINCOUNT'))"
-    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-    environment = {k: v for k, v in os.environ.items() if k not in names} | given
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+def test_threads_of_a_command_stop_spinning_soon_unless_the_user_says_otherwise(given, spins):
+    """A command sets it before it imports torch, which reads it."""
+    code = (
+        "import os, sys; from carbon.console import run_command; run_command(lambda: "
+        "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules))"
     )
-    assert done.stdout == f"{spins}\n", done.stderr
+    assert printed_by(code, given) == f"{spins} False\n"

@@ -160,10 +160,11 @@ def write_all(folder: Path) -> None:
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    elsewhere = f"{int(MACHINE, 16) ^ 1:08x}"
+    elsewhere, token = f"{int(MACHINE, 16) ^ 1:08x}", "0123abcd"
     for other in (
-        *(f".12-{MACHINE}.b.txt", ".a.txt", f".x-{MACHINE}.a.txt", f".12-{MACHINE}.a.txt.bak"),
-        *(".12.a.txt", f".12-{elsewhere}.a.txt", f"carbon-test-{elsewhere}-x", "carbon-of-mine"),
+        *(f".12-{MACHINE}-{token}.b.txt", f".12-{MACHINE}-{token}.a.txt.bak", ".a.txt"),
+        *(f".x-{MACHINE}-{token}.a.txt", f".12-{MACHINE}.a.txt", ".12.a.txt"),
+        *(f".12-{elsewhere}-{token}.a.txt", f"carbon-test-{elsewhere}-x", "carbon-of-mine"),
     ):
         (tmp_path / other).write_text("of somebody else")
         os.utime(tmp_path / other, (1, 1))

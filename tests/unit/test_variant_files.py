@@ -243,7 +243,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(folder, tmp_path, capsys, monke
     with journal.open("ab") as sink:
         sink.write(b"[[[0.1, null, 0.1, null]], [[")  # the line that was being written
     leftover, other = (
-        output.with_name(f".123-{MACHINE}.{name}") for name in (output.name, "mine.vcf")
+        output.with_name(f".123-{MACHINE}-0123abcd.{name}") for name in (output.name, "mine.vcf")
     )
     for path in (leftover, other):  # of a process that was killed, and of somebody else
         path.write_text("torn")

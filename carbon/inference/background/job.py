@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from carbon.__version__ import __version__
 from carbon.blocks.journal import Journal
 from carbon.console import progress, say
-from carbon.files import check_no_input, output_path, sha256_of_file
+from carbon.files import check_no_input, output_path
 from carbon.genome import Annotation, Consequences, Reference, contig_names, read_gene_file
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
@@ -17,6 +18,7 @@ from carbon.inference.background.quantiles import LEAST_VARIANTS, Background, ba
 from carbon.inference.reading import Reader
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import score_variants
+from carbon.sums import content_sha256
 
 _VARIANTS_AT_ONCE = 64  # scored together, and kept together by the journal
 
@@ -162,5 +164,6 @@ def _fingerprints(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
         "annotation file": job.annotation,
         "table of contigs": names_table(job.contigs),
     }
-    sums = {name: sha256_of_file(path) for name, path in inputs.items() if path}
-    return sums | {"device": reader.device.type, "contigs": job.contigs}
+    sums = {name: content_sha256(path) for name, path in inputs.items() if path}
+    device = reader.device.type
+    return sums | {"carbon": __version__, "device": device, "contigs": job.contigs}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.errors import UserError
-from carbon.files import behind_links, free_folder, output_path, stamp_of
+from carbon.files import behind_links, free_folder, output_path
 from carbon.genome import (
     Annotation,
     Interval,
@@ -23,6 +23,7 @@ from carbon.inference.reading import Reader
 from carbon.inference.scan.method import ScanMethod, ScanOptions
 from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter, write_dataset
 from carbon.pictures import check_installed, check_picture
+from carbon.sums import content_sha256
 from carbon.tables import chosen_by_ending
 
 MOST_DRAWN_BP = 20_000
@@ -146,7 +147,7 @@ def settings_of(
 
 def identity(job: ScanJob, reader: Reader) -> dict[str, Any]:
     """Tell model and reference from others of the same name."""
-    return {"reference": stamp_of(job.reference), **identity_of(reader, job.model)}
+    return {"reference": content_sha256(job.reference), **identity_of(reader, job.model)}
 
 
 def _checked(job: ScanJob) -> list[ScanWriter]:

@@ -14,7 +14,7 @@ from carbon.blocks.crew import Crew
 from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import GenomeError
-from carbon.files import atomic_file, check_no_input, output_path, sha256_of_file, stamp_of
+from carbon.files import atomic_file, check_no_input, output_path
 from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_file
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
@@ -34,6 +34,7 @@ from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
+from carbon.sums import content_sha256
 
 _UNKNOWN_CODES = "cds_of_unknown_genetic_code"  # of the summary
 _RECORDS_AT_ONCE = 128  # scored together, and kept together
@@ -268,12 +269,12 @@ def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
     """Tell the inputs from others of the same name, and how they are computed with."""
     table = names_table(job.contigs)
     return {
-        "VCF": sha256_of_file(job.vcf),
-        "reference": stamp_of(job.reference),
+        "VCF": content_sha256(job.vcf),
+        "reference": content_sha256(job.reference),
         **identity_of(reader, job.model),
         "skip_mismatches": job.skip_mismatches,
-        "contigs": sha256_of_file(table) if table else job.contigs,
-    } | ({"annotation file": sha256_of_file(job.annotation)} if job.annotation else {})
+        "contigs": content_sha256(table) if table else job.contigs,
+    } | ({"annotation file": content_sha256(job.annotation)} if job.annotation else {})
 
 
 def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.errors import ConfigError, ModelError, UserError
+from carbon.locks import locked_folder
 from carbon.uncertainty import bootstrap
 from eval import answers as answers_module
 from eval import cost
@@ -50,6 +51,15 @@ def test_a_run_writes_a_checked_record_for_everyone(folder):
     assert model["software"] == software()
     assert model["cost"]["seconds"] > 0 and model["hardware"]["cores"] >= 1
     assert not list((folder / "out").rglob(".*"))
+
+
+def test_a_folder_that_another_run_writes_to_is_refused(folder):
+    with (
+        locked_folder(folder / "out"),
+        pytest.raises(UserError, match=r"out: in use by process \d+ on .* wait or end it"),
+    ):
+        run_suite(suite_of(folder))
+    assert not (folder / "out").exists()
 
 
 @pytest.fixture
@@ -126,6 +136,15 @@ def test_a_run_that_is_killed_goes_on_by_example(folder, monkeypatch):
     before = (folder / "out/toy/m.json").read_bytes()
     run_suite(suite_of(folder, resume=True))
     assert (folder / "out/toy/m.json").read_bytes() == before
+
+
+def test_a_record_is_not_begun_by_one_version_and_ended_by_another(folder, monkeypatch):
+    monkeypatch.setattr(answers_module, "_BATCH_SECONDS", 0.0)
+    with pytest.raises(Killed):
+        run_suite(suite_of(folder, task=replace(TASK, run=stopping(7, []))))
+    monkeypatch.setattr("eval.runner.__version__", "0.0.1")
+    with pytest.raises(UserError, match="differs in: carbon"):
+        run_suite(suite_of(folder, resume=True))
 
 
 @pytest.mark.parametrize(

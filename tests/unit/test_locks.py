@@ -1,0 +1,219 @@
+"""The lock of a folder: one run holds it, a second is refused, an ended one leaves it free."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from carbon import locks
+from carbon.console import run_command
+from carbon.errors import UserError
+from carbon.locks import locked_folder, locked_output
+
+ROOT = Path(__file__).parents[2]
+HOLD = """
+import sys, time
+from carbon.locks import locked_folder
+with locked_folder(sys.argv[1]):
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holding(tmp_path):
+    """Another process that holds the lock of `tmp_path / "run"`."""
+    words = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def lock_of(folder: Path) -> dict[str, object]:
+    return json.loads((folder / ".lock").read_text())
+
+
+def write_lock(folder: Path, age_seconds: float, **changed: object) -> None:
+    """Write a lock of this process, but for what is changed, last renewed some time ago."""
+    folder.mkdir()
+    with locked_folder(folder):
+        content = lock_of(folder) | changed
+    (folder / ".lock").write_text(json.dumps(content))
+    renewed = time.time() - age_seconds
+    os.utime(folder / ".lock", (renewed, renewed))
+
+
+def without_flock(monkeypatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+
+
+def is_free(folder: Path) -> bool:
+    try:
+        with locked_folder(folder):
+            return True
+    except UserError as error:
+        assert "in use by" in str(error)
+        return False
+
+
+def test_a_second_run_is_refused_in_one_line(tmp_path, holding, capsys):
+    def second():
+        with locked_folder(tmp_path / "run"):
+            raise AssertionError("both hold it")
+
+    assert run_command(second) == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"error: {tmp_path}/run: in use by process {holding.pid} on ")
+    assert f" on {os.uname().nodename} since 20" in line
+    assert line.endswith(" UTC; wait or end it\n") and line.count("\n") == 1
+
+
+def test_the_lock_names_its_holder(tmp_path):
+    with locked_folder(tmp_path):
+        content = lock_of(tmp_path)
+    assert content["pid"] == os.getpid() and content["host"] == os.uname().nodename
+    assert content["command"] == " ".join(sys.argv) and str(content["since"]).endswith(" UTC")
+
+
+def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding):
+    holding.send_signal(signal.SIGKILL)
+    holding.wait()
+    assert lock_of(tmp_path / "run")["pid"] == holding.pid
+    assert is_free(tmp_path / "run")
+
+
+def test_nothing_is_left_behind(tmp_path):
+    with locked_folder(tmp_path / "a" / "b"), locked_output(tmp_path / "c" / "d"):
+        assert (tmp_path / "a/b/.lock").is_file() and (tmp_path / "c/.d.lock").is_file()
+    assert list(tmp_path.iterdir()) == []
+    with locked_folder(tmp_path / "a" / "b"):
+        (tmp_path / "a/b/x").write_text("a result")
+    assert list((tmp_path / "a" / "b").iterdir()) == [tmp_path / "a/b/x"]
+
+
+def test_two_names_of_an_output_have_one_lock(tmp_path):
+    (tmp_path / "link").symlink_to("real")
+    refused = pytest.raises(UserError, match="link: in use by")
+    with locked_output(tmp_path / "real"), refused, locked_output(tmp_path / "link"):
+        pass
+
+
+def test_threads_of_one_process_exclude_each_other(tmp_path):
+    held, refused = [], []
+
+    def run() -> None:
+        try:
+            with locked_folder(tmp_path):
+                held.append(1)
+                time.sleep(0.3)
+        except UserError:
+            refused.append(1)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(held), len(refused)) == (1, 3)
+
+
+def test_another_machine_holds_it_until_its_lease_ends(tmp_path, monkeypatch, capsys):
+    """Of two seconds, 1.5 have passed: the rest is waited for, and then it is free."""
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 2.0)
+    monkeypatch.setattr(locks, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr(locks, "_SETTLE_SECONDS", 0.05)
+    write_lock(tmp_path / "run", 1.5, machine="another", host="node3", pid=7)
+    begun = time.monotonic()
+    assert is_free(tmp_path / "run")
+    assert 0.3 < time.monotonic() - begun < 5
+    assert f"{tmp_path}/run: process 7 on node3 holds it; waiting" in capsys.readouterr().err
+
+
+def test_another_machine_that_renews_its_lease_keeps_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_SECONDS_BETWEEN_LOOKS", 0.05)
+    write_lock(tmp_path / "run", 5, machine="another", host="node3", pid=7)
+    renewal = threading.Timer(0.3, os.utime, [tmp_path / "run" / ".lock"])
+    renewal.start()
+    with (
+        pytest.raises(UserError, match="in use by process 7 on node3"),
+        locked_folder(tmp_path / "run"),
+    ):
+        pass
+    renewal.join()
+
+
+def test_without_flock_a_process_of_this_machine_is_looked_for(tmp_path, monkeypatch):
+    """The init process lives; a process of that number that started at another time does not."""
+    without_flock(monkeypatch)
+    monkeypatch.setattr(locks, "_SETTLE_SECONDS", 0.01)
+    write_lock(tmp_path / "alive", 1e6, pid=os.getppid(), process=locks._process(os.getppid()))
+    assert not is_free(tmp_path / "alive")
+    namespace = locks._process(os.getpid()).partition(" ")[0]
+    write_lock(tmp_path / "ended", 0, pid=os.getppid(), process=f"{namespace} 1")
+    assert is_free(tmp_path / "ended")
+
+
+def test_without_flock_a_second_run_is_refused(tmp_path, monkeypatch):
+    without_flock(monkeypatch)
+    with locked_folder(tmp_path):
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)
+
+
+def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, monkeypatch):
+    without_flock(monkeypatch)
+    monkeypatch.setattr(locks, "_SETTLE_SECONDS", 0.4)
+    write_lock(tmp_path / "run", 1e6, machine="another")
+    held, ended, wrong = [], threading.Event(), []
+
+    def run() -> None:
+        try:
+            with locked_folder(tmp_path / "run"):
+                held.append(1)
+                ended.wait()
+        except UserError:
+            pass
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while sum(thread.is_alive() for thread in threads) > 1:
+        time.sleep(0.01)
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert (held, wrong) == ([1], [])
+
+
+def test_a_torn_lock_file_is_not_held_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_SETTLE_SECONDS", 0.01)
+    (tmp_path / ".lock").write_text('{"host": "nod')
+    os.utime(tmp_path / ".lock", (1, 1))
+    assert is_free(tmp_path)
+
+
+def test_a_run_whose_lock_is_anothers_by_now_ends(tmp_path, monkeypatch, capsys):
+    """As after a suspension that was longer than the lease."""
+    ended = threading.Event()
+    monkeypatch.setattr(locks, "_RENEWED_SECONDS", 0.05)
+    monkeypatch.setattr(locks.os, "_exit", lambda code: ended.set() if code == 1 else None)
+    with locked_folder(tmp_path):
+        (tmp_path / ".lock").write_text(json.dumps(lock_of(tmp_path) | {"token": "x", "pid": 9}))
+        assert ended.wait(5)
+    assert "taken by process 9 on " in capsys.readouterr().err
+    assert (tmp_path / ".lock").exists()  # it is not ours to remove

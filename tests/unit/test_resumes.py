@@ -1,0 +1,146 @@
+"""A run that goes on refuses inputs that have changed, also at equal size and time of change."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from carbon import sums
+from carbon.adapt import prediction_files
+from carbon.adapt.prediction_sources import PredictJob
+from carbon.corpus import open_store, read_manifest
+from carbon.design import oracles
+from carbon.inference.scan.job import ScanJob, identity
+from carbon.inference.variants import files as variant_files
+from carbon.inference.variants.files import VariantJob
+from carbon.model import save_model
+from data_pipeline import build as building
+from eval.entrants import Baselines, entrants_of
+from tests.helpers.curation import assembly, build
+from tests.helpers.files import place_gene, random_bases, replace_unnoticed, write_fasta
+
+
+@pytest.fixture
+def reader(network, tmp_path):
+    import carbon
+
+    save_model(network, tmp_path / "model")
+    return carbon.load(tmp_path / "model", device="cpu").reader
+
+
+@pytest.fixture
+def inputs(tmp_path) -> dict[str, Path]:
+    for name in ("g.fa", "in.vcf", "genes.gff3", "contigs.tsv"):
+        (tmp_path / name).write_text(f"content of {name}\n")
+    return {path.name: path for path in tmp_path.iterdir() if path.is_file()}
+
+
+def changed_by(paths: list[Path], fingerprints) -> list[list[str]]:
+    """Replace each file unnoticed; return what then differs, by name."""
+    found = []
+    for path in paths:
+        before = fingerprints()
+        replace_unnoticed(path, b"c", b"d")
+        after = fingerprints()
+        found.append([name for name in before if before[name] != after[name]])
+    return found
+
+
+def test_variants(reader, inputs, tmp_path):
+    job = VariantJob(
+        model=str(tmp_path / "model"),
+        reference=inputs["g.fa"],
+        vcf=inputs["in.vcf"],
+        output=tmp_path / "out.vcf",
+        annotation=inputs["genes.gff3"],
+        contigs=str(inputs["contigs.tsv"]),
+    )
+    changed = changed_by(list(inputs.values()), lambda: variant_files._fingerprints(reader, job))
+    assert sorted(changed) == [["VCF"], ["annotation file"], ["contigs"], ["reference"]]
+
+
+def test_a_scan(reader, inputs, tmp_path):
+    job = ScanJob(model=str(tmp_path / "model"), reference=inputs["g.fa"], outputs=())
+    assert changed_by([inputs["g.fa"]], lambda: identity(job, reader)) == [["reference"]]
+
+
+def test_predictions(inputs, tmp_path):
+    """Of an adapted model the head, the low-rank adapter and whole weights."""
+    learned = ("adapt.json", "head.safetensors", "adapter/a.safetensors", "model/a.safetensors")
+    for name in learned:
+        (tmp_path / "adapted" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "adapted" / name).write_text(f"content of {name}")
+    job = PredictJob(
+        model=tmp_path / "adapted",
+        source=inputs["in.vcf"],
+        output=tmp_path / "out.tsv",
+        reference=inputs["g.fa"],
+        contigs=str(inputs["contigs.tsv"]),
+    )
+
+    def fingerprints():
+        return prediction_files._fingerprints(job)
+
+    of_model = changed_by([tmp_path / "adapted" / name for name in learned], fingerprints)
+    assert of_model == [["adapted model"]] * 4
+    others = [inputs[name] for name in ("in.vcf", "g.fa", "contigs.tsv")]
+    assert changed_by(others, fingerprints) == [["source"], ["reference"], ["contigs"]]
+
+
+def test_a_design_by_an_adapted_model(tmp_path, monkeypatch):
+    kind = oracles.ORACLES["adapted"]._replace(check=lambda what: None)
+    monkeypatch.setitem(oracles.ORACLES, "adapted", kind)
+    for name in ("adapt.json", "head.safetensors"):
+        (tmp_path / name).write_text(f"content of {name}")
+    named = [f"a=adapted:{tmp_path}:label", "python:math:sqrt"]
+    changed = changed_by([tmp_path / "head.safetensors"], lambda: oracles.adapted_contents(named))
+    assert changed == [["a"]]
+
+
+def test_an_evaluation(network, tmp_path):
+    save_model(network, tmp_path / "m")
+    train = write_fasta(tmp_path / "train.fa", {"a": "ACGTACGTAC"})
+
+    def identities() -> dict[str, object]:
+        (model,) = entrants_of([f"m={tmp_path / 'm'}"], ["float32"], None)
+        return {"model": model.identity, "baselines": Baselines([train], [1], [])._identity}
+
+    before = identities()
+    replace_unnoticed(train, b"ACGTACGTAC", b"ACGTACGTAA")
+    weights = tmp_path / "m" / "model.safetensors"
+    replace_unnoticed(weights, weights.read_bytes()[-8:], bytes(8))
+    after = identities()
+    assert [name for name in before if before[name] == after[name]] == []
+
+
+def test_a_corpus_is_built_of_what_the_inputs_hold_now(tmp_path, monkeypatch, capsys):
+    bases, gff3, _ = place_gene()
+    (tmp_path / "genes.gff3").write_text(gff3)
+    genome = write_fasta(tmp_path / "genome.fa", {"c1": bases})
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "select", stop)
+        assert build(tmp_path / "c", *assembly(tmp_path)) == 130
+    first_line = genome.read_bytes().splitlines()[1]
+    replace_unnoticed(genome, first_line, first_line[::-1])
+    assert build(tmp_path / "c", *assembly(tmp_path)) == 0
+    assert "of another recipe or input; starting over" in capsys.readouterr().err
+    assert build(tmp_path / "d", *assembly(tmp_path)) == 0
+    assert read_manifest(tmp_path / "c")["outputs"] == read_manifest(tmp_path / "d")["outputs"]
+
+
+def test_a_prepared_source_is_of_what_the_corpus_holds_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(sums, "_SETTLED_SECONDS", -1.0)  # its sum is remembered
+    path, bases = tmp_path / "train-0.parquet", random_bases(600)
+    table = pa.table({"sequence": [bases]})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)
+    before = open_store({str(path): None}, tmp_path / "prepared", "dna")
+    assert before.letters(0, 0, 600).tobytes().decode() == bases
+    replace_unnoticed(path, bases.encode(), bases[::-1].encode())
+    after = open_store({str(path): None}, tmp_path / "prepared", "dna")
+    assert after.letters(0, 0, 600).tobytes().decode() == bases[::-1]
+    assert after.key != before.key
