@@ -40,7 +40,7 @@ def add_parser(verbs: Verbs) -> None:
         "--background",
         metavar="FILE",
         help="of `carbon background`: write a percentile among random variants too; default: "
-        "the one in the model's folder that fits, background*.json",
+        "background.json in the model's folder, if it fits",
     )
     among.add_argument(
         "--no-background", action="store_true", help="write no percentile, whatever there is"
@@ -67,6 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
 
     with crew_of(arguments) as crew:
+        from carbon.inference.background import FILE_NAME
         from carbon.inference.variants import (
             VariantJob,
             VariantOptions,
@@ -87,6 +88,6 @@ def run(arguments: argparse.Namespace) -> None:
             annotation=Path(arguments.annotation) if arguments.annotation else None,
             contigs=arguments.contigs,
             background=Path(arguments.background) if arguments.background else None,
-            own_background=None if arguments.no_background else folder,
+            own_background=None if arguments.no_background else folder / FILE_NAME,
         )
         tell(run_variant_job(load(arguments).reader, job, crew))

@@ -56,8 +56,8 @@ class VariantJob:
         contigs: `chr`, or a table, where the VCF and the annotation name contigs otherwise than the
             reference.
         background: of `carbon background`, for percentiles.
-        own_background: the model's folder, whose background is taken if there is no other and it
-            fits; None for no percentiles.
+        own_background: where the model's own may lie; taken if there is no other, and it fits.
+            None for no percentiles.
     """
 
     model: str
