@@ -39,12 +39,6 @@ MEASURE_FROM = (
         --annotation {annotation} --draw-from {contig} --variants-per-kind {variants_per_kind}
         --output {work}/model/background.json""",
     ),
-    Step(
-        "background_bfloat16", "the same in bfloat16", """
-        -m carbon.cli background --model {work}/model --reference {genome} --dtype bfloat16
-        --annotation {annotation} --draw-from {contig} --variants-per-kind {variants_per_kind}
-        --output {work}/model/background_bfloat16.json""",
-    ),
 )  # fmt: skip
 EVALUATIONS = (
     Step(

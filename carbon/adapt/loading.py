@@ -20,7 +20,6 @@ from carbon.adapt.folder import (
 from carbon.adapt.network import AdaptedNetwork, Head, OpenedModel
 from carbon.adapt.predictor import Adapted
 from carbon.errors import ModelError, UserError
-from carbon.inference.background.quantiles import OWN_FILES
 from carbon.model import LoadedModel, model_folder
 from carbon.model.checkpoint import no_bars
 from carbon.options import Dtype
@@ -163,6 +162,6 @@ def _write_model(folder: Path, opened: OpenedModel, base: Path) -> None:
         network.save_pretrained(folder)
     for path in base.iterdir():
         is_weights = path.name.startswith("model") and "safetensors" in path.name
-        apart = path.name.startswith(".") or path.name == "config.json" or path.match(OWN_FILES)
+        apart = path.name.startswith(".") or path.name in ("config.json", "background.json")
         if path.is_file() and not is_weights and not apart:
             shutil.copyfile(path, folder / path.name)

@@ -20,7 +20,7 @@ _FILES = (
         "model.safetensors.index.json",
     ),
     *("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json", "dna_config.json"),
-    "background*.json",
+    "background.json",
 )
 
 

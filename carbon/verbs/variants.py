@@ -43,7 +43,7 @@ def add_parser(verbs: Verbs) -> None:
         "--background",
         metavar="FILE",
         help="of `carbon background`: write a percentile among random variants too; default: "
-        "the one in the model's folder that fits, background*.json",
+        "background.json in the model's folder, if it fits",
     )
     among.add_argument(
         "--no-background", action="store_true", help="write no percentile, whatever there is"
@@ -71,6 +71,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_genetic_code(arguments)
 
     with crew_of(arguments) as crew:
+        from carbon.inference.background import FILE_NAME
         from carbon.inference.variants import (
             VariantJob,
             VariantOptions,
@@ -92,6 +93,6 @@ def run(arguments: argparse.Namespace) -> None:
             contigs=arguments.contigs,
             genetic_code=arguments.genetic_code,
             background=Path(arguments.background) if arguments.background else None,
-            own_background=None if arguments.no_background else folder,
+            own_background=None if arguments.no_background else folder / FILE_NAME,
         )
         tell(run_variant_job(load(arguments).reader, job, crew))

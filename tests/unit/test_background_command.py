@@ -16,7 +16,7 @@ from carbon.cli import main
 from carbon.genome import Variant
 from carbon.inference.background import Background
 from carbon.inference.background import job as background_job
-from carbon.inference.background.draw import Drawn
+from carbon.inference.background.draw import Drawing, Drawn, draw_variants
 from carbon.inference.background.quantiles import background_of
 from carbon.model import save_model
 from tests.helpers.files import place_gene, write_fasta, write_vcf
@@ -115,7 +115,6 @@ def test_a_background_of_other_settings_is_one_line(folder, tmp_path, capsys, ne
         (["--strands", "reverse"], WINDOW, "and this is strands reverse"),
         (["--frames", "0,2"], WINDOW, "and this is frames [0, 2]"),
         ([], ["--window", "30"], "made with window_bp 24, and this is window_bp 30"),
-        (["--dtype", "bfloat16"], WINDOW, "made with dtype float32, and this is dtype bfloat16"),
         (["--tag", "<fungi_species>"], WINDOW, "made with tags []"),
     ]
     for more, window, message in cases:
@@ -170,8 +169,8 @@ def test_without_percentiles_the_output_says_why(own, capsys, ending):
     """The column never vanishes without a line in the file itself and in the summary."""
     output = own / f"out.{ending}"
     for more, why in (
-        (["--dtype", "bfloat16"], "none: background.json was made with dtype float32, and this is "
-         "dtype bfloat16; score as it was made, or make one that is like this run"),
+        (["--strands", "reverse"], "none: background.json was made with strands both, and this is "
+         "strands reverse; score as it was made, or make one that is like this run"),
         (["--no-background"], "none: not asked for"),
     ):  # fmt: skip
         assert score(own, output, *more) == 0
@@ -182,20 +181,44 @@ def test_without_percentiles_the_output_says_why(own, capsys, ending):
     assert settings(output)["percentile"].startswith("none: the model has no background.json")
 
 
-def test_a_model_may_bring_a_background_for_each_dtype(own, capsys):
-    made = own / "model" / "background_bfloat16.json"
-    assert make(own, made, "--dtype", "bfloat16") == 0
-    for dtype, name in (("float32", "background.json"), ("bfloat16", made.name)):
-        assert score(own, own / "out.parquet", "--dtype", dtype) == 0
-        assert settings(own / "out.parquet")["background"] == name
-        assert percentiles(own / "out.parquet")[0] is not None
+def test_percentiles_survive_bfloat16_with_a_stated_tolerance(own, capsys):
+    """Against the drawn variants scored by the model as it is loaded in either dtype."""
+    background = Background.read(own / "model" / "background.json")
+    tolerance = background.tolerances["bfloat16"]
+    with carbon.Reference(own / "r.fa") as reference:
+        drawn = draw_variants(reference, "change", Drawing(2))
+        variants = [each.variant for each in drawn]
+        deltas = [
+            [s.delta for s in carbon.load(own / "model", dtype=dtype).score_variants(
+                reference, variants, window_bp=24)]
+            for dtype in ("float32", "bfloat16")
+        ]  # fmt: skip
+        moved = [
+            (abs(x - y), abs(background.percentile(reference, variant, x)
+                             - background.percentile(reference, variant, y)))
+            for variant, x, y in zip(variants, *deltas, strict=True)
+            if None not in (x, y) and background.kind_of(reference, variant)
+        ]  # fmt: skip
+    assert tolerance["variants"] == len(moved) > 180
+    expected = np.quantile(moved, 0.95, axis=0)
+    assert [tolerance["delta"], tolerance["percentile"]] == pytest.approx(expected, rel=0.05)
+    assert score(own, own / "out.parquet", "--dtype", "bfloat16") == 0
+    assert percentiles(own / "out.parquet")[0] is not None
+    stated = settings(own / "out.parquet")["percentile"]
+    assert f"95 % lie within {tolerance['percentile']:g} points" in stated
+    assert score(own, own / "out.parquet") == 0
+    assert "bfloat16" not in settings(own / "out.parquet")["percentile"]
+
+
+def test_a_background_of_bfloat16_serves_bfloat16_alone(own, capsys):
+    given = ["--background", str(own / "rounded.json")]
+    assert make(own, own / "rounded.json", "--dtype", "bfloat16") == 0
+    assert Background.read(own / "rounded.json").tolerances == {}
+    assert score(own, own / "out.tsv", *given, "--dtype", "bfloat16") == 0
     capsys.readouterr()
-    assert score(own, own / "out.parquet", "--frames", "1") == 0
-    assert "no percentiles: " in capsys.readouterr().err
-    assert (
-        "made with frames [0], and this is frames [1]"
-        in (settings(own / "out.parquet")["percentile"])
-    )
+    assert score(own, own / "out.tsv", *given) == 2
+    error = capsys.readouterr().err
+    assert "made with dtype bfloat16, and this is dtype float32" in error
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -15,6 +15,7 @@ from carbon.genome.contig_names import names_table
 from carbon.inference.background.draw import Drawing, Drawn, draw_variants
 from carbon.inference.background.identity import settings_of
 from carbon.inference.background.quantiles import LEAST_VARIANTS, Background, background_of
+from carbon.inference.background.tolerance import with_tolerance
 from carbon.inference.reading import Reader
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import score_variants
@@ -73,6 +74,7 @@ def run_background_job(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
         try:
             deltas = list(_kept_and_scored(reader, reference, method, drawn, journal))
             background = background_of(drawn, deltas, about)
+            background = with_tolerance(background, reader, reference, method, drawn, deltas)
             background.write(job.output)
         except BaseException:
             journal.say_what_is_kept()
@@ -116,7 +118,9 @@ def make_background(
     """
     drawn, about = _drawn(reader, reference, method, annotation, drawing)
     scores = score_variants(reader, reference, (one.variant for one in drawn), method)
-    return background_of(drawn, (score.delta for score in scores), about)
+    deltas = [score.delta for score in scores]
+    background = background_of(drawn, deltas, about)
+    return with_tolerance(background, reader, reference, method, drawn, deltas)
 
 
 def _drawn(

@@ -19,9 +19,6 @@ from carbon.inference.background.kinds import KINDS
 FILE_NAME = "background.json"
 """Of a background that a model brings with it, in its folder."""
 
-OWN_FILES = "background*.json"
-"""Of all of them: another for deltas of another dtype is `background_bfloat16.json`."""
-
 LEAST_VARIANTS = 100
 """With fewer, a kind has no quantiles, and the next broader one stands in for it."""
 
@@ -97,11 +94,32 @@ class Background:
         """Whether kinds cannot be told without an annotation."""
         return KINDS[self.kinds].needs_consequence
 
+    @property
+    def tolerances(self) -> dict[str, dict[str, Any]]:
+        """By a dtype other than that of the settings: how far it moves deltas and percentiles.
+
+        `delta`, in nats, and `percentile`, in points, hold for 95 % of `variants` variants;
+        `weights_sha256` is that of the rounded weights.
+        """
+        found: dict[str, dict[str, Any]] = self._content.get("tolerances", {})
+        return found
+
+    def with_tolerance(self, dtype: str, tolerance: Mapping[str, Any]) -> "Background":
+        """Return a background that serves deltas of another dtype too."""
+        return Background({**self._content, "tolerances": {**self.tolerances, dtype: tolerance}})
+
     def why_other(self, settings: Mapping[str, Any]) -> str | None:
-        """Name the first setting of a scoring that is not that of the background, or None."""
+        """Name the first setting of a scoring that does not fit the background, or None.
+
+        A dtype that has a tolerance fits.
+        """
         others = json.loads(json.dumps(settings))
-        for name in others | self.settings:
-            there, here = self.settings.get(name), others.get(name)
+        own = self.settings
+        if tolerance := self.tolerances.get(others.get("dtype")):
+            rounded = {"dtype": others["dtype"], "weights_sha256": tolerance["weights_sha256"]}
+            own = own | rounded
+        for name in others | own:
+            there, here = own.get(name), others.get(name)
             if there != here:
                 if name == "weights_sha256":
                     return "is of a model with other weights"

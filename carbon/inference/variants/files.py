@@ -63,8 +63,8 @@ class VariantJob:
         genetic_code: NCBI translation table where the annotation states none, such as `4`, or
             `1,Mito=3`.
         background: of `carbon background`, for percentiles.
-        own_background: the model's folder, whose background is taken if there is no other and it
-            fits; None for no percentiles.
+        own_background: where the model's own may lie; taken if there is no other, and it fits.
+            None for no percentiles.
     """
 
     model: str

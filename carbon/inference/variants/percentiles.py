@@ -9,7 +9,7 @@ from carbon.errors import UserError
 from carbon.files import sha256_of_file
 from carbon.genome import Reference, Variant, VcfRow
 from carbon.inference.background.identity import settings_of
-from carbon.inference.background.quantiles import FILE_NAME, OWN_FILES, Background
+from carbon.inference.background.quantiles import Background
 from carbon.inference.reading import Reader
 from carbon.inference.variants.consequences import AnnotatedScore, Score
 from carbon.inference.variants.method import Method
@@ -30,52 +30,51 @@ Scores = Sequence[Score | AnnotatedScore]
 def background_for(
     reader: Reader, method: Method, given: Path | None, own: Path | None, *, annotated: bool
 ) -> Found:
-    """Return the background that is given, or else the one in the model's folder that fits.
+    """Return the background that is given, or else the one that the model brings with it.
 
-    A folder may hold several, such as one a dtype. If none fits, there are no percentiles, and the
-    settings that are returned say why; so does a line on stderr.
+    If the model's own does not fit, there are no percentiles; the settings that are returned say
+    why, and so does a line on stderr.
 
     Args:
         reader: of the model.
         method: how variants are scored.
         given: by the user.
-        own: the model's folder; None if no percentiles are wanted.
+        own: where the model's own may lie; None if no percentiles are wanted.
         annotated: whether consequences are known.
 
     Raises:
         UserError: a file is absent or torn, or the given one of another model or other settings.
     """
-    if given is None and own is None:
+    path = given or own
+    if path is None:
         return _without("not asked for")
-    paths = [given] if given else _own_backgrounds(own)
-    if not paths:
-        return _without(f"the model has no {FILE_NAME}; `carbon background` makes one")
-    settings, reasons = settings_of(reader, method), []
-    for path in paths:
-        background = Background.read(path)
-        if not (why := _why_not(background, settings, annotated)):
-            return Found(background, _about(path))
-        reasons.append(why)
-    path, why = paths[0], reasons[0]
+    if not given and not path.is_file():
+        return _without(f"the model has no {path.name}; `carbon background` makes one")
+    background = Background.read(path)
+    if not (why := _why_not(background, settings_of(reader, method), annotated)):
+        return Found(background, _about(path, background, reader.dtype))
     if given:
         raise UserError(f"{path}: {why}")
     say(f"no percentiles: {path} {why}")
     return _without(f"{path.name} {why}")
 
 
-def _own_backgrounds(folder: Path | None) -> list[Path]:
-    return sorted(folder.glob(OWN_FILES)) if folder else []
-
-
 def _without(why: str) -> Found:
     return Found(None, {"percentile": f"none: {why}"})
 
 
-def _about(path: Path) -> dict[str, Any]:
+def _about(path: Path, background: Background, dtype: str) -> dict[str, Any]:
+    meaning = "percent of the random variants of percentile_of with a lower delta"
+    if dtype != background.settings["dtype"]:
+        points = background.tolerances[dtype]["percentile"]
+        meaning += (
+            f"; the background is of {background.settings['dtype']}: of percentiles by {dtype} "
+            f"95 % lie within {points:g} points of those"
+        )
     return {
         BACKGROUND: path.name,
         "background_sha256": sha256_of_file(path),
-        "percentile": "percent of the random variants of percentile_of with a lower delta",
+        "percentile": meaning,
     }
 
 
