@@ -102,11 +102,11 @@ class Anchor:
 
     def kept(self) -> Kept:
         """Return a copy to be kept, of which the tensors are shared."""
-        return Kept(self.landed, self.digests, self.state, self.merged)
+        return Kept(self.landed, dict(self.digests), self.state, self.merged)
 
     def take(self, kept: Kept, meetings: Sequence[Meeting]) -> None:
         """Go to a later anchor that was kept, whose last meetings are these, itself among them."""
-        self.landed, self.digests, self.state = kept.round, kept.digests, kept.state
+        self.landed, self.digests, self.state = kept.round, dict(kept.digests), kept.state
         self.merged = kept.merged
         first = first_plan(self._config.count, self._config.period_steps)
         self.plans = [first, *(meeting.plan for meeting in meetings)]

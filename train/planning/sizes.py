@@ -108,4 +108,5 @@ def flops_a_token(llama: "LlamaConfig", context_tokens: int) -> int:
     sizes = Sizes.of(llama)
     layer = sum(inputs * outputs for inputs, outputs in sizes.linears.values())
     weights = sizes.num_layers * layer + NUM_KMERS * sizes.hidden
-    return 6 * (weights + sizes.num_layers * sizes.query * context_tokens)
+    attention = sizes.num_layers * sizes.query * context_tokens
+    return int(6 * (weights + attention))

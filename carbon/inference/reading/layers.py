@@ -22,7 +22,7 @@ def decoder_with(decoder: Decoder, **modules: nn.Module) -> Decoder:
         **modules: by those names, what the new one runs instead; `nn.Identity()` runs nothing.
     """
     view = copy.copy(decoder)
-    view._modules = decoder._modules | modules
+    view._modules = {**decoder._modules, **modules}
     return view
 
 
