@@ -119,7 +119,7 @@ class Clients:
 def _essence(answer: dict[str, Any]) -> Any:
     if "choices" in answer:
         return answer["choices"][0]["text"]
-    return answer["scores"][0]["log_likelihood_nats"]
+    return answer["scores"][0]["log_likelihood"]
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -13,6 +13,8 @@ import numpy as np
 
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
+from carbon.genome.normalize import normalize_variant
+from carbon.genome.variant import allele_key
 from carbon.inference import Carbon, SequenceScore, VariantScore
 from carbon.serve.questions import Completion, Embedding, Question, Scoring, VariantScoring
 from carbon.serve.token_scores import Float32s, as_openai, check_room, token_scores
@@ -167,7 +169,7 @@ class Scores(Endpoint[Scoring]):
                 {
                     "length_bp": score.length_bp,
                     "known_bases": score.num_known_bases,
-                    "log_likelihood_nats": score.log_likelihood,
+                    "log_likelihood": score.log_likelihood,
                     "nats_per_base": _finite(score.nats_per_base),
                     **({"bases": score.bases.tolist()} if question.bases else {}),
                 }
@@ -208,17 +210,26 @@ class Variants(Endpoint[VariantScoring]):
             "variants": [
                 {
                     "variant": score.variant.to_text(),
-                    "delta_nats": score.delta,
-                    "forward_nats": score.forward,
-                    "reverse_nats": score.reverse,
-                    "spread_nats": score.spread_nats,
-                    "is_unsure": score.is_unsure,
+                    "delta": score.delta,
+                    "forward": score.forward,
+                    "reverse": score.reverse,
+                    "spread": score.spread,
+                    "unsure": score.unsure,
+                    "scored_as": self._scored_as(score),
                     "strand_left_out": score.strand_left_out,
                     "reason": score.reason,
                 }
                 for score in results
             ],
         }
+
+    def _scored_as(self, score: VariantScore) -> str | None:
+        """Return the trimmed and left-aligned variant, None where it was given so or not scored."""
+        assert self.reference is not None
+        plain = score.variant if score.reason else normalize_variant(self.reference, score.variant)
+        if plain is score.variant:
+            return None
+        return allele_key(plain.contig, plain.position + 1, *plain.alleles)
 
 
 def _base64(vector: Float32s) -> str:

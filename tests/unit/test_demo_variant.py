@@ -81,10 +81,10 @@ def test_how_far_strands_disagree_is_told(panel, lab, is_unsure):
     result = answered(panel, {"strands": "both"})
     variant = Variant.from_text(result["variant"])
     (score,) = lab.model.score_variants(lab.genome.reference, [variant], strands="both")
-    assert (result["spread"], result["unsure"]) == (score.spread_nats, score.is_unsure)
+    assert (result["spread"], result["unsure"]) == (score.spread, score.unsure)
     result |= {"unsure": is_unsure}
     text = panel.show(_values(panel), result)["facts"]
-    assert f"{score.spread_nats:.4f} nats" in text and ("read the delta as 0" in text) == is_unsure
+    assert f"{score.spread:.4f} nats" in text and ("read the delta as 0" in text) == is_unsure
 
 
 def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):

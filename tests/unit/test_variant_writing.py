@@ -168,7 +168,7 @@ def test_a_strand_that_cannot_tell_the_alleles_apart_is_left_out_and_named(
             seen = "reverse" if left_out == "forward" else "forward"
             (alone,) = model.score_variants(reference, [variant], strands=seen, **options)
             assert both.strand_left_out == left_out
-            assert getattr(both, left_out) is None and both.spread_nats is None
+            assert getattr(both, left_out) is None and both.spread is None
             assert both.delta == getattr(both, seen) == alone.delta != 0
             assert alone.strand_left_out is None
             (none,) = model.score_variants(reference, [variant], strands=left_out, **options)

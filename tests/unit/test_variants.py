@@ -545,25 +545,25 @@ def test_the_spread_is_the_standard_deviation_over_frames_and_strands(model, ref
         read = [delta for delta in deltas if delta is not None]
         assert score.delta == pytest.approx(sum(read) / len(read))
         squares = [(delta - score.delta) ** 2 for delta in read]
-        assert score.spread_nats == pytest.approx(math.sqrt(sum(squares) / len(read)))
-        assert score.is_unsure is (abs(score.delta) < score.spread_nats)
-    assert {score.is_unsure for score in scores} == {True, False}
+        assert score.spread == pytest.approx(math.sqrt(sum(squares) / len(read)))
+        assert score.unsure is (abs(score.delta) < score.spread)
+    assert {score.unsure for score in scores} == {True, False}
 
 
 def test_two_readings_that_disagree_about_the_sign_are_unsure(model, reference):
     options = {"window_bp": 120, "frames": (0,), "strands": "both"}
     scores = list(model.score_variants(reference, VARIANTS[:5], **options))
     signs = [score.forward * score.reverse < 0 for score in scores]
-    assert [score.is_unsure for score in scores] == signs
+    assert [score.unsure for score in scores] == signs
     assert set(signs) == {True, False}
 
 
 def test_one_reading_has_no_spread(model, reference):
     one = {"window_bp": 120, "frames": (3,), "strands": "forward"}
     for score in model.score_variants(reference, VARIANTS, **one):
-        assert score.spread_nats is None and score.is_unsure is None
+        assert score.spread is None and score.unsure is None
     (score,) = model.score_variants(reference, [Variant("c", 5, BASES[5], "N")])
-    assert score.spread_nats is None and score.is_unsure is None
+    assert score.spread is None and score.unsure is None
 
 
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
@@ -571,4 +571,4 @@ def test_by_default_every_score_has_a_spread(model, reference, protocol):
     inside = VARIANTS[:5]  # both of whose strands see the alleles
     for score in model.score_variants(reference, inside, protocol=protocol, window_bp=120):
         assert score.delta == pytest.approx((score.forward + score.reverse) / 2)
-        assert score.spread_nats == pytest.approx(abs(score.forward - score.reverse) / 2)
+        assert score.spread == pytest.approx(abs(score.forward - score.reverse) / 2)

@@ -346,4 +346,4 @@ def _score_block(
 
 
 def _score(found: VariantScore) -> Score:
-    return Score(*found[1:], found.is_unsure)
+    return Score(*found[1:], found.unsure)

@@ -49,7 +49,7 @@ class VariantScore(NamedTuple):
         reason: why the variant has no score; None where it has one.
         forward: the delta of the forward strand; None if it was not read, or is left out.
         reverse: the delta of the reverse strand; None if it was not read, or is left out.
-        spread_nats: standard deviation of the deltas of all frames and strands that were read
+        spread: standard deviation of the deltas of all frames and strands that were read
             (the root of the mean square about their mean); None where only one was.
         strand_left_out: `forward` or `reverse` where `delta` is that of the other strand alone,
             because this one cannot tell the alleles apart; None otherwise.
@@ -60,18 +60,18 @@ class VariantScore(NamedTuple):
     reason: str | None
     forward: float | None = None
     reverse: float | None = None
-    spread_nats: float | None = None
+    spread: float | None = None
     strand_left_out: str | None = None
 
     @property
-    def is_unsure(self) -> bool | None:
+    def unsure(self) -> bool | None:
         """Whether the delta lies inside its spread; None where there is no spread.
 
         Of two frames or strands that is: they disagree about the sign.
         """
-        if self.delta is None or self.spread_nats is None:
+        if self.delta is None or self.spread is None:
             return None
-        return abs(self.delta) < self.spread_nats
+        return abs(self.delta) < self.spread
 
 
 class AlleleComparison(NamedTuple):

@@ -41,8 +41,8 @@ def told_score(score: VariantScore, reference: Reference) -> dict[str, Any]:
         "delta": score.delta,
         "forward": score.forward,
         "reverse": score.reverse,
-        "spread": score.spread_nats,
-        "unsure": score.is_unsure,
+        "spread": score.spread,
+        "unsure": score.unsure,
         "strand_left_out": score.strand_left_out,
         "reason": score.reason,
     }

@@ -10,6 +10,8 @@ import openai
 import pytest
 
 from carbon.genome import Variant
+from carbon.inference import VariantScore
+from carbon.inference.variants.writers import _fields
 from tests.helpers.serve import BASES, serving
 
 PROMPTS = [BASES[:60], BASES[60:125], "acgtn" + BASES[200:210], ""]
@@ -110,7 +112,7 @@ class TestOthers:
         for told, score in zip(
             found["scores"], model.score(sequences, strands="both"), strict=True
         ):
-            assert told["log_likelihood_nats"] == pytest.approx(score.log_likelihood, abs=1e-4)
+            assert told["log_likelihood"] == pytest.approx(score.log_likelihood, abs=1e-4)
             assert (told["length_bp"], told["known_bases"]) == score[:2]
             np.testing.assert_allclose(told["bases"], score.bases, atol=2e-5)
         assert found["scores"][2]["nats_per_base"] is None
@@ -126,15 +128,15 @@ class TestOthers:
         how = {"window_bp": 120, "frames": [0, 2], "strands": "both"}
         found = ask("/variants", variants=[*others, *fitting], **how)["variants"]
         assert {each["variant"]: each["reason"] for each in found[:4]} == others
-        assert all(each["delta_nats"] is None for each in found[:4])
+        assert all(each["delta"] is None for each in found[:4])
         expected = model.score_variants(reference, map(Variant.from_text, fitting), **how)
         for each, score in zip(found[4:], expected, strict=True):
             assert each["variant"] == score.variant.to_text() and each["reason"] is None
             for name in ("forward", "reverse"):
-                assert each[f"{name}_nats"] == pytest.approx(getattr(score, name), abs=1e-4)
-            assert each["delta_nats"] == pytest.approx(score.delta, abs=1e-4)
-            assert each["spread_nats"] == pytest.approx(score.spread_nats, abs=1e-4)
-            assert each["is_unsure"] == score.is_unsure
+                assert each[name] == pytest.approx(getattr(score, name), abs=1e-4)
+            assert each["delta"] == pytest.approx(score.delta, abs=1e-4)
+            assert each["spread"] == pytest.approx(score.spread, abs=1e-4)
+            assert each["unsure"] == score.unsure
 
     def test_what_is_served(self, client, address):
         assert [each.id for each in client.models.list()] == ["tiny"]
@@ -241,9 +243,21 @@ def test_variants_without_bases_get_a_reason_beside_the_others(ask):
     texts = [f"c:100 {ref}>{each}" for each in alts] + [f"c-100-{ref}-{alt}"]
     *others, scored = ask("/variants", variants=texts, window_bp=120)["variants"]
     assert [each["reason"] for each in others] == ["symbolic_allele"] * len(alts)
-    assert scored["reason"] is None and scored["delta_nats"] is not None
+    assert scored["reason"] is None and scored["delta"] is not None
     (plain,) = ask("/variants", variants=[f"c:100 {ref}>{alt}"], window_bp=120)["variants"]
-    assert plain == scored
+    assert plain == scored and plain["scored_as"] is None
+    # The same SNV with the base after it in both alleles.
+    texts = [f"c:100 {ref}{BASES[100]}>{alt}{BASES[100]}"]
+    (padded,) = ask("/variants", variants=texts, window_bp=120)["variants"]
+    assert padded == plain | {"variant": texts[0], "scored_as": f"c:100:{ref}:{alt}"}
+
+
+def test_one_name_for_one_value(ask):
+    """A table's columns, the attributes of Python's score, and the fields of an answer."""
+    (answer,) = ask("/variants", variants=[f"c:100 {BASES[99]}>N"], window_bp=120)["variants"]
+    columns = set(_fields({"strands": "both"}))
+    assert set(answer) == {"variant", *columns}
+    assert columns - {"scored_as"} <= {*VariantScore._fields, "unsure"}
 
 
 def test_no_reference_and_too_much(model):

@@ -50,9 +50,9 @@ def test_the_page_runs_as_it_stands_and_the_server_ends_when_told(server):
     variant = carbon.Variant.from_text("VIII:451496 G>A")
     with carbon.Reference(BOX["yeast"].genome) as reference:
         (expected,) = model.score_variants(reference, [variant])
-    assert found[0]["variants"][0]["delta_nats"] == pytest.approx(expected.delta, abs=1e-3)
+    assert found[0]["variants"][0]["delta"] == pytest.approx(expected.delta, abs=1e-3)
     (score,) = model.score(["ATGGCCAAGTAA"])
-    told = found[1]["scores"][0]["log_likelihood_nats"]
+    told = found[1]["scores"][0]["log_likelihood"]
     assert told == pytest.approx(score.log_likelihood, abs=1e-3)
 
     names: dict = {}
