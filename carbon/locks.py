@@ -38,6 +38,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 _SETTLE_SECONDS = 1.0
 """Of two machines that take over one abandoned lock, the last to write holds it after that time."""
 _NO_FLOCK = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+_held_handles: set[int] = set()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,17 +102,32 @@ def locked_output(output: str | Path, name: str = "") -> Iterator[None]:
 def _held(path: Path, name: str) -> Iterator[None]:
     with _made_folder(path.parent):
         handle, us = _acquired(path, name)
+        _held_handles.add(handle)
         ended = threading.Event()
         renewal = threading.Thread(target=_renew, args=(handle, path, us, ended), daemon=True)
         renewal.start()
         try:
             yield
         finally:
-            ended.set()
-            renewal.join()
-            if _holder(path) == us:
-                path.unlink(missing_ok=True)
-            os.close(handle)
+            if os.getpid() == us.pid:  # and this is no fork of the holder
+                ended.set()
+                renewal.join()
+                if _holder(path) == us:
+                    path.unlink(missing_ok=True)
+                _held_handles.discard(handle)
+                os.close(handle)
+
+
+def _let_go_in_a_fork() -> None:
+    """Close the lock files of the parent, whose `flock` would else last until its forks end.
+
+    The process that `multiprocessing.Manager` forks outlives a parent that is killed.
+    """
+    while _held_handles:
+        os.close(_held_handles.pop())
+
+
+os.register_at_fork(after_in_child=_let_go_in_a_fork)
 
 
 @contextmanager

@@ -184,7 +184,8 @@ if __name__ == "__main__":
 
 def test_tasks_end_with_a_killed_driver(tmp_path):
     """Else a task of one recipe would put its result among those of the next."""
-    driver = subprocess.Popen([sys.executable, "-c", SLEEPING, str(tmp_path)], cwd=ROOT)
+    words = [sys.executable, "-c", SLEEPING, str(tmp_path)]
+    driver = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
     deadline = time.monotonic() + 120
     while len(tasks := [path for path in tmp_path.iterdir() if path.name.isdigit()]) < 2:
         assert time.monotonic() < deadline and driver.poll() is None
@@ -195,3 +196,4 @@ def test_tasks_end_with_a_killed_driver(tmp_path):
     while any(Path("/proc", path.name).exists() for path in tasks):
         assert time.monotonic() < deadline, "a task outlives its driver"
         time.sleep(0.05)
+    os.killpg(driver.pid, signal.SIGKILL)  # the manager of datatrove outlives it

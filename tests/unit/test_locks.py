@@ -2,6 +2,7 @@
 
 import errno
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -93,6 +94,30 @@ def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding):
     holding.wait()
     assert lock_of(tmp_path / "run")["pid"] == holding.pid
     assert is_free(tmp_path / "run")
+
+
+def test_a_fork_of_a_killed_run_does_not_hold_its_lock(tmp_path):
+    """As the manager that datatrove forks, which outlives a driver that is killed."""
+    forks = HOLD.replace(
+        "    print", "    import os; os.fork() or (time.sleep(5), os._exit(0))\n    print"
+    )
+    words = [sys.executable, "-c", forks, str(tmp_path / "run")]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    assert not is_free(tmp_path / "run")
+    process.kill()
+    process.wait()
+    assert is_free(tmp_path / "run")
+    process.stdout.close()
+
+
+def test_the_end_of_a_fork_leaves_the_lock_of_its_parent(tmp_path):
+    with locked_folder(tmp_path):
+        fork = multiprocessing.get_context("fork").Process(target=sys.exit)
+        fork.start()
+        fork.join()
+        assert not is_free(tmp_path)
+    assert is_free(tmp_path)
 
 
 def test_nothing_is_left_behind(tmp_path):
