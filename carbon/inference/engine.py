@@ -120,11 +120,9 @@ class Carbon:
                     first base that differs, behind a window that ends where they begin.
                 window_bp: bases; 8,192 for `centered`, 24,000 for `right_end`, or what the model's
                     context holds, if None (default).
-                by: likelihoods by the `chain` (default), which is that of the sequence, or by
-                    `marginals`.
-                strands: read the `forward` strand, the `reverse` strand, or the mean of `both`
-                    (default), which costs twice as much and tells how far they disagree. A strand
-                    that cannot tell the alleles apart is left out (`strand_left_out`).
+                by: likelihoods by the `chain` (default), that of the sequence, or `marginals`.
+                strands: `forward`, `reverse` or the mean of `both` (default), which shows how far
+                    they disagree; one that cannot tell the alleles apart is left out.
                 frames: bases to leave out at the window's start for REF, which shifts the 6-mers,
                     each 0 to 5; the mean over them is given. (0,) by default. `centered` leaves
                     out as many more for an ALT as it is longer, so that the 6-mers behind an indel
