@@ -228,13 +228,16 @@ def _wait_until_abandoned(path: Path, name: str, holder: Holder | None) -> None:
     if holder and age_seconds < lease_seconds:
         say(
             f"{name}: process {holder.pid} on {holder.host} holds it; waiting at most "
-            f"{lease_seconds - age_seconds:.0f} s for a sign of life"
+            f"{lease_seconds - age_seconds:.0f} s for its next renewal"
         )
     while age_seconds < lease_seconds:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         now_renewed_at, age_seconds = _renewed(path)
         if now_renewed_at > renewed_at:
             raise _in_use(path, name, _holder(path))
+    # A holder may have written its name just before the first look at the time.
+    if (now_there := _holder(path)) and now_there != holder:
+        raise _in_use(path, name, now_there)
 
 
 def _check_ours(path: Path, name: str, us: Holder) -> None:
@@ -311,7 +314,7 @@ def _renewed(path: Path) -> tuple[float, float]:
 
     A lock that its holder has removed is infinitely old.
     """
-    with tempfile.TemporaryFile(dir=path.parent) as now, suppress(FileNotFoundError):
+    with suppress(FileNotFoundError), tempfile.TemporaryFile(dir=path.parent) as now:
         with path.open("rb") as lock:  # opened for each look: a network file system asks its server
             renewed_at = os.fstat(lock.fileno()).st_mtime
         return renewed_at, os.fstat(now.fileno()).st_mtime - renewed_at

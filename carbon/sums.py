@@ -15,7 +15,7 @@ from pathlib import Path
 from carbon.files import atomic_file, sha256_of_file
 
 REMEMBERED_BYTES = 2**26
-"""Of a file whose sum is kept; smaller ones are read in a tenth of a second."""
+"""Size of the smallest file whose sum is kept; a smaller one is read in a tenth of a second."""
 _SETTLED_SECONDS = 2.0
 """A file that changed so recently may change again within one tick of its file system's clock."""
 
@@ -30,7 +30,7 @@ def content_sha256(path: str | Path) -> str:
     """
     if os.stat(path).st_size < REMEMBERED_BYTES:
         return sha256_of_file(path)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon" / "sums"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "carbon" / "sums"
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
     return remembered_sha256(Path(path), cache)

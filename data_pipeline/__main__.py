@@ -150,13 +150,13 @@ def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
             )
 
 
-def _download(arguments: argparse.Namespace) -> None:
+def _download(arguments: argparse.Namespace) -> int:
     from data_pipeline.ncbi.connection import NCBI
     from data_pipeline.ncbi.download import main_download
 
     server = arguments.server or NCBI
     with locked_folder(arguments.output):
-        main_download(arguments.accessions, arguments.output, server, arguments.keep_going)
+        return main_download(arguments.accessions, arguments.output, server, arguments.keep_going)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:

@@ -80,7 +80,7 @@ class AssemblyConfig:
     """Where the sequence begins in the annotation's coordinates, if it is part of a chromosome."""
     genetic_code: int = 0
     """NCBI translation table of CDS for which the annotation states none (`transl_table`); 0: the
-    standard code."""
+    standard code, and none for mitochondria."""
     incomplete_cds: Annotated[str, OneOf(STOPS_AT_INCOMPLETE_CDS)] = "error"
     """What to do with a CDS that is not a multiple of three and that the annotation does not mark
     as partial, pseudo or exceptional."""

@@ -174,5 +174,5 @@ def _limits(findings: Findings) -> str:
     if findings.manifest.question.loss.startswith("correlation"):
         limits.append("It was learned by a correlation, so predictions have no sure scale.")
     if findings.leaks_of_test():
-        limits.append("Some test sequences stand in another part too, so the scores flatter.")
+        limits.append("Some test sequences stand in another part too, so the scores are too high.")
     return "\n## Limits\n\n" + "".join(f"- {limit}\n" for limit in limits)

@@ -86,7 +86,7 @@ class Findings:
             return f"On {number:,} test sequences, {clear}, {measured}."
         return (
             f"On {number:,} test sequences, {measured}. But {leaks:,} of these sequences, or "
-            "nearly the same, stand in another part too, so the scores flatter."
+            "nearly the same, stand in another part too, so the scores are too high."
         )
 
     def leaks_of_test(self) -> int:

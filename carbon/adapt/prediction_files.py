@@ -43,7 +43,7 @@ SOURCES: dict[str, Callable[[Adapted, PredictJob], Source]] = {
 def form_of(path: Path) -> str:
     """Return what a source is, a key of `SOURCES`: a VCF or BCF by its content, a BED by its name.
 
-    A file that is named as a VCF and is none is one that is refused as such.
+    A file with the name of a VCF and other content counts as a VCF, which its reader refuses.
     """
     if holds_variants(path) or path.name.lower().endswith(FORMATS["vcf"].endings):
         return "vcf"

@@ -20,7 +20,7 @@ def made_readable(
 ) -> Prepared:
     """Return examples that the model can read, with what it leaves out of them in `told`.
 
-    Of a label of every base, a base that the model does not read has no prediction. Its label
+    With a label for every base, a base that the model does not read has no prediction. Its label
     becomes unknown, for the model and the baselines alike.
 
     Args:

@@ -107,7 +107,13 @@ def cds_of_unknown_code(reference: Reference, annotation: Annotation) -> dict[st
         `stop_codon_inside`: CDS that the standard code does not read to their ends.
         `mitochondrion`: CDS on a contig with the name of a mitochondrion. A zero is left out.
     """
-    coding = [each for gene in annotation.genes for each in gene.transcripts if each.cds]
+    coding = [
+        each
+        for gene in annotation.genes
+        for each in gene.transcripts
+        # Each part of a trans-spliced transcript has the whole CDS, which is counted once.
+        if each.cds and not (each.trans_spliced and each.trans_spliced.before_bp)
+    ]
     counts = {
         "stop_codon_inside": sum(has_unexplained_stop(reference, each) for each in coding),
         "mitochondrion": sum(code_of(each) is None for each in coding),

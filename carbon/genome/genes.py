@@ -180,10 +180,15 @@ def intergenic(annotation: Annotation, contig_lengths_bp: Mapping[str, int]) -> 
 
 
 def parts_on_contig(interval: Interval, length_bp: int) -> Iterator[Interval]:
-    """Yield what an interval covers, in two parts if it goes over the origin of its contig."""
-    yield Interval(interval.contig, interval.start, min(interval.end, length_bp))
-    if interval.end > length_bp:
-        yield Interval(interval.contig, 0, interval.end - length_bp)
+    """Yield what an interval covers, in two parts if it goes over the origin of its contig.
+
+    On a circular contig a place may be numbered past the end, up to twice the length.
+    """
+    before_bp = interval.start // length_bp * length_bp  # whole turns
+    start, end = interval.start - before_bp, interval.end - before_bp
+    yield Interval(interval.contig, start, min(end, length_bp))
+    if end > length_bp:
+        yield Interval(interval.contig, 0, min(end - length_bp, length_bp))
 
 
 def exons_of(spans: Iterable[Span]) -> tuple[Span, ...]:

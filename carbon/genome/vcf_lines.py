@@ -75,13 +75,16 @@ def _bcf_lines(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pysam.VariantFile]:
-    pysam.set_verbosity(0)  # what fails is an exception
-    records = pysam.VariantFile(str(path))
+    verbosity = pysam.set_verbosity(0)  # what fails is an exception
     try:
-        yield records
+        records = pysam.VariantFile(str(path))
+        try:
+            yield records
+        finally:
+            with suppress(OSError):  # closing a broken file repeats the error that was raised
+                records.close()
     finally:
-        with suppress(OSError):  # closing a broken file repeats the error that was raised already
-            records.close()
+        pysam.set_verbosity(verbosity)
 
 
 def _broken(path: Path, why: Exception | str) -> GenomeError:

@@ -96,8 +96,8 @@ class Carbon:
         Raises:
             UserError: a choice or tag is not possible, or a letter of a sequence is not DNA.
         """
-        self.model.vocabulary.prefix(checked_names("tags", tags))
-        return score_sequences(self.reader, checked_dna(sequences), by, strands, tuple(tags))
+        self.model.vocabulary.prefix(found := checked_names("tags", tags))
+        return score_sequences(self.reader, checked_dna(sequences), by, strands, found)
 
     def score_variants(
         self,

@@ -148,7 +148,13 @@ def _candidates(
 ) -> Iterator[Labelled]:
     num_damaging = 0
     genes = _unambiguous_genes(annotation, regions)
-    unread = [interval for each in annotation.left_out for interval in each.intervals]
+    lengths_bp = reference.contig_lengths_bp
+    unread = [
+        part
+        for each in annotation.left_out
+        for interval in each.intervals
+        for part in parts_on_contig(interval, lengths_bp[interval.contig])
+    ]
     for i in random.permutation(len(genes))[:MOST_GENES]:
         unread_here = [place for place in unread if place.overlaps(genes[i].interval)]
         for labelled in (x for t in genes[i].transcripts for x in _of_transcript(reference, t)):

@@ -15,6 +15,7 @@ from carbon.console import say, track
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
+from carbon.genome.genes import parts_on_contig
 from carbon.inference import Carbon
 from carbon.metrics import auroc
 from carbon.uncertainty import bootstrap
@@ -204,10 +205,11 @@ def _snvs(genes: HeldOutGenes, num_drawn: int, random: np.random.Generator) -> l
 def _genes_at(genes: HeldOutGenes, region: Interval) -> NDArray[np.int64]:
     """Return how many genes cover each base of a region, (bases,); what was left out is as one."""
     number = np.zeros(region.length_bp, dtype=np.int64)
-    for interval in genes.annotation.occupied():
-        if interval.contig == region.contig:
-            first = max(interval.start - region.start, 0)
-            number[first : max(interval.end - region.start, 0)] += 1
+    length_bp = genes.reference.contig_lengths_bp[region.contig]
+    here = (each for each in genes.annotation.occupied() if each.contig == region.contig)
+    for part in (part for each in here for part in parts_on_contig(each, length_bp)):
+        first = max(part.start - region.start, 0)
+        number[first : max(part.end - region.start, 0)] += 1
     return number
 
 

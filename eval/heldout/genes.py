@@ -22,6 +22,7 @@ from carbon.genome import (
     translate,
 )
 from carbon.genome.cds_codes import reads_standard_code
+from carbon.genome.genes import parts_on_contig
 from eval.markov import base_codes
 from eval.mixed_markov import Labelled
 from eval.periodic import states_of
@@ -130,7 +131,13 @@ class HeldOutGenes:
 
     def _outside(self, contig: str, length_bp: int) -> Iterator[tuple[int, int]]:
         free = 0
-        unread = [place for each in self.annotation.left_out for place in each.intervals]
+        unread = [
+            part
+            for each in self.annotation.left_out
+            for place in each.intervals
+            if place.contig == contig
+            for part in parts_on_contig(place, length_bp)
+        ]
         for region in sorted(each for each in [*self.regions, *unread] if each.contig == contig):
             yield free, max(free, region.start)
             free = max(free, region.end)

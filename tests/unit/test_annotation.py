@@ -694,3 +694,29 @@ def test_an_order_that_is_unknown_gives_no_codons(tmp_path):
     assert term_at(reference, annotation, 200).consequence == "intergenic_variant"
     assert (left_out.reason, left_out.gene) == ("trans_splicing", "rps")
     assert left_out.intervals[0] == Interval("c1", 100, 150)
+
+
+@pytest.mark.parametrize("strand", ["+", "."])
+def test_a_feature_that_begins_past_the_end_of_a_circular_contig(tmp_path, strand):
+    """102 to 110 of a circle of 100 bases are 2 to 10."""
+    (tmp_path / "g.fa").write_text(">c1\n" + "ACGTA" * 20 + "\n")
+    lines = [
+        ("region", 1, 100, "+", ".", "ID=c1;Is_circular=true"),
+        ("gene", 51, 60, "+", ".", "ID=h"),
+        ("exon", 51, 60, "+", ".", "Parent=h"),
+        ("gene", 102, 110, strand, ".", "ID=g"),
+        ("exon", 102, 110, strand, ".", "Parent=g"),
+    ]
+    (tmp_path / "g.gff3").write_text(gff3(*lines))
+    reference = Reference(tmp_path / "g.fa")
+    annotation = read_annotation(tmp_path / "g.gff3", reference)
+    free = [(i.start, i.end) for i in intergenic(annotation, reference.contig_lengths_bp)]
+    assert free == [(0, 1), (10, 50), (60, 100)]
+    consequences = Consequences(reference, annotation)
+    bases = reference.fetch(Interval("c1", 0, 100))
+    for position in (1, 5, 9):
+        alt = "A" if bases[position] != "A" else "C"
+        found = consequences.of(Variant("c1", position, bases[position], alt))
+        assert found.consequence != "intergenic_variant"
+    alt = "A" if bases[12] != "A" else "C"
+    assert consequences.of(Variant("c1", 12, bases[12], alt)).consequence == "intergenic_variant"

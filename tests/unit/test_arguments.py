@@ -64,6 +64,17 @@ def test_generators_and_tuples_of_strings_are_lists(takers, name):
     assert len(takers[name](("ACGTAC", "acgtnn"))) == 2
 
 
+def test_tags_may_be_any_iterable_and_are_used(model):
+    tag = model.model.vocabulary.tags[0]
+    for scored in (
+        lambda tags: next(model.score(["ACGTAC"], tags=tags)).log_likelihood,
+        lambda tags: next(model.embed(["ACGTAC"], tags=tags)).tolist(),
+    ):
+        assert scored(iter([tag])) == scored([tag]) != scored([])
+    assert model.scan_method(tags=iter([tag])).tags == (tag,)
+    assert model.variant_method(tags=iter([tag])).tags == (tag,)
+
+
 def test_a_wrong_list_is_refused_before_anything_is_asked_for(model):
     with pytest.raises(TypeError):
         model.score("ATGGCC")

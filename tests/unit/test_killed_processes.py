@@ -112,7 +112,7 @@ def test_a_death_that_another_has_told_of_is_not_told_again(store, sleeping, cod
     with pytest.raises(SystemExit), SharedFate(store, 0, environment):
         time.sleep(0.2)
         sleeping[0].kill()
-        raise RuntimeError("NCCL error: remote process exited")
+        raise RuntimeError("NCCL error: remote process exited or there was a network error")
     assert set(codes) == {1} and capsys.readouterr().err == ""
 
 
@@ -132,7 +132,26 @@ def test_a_connection_lost_behind_a_failure_that_is_told(store, codes, capsys):
     with pytest.raises(SystemExit), SharedFate(store, 0, {}):
         raise RuntimeError(GLOO)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == "process 0 ends: process 7 has failed, whose words are above"
+    assert line == "process 0 ends because process 7 failed; see its message above"
+
+
+def test_an_error_of_nccl_that_is_not_a_lost_connection_keeps_its_traceback(store, capsys):
+    defect = (
+        "NCCL error in: ProcessGroupNCCL.cpp:94, unhandled cuda error (run with NCCL_DEBUG=INFO)"
+    )
+    with pytest.raises(RuntimeError, match="unhandled cuda"), SharedFate(store, 0, {}):
+        raise RuntimeError(defect)
+    told = capsys.readouterr().err
+    assert "process 0 failed:" in told and "Traceback" in told and defect in told
+
+
+def test_a_failure_before_all_processes_have_begun_is_seen(store, codes, capsys):
+    """Process 1 of this machine never begins; another machine's process has failed."""
+    store.set("failed", "7")
+    environment = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+    with pytest.raises(SystemExit), SharedFate(store, 0, environment):
+        raise RuntimeError(GLOO)
+    assert "process 7 failed" in capsys.readouterr().err
 
 
 def test_a_defect_keeps_its_traceback(store, codes, capsys):

@@ -4,7 +4,7 @@ A process that waits for another on a GPU hears no signal and no closed connecti
 waits until the timeout of the group, and the launcher with it. So whoever fails says so in the
 store that all have, where a thread of every process looks. A process that is killed cannot: the
 others of its machine see it end, and one of them says what killed it. What these find afterwards,
-connections that are closed, is no news and is not told.
+connections that are closed, is not reported.
 """
 
 import os
@@ -32,7 +32,12 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 _START_SECONDS = 0.05
 """Between two looks whether all processes of a machine have begun."""
 _GRACE_SECONDS = 5.0
-_CONNECTION = re.compile(r"gloo|NCCL|connection (was )?(closed|reset|refused)|broken pipe", re.I)
+# What gloo and NCCL say of a process that is gone; their other errors are defects of this one.
+_CONNECTION = re.compile(
+    r"connection (was )?(closed|reset|refused)|broken pipe|pair closure|remote process exit"
+    r"|socket (was )?(closed|timeout)|communicator was aborted",
+    re.IGNORECASE,
+)
 
 
 class Store(Protocol):
@@ -120,8 +125,8 @@ class SharedFate:
         self._over.set()
         if self._culprit not in ("", _KILLED):
             say(
-                f"process {self._rank} ends: process {self._culprit} has failed, whose words are "
-                "above"
+                f"process {self._rank} ends because process {self._culprit} failed; see its "
+                "message above"
             )
         time.sleep(_SECONDS_BETWEEN_LOOKS)  # the launcher is to find first who was first to end
         os._exit(1)
@@ -151,7 +156,7 @@ class SharedFate:
         """Return the other processes of this machine, when all have begun."""
         keys = {rank: f"pid-{rank}" for rank in self._others_here}
         while keys and not self._store.check(list(keys.values())):
-            if self._over.wait(_START_SECONDS):
+            if self._over.wait(_START_SECONDS) or self._store.check([_KEY]):
                 return Neighbours({})
         return Neighbours({rank: int(self._store.get(key)) for rank, key in keys.items()})
 

@@ -70,9 +70,7 @@ def scan_method_for(
     found_tags = checked_names("tags", tags)
     window_bp = _window_bp(reader, found_tags, window_bp)
     least_context_bp = _least_context_bp(least_context_bp, window_bp)
-    return ScanMethod(
-        window_bp, least_context_bp, found_frames, combine, strands, checked_names("tags", tags)
-    )
+    return ScanMethod(window_bp, least_context_bp, found_frames, combine, strands, found_tags)
 
 
 def _frames(frames: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:

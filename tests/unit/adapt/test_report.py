@@ -227,7 +227,7 @@ def test_no_sentence_says_that_copies_were_not_learned_from():
     answer = findings_of((0.1, 0.05, 0.15), [leak, of_train]).answer()
     assert answer[0] == (
         "On 1,234 test sequences, the model's AUROC is 0.800 (0.750 to 0.850). But 5 of these "
-        "sequences, or nearly the same, stand in another part too, so the scores flatter."
+        "sequences, or nearly the same, stand in another part too, so the scores are too high."
     )
     assert not any("learned from" in line or "none of which" in line for line in answer)
     # A leak between train and validation says nothing of the test part.
