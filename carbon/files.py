@@ -126,7 +126,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
     try:
         with told_of(path, temporary), _locked(temporary):
             yield temporary
-            _sync(temporary)
+            sync_path(temporary)
             os.replace(temporary, whole)
             _sync_folder(whole.parent)
     finally:
@@ -185,12 +185,12 @@ def _sync_tree(folder: Path) -> None:
     for place, _, names in os.walk(folder):
         for name in names:
             if (path := Path(place, name)).is_file():
-                _sync(path)
+                sync_path(path)
         _sync_folder(Path(place))
 
 
-def _sync(path: Path) -> None:
-    """Have the content of a file written to the disk.
+def sync_path(path: Path) -> None:
+    """Have the content of a file, or the names in a folder, written to the disk.
 
     Raises:
         OSError: the disk is full or has failed.
@@ -205,7 +205,7 @@ def _sync(path: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     """Have the names in a folder written to the disk, where the file system can."""
     with suppress(OSError):
-        _sync(folder)
+        sync_path(folder)
 
 
 def _temporary_of(path: Path) -> Path:

@@ -15,21 +15,22 @@ from carbon.adapt.config import AdaptConfig
 from carbon.adapt.examples import Examples
 from carbon.adapt.prepare import Prepared
 from carbon.errors import UserError
-from carbon.files import atomic_file, sha256_of_file
+from carbon.files import atomic_file
 from carbon.model import model_folder
 from carbon.model.folder import weight_files
+from carbon.sums import content_sha256
 
 IDENTITY = "identity.json"
 
 Identity = dict[str, dict[str, Any]]
 
 
-def identity_of(config: AdaptConfig, prepared: Prepared) -> Identity:
+def run_identity(config: AdaptConfig, prepared: Prepared) -> Identity:
     """Return the settings by dotted key, and the SHA-256 of files, model and examples by name."""
     folder = model_folder(config.model).path
     model = [*weight_files(folder), folder / "config.json"]
     hashes = {f"{each['role']} ({each['name']})": each["sha256"] for each in prepared.files}
-    hashes |= {f"base model ({path.name})": sha256_of_file(path) for path in model}
+    hashes |= {f"base model ({path.name})": content_sha256(path) for path in model}
     hashes |= {"set of examples": _sha256_of(prepared.examples)}
     plain: Identity = json.loads(
         json.dumps({"settings": dict(_flat(asdict(config))), "hashes": hashes})

@@ -16,7 +16,7 @@ from carbon.adapt.checkpoints import FINISHED
 from carbon.adapt.config import AdaptConfig, WayConfig
 from carbon.adapt.examples import Examples
 from carbon.adapt.folder import Manifest, weights_sha256
-from carbon.adapt.identity import IDENTITY, check_identity, identity_of, write_identity
+from carbon.adapt.identity import IDENTITY, check_identity, run_identity, write_identity
 from carbon.adapt.loading import head_for, with_linear
 from carbon.adapt.measuring import predictions_of
 from carbon.adapt.network import AdaptedNetwork, OpenedModel
@@ -142,7 +142,7 @@ def _check_output(config: AdaptConfig, progress: Path, resume: bool) -> None:
 
 def _keep(config: AdaptConfig, prepared: Prepared, progress: Path) -> None:
     """Write what the run is a run of; where an earlier run did, refuse to be another run."""
-    identity = identity_of(config, prepared)
+    identity = run_identity(config, prepared)
     if (progress / IDENTITY).exists() or any(progress.glob("seed-*")):
         check_identity(progress, identity, str(config.output_folder))
     progress.mkdir(parents=True, exist_ok=True)

@@ -17,8 +17,8 @@ from carbon.adapt.question import QUESTIONS, Question
 from carbon.adapt.split import parts_of
 from carbon.adapt.transforms import Transform
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
 from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.sums import content_sha256
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
 
@@ -94,9 +94,9 @@ def files_of(data: DataConfig) -> tuple[dict[str, str], ...]:
 
 def _sha256_of(path: Path) -> str:
     if path.is_file():
-        return sha256_of_file(path)
+        return content_sha256(path)
     files = sorted(each for each in path.rglob("*") if each.is_file())
-    lines = [f"{sha256_of_file(each)}  {each.relative_to(path).as_posix()}" for each in files]
+    lines = [f"{content_sha256(each)}  {each.relative_to(path).as_posix()}" for each in files]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -50,7 +50,7 @@ class Comparison:
     def verdict(self) -> str:
         """Whether the difference is more than noise."""
         if inside_noise(self.difference):
-            return "inside the noise"
+            return "no difference is shown"
         ahead = self.first if self.difference.value > 0 else self.second
         return f"{ahead.entrant} is ahead"
 

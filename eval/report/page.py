@@ -106,7 +106,7 @@ def _answer(sections: Sequence[Section], compared: Sequence[Comparison]) -> str:
                              for c in found) for sign in (1, -1))  # fmt: skip
         sentences.append(
             f"{name} is ahead of the best baseline on {ahead} of {len(found)} tasks, behind on "
-            f"{behind}, and inside the noise on {len(found) - ahead - behind}."
+            f"{behind}, and no difference is shown on {len(found) - ahead - behind}."
         )
     return html_answer(sentences)
 

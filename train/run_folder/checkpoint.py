@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 
 from carbon.corpus import TokenRows
-from carbon.files import sha256_of_file
+from carbon.files import sha256_of_file, sync_path
 from train.config import CheckpointConfig, TrainConfig
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
@@ -168,14 +168,14 @@ class Checkpoints(Saved):
         """Name a checkpoint when all of it is on disk; one of the same step is there until then."""
         state = temporary / "state.json"
         state.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-        _sync(state)
-        _sync(temporary)
+        sync_path(state)
+        sync_path(temporary)
         if final.exists():
             aside = final.with_name(f"{final.name}{REPLACED}")
             shutil.rmtree(aside, ignore_errors=True)
             os.replace(final, aside)
         os.replace(temporary, final)
-        _sync(self._folder)
+        sync_path(self._folder)
         for old in self._folder.glob(f"step-*{REPLACED}"):
             shutil.rmtree(old)
         for old in self._outlived(final):
@@ -287,17 +287,8 @@ def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
 
 def _on_disk(path: Path) -> str:
     """Return a shard's sha256, when the disk has it."""
-    _sync(path)
+    sync_path(path)
     return sha256_of_file(path)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _made_anew(folder: Path) -> None:
