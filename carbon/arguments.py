@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from carbon.errors import UserError
-from carbon.genome import Reference, Variant
+from carbon.genome import Interval, Reference, Variant
 from carbon.genome.alphabet import FASTA_LETTERS
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
@@ -67,6 +67,11 @@ def checked_variants(variants: Iterable[Variant]) -> Iterator[Variant]:
     return _each(
         "variants", variants, lambda name, item: _check_type(name, item, Variant, _VARIANT_HINT)
     )
+
+
+def check_interval(interval: object) -> None:
+    """Raise TypeError unless `interval` is an `Interval`."""
+    _check_type("interval", interval, Interval, 'write carbon.Interval("chr1", 0, 600)')
 
 
 def check_reference(reference: object) -> None:

@@ -57,10 +57,18 @@ class CdsMarks:
         self._exceptional |= other._exceptional
         self.trans_spliced |= other.trans_spliced
 
-    def see_gene(self, feature: Feature) -> None:
-        """Take in what the line of the gene says of all its transcripts."""
-        self._exceptional |= marks.is_pseudo(feature.attributes)
+    def see_gene(self, feature: Feature, *, is_coding: bool) -> None:
+        """Take in what the line of a gene or transcript says of what is below it.
+
+        Of a transcript without a CDS a type such as `processed_pseudogene` says nothing more.
+        """
+        self._exceptional |= marks.is_pseudo(feature.attributes) or (
+            is_coding and marks.is_pseudogene(feature.kind, feature.attributes)
+        )
         self.trans_spliced |= marks.is_trans_spliced(feature.attributes)
+        table = feature.attributes.get("transl_table")
+        if table and self.genetic_code is None:
+            self._see_table(table, feature.where)
 
     def _see_cds(self, feature: Feature) -> None:
         # On other lines this is of the messenger, whose CDS may be whole.

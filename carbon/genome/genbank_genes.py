@@ -170,7 +170,8 @@ class GenBankGenes:
             if mine:
                 waiting.remove(mine)
             name = rna.qualifiers.get("transcript_id", [locus])[0]
-            transcripts.append(self._transcript(name, place, mine, is_pseudo))
+            is_dead = is_pseudo or marks.is_pseudo(_attributes(rna))
+            transcripts.append(self._transcript(name, place, mine, is_dead))
         for feature, place in waiting:
             name = feature.qualifiers.get("protein_id", [locus])[0] if len(coding) > 1 else locus
             exons = place if rnas or len(coding) > 1 else self._with_utrs(locus, place, members)

@@ -43,6 +43,8 @@ class GeneBuilder:
         """Take tables that are complete; what is left out is added to theirs."""
         self._tables = tables
         self._built: set[str] = set()  # keys of genes
+        self._strands: dict[str, set[str]] = defaultdict(set)  # of the transcripts, by gene
+        self._reach: dict[tuple[str, str], list[Span]] = defaultdict(list)  # of their own lines
         self._lost: list[LeftOut] = []  # genes that are not on the reference
 
     def genes(self) -> list[Gene]:
@@ -59,6 +61,9 @@ class GeneBuilder:
                 found = [] if reason else list(self._transcripts(parent, gene, node, parts))
                 for transcript in found:
                     by_gene[gene, transcript.strand].append(transcript)
+                    self._strands[gene].add(transcript.strand)
+                for line in own if found and parent != gene else []:
+                    self._reach[gene, line.strand].append((line.start, line.end))
                 if not found and reason != _SEEN_ELSEWHERE:
                     waiting.append(_Unread(parent, gene, reason or "trans_splicing", parts))
         read = {key for key, _ in by_gene}
@@ -99,8 +104,8 @@ class GeneBuilder:
             return "utr_without_cds"
         for each in parts:
             each.marks.see(node, self._tables.contig_lengths_bp[each.contig])
-            for line in self._tables.nodes.get(gene, ()):
-                each.marks.see_gene(line)
+            for line in (node, *self._tables.nodes.get(gene, ())):
+                each.marks.see_gene(line, is_coding=bool(each.cds))
         spans = [line.span for each in parts for line in each.lines]
         return self._why_outside(parts[0].contig, spans)
 
@@ -179,7 +184,7 @@ class GeneBuilder:
     def _genes(self, key: str, strand: str, transcripts: list[Transcript]) -> Iterator[Gene]:
         """Yield a gene of one strand at each of its loci."""
         lines = self._tables.lines(key)
-        here = [line for line in lines if line.strand == strand]
+        here = [line for line in lines if self._is_of(line, key, strand, len(lines))]
         contig = transcripts[0].contig if transcripts else here[0].contig
         if contig in self._tables.circular and here:
             transcripts = [self._beside(here[0], transcript) for transcript in transcripts]
@@ -187,6 +192,7 @@ class GeneBuilder:
         for own_lines, own in genes_apart(here, transcripts):
             spans = [(line.start, line.end) for line in own_lines]
             spans += [span for transcript in own for span in transcript.exons]
+            spans += self._reach_beyond(spans, key, strand, contig)
             if reason := self._why_outside(contig, spans):
                 covered = [(contig, *span) for span in spans]
                 self._lost.append(
@@ -198,6 +204,25 @@ class GeneBuilder:
                 self._built.add(key)
                 own_node = own_lines[0] if own_lines else node
                 yield _gene(key, own_node, contig, strand, spans, own)
+
+    def _is_of(self, line: Feature, key: str, strand: str, num_lines: int) -> bool:
+        """Tell whether a line of a gene is of its transcripts on a strand.
+
+        A line without a strand is of either, and an only line is also of transcripts that have the
+        other strand: the bases that it covers are never free.
+        """
+        if line.strand == strand or line.strand not in _STRANDS:
+            return True
+        return num_lines == 1 and line.strand not in self._strands[key]
+
+    def _reach_beyond(
+        self, spans: Sequence[Span], key: str, strand: str, contig: str
+    ) -> list[Span]:
+        """Return lines of transcripts that meet a gene and may be wider than it and its exons."""
+        if contig in self._tables.circular:  # they may be numbered from either side of the origin
+            return []
+        first, last = min(start for start, _ in spans), max(end for _, end in spans)
+        return [span for span in self._reach[key, strand] if span[0] < last and first < span[1]]
 
     def _beside(self, node: Feature, transcript: Transcript) -> Transcript:
         """Bring a transcript to its gene, where that goes over the origin."""
@@ -234,11 +259,13 @@ class GeneBuilder:
                 self._leave_out(shown(key), reason, lost, gene=self._tables.gene_name(key))
 
     def _is_alone(self, lines: Sequence[Feature]) -> bool:
-        """Tell whether lines are of a transcript below no gene of the file."""
+        """Tell whether lines are of a transcript that lies in no gene of the file it belongs to."""
         if not lines or not is_transcript_kind(lines[0].kind):
             return False
-        above = self._tables.above(lines[0])
-        return above not in self._tables.nodes or self._tables.nodes[above] is lines
+        genes = self._tables.nodes.get(self._tables.above(lines[0]), [])
+        if genes is lines:
+            return True
+        return not all(any(g.start <= x.start and x.end <= g.end for g in genes) for x in lines)
 
     def _leave_out(
         self,

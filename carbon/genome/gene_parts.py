@@ -129,11 +129,13 @@ class Parts:
         Many files write no exons, as they are the union of UTRs and CDS.
         """
         exons = self.spans("exon")
-        others = self.spans("utr", "cds", "stop_codon")
+        utrs, coding = self.spans("utr"), self.spans("cds", "stop_codon")
         if not exons:
-            return others
+            return self.spans("utr", "cds", "stop_codon")
         joined = exons_of(exons)
-        return exons + [span for span in others if not _meets_any(span, joined)]
+        outside = [span for span in coding if not _num_met(span, joined)]
+        # Of a UTR over an intron the exons say more; a UTR that juts out of an exon is part of it.
+        return exons + outside + [span for span in utrs if _num_met(span, joined) < 2]
 
     def each_protein(self) -> Iterator[tuple[str | None, "Parts"]]:
         """Yield the parts by CDS where several CDS of a gene overlap: its proteins.
@@ -166,7 +168,8 @@ def whole_number(text: str | None) -> int | None:
     return int(digits) if digits.isdecimal() and len(digits) < 6 else None
 
 
-def _meets_any(span: Span, ascending: tuple[Span, ...]) -> bool:
-    """Tell whether a span shares a base with one of some spans that lie apart."""
-    at = bisect_right(ascending, span[1] - 1, key=lambda known: known[0]) - 1
-    return at >= 0 and ascending[at][1] > span[0]
+def _num_met(span: Span, ascending: tuple[Span, ...]) -> int:
+    """Return how many of some spans that lie apart share a base with a span."""
+    first = bisect_right(ascending, span[0], key=lambda known: known[1])
+    last = bisect_right(ascending, span[1] - 1, key=lambda known: known[0])
+    return last - first

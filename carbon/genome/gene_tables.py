@@ -111,9 +111,8 @@ class GeneTables:
                 return feature
             if key:
                 self.nodes[key] = [line for line in self.nodes[key] if line is not feature]
-            self.left_out.append(
-                self.as_left_out(feature.identifier, "past_the_end_of_the_contig", [feature])
-            )
+            reason, gene = "past_the_end_of_the_contig", _stated_gene(feature)
+            self.left_out.append(self.as_left_out(feature.identifier, reason, [feature], (), gene))
         return None
 
     def join_utrs(self) -> None:
@@ -204,7 +203,7 @@ def _are_in_exons(utrs: Parts, transcripts: Sequence[Mapping[str, Parts]]) -> bo
 
 
 def _stated_gene(feature: Feature) -> str | None:
-    """Return the name of the gene that an exon or CDS states."""
+    """Return the name of the gene that a feature other than its own line states."""
     names = ("gene_name", "gene", "gene_id")
     return next((feature.attributes[n] for n in names if feature.attributes.get(n)), None)
 

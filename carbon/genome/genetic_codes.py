@@ -139,7 +139,7 @@ def check_contigs(tables: Mapping[str, int], contigs: Mapping[str, int]) -> None
 
 
 def _checked(text: str) -> int:
-    number = text.strip()
+    number = text.strip("\"' ")
     if not (number.isascii() and number.isdigit() and len(number) < 4):
         raise GenomeError(f"'{text}' is not an NCBI translation table; give one of {_numbers()}")
     return genetic_code(int(number)).table

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 Attributes = Mapping[str, str]
 _NEGATIONS = frozenset({"false", "f", "no", "n", "none", "0", "."})
+_BIOTYPES = ("gene_biotype", "gene_type", "biotype", "transcript_biotype", "transcript_type")
 _SLIPPAGE, _TRANS_SPLICING = "ribosomal slippage", "trans splicing"
 # One of these keys is on every line that sets a mark, except for those of a CDS alone.
 MARK_KEYS = frozenset({
@@ -29,6 +30,26 @@ def is_set(attributes: Attributes, key: str) -> bool:
 def is_pseudo(attributes: Attributes) -> bool:
     """Tell whether a feature is marked as pseudo, or names its type of pseudogene."""
     return is_set(attributes, "pseudo") or is_set(attributes, "pseudogene")
+
+
+def is_pseudogene_type(name: str) -> bool:
+    """Tell whether a feature type or a biotype is that of a gene whose CDS is not translated.
+
+    Some individuals translate a polymorphic pseudogene, and GENCODE knows translated ones.
+
+    >>> is_pseudogene_type("transcribed_processed_pseudogene"), is_pseudogene_type("gene")
+    (True, False)
+    """
+    plain = _plain(name)
+    if plain.startswith(("polymorphic", "translated")):
+        return False
+    return plain.endswith("pseudogene") or plain.startswith("pseudogenic")
+
+
+def is_pseudogene(kind: str, attributes: Attributes) -> bool:
+    """Tell whether a gene or transcript is marked as pseudo, or its type or biotype says so."""
+    types = (kind, *(attributes.get(key, "") for key in _BIOTYPES))
+    return is_pseudo(attributes) or any(map(is_pseudogene_type, types))
 
 
 def slips(attributes: Attributes) -> bool:

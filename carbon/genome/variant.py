@@ -75,7 +75,7 @@ class Variant:
         and IUPAC codes no certain ones.
         """
         alt = self.alt.upper()
-        if alt in {"", "*"} or any(mark in alt for mark in "<>[]."):
+        if not self.ref or alt in {"", "*"} or any(mark in alt for mark in "<>[]."):
             return "symbolic_allele"
         if not set(alt) <= BASES or not set(self.ref.upper()) <= BASES:
             return "ambiguous_base"

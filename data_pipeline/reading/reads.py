@@ -51,7 +51,13 @@ def _name_of_both(
             raise UserError(
                 f"{path}: ends after read {number - 1}, and {other} does not; is it cut off?"
             )
-    first, second = _without_mates(*(record.name for record in pair if record))
+    names = [record.name for record in pair if record]
+    first, second = _without_mates(*names)
+    if names[0] == names[1] and _SLASH.search(names[0]):
+        raise UserError(
+            f"{paths[0]} and {paths[1]} both have '{names[0]}' as read {number}; is one file given "
+            "twice?"
+        )
     if first != second:
         raise UserError(
             f"{paths[0]} read {number} is '{first}', and that of {paths[1]} '{second}': "

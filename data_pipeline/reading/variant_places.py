@@ -92,18 +92,24 @@ def _why_shortened(alts: list[str], kinds: list[str], *, has_length: bool) -> se
 def _kind(alt: str, svtype: str) -> str:
     """Return the first level of a symbolic allele's type, or of SVTYPE where ALT does not say.
 
+    A breakend of a deletion, duplication or inversion is of that kind, and so is an insertion that
+    SVTYPE calls a duplication: more is protected rather than less.
+
     >>> _kind("<DUP:TANDEM>", ""), _kind("<CN0>", "DEL"), _kind("G]17:198982]", "")
     ('DUP', 'CNV', 'BND')
-    >>> _kind("N", "DEL")
-    'DEL'
+    >>> _kind("N", "DEL"), _kind("G]17:198982]", "INV"), _kind("<del>", "")
+    ('DEL', 'INV', 'DEL')
     """
+    stated = svtype.upper().partition(":")[0]
+    own = alt.strip("<>").upper().partition(":")[0] if alt.startswith("<") else ""
     if _BREAKEND.fullmatch(alt):
-        return "BND"
-    own = alt.strip("<>").partition(":")[0] if alt.startswith("<") else ""
+        return stated if stated in _SPANNING else "BND"
     if _COPY_NUMBER.fullmatch(own):
         return "CNV"
+    if own == "INS" and stated == "DUP":
+        return stated
     is_known = own in _SPANNING | _OF_KNOWN_LENGTH | _ELSEWHERE
-    return own if is_known else svtype.partition(":")[0] or own
+    return own if is_known else stated or own
 
 
 def _lengths(info: Mapping[str, str], kinds: list[str]) -> str:

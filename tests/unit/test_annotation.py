@@ -696,6 +696,115 @@ def test_an_order_that_is_unknown_gives_no_codons(tmp_path):
     assert left_out.intervals[0] == Interval("c1", 100, 150)
 
 
+def never_intergenic(reference, annotation, places, gene="q"):
+    consequences = Consequences(reference, annotation)
+    for place in places:
+        ref = BASES["c1"][place]
+        found = consequences.of(Variant("c1", place, ref, "A" if ref != "A" else "C"))
+        assert (found.gene, found.consequence) == (gene, None), place
+    free = list(intergenic(annotation, reference.contig_lengths_bp))
+    assert not any(i.contig == "c1" and i.start <= p < i.end for i in free for p in places)
+
+
+@pytest.mark.parametrize("strand", [".", "?", "+"])
+def test_a_gene_line_covers_its_bases_whatever_its_strand(tmp_path, strand):
+    """The CDS has the strand -, the line of its gene none or the other."""
+    lines = [
+        ("gene", 201, 500, strand, ".", "ID=q;Name=q"),
+        ("CDS", 301, 390, "-", 0, "ID=p;Parent=q"),
+    ]
+    reference, annotation = read(tmp_path, gff3(*lines))
+    never_intergenic(reference, annotation, [200, 250, 480, 499])
+    assert annotation.genes[0].interval == Interval("c1", 200, 500)
+
+
+def test_a_gene_without_a_strand_above_transcripts_of_both(tmp_path):
+    lines = [
+        ("gene", 201, 500, ".", ".", "ID=q;Name=q"),
+        ("mRNA", 301, 330, "+", ".", "ID=a;Parent=q"),
+        ("exon", 301, 330, "+", ".", "Parent=a"),
+        ("mRNA", 361, 390, "-", ".", "ID=b;Parent=q"),
+        ("exon", 361, 390, "-", ".", "Parent=b"),
+    ]
+    reference, annotation = read(tmp_path, gff3(*lines))
+    never_intergenic(reference, annotation, [200, 345, 499])
+
+
+@pytest.mark.parametrize("gene", [("gene", 201, 300, "+", ".", "ID=q;Name=q"), None])
+def test_a_transcript_line_wider_than_its_gene_and_exons(tmp_path, gene):
+    lines = [
+        ("mRNA", 201, 450, "+", ".", "ID=q;Name=q" if gene is None else "ID=t;Parent=q"),
+        ("exon", 211, 300, "+", ".", "Parent=q" if gene is None else "Parent=t"),
+    ]
+    reference, annotation = read(tmp_path, gff3(*[gene] * bool(gene), *lines))
+    never_intergenic(reference, annotation, [200, 350, 449])
+
+
+def test_a_transcript_without_exons_that_is_wider_than_its_gene_is_counted(tmp_path):
+    lines = [
+        ("gene", 201, 300, "+", ".", "ID=q;Name=q"),
+        ("mRNA", 201, 300, "+", ".", "ID=t;Parent=q"),
+        ("exon", 201, 300, "+", ".", "Parent=t"),
+        ("mRNA", 201, 450, "+", ".", "ID=wide;Parent=q"),
+    ]
+    reference, annotation = read(tmp_path, gff3(*lines))
+    (left_out,) = annotation.left_out
+    assert (left_out.name, left_out.reason) == ("wide", "transcript_without_exons")
+    free = list(intergenic(annotation, reference.contig_lengths_bp))
+    assert not any(i.contig == "c1" and i.start < 450 and i.end > 200 for i in free)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "is_pseudo"),
+    [
+        ("pseudogene", "", True),
+        ("gene", ";gene_biotype=pseudogene", True),
+        ("gene", ";biotype=transcribed_processed_pseudogene", True),
+        ("gene", ";biotype=polymorphic_pseudogene", False),
+        ("gene", ";biotype=translated_processed_pseudogene", False),
+        ("gene", ";biotype=protein_coding", False),
+    ],
+)
+def test_a_pseudogene_by_its_type(tmp_path, kind, more, is_pseudo):
+    lines = [
+        (kind, 201, 500, "+", ".", f"ID=q{more}"),
+        ("CDS", 301, 390, "+", 0, "ID=p;Parent=q"),
+    ]
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
+    assert (transcript.phase_bp is None, transcript.incomplete) == (is_pseudo, is_pseudo)
+
+
+def test_a_pseudogene_by_its_biotype_in_gtf(tmp_path):
+    told = 'gene_id "q"; transcript_id "t"; gene_biotype "unprocessed_pseudogene";'
+    lines = [("exon", 301, 390, "+", ".", told), ("CDS", 301, 390, "+", 0, told)]
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines), "a.gtf")[1])
+    assert transcript.phase_bp is None and transcript.incomplete
+
+
+def test_a_utr_that_juts_out_of_its_exon(tmp_path):
+    lines = [
+        ("gene", 201, 450, "+", ".", "ID=q"),
+        ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"),
+        ("exon", 291, 340, "+", ".", "Parent=t"),
+        ("exon", 381, 420, "+", ".", "Parent=t"),
+        ("five_prime_UTR", 201, 300, "+", ".", "Parent=t"),
+        ("CDS", 301, 340, "+", 0, "ID=p;Parent=t"),
+        ("CDS", 381, 410, "+", 2, "ID=p;Parent=t"),
+        ("three_prime_UTR", 411, 450, "+", ".", "Parent=t"),
+    ]
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
+    assert transcript.exons == ((200, 340), (380, 450))
+
+
+def test_the_genetic_code_of_a_gene_line_and_in_quotes(tmp_path):
+    lines = [
+        ("gene", 301, 390, "+", ".", 'ID=q;transl_table="4"'),
+        ("CDS", 301, 390, "+", 0, "ID=p;Parent=q"),
+    ]
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
+    assert transcript.genetic_code == 4
+
+
 @pytest.mark.parametrize("strand", ["+", "."])
 def test_a_feature_that_begins_past_the_end_of_a_circular_contig(tmp_path, strand):
     """102 to 110 of a circle of 100 bases are 2 to 10."""

@@ -130,6 +130,10 @@ class TestVariants:
         with pytest.raises(TypeError, match="variants, item 1: a str is not a Variant; write"):
             list(model.score_variants(reference, ["c:10 A>T"]))
 
+    def test_a_region_as_text_is_not_an_interval(self, model, reference):
+        with pytest.raises(TypeError, match="interval: a str is not a Interval; write"):
+            model.scan(reference, "c:1-60")
+
     def test_a_path_is_not_an_open_reference(self, model):
         variant = carbon.Variant("c", 0, "A", "T")
         for call in (

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from carbon.arguments import check_interval
 from carbon.genome import Interval, Reference, reverse_complement
 from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
 from carbon.inference.scan.chunks import Float32s, ScanChunk
@@ -82,6 +83,7 @@ def scan_region(
     Raises:
         GenomeError: the contig is not in the reference, or the region ends past it.
     """
+    check_interval(region)
     reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
     blocks = window_blocks(reader, reference, [region], method)
     read = ((block, read_windows(reader, reference, block, method)) for block in blocks)

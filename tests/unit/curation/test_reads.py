@@ -81,6 +81,13 @@ def test_names_of_mates(tmp_path, first, second, name):
     assert [row["name"] for row in rows_of(tmp_path / "c", "reads")] == [f"{name}/1", f"{name}/2"]
 
 
+def test_one_file_given_twice_is_not_a_pair(tmp_path, capsys):
+    for path in ("a_1.fq", "a_2.fq"):
+        (tmp_path / path).write_text(f"@r/1\n{READS[0]}\n+\n{'I' * 150}\n")
+    line = refused(capsys, tmp_path, *settings_of(tmp_path / "a_1.fq", f"mates={tmp_path}/a_2.fq"))
+    assert "both have 'r/1' as read 1; is one file given twice?" in line
+
+
 @pytest.mark.parametrize(
     ("first", "second", "told"),
     [

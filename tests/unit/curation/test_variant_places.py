@@ -56,6 +56,11 @@ def place_of(tmp_path, columns):
         ("T", "<CN0>,<CN2>", "SVTYPE=CNV;END=150", 150),
         ("T", "<CN0>,<CN2>", "SVTYPE=CNV;SVLEN=49,49", 150),
         ("T", "<INS>", "SVLEN=49", 101),
+        ("T", "<INS>", "SVTYPE=DUP;SVLEN=49", 150),  # rather more than less
+        ("T", "<del>", "SVTYPE=del;SVLEN=-49", 150),
+        ("T", "T[c1:150[", "SVTYPE=DEL;END=150;SVLEN=-49", 150),
+        ("T", "T]c1:150]", "SVTYPE=INV;END=150", 150),
+        ("T", "T]c1:150]", "SVTYPE=INV;SVLEN=49", 150),
         ("T", "<INS:ME:ALU>", "SVTYPE=INS;SVLEN=280;END=101", 101),
         ("T", "<DEL>,<INS>", "SVLEN=-20,400", 121),
         ("T", "<INS>,<DEL>,<DUP>", "SVLEN=400,-20,49", 150),
