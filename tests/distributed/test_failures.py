@@ -97,5 +97,5 @@ def test_the_culprit_speaks_and_the_others_end(error, told, tmp_path):
     )  # fmt: skip
     assert done.returncode != 0 and time.monotonic() - began < 120  # 540 s are the launcher's own
     assert told in done.stderr
-    assert "process 0 ends: process 1 has failed" in done.stderr
+    assert "process 0 ends because process 1 failed" in done.stderr
     assert done.stderr.index(told) < done.stderr.index("process 0 ends")
