@@ -22,8 +22,8 @@ def facts_of(protocol: str, result: Result) -> str:
     """Return the score in numbers, and the parts that it is the sum of."""
     pairs = [
         ("variant", named(result["variant"])),
-        ("scored as", named(result["scored_as"])), ("delta", f"{result['delta']:+.4f} nats"),
-        *_spread(result),
+        *[("scored as", named(result[k])) for k in ["scored_as"] if result[k] != result["variant"]],
+        ("delta", f"{result['delta']:+.4f} nats"), *_spread(result),
         ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
     ]  # fmt: skip
     pairs += [

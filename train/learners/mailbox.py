@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -278,11 +277,10 @@ class Mailbox:
         """
         began = time.monotonic()
         while True:
-            found: list[Any] = [None]
+            found = None
             if self._ranks.is_first:
-                found = [self._looked_for(flight, wait, time.monotonic() - began)]
-            dist.broadcast_object_list(found, group=self._ranks.quiet_group, group_src=0)
-            meeting, is_over = found[0]
+                found = self._looked_for(flight, wait, time.monotonic() - began)
+            meeting, is_over = self._ranks.shared(found)
             if meeting is not None or is_over:
                 if self._ranks.is_first and meeting is not None:
                     del self._flying[flight.round]

@@ -36,8 +36,10 @@ class Ranks:
         rank: of this process, in its learner.
         world_size: processes of a learner.
         group: of the learner; None: all.
-        quiet_group: for what goes on beside the training, on the CPU; its operations never wait
-            for those of the training.
+        quiet_group: for the checkpoint that a thread writes during training, on the CPU; its
+            operations never wait for those of the training.
+        talk_group: for what the first process tells the others between steps, on the CPU. The
+            thread that writes a checkpoint must not meet it in `quiet_group`.
         share: what this process has of its rows.
         context_group: processes that share them; None: it has them alone.
         learner: that this process is of, of those of this launch.
@@ -50,6 +52,7 @@ class Ranks:
     device: torch.device
     mesh: DeviceMesh
     quiet_group: dist.ProcessGroup
+    talk_group: dist.ProcessGroup
     share: RowShare
     context_group: dist.ProcessGroup | None
     group: dist.ProcessGroup | None = None
@@ -103,7 +106,7 @@ class Ranks:
     def shared(self, value: Any) -> Any:
         """Return what the first process of the learner has."""
         found = [value]
-        dist.broadcast_object_list(found, group=self.quiet_group, group_src=0)
+        dist.broadcast_object_list(found, group=self.talk_group, group_src=0)
         return found[0]
 
 
@@ -199,9 +202,11 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners:
         all_ranks = torch.arange(num_learners * world_size).view(num_learners, world_size)
         group = _one_of(all_ranks.tolist(), timeout)
         quiet_group = _one_of(all_ranks.tolist(), timeout, "gloo")
+        talk_group = _one_of(all_ranks.tolist(), timeout, "gloo")
         meeting_group = _one_of(all_ranks.T.tolist(), timeout, "gloo")
     else:
         quiet_group = dist.new_group(backend="gloo", timeout=timeout)
+        talk_group = dist.new_group(backend="gloo", timeout=timeout)
     # The groups of a mesh have torch's own timeout, half an hour, whatever the first group has.
     for one in (*mesh.get_all_groups(), context_group, None):
         _set_pg_timeout(timeout, one)
@@ -211,6 +216,7 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners:
         device,
         mesh,
         quiet_group,
+        talk_group,
         share,
         context_group,
         group,
