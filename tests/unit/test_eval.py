@@ -201,8 +201,8 @@ def test_nothing_to_measure_is_said(model, tmp_path):
             read_scored(vcf, reference, Markov(0, TRAIN))
 
 
-def test_variants_are_asked_for_before_anything_is_loaded(capsys):
-    words = ["heldout", "--model", "absent", "--corpus", "absent", "--output", "absent"]
+def test_variants_are_asked_for_before_anything_is_loaded(capsys, tmp_path):
+    words = ["heldout", "--model", "absent", "--corpus", "absent", "--output", f"{tmp_path}/out"]
     assert main([*words, "--tasks", "variant_auroc"]) == 2
     assert "give --vcf (scored) and --reference" in capsys.readouterr().err
     assert main([*words, "--tasks", "nothing"]) == 2

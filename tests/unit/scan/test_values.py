@@ -249,8 +249,9 @@ class TestWindows:
         """Before the first chunk is there, no more than a block of windows has been read."""
         read = []
 
-        class Counting:
-            contig_lengths_bp = reference.contig_lengths_bp
+        class Counting(Reference):
+            def __init__(self):
+                self.contig_lengths_bp = reference.contig_lengths_bp
 
             def fetch(self, interval):
                 read.append(interval)
