@@ -58,15 +58,15 @@ class SimpleFate:
     [ParallelConfig(), ParallelConfig(replicate=64), ParallelConfig(pipeline=4, replicate=2),
      ParallelConfig(replicate=8, context=4)],
 )  # fmt: skip
-def test_on_gpus_one_group_has_connections_among_all(made, parallel):
+def test_on_gpus_two_groups_have_connections_among_all(made, parallel):
     with joined_ranks(parallel) as ranks:
         gloo = [size for backend, size in made if "gloo" in backend]
-        assert gloo == [PROCESSES]  # which is the quiet one
+        assert gloo == [PROCESSES, PROCESSES]  # for checkpoints, and for what is said between steps
         assert len(made) > 1 or parallel == ParallelConfig()
         there = ranks.data_mesh_on_cpu
         assert there.get_coordinate() == ranks.data_mesh.get_coordinate()
         assert there.device_type == "cpu" and torch.equal(there.mesh, ranks.data_mesh.mesh)
-    assert [size for backend, size in made if "gloo" in backend] == [PROCESSES]
+    assert [size for backend, size in made if "gloo" in backend] == [PROCESSES, PROCESSES]
 
 
 def test_open_files_are_raised_or_named(monkeypatch):
@@ -76,9 +76,9 @@ def test_open_files_are_raised_or_named(monkeypatch):
     allow_connections(8)
     assert not told
     allow_connections(PROCESSES)
-    assert told == [(2048, 4096)]
-    with pytest.raises(UserError, match=r"4096 processes: each may need 12800 open files, and the"):
+    assert told == [(2560, 4096)]
+    with pytest.raises(UserError, match=r"4096 processes: each may need 16896 open files, and the"):
         allow_connections(4096)
     limits[:] = [1024, resource.RLIM_INFINITY]
     allow_connections(4096)
-    assert told[1:] == [(12800, resource.RLIM_INFINITY)]
+    assert told[1:] == [(16896, resource.RLIM_INFINITY)]

@@ -21,8 +21,8 @@ from train.network.failures import SharedFate
 from train.network.row_share import RowShare
 
 _OTHER_FILES = 512
-_MOST_GROUPS = 3
-"""Of gloo, that all processes are in, at most: the first, one of the mesh, the quiet one."""
+_MOST_GROUPS = 4
+"""Of gloo, that all processes are in, at most: the first, one of the mesh, and the two beside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def joined_ranks(
     """
     on_gpu = uses_gpu(device)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    # A process of a gloo group has a connection to each other one: on GPUs only the quiet group is.
+    # A process of a gloo group has a connection to each other one: on GPUs only two groups are.
     backend = "nccl" if on_gpu else "gloo"
     timeout = timedelta(seconds=parallel.timeout_seconds)
     allow_connections(int(os.environ.get("WORLD_SIZE", "1")))
