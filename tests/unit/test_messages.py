@@ -1,0 +1,44 @@
+"""What commands say of malformed input: one line, exit code 2, and nothing written.
+
+`tests/golden/messages/*.toml` has a table for each case: `files` by their names, the `command`, and
+the `message`, the last line that it writes to stderr; `TMP` there stands for the folder.
+"""
+
+import shlex
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "golden" / "messages"
+CASES = {
+    f"{path.stem}.{name}": case
+    for path in sorted(FOLDER.glob("*.toml"))
+    for name, case in tomllib.loads(path.read_text(encoding="utf-8")).items()
+}
+PROGRAMS = {
+    "carbon": "carbon.cli",
+    "train": "train.__main__",
+    "data_pipeline": "data_pipeline.__main__",
+    "eval": "eval.__main__",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_malformed_input_gets_one_line(name, tmp_path, monkeypatch, capsys):
+    case = CASES[name]
+    monkeypatch.chdir(tmp_path)
+    for file, text in case["files"].items():
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_bytes(text.encode())
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    program, *words = shlex.split(case["command"])
+    try:
+        code = import_module(PROGRAMS[program]).main(words)
+    except SystemExit as end:  # as argparse ends
+        code = end.code
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].replace(str(tmp_path), "TMP") == case["message"]
+    assert code == 2
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
