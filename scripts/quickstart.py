@@ -76,6 +76,7 @@ class Quickstart:
             annotation = simulated / "genes.gff3"
         table = names_table(asked.contigs)
         contigs = str(behind_links(table)) if table else asked.contigs
+        code = asked.genetic_code
         # What is put into the commands of the steps.
         self.values: dict[str, Any] = vars(asked) | {
             "recipe": RECIPE,
@@ -84,6 +85,8 @@ class Quickstart:
             "annotation": annotation or "",
             "contigs": contigs,
             "renamed": ["--contigs", contigs] if contigs else [],
+            "code": ["--genetic-code", str(code)] if code else [],
+            "coded": set_options({"assemblies.0.genetic_code": code}) if code else [],
             "vcf": (self.output if self.own else simulated) / "variants.vcf",
             "title": f"Quickstart on {genome.name}" if self.own else "Quickstart",
             "changes": [word for each in asked.overrides for word in ("--set", each)],

@@ -9,6 +9,7 @@ from carbon.console import Parser, natural
 from carbon.errors import UserError
 from carbon.files import why_no_file
 from carbon.genome.contig_names import names_table
+from carbon.genome.genetic_codes import genetic_code
 from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
 from train.config import TrainConfig
 
@@ -27,6 +28,10 @@ def parser(description: str) -> argparse.ArgumentParser:
     found.add_argument("--minutes", type=float, help="for all of it; with --genome 20 by default")
     found.add_argument("--output", default="quickstart", help="folder (default: quickstart)")
     found.add_argument("--holdout", default="auto", help="contig or region to hold out")
+    found.add_argument(
+        "--genetic-code", type=natural, metavar="N",
+        help="NCBI translation table of CDS for which the annotation states none; default: 1",
+    )  # fmt: skip
     found.add_argument("--incomplete-cds", choices=STOPS_AT_INCOMPLETE_CDS, default="error")
     found.add_argument("--genome-bp", type=int, default=2_400_000, help="size of the simulated one")
     found.add_argument("--variants", type=int, default=900, help="labelled variants to score")
@@ -48,6 +53,10 @@ def checked_recipe(asked: argparse.Namespace) -> TrainConfig:
     """
     if asked.annotation and not asked.genome:
         raise UserError("--annotation: give the --genome that it belongs to")
+    if asked.genetic_code is not None:
+        genetic_code(asked.genetic_code)
+        if not asked.annotation:
+            raise UserError("--genetic-code: give the --annotation that it is for")
     for name in ("genome", "annotation"):
         _check_file(name, getattr(asked, name))
     _check_file("contigs", names_table(asked.contigs))

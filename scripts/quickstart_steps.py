@@ -58,12 +58,12 @@ STEPS = (
         -m data_pipeline build --set output="{output!j}/corpus"
         --set assemblies.0.genome="{genome!j}" --set assemblies.0.annotation="{annotation!j}"
         --set assemblies.0.contigs="{contigs!j}" --set assemblies.0.holdout=["{holdout!j}"]
-        --set assemblies.0.incomplete_cds="{incomplete_cds}" """,
+        --set assemblies.0.incomplete_cds="{incomplete_cds}" *coded""",
         replaces="corpus",
     ),
     Step(
         "choose_variants", "choosing variants of known effect", """
-        -m data_pipeline variants --genome {genome} --annotation {annotation} *renamed
+        -m data_pipeline variants --genome {genome} --annotation {annotation} *renamed *code
         --corpus {output}/corpus --variants {variants} --seed {seed} --output {vcf}""",
         own=True, needs="annotation",
         or_else="no variants of known effect: {reason}; the report goes without their AUROC",

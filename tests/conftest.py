@@ -1,7 +1,7 @@
 """The folder is the marker; material that many tests share."""
 
 import os
-import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -48,30 +48,17 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="no GPU"))
 
 
-def named_skips() -> list[str]:
-    """Return the reasons for a skip that CONTRIBUTING names."""
-    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return re.findall(
-        r"`([^`]+)`", text.partition("These are all the reasons")[2].partition("\n- ")[0]
-    )
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report():
-    return checked_skip((yield))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport():
-    return checked_skip((yield))
-
-
-def checked_skip(report):
-    if report.outcome == "skipped" and not hasattr(report, "wasxfail"):
-        reason = report.longrepr[2]
-        if not any(name in reason for name in named_skips()):
-            report.outcome, report.longrepr = "failed", f"CONTRIBUTING names no such skip: {reason}"
-    return report
+def pytest_terminal_summary(terminalreporter):
+    """Print the seconds of each file, setup and teardown included, the longest first."""
+    seconds = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    terminalreporter.section("seconds per file")
+    for file, taken in seconds.most_common():
+        terminalreporter.write_line(f"{taken:8.2f} {file}")
+    terminalreporter.write_line(f"{seconds.total():8.2f} in all, over all processes")
 
 
 @pytest.fixture(scope="session")

@@ -242,7 +242,7 @@ class GeneBuilder:
             covered = [(each.contig, *span) for each in parts for span in _covered(each, reason)]
             stated = next((each.gene for each in parts if each.gene), None)
             name = self._tables.gene_name(gene) or stated
-            self._leave_out(shown(parent), reason, lines, covered, name)
+            self._tables.leave_out(shown(parent), reason, lines, covered, name)
 
     def _leave_out_nodes(
         self, with_parts: Container[str], by_gene: Container[tuple[str, str]]
@@ -256,7 +256,7 @@ class GeneBuilder:
             elif key not in with_parts and key not in self._tables.parts and self._is_alone(lines):
                 reason = "transcript_without_exons"
             if reason and lost:
-                self._leave_out(shown(key), reason, lost, gene=self._tables.gene_name(key))
+                self._tables.leave_out(shown(key), reason, lost, gene=self._tables.gene_name(key))
 
     def _is_alone(self, lines: Sequence[Feature]) -> bool:
         """Tell whether lines are of a transcript that lies in no gene of the file it belongs to."""
@@ -266,17 +266,6 @@ class GeneBuilder:
         if genes is lines:
             return True
         return not all(any(g.start <= x.start and x.end <= g.end for g in genes) for x in lines)
-
-    def _leave_out(
-        self,
-        name: str,
-        reason: str,
-        lines: Iterable[Feature],
-        covered: Iterable[tuple[str, int, int]] = (),
-        gene: str | None = None,
-    ) -> None:
-        found = self._tables.as_left_out(name, reason, lines, covered, gene)
-        self._tables.left_out.append(found)
 
 
 def _covered(parts: Parts, reason: str) -> list[Span]:

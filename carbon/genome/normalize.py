@@ -6,7 +6,7 @@ at any copy of the repeated unit (Tan, Abecasis and Kang 2015, doi:10.1093/bioin
 
 from carbon.genome.fasta import Reference
 from carbon.genome.interval import Interval
-from carbon.genome.variant import BASES, Variant
+from carbon.genome.variant import BASES, Variant, allele_key
 
 _FIRST_FETCH_BP = 64  # doubled with each further fetch, so that a long repeat takes linear time
 
@@ -41,6 +41,20 @@ def normalize_variant(reference: Reference, variant: Variant) -> Variant:
         found = _left_aligned(reference, variant, before_bp, after_bp)
     is_same = (found.position, found.ref, found.alt) == (variant.position, ref, alt)
     return variant if is_same else found
+
+
+def other_form(reference: Reference, variant: Variant, contig: str | None = None) -> str | None:
+    """Return a variant as it is scored, `contig:position:REF:ALT`; None if it is written so.
+
+    Args:
+        reference: of the variant.
+        variant: its REF must be what the reference has.
+        contig: name to write; that of the variant if None.
+    """
+    plain = normalize_variant(reference, variant)
+    if plain is variant:
+        return None
+    return allele_key(contig or plain.contig, plain.position + 1, *plain.alleles)
 
 
 def common_start_bp(first: str, second: str) -> int:

@@ -13,8 +13,7 @@ import numpy as np
 
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
-from carbon.genome.normalize import normalize_variant
-from carbon.genome.variant import allele_key
+from carbon.genome.normalize import other_form
 from carbon.inference import Carbon, SequenceScore, VariantScore
 from carbon.serve.questions import Completion, Embedding, Question, Scoring, VariantScoring
 from carbon.serve.token_scores import Float32s, as_openai, check_room, token_scores
@@ -226,10 +225,7 @@ class Variants(Endpoint[VariantScoring]):
     def _scored_as(self, score: VariantScore) -> str | None:
         """Return the trimmed and left-aligned variant, None where it was given so or not scored."""
         assert self.reference is not None
-        plain = score.variant if score.reason else normalize_variant(self.reference, score.variant)
-        if plain is score.variant:
-            return None
-        return allele_key(plain.contig, plain.position + 1, *plain.alleles)
+        return None if score.reason else other_form(self.reference, score.variant)
 
 
 def _base64(vector: Float32s) -> str:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from carbon.errors import UserError
 
@@ -117,11 +117,11 @@ def _columns(path: Path, wanted: dict[int, pa.DataType]) -> list[pa.Array]:
     if not path.stat().st_size:
         return [pa.array([], type=kind) for kind in types.values()]
     try:
-        table = pa.csv.read_csv(
+        table = csv.read_csv(
             path,
-            read_options=pa.csv.ReadOptions(autogenerate_column_names=True),
-            parse_options=pa.csv.ParseOptions(delimiter="\t", quote_char=False),
-            convert_options=pa.csv.ConvertOptions(
+            read_options=csv.ReadOptions(autogenerate_column_names=True),
+            parse_options=csv.ParseOptions(delimiter="\t", quote_char=False),
+            convert_options=csv.ConvertOptions(
                 include_columns=list(types), column_types=types, strings_can_be_null=False
             ),
         )

@@ -17,17 +17,24 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture(scope="module")
 def site():
-    """The module that builds the site, its pages put together."""
+    """The module that builds the site."""
     pytest.importorskip("nbconvert")
     sys.path.insert(0, str(ROOT / "scripts"))
     module = importlib.import_module("docs_site")
     sys.path.remove(str(ROOT / "scripts"))
-    module.put_together(ROOT, ROOT / "build" / "docs")
     return module
 
 
+@pytest.fixture(scope="module")
+def pages(site):
+    """The folder of its pages, put together."""
+    site.put_together(ROOT, ROOT / "build" / "docs")
+    return ROOT / "build" / "docs"
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("engine", "package"), [("zensical", "zensical"), ("mkdocs", "material")])
-def test_it_builds_and_every_link_holds(site, engine, package):
+def test_it_builds_and_every_link_holds(site, pages, engine, package):
     pytest.importorskip(package)
     assert site.build(engine) == []
     api = (site.SITE / "reference" / "python.html").read_text()
@@ -35,8 +42,9 @@ def test_it_builds_and_every_link_holds(site, engine, package):
     assert (site.SITE / "walkthrough.html").read_text().count("<img") == 4
 
 
-def test_the_reference_is_that_of_the_code(site):
-    folder = ROOT / "build" / "docs" / "reference"
+@pytest.mark.nightly
+def test_the_reference_is_that_of_the_code(pages):
+    folder = pages / "reference"
     commands = (folder / "commands.md").read_text()
     for verb in VERBS:
         name = verb.__name__.rpartition(".")[2].replace("next_token", "next")

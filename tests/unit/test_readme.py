@@ -3,15 +3,17 @@
 import csv
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from gradio_client import Client
 
+from carbon.cli import main
 from tests.helpers.server import free_port
-from tests.helpers.warm import warm_environment, warm_python
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -21,28 +23,22 @@ def code_blocks(language: str) -> str:
     return "".join(re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL))
 
 
-def test_the_commands_and_the_python(tmp_path):
+def test_the_commands_and_the_python(tmp_path, monkeypatch, capsys):
     commands = [
-        line.removeprefix(".venv/bin/")
+        line.removeprefix(".venv/bin/carbon ")
         for line in code_blocks("bash").replace("\\\n", " ").splitlines()
         if line.startswith(".venv/bin/carbon")
     ]
     assert len(commands) == 9
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    printed = {}
-    for words in [
-        *(["bash", "-ec", command] for command in commands),
-        [warm_python(), "-c", code],
-    ]:
-        done = subprocess.run(
-            words, cwd=tmp_path, env=warm_environment(), capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{words[-1]}\n{done.stderr}"
-        printed[words[-1]] = done.stdout
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        assert main(shlex.split(command)) == 0, f"{command}\n{capsys.readouterr().err}"
     for name in ("eno2.png", "eno2_scan.tsv", "new_vectors.parquet"):
-        assert (tmp_path / name).stat().st_size > 1000
-    told_and_made(tmp_path / "eno2.tsv")
-    lines = printed[code].splitlines()
+        assert Path(name).stat().st_size > 1000
+    told_and_made(Path("eno2.tsv"))
+    capsys.readouterr()
+    exec(code_blocks("python"), {})
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("12 ") and lines[1].startswith("6 ")
     assert lines[2].startswith("VIII:451496 ") and float(lines[2].split()[-1]) < 0
     assert len(lines[3].strip("[]'")) == 60
@@ -60,6 +56,7 @@ def told_and_made(scored: Path) -> None:
         assert abs(float(row["percentile"]) - float(percentile)) < 0.6
 
 
+@pytest.mark.nightly
 def test_the_demo(tmp_path):
     """Started as it stands, it answers with the chromosome of the box, and Ctrl-C ends it."""
     (line,) = re.findall(r"^\.venv/bin/python (-m demo.*?) +#", README, re.M)

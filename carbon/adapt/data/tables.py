@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from carbon.adapt.config import DataConfig
 from carbon.adapt.data.rows import Rows, find_column
@@ -59,15 +59,15 @@ def text_table(path: str, between: str, header: Sequence[str] = ()) -> pa.Table:
     _check_file(path)
     with open(path, "rb") as start:
         packing = "gzip" if start.read(2) == b"\x1f\x8b" else None
-    read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(header) or None)
-    parse = pa.csv.ParseOptions(delimiter=between, quote_char=False if between == "\t" else '"')
+    read = csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(header) or None)
+    parse = csv.ParseOptions(delimiter=between, quote_char=False if between == "\t" else '"')
     try:
         # What columns there are is known once the header is read, so the file is opened twice.
         with pa.input_stream(path, compression=packing) as source:
-            names = pa.csv.open_csv(source, read, parse).schema.names
+            names = csv.open_csv(source, read, parse).schema.names
         with pa.input_stream(path, compression=packing) as source:
-            convert = pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-            found = pa.csv.read_csv(source, read, parse, convert)
+            convert = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+            found = csv.read_csv(source, read, parse, convert)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(
             f"{path}: is no such table: {_one_line(error)}; mend or convert it"
@@ -83,7 +83,7 @@ def parquet_table(path: str) -> pa.Table:
     """
     _check_file(path)
     try:
-        return _checked_names(pa.parquet.read_table(path), path)
+        return _checked_names(pq.read_table(path), path)
     except (pa.ArrowInvalid, OSError) as error:
         raise UserError(f"{path}: is no Parquet file: {_one_line(error)}; fetch it again") from None
 

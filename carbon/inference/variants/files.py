@@ -18,8 +18,7 @@ from carbon.files import atomic_file, check_no_input, output_path
 from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_file
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
-from carbon.genome.normalize import normalize_variant
-from carbon.genome.variant import allele_key
+from carbon.genome.normalize import other_form
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
@@ -166,11 +165,7 @@ def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
     """
     if row.disagreement:
         return [None] * len(row.variants)
-    pairs = [(v, normalize_variant(reference, v)) for v in row.variants]
-    return [
-        None if plain is given else allele_key(row.columns[0], plain.position + 1, *plain.alleles)
-        for given, plain in pairs
-    ]
+    return [other_form(reference, variant, row.columns[0]) for variant in row.variants]
 
 
 def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,85 @@
+"""What is imported: no circles, no torch before it is needed, `carbon` alone in the wheel.
+
+Which module may import which is in pyproject.toml, for import-linter.
+"""
+
+import os
+import subprocess
+import sys
+import zipfile
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import grimp
+import pytest
+
+import carbon
+import carbon.console
+
+ROOT = Path(__file__).parents[2]
+KNOWN_BEFORE_A_RUN = """
+import os, sys
+before = dict(os.environ)
+import carbon.cli, data_pipeline.recipe, train.__main__, train.planning.planner
+assert os.environ == before
+carbon.reverse_complement("A"), carbon.encode("ACGT")
+from carbon.config import load_config
+from train.config import TrainConfig
+load_config(TrainConfig, "train/recipes/tiny.toml")
+try:
+    carbon.cli.main(["--help"])
+except SystemExit:
+    pass
+print([name for name in ("torch", "transformers", "matplotlib") if name in sys.modules])
+"""
+
+
+def test_no_modules_import_one_another_in_a_circle():
+    """Imports inside functions and for types alone count as well."""
+    graph = grimp.build_graph("carbon", "data_pipeline", "train", "eval", "demo", cache_dir=None)
+    imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
+    TopologicalSorter(imports).prepare()
+    with pytest.raises(CycleError):
+        TopologicalSorter({**imports, "carbon.errors": {"carbon.cli"}}).prepare()
+
+
+def test_every_public_name_is_there():
+    assert all(getattr(carbon, name) is not None for name in carbon.__all__)
+    with pytest.raises(AttributeError, match="scan_everything"):
+        _ = carbon.scan_everything
+
+
+def test_what_is_known_before_a_run_takes_no_torch():
+    """A recipe is read and planned, and `--help` is printed, without what takes seconds to load."""
+    done = subprocess.run(
+        [sys.executable, "-c", KNOWN_BEFORE_A_RUN], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "[]"), done.stderr
+
+
+def test_the_wheel_holds_carbon_alone(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.iterdir()
+    assert wheel.name.startswith("carbon_dna-")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"carbon"}
+    assert "carbon/py.typed" in names and "carbon/genome/fasta.py" in names
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_threads_stop_spinning_soon_unless_the_user_says_otherwise(given, spins, monkeypatch):
+    """A command sets it before it imports torch, which reads it."""
+    seen = []
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    carbon.console.run_command(lambda: seen.append(os.environ.get("GOMP_SPINCOUNT")) or 0)
+    assert seen == [spins]
