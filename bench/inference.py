@@ -20,8 +20,10 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Carbon
-from carbon.inference.variants import VariantJob, run_variant_job
+from carbon.inference.variants import VariantJob, VariantScorer, run_variant_job
 from carbon.model import PRESETS, LoadedModel, save_model
+from carbon.parallel.driver import Workers
+from carbon.parallel.engines import InProcess
 from carbon.tokenizer import NATIVE, encode
 
 WINDOW_BP = 8192
@@ -208,9 +210,9 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
         output=folder / "panel.scored.vcf.gz",
         options={"window_bp": 1024, "strands": "both"},
     )
-    with _clocked(model) as inside:
-        whole, done = taken(lambda: run_variant_job(model.reader, job))
-    assert done is not None  # this process is alone
+    alone = InProcess(lambda: VariantScorer(model.reader, job))
+    with _clocked(model) as inside, Workers(alone) as workers:
+        whole, done = taken(lambda: run_variant_job(job, workers))
     return {
         "variants": done["alleles"],
         "seconds": whole,

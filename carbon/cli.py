@@ -18,6 +18,7 @@ from carbon.verbs import (
     embed,
     generate,
     info,
+    join,
     models,
     next_token,
     predict,
@@ -34,6 +35,7 @@ VERBS = (
     score,
     variants,
     compare,
+    join,
     background,
     scan,
     next_token,
@@ -66,7 +68,6 @@ def main(argv: list[str] | None = None) -> int:
                 "an installed wheel does not have it (docs/install.md)"
             )
         arguments = _parser().parse_args(words)
-        arguments.command = ["carbon", *words]
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)

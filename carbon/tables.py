@@ -13,7 +13,8 @@ Write = Callable[[Sequence[Any]], None]
 Columns = Mapping[str, type[str] | type[int] | type[float] | type[bool]]
 TableWriter = Callable[[Path, Columns, dict[str, Any]], AbstractContextManager[Write]]
 
-_PARQUET_ROWS = 65_536
+PARQUET_ROWS = 65_536
+"""Of a row group."""
 
 
 # A cell holds no tab and no line end; a name that has one has it percent-encoded.
@@ -89,7 +90,7 @@ def _parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator
 
         def write(row: Sequence[Any]) -> None:
             rows.append(row)
-            if len(rows) >= _PARQUET_ROWS:
+            if len(rows) >= PARQUET_ROWS:
                 flush()
 
         yield write

@@ -4,13 +4,12 @@
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-from carbon.blocks.crew import add_crew, crew_of
 from carbon.console import Parser, natural, run_command
 from carbon.launcher import end_with_launcher
 from carbon.locks import locked_folder
+from carbon.parallel.options import add_resume, add_workers
 from eval.run_sizes import RUN_SIZES
 
 
@@ -20,7 +19,6 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
-        arguments.command = ["eval", *(sys.argv[1:] if argv is None else argv)]
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)
@@ -76,10 +74,12 @@ def _add_run_parser(verb: argparse.ArgumentParser) -> None:
         "--dtype", type=_words, default=["float32"], dest="dtypes",
         help="float32, bfloat16, or both with a comma, for the gap between them",
     )  # fmt: skip
-    verb.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
+    verb.add_argument(
+        "--device", default="auto", help="cpu, mps, cuda, a list such as cuda:0,cuda:1, or auto"
+    )
     verb.add_argument("--yarn", type=float, metavar="FACTOR", help="stretch Carbon's context")
-    add_crew(verb)
-    verb.add_argument("--resume", action="store_true", help="go on with what --output holds")
+    add_workers(verb)
+    add_resume(verb)
     verb.set_defaults(run=_run)
 
 
@@ -210,10 +210,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    with crew_of(arguments) as crew:
-        from eval.commands import run_models
+    from eval.commands import run_models
 
-        run_models(arguments, crew)
+    run_models(arguments)
 
 
 def _report(arguments: argparse.Namespace) -> None:

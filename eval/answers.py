@@ -135,8 +135,17 @@ def write_answers(
     entrant: Entrant,
     context_bp: int | None,
     batches: Sequence[Batch],
+    hardware: Json,
 ) -> None:
     """Write a record, and the rows behind it.
+
+    Args:
+        path: of the record.
+        prepared: its task.
+        entrant: who answered.
+        context_bp: bases that fit into one pass, None where there is no limit.
+        batches: the answers.
+        hardware: that computed them.
 
     Raises:
         UserError: nothing can be said of such results.
@@ -147,7 +156,7 @@ def write_answers(
         raise RuntimeError(f"{prepared.task.name}: results are not those of the examples, in order")
     rows = _all_rows(prepared.examples, results, context_bp)
     with saying(_where(entrant, prepared)):
-        record = _record(prepared, entrant, context_bp, rows, batches)
+        record = _record(prepared, entrant, context_bp, rows, batches, hardware)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_rows(path.with_suffix(".jsonl"), rows)
     write_record(path, record)
@@ -175,6 +184,7 @@ def _record(
     context_bp: int | None,
     rows: Sequence[Result],
     batches: Sequence[Batch],
+    hardware: Json,
 ) -> Json:
     task = prepared.task
     measured = [row for row in rows if "skipped" not in row]
@@ -202,7 +212,7 @@ def _record(
         "summary": task.summarise(measured) if measured else None,
         "cost": _cost(batches, len(measured)),
         "software": cost.software(),
-        "hardware": cost.hardware(),
+        "hardware": hardware,
     }
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from carbon.adapt.recipes import Recipe, recipes
-from carbon.blocks.crew import Crew
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.options import Dtype
+from carbon.parallel.options import loaded_device, workers_of
 from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
@@ -20,7 +20,7 @@ from eval.models import load_any
 from eval.probes.windows import PROBES
 from eval.records import read_record
 from eval.run_sizes import RUN_SIZES
-from eval.runner import run_suite
+from eval.runner import Answerer, run_suite
 from eval.suite import Suite
 from eval.tasks import TASKS
 from eval.tasks.building import source_of
@@ -45,8 +45,30 @@ _FLAGS = {
 _WORDS = {"sources": "GROUP=FASTA[,ANNOTATION]", "species": "NAME"}
 
 
-def run_models(arguments: argparse.Namespace, crew: Crew | None) -> None:
-    """Run models and baselines; print the headlines, if it was this process that wrote them."""
+def run_models(arguments: argparse.Namespace) -> None:
+    """Run models and baselines; print the headlines."""
+    suite = suite_of(arguments)
+    check_datasets(
+        suite.tasks, suite.datasets, {task.name: build_command(task) for task in suite.tasks}
+    )
+    check_models([model.source for model in suite.models])
+    given = {name: value for name, value in vars(arguments).items() if name != "run"}
+    with workers_of(arguments, partial(answerer, argparse.Namespace(**given))) as workers:
+        for path in run_suite(suite, workers):
+            print(json.dumps(_headline(path)))
+
+
+def answerer(arguments: argparse.Namespace) -> Answerer:
+    """Return a worker for what a command line asks for."""
+    return Answerer(suite_of(arguments))
+
+
+def suite_of(arguments: argparse.Namespace) -> Suite:
+    """Return what a command line asks for.
+
+    Raises:
+        UserError: an option is not possible, or a model or dataset is not there.
+    """
     known = list(TASKS)
     datasets = named_or_plain(arguments.datasets, known, "--data")
     references = named_or_plain(arguments.references, known, "--reference")
@@ -56,11 +78,9 @@ def run_models(arguments: argparse.Namespace, crew: Crew | None) -> None:
             raise UserError(f"--dtype {dtype}: give float32, bfloat16, or both with a comma")
     if arguments.max_samples == 0:
         raise UserError("--max-samples 0: give 1 or more")
-    tasks = _chosen_tasks(arguments.tasks, datasets)
-    models = entrants_of(arguments.models, arguments.dtypes, arguments.yarn)
-    suite = Suite(
-        tasks=tasks,
-        models=models,
+    return Suite(
+        tasks=_chosen_tasks(arguments.tasks, datasets),
+        models=entrants_of(arguments.models, arguments.dtypes, arguments.yarn),
         baselines=Baselines(arguments.train, arguments.orders or size.orders, arguments.columns),
         load=partial(_load, arguments),
         output=arguments.output,
@@ -70,10 +90,6 @@ def run_models(arguments: argparse.Namespace, crew: Crew | None) -> None:
         sizes=size.of_tasks,
         resume=arguments.resume,
     )
-    check_datasets(tasks, datasets, {task.name: build_command(task) for task in tasks})
-    check_models([model.source for model in models])
-    for path in run_suite(suite, crew) or []:
-        print(json.dumps(_headline(path)))
 
 
 def _load(arguments: argparse.Namespace, entrant: Entrant) -> Model:
@@ -81,7 +97,7 @@ def _load(arguments: argparse.Namespace, entrant: Entrant) -> Model:
         entrant.source,
         entrant.name,
         dtype=entrant.dtype,  # type: ignore[arg-type]
-        device=arguments.device,
+        device=loaded_device(arguments),
         yarn=arguments.yarn,
     )
 

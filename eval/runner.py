@@ -1,18 +1,22 @@
-"""Models and baselines through the tasks, one record each; stopped at any moment, it goes on.
+"""Models and baselines through the tasks, one record each, as one job whose blocks workers share.
 
-What one process has done of a task is kept in a journal beside its record, a line a second or so,
-and is not done again. A record that is there is left alone.
+A block is a piece of one task for one entrant, so several workers can work on one model and one
+task, and no worker waits between two tasks. Each record is written as soon as its blocks are
+computed. A record that exists is left alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
-from carbon.blocks.crew import Crew
-from carbon.blocks.journal import Journal
-from carbon.blocks.work import is_shared
-from carbon.console import progress
+from carbon.errors import UserError
 from carbon.locks import locked_folder
+from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.engines import InProcess
+from eval import cost
 from eval.answers import (
     Batch,
     answered,
@@ -23,83 +27,150 @@ from eval.answers import (
     pieces_of,
     write_answers,
 )
-from eval.contract import Example
-from eval.entrants import Contender, Entrant
-from eval.shared import run_shared, shared_output
-from eval.suite import (
-    Memory,
-    Part,
-    Prepared,
-    Suite,
-    check_output,
-    check_suite,
-    parts_of,
-    record_path,
-)
+from eval.records import Json
+from eval.suite import Memory, Part, Suite, check_output, check_suite, parts_of, record_path
 
 
-def run_suite(suite: Suite, crew: Crew | None = None) -> list[Path] | None:
+class _Record(NamedTuple):
+    """A record to write, everything it follows from, and the pieces of its examples."""
+
+    number: int
+    path: Path
+    part: Part
+    job: Json
+    pieces: list[range]
+
+
+class _Piece(NamedTuple):
+    record: _Record
+    examples: range
+
+
+class _Answer(NamedTuple):
+    """The result of a piece, as JSON holds it."""
+
+    context_bp: int | None
+    batches: list[Batch]
+    hardware: Json
+
+
+class Answerer:
+    """A worker: pieces of tasks in, the answers of an entrant out; holds one model at a time.
+
+    Attributes:
+        about: version of Carbon, and the identity of every entrant.
+    """
+
+    def __init__(self, suite: Suite) -> None:
+        """Take what is run; models are loaded when the first of their pieces comes."""
+        self._memory, self._parts = Memory(suite), parts_of(suite)
+        entrants = {part.entrant.shown_as: part.entrant.identity for part in self._parts}
+        self.about = {"carbon": __version__, "entrants": entrants}
+
+    def __call__(self, payload: tuple[int, int, int]) -> _Answer:
+        """Answer the examples from one number up to another, for a part of the suite."""
+        number, start, stop = payload
+        part = self._parts[number]
+        prepared, contender = self._memory.prepared(part.task), self._memory.contender(part)
+        context_bp = context_bp_of(contender)
+        asked = fitting(prepared.examples[start:stop], context_bp)
+        batches = list(answered(part, prepared, contender, [asked]))
+        return _Answer(context_bp, batches, cost.hardware())
+
+
+def run_suite(suite: Suite, workers: Workers | None = None) -> list[Path]:
     """Run everything that is not done.
 
     Args:
         suite: what is run.
-        crew: the processes that share it; None for this one alone.
+        workers: each an `Answerer` of this suite; None for this process alone.
 
     Returns:
-        The records, baselines first; None where another process writes them.
+        The records, baselines first.
 
     Raises:
         UserError: there are records and no wish to resume, or they are of something else; a dataset
             is missing or not that of its task; another run writes to the folder.
     """
     check_suite(suite)
-    if is_shared(crew, shared_output(suite)):
-        return run_shared(suite, crew)
+    workers = workers or Workers(InProcess(partial(Answerer, suite)))
     with locked_folder(suite.output):
         check_output(suite)
-        memory = Memory(suite)
-        return [_measure(part, suite, memory) for part in parts_of(suite)]
+        return _run(suite, workers)
 
 
-def _measure(part: Part, suite: Suite, memory: Memory) -> Path:
-    """Put the questions to an entrant and write its record, unless it is there."""
-    path, prepared = record_path(suite, part), memory.prepared(part.task)
-    job = job_of(prepared, part.entrant)
-    if is_written(path, job):
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    contender = memory.contender(part)
-    journal = Journal(path, job | {"carbon": __version__}, resume=suite.resume)
-    try:
-        _ask(part, prepared, contender, journal)
-        batches = list(journal.kept())
-        write_answers(path, prepared, part.entrant, context_bp_of(contender), batches)
-    except BaseException:
-        journal.say_what_is_kept()
-        raise
-    journal.remove()
-    return path
+def _run(suite: Suite, workers: Workers) -> list[Path]:
+    memory = Memory(suite)
+    records = _records(suite, memory)
+    pieces = [_Piece(record, piece) for record in records for piece in record.pieces]
+    there = {record.path for record in records if is_written(record.path, record.job)}
+    if len(there) < len(records):
+        workers.about()
+    job = Job(
+        description="blocks of examples",
+        output=suite.output.resolve(),
+        settings={"carbon": __version__}
+        | {f"{r.part.task.name}/{r.path.stem}": r.job for r in records},
+        check=lambda: len(pieces),
+        blocks=lambda: ([piece] for piece in pieces),
+        payload=_payload,
+        needed=lambda block: block[0].record.path not in there,
+        name=_name,
+        resume=suite.resume,
+    )
+    return run_job(job, workers, lambda results: _write(records, memory, results))
 
 
-def _ask(part: Part, prepared: Prepared, contender: Contender, journal: Journal) -> None:
-    """Put the questions that are left, and keep what is answered."""
-    kept: Iterator[Batch] = journal.kept()
-    num_kept = sum(len(batch["results"]) for batch in kept)
-    num_fitting = len(fitting(prepared.examples, context_bp_of(contender)))
-    left = _left(part.entrant, prepared, context_bp_of(contender), num_kept)
-    what = f"{part.task.name}: {part.entrant.shown_as}"
-    with progress(what, num_fitting, num_kept) as advance:
-        for batch in answered(part, prepared, contender, left):
-            journal.add(batch)
-            advance(len(batch["results"]))
+def _name(block: list[_Piece]) -> str:
+    record, examples = block[0]
+    who = f"{record.part.task.name}, {record.part.entrant.shown_as}"
+    return f"{who}: examples {examples.start + 1}-{examples.stop}"
 
 
-def _left(
-    entrant: Entrant, prepared: Prepared, context_bp: int | None, num_done: int
-) -> Iterator[list[Example]]:
-    """Yield the questions behind those that are done, a piece at a time."""
-    for piece in pieces_of(entrant, prepared.examples):
-        asked = fitting(prepared.examples[piece.start : piece.stop], context_bp)
-        if left := asked[num_done:]:
-            yield left
-        num_done = max(0, num_done - len(asked))
+def _payload(block: list[_Piece]) -> tuple[int, int, int]:
+    record, examples = block[0]
+    return record.number, examples.start, examples.stop
+
+
+def _records(suite: Suite, memory: Memory) -> list[_Record]:
+    parts = list(enumerate(parts_of(suite)))
+    made: dict[int, _Record] = {}
+    for task in suite.tasks:  # each is prepared only once
+        prepared = memory.prepared(task)
+        made |= {
+            number: _Record(
+                number,
+                record_path(suite, part),
+                part,
+                job_of(prepared, part.entrant),
+                pieces_of(part.entrant, prepared.examples),
+            )
+            for number, part in parts
+            if part.task is task
+        }
+    return [made[number] for number, _ in parts]
+
+
+def _write(
+    records: Sequence[_Record], memory: Memory, results: Iterator[tuple[list[_Piece], Any]]
+) -> list[Path]:
+    """Write the records that do not exist, each when its last piece is there."""
+    answers = (answer for _, answer in results)
+    for record in records:
+        found = list(islice(answers, len(record.pieces)))
+        if not is_written(record.path, record.job):
+            _write_record(record, memory, found)
+    return [record.path for record in records]
+
+
+def _write_record(record: _Record, memory: Memory, answers: Sequence[Any]) -> None:
+    if None in answers:
+        raise UserError(
+            f"{record.path}: was there when the run began; give the command again with --resume"
+        )
+    told = [_Answer(*answer) for answer in answers]
+    batches = [batch for answer in told for batch in answer.batches]
+    context_bp = next((answer.context_bp for answer in told), None)
+    hardware = next((answer.hardware for answer in told), cost.hardware())
+    prepared = memory.prepared(record.part.task)
+    write_answers(record.path, prepared, record.part.entrant, context_bp, batches, hardware)

@@ -10,8 +10,10 @@ import numpy as np
 from carbon.__version__ import __version__
 from carbon.adapt.choices import FORMATS
 from carbon.adapt.contents import content_of
+from carbon.adapt.folder import read_manifest
 from carbon.adapt.prediction_sources import (
     BedSource,
+    Described,
     Floats32,
     Item,
     PredictJob,
@@ -20,20 +22,19 @@ from carbon.adapt.prediction_sources import (
 )
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.variant_predictions import VariantSource
-from carbon.blocks.crew import Crew
-from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import atomic_file, check_no_input, output_path, why_no_file
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
 from carbon.genome.vcf_lines import holds_variants
-from carbon.options import Strands
+from carbon.options import Dtype
+from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
 
 _BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together
 
-SOURCES: dict[str, Callable[[Adapted, PredictJob], Source]] = {
+SOURCES: dict[str, Callable[[Described, PredictJob], Source]] = {
     "sequences": SequenceSource,
     "bed": BedSource,
     "vcf": VariantSource,
@@ -69,51 +70,78 @@ def check_job(job: PredictJob) -> str:
     return form
 
 
-def run_predict_job(
-    adapted: Adapted, job: PredictJob, dtype: str, crew: Crew | None = None
-) -> dict[str, Any] | None:
+class PredictWorker:
+    """A worker: named sequences in, their predictions out.
+
+    Attributes:
+        about: what the predictions follow from, beside the source, and `room_bp`: bases of the
+            longest sequence that the model reads whole.
+    """
+
+    def __init__(self, adapted: Adapted, job: PredictJob, dtype: str) -> None:
+        """Take a loaded model."""
+        self._adapted = adapted
+        self._strands = job.strands or adapted.manifest.strands
+        self._too_long = job.too_long or adapted.manifest.too_long
+        self.about = {
+            "carbon": __version__,
+            "adapted model": content_of(job.model),
+            "dtype": dtype,
+            "room_bp": adapted.room_bp,
+        }
+
+    @classmethod
+    def load(cls, job: PredictJob, dtype: Dtype, loading: dict[str, Any]) -> "PredictWorker":
+        """Return a worker with the model of a job, loaded with keywords of `load_adapted`."""
+        from carbon.adapt.loading import load_adapted
+
+        return cls(load_adapted(job.model, dtype=dtype, **loading), job, dtype)
+
+    def __call__(self, payload: tuple[list[str], list[str]]) -> list[str]:
+        """Return the prediction of every sequence, as text."""
+        names, sequences = payload
+        found = self._adapted.predict_block(sequences, names, self._strands, self._too_long)
+        return [base64.b64encode(each.tobytes()).decode() for each in found]
+
+
+def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, Any]:
     """Predict a file into another, which appears when it is whole.
 
     Args:
-        adapted: the model.
         job: what to predict.
         dtype: of the model, for the record.
-        crew: the processes that share it; None for this one alone.
+        workers: each a `PredictWorker` of this job.
 
     Returns:
-        What was done; None where another process of the crew writes the file.
+        The summary.
 
     Raises:
         UserError: the source or the output is not possible; the message names file and record.
     """
-    source = SOURCES[check_job(job)](adapted, job)
-    strands, too_long = (
-        job.strands or adapted.manifest.strands,
-        job.too_long or adapted.manifest.too_long,
-    )
+    form = check_job(job)
+    about = workers.about()
+    adapted = Described(read_manifest(job.model), about["room_bp"])
+    source = SOURCES[form](adapted, job)
     settings = {
         "model": str(job.model),
         "kind": adapted.question.kind,
         "outputs": list(adapted.output_names),
-        "strands": strands,
-        "too_long": too_long,
+        "strands": job.strands or adapted.manifest.strands,
+        "too_long": job.too_long or adapted.manifest.too_long,
         "window_bp": adapted.manifest.window_bp if job.window_bp is None else job.window_bp,
         "dtype": dtype,
     }
-    work = Work(
-        what="predicting, records",
+    work = Job(
+        description="predicting, records",
         output=job.output,
-        job=settings | _fingerprints(job),
+        settings=settings | about | _fingerprints(job),
         check=source.check,
         blocks=lambda: _blocks(source.items()),
-        block_records=_BLOCK_ITEMS,
-        even=False,
-        compute=lambda block: _predicted(adapted, block, strands, too_long),
+        payload=_payload,
+        source=str(job.source),
         resume=job.resume,
     )
-    counts = run_work(work, crew, lambda results: _write(adapted, source, job, settings, results))
-    if counts is None:
-        return None
+    counts = run_job(work, workers, lambda results: _write(adapted, source, job, settings, results))
     if counts["without"]:
         say(f"warning: {counts['without']} sequences have no known base, and no prediction")
     if counts.get("bases_without"):
@@ -124,8 +152,14 @@ def run_predict_job(
     return {"output": str(job.output), **counts, **settings}
 
 
+def _payload(block: list[Item]) -> tuple[list[str], list[str]]:
+    """Return the names and the sequences of a block."""
+    names = [name for item in block for name in item.names]
+    return names, [sequence for item in block for sequence in item.sequences]
+
+
 def _write(
-    adapted: Adapted,
+    adapted: Described,
     source: Source,
     job: PredictJob,
     settings: dict[str, Any],
@@ -169,15 +203,7 @@ def _fingerprints(job: PredictJob) -> dict[str, Any]:
     }
 
 
-def _predicted(adapted: Adapted, block: list[Item], strands: Strands, too_long: str) -> list[str]:
-    """Return the prediction of every sequence, as text."""
-    names = [name for item in block for name in item.names]
-    sequences = [sequence for item in block for sequence in item.sequences]
-    found = adapted.predict_block(sequences, names, strands, too_long)
-    return [base64.b64encode(each.tobytes()).decode() for each in found]
-
-
-def _array(adapted: Adapted, text: str) -> Floats32:
+def _array(adapted: Described, text: str) -> Floats32:
     array = np.frombuffer(base64.b64decode(text), np.float32)
     question = adapted.question
     return array.reshape(-1, question.num_outputs) if question.per_base else array

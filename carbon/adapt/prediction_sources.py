@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.adapt.data.windows import window_of
-from carbon.adapt.predictor import Adapted
+from carbon.adapt.folder import Manifest
+from carbon.adapt.question import Question
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.genome import Reference, contig_names, read_sequences
@@ -46,6 +47,28 @@ class PredictJob:
     strands: Strands | None = None
     too_long: str | None = None
     resume: bool = False
+
+
+class Described(NamedTuple):
+    """What is known of an adapted model without loading it, but for its context.
+
+    Attributes:
+        manifest: what its folder says.
+        room_bp: bases of the longest sequence that it reads whole.
+    """
+
+    manifest: Manifest
+    room_bp: int
+
+    @property
+    def question(self) -> Question:
+        """What is asked."""
+        return self.manifest.question
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the predictions are of."""
+        return self.question.output_names
 
 
 class Item(NamedTuple):
@@ -88,7 +111,7 @@ class _Table(Source):
 
     place: Columns
 
-    def __init__(self, adapted: Adapted, job: PredictJob) -> None:
+    def __init__(self, adapted: Described, job: PredictJob) -> None:
         """Choose the writer by the output's ending."""
         self.writer = chosen_by_ending(job.output, TABLE_WRITERS)
         self.adapted, self.job = adapted, job
@@ -127,7 +150,7 @@ def cells(values: Floats32) -> list[float | None]:
 class SequenceSource(_Table):
     """FASTA or FASTQ."""
 
-    def __init__(self, adapted: Adapted, job: PredictJob) -> None:
+    def __init__(self, adapted: Described, job: PredictJob) -> None:
         """Name the columns."""
         super().__init__(adapted, job)
         of_base = {"position": int, "base": str}
@@ -153,7 +176,7 @@ class SequenceSource(_Table):
 class BedSource(_Table):
     """A BED and the reference; a place of the reverse strand is read as its reverse complement."""
 
-    def __init__(self, adapted: Adapted, job: PredictJob) -> None:
+    def __init__(self, adapted: Described, job: PredictJob) -> None:
         """Open the reference."""
         super().__init__(adapted, job)
         assert job.reference is not None

@@ -15,8 +15,7 @@ import pysam
 
 from carbon.adapt.allele_tracks import Floats32, largest_changes
 from carbon.adapt.data.windows import alleles_of, fits_window
-from carbon.adapt.prediction_sources import Item, PredictJob, Source
-from carbon.adapt.predictor import Adapted
+from carbon.adapt.prediction_sources import Described, Item, PredictJob, Source
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names
 from carbon.genome.normalize import normalize_variant
@@ -52,7 +51,7 @@ _SIDES_OF_BASES = {
 class VariantSource(Source):
     """A VCF and its reference. The window begins half of it before a variant, as in learning."""
 
-    def __init__(self, adapted: Adapted, job: PredictJob) -> None:
+    def __init__(self, adapted: Described, job: PredictJob) -> None:
         """Open reference and VCF.
 
         Raises:

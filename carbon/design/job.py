@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from carbon.__version__ import __version__
 from carbon.adapt.folder import weights_sha256
 from carbon.arguments import check_several
-from carbon.blocks.journal import Journal
 from carbon.console import progress
 from carbon.design.answers import Function
 from carbon.design.designs import COLUMNS, Design, columns_of, design, designs_of, row_of
@@ -23,6 +22,7 @@ from carbon.files import atomic_file
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.model import model_folder
+from carbon.parallel.journal import Journal
 from carbon.tables import chosen_by_ending
 
 # Neither changes what is measured.
@@ -107,7 +107,7 @@ def run_design_job(reader: Reader, job: DesignJob) -> Found:
             designs = designs_of(job.task, search, _names(job), history)
             _write(path, job, designs, settings)
         except BaseException:
-            journal.say_what_is_kept()
+            journal.keep()
             raise
     journal.remove()
     return Found(search, history, designs)

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 
 from carbon.console import natural
+from carbon.parallel.options import add_resume, add_workers, workers_of
 from carbon.verbs.common import (
     Verbs,
     add_contigs,
@@ -13,7 +15,7 @@ from carbon.verbs.common import (
     add_variant_method,
     check_genetic_code,
     check_inputs,
-    load,
+    loading_of,
     options_of,
 )
 
@@ -45,7 +47,8 @@ def add_parser(verbs: Verbs) -> None:
     )
     verb.add_argument("--seed", type=natural, default=0, help="default: 0")
     add_variant_method(verb)
-    verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
+    add_workers(verb)
+    add_resume(verb)
     verb.set_defaults(run=run)
 
 
@@ -54,7 +57,12 @@ def run(arguments: argparse.Namespace) -> None:
     check_inputs(arguments, arguments.reference, arguments.annotation)
     check_genetic_code(arguments)
 
-    from carbon.inference.background import BackgroundJob, Drawing, run_background_job
+    from carbon.inference.background import (
+        BackgroundJob,
+        BackgroundScorer,
+        Drawing,
+        run_background_job,
+    )
     from carbon.inference.variants import VariantOptions
     from carbon.tables import chosen_by_ending
 
@@ -70,4 +78,6 @@ def run(arguments: argparse.Namespace) -> None:
         options=options_of(arguments, VariantOptions),
         resume=arguments.resume,
     )
-    print(json.dumps(run_background_job(load(arguments).reader, job)))
+    make = partial(BackgroundScorer.load, job, loading_of(arguments))
+    with workers_of(arguments, make) as workers:
+        print(json.dumps(run_background_job(job, workers)))

@@ -30,7 +30,9 @@ def add_loading(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--model", required=True, help="model folder, or a name in the box or on the Hub"
     )
-    verb.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
+    verb.add_argument(
+        "--device", default="auto", help="cpu, mps, cuda, a list such as cuda:0,cuda:1, or auto"
+    )
     verb.add_argument(
         "--dtype",
         choices=("auto", *get_args(Dtype)),
@@ -147,6 +149,14 @@ def load(arguments: argparse.Namespace) -> "Carbon":
         attention=arguments.attention,
         yarn=arguments.yarn,
     )
+
+
+def loading_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the keywords by which a worker loads the model."""
+    from carbon.parallel.options import loaded_device
+
+    names = ("dtype", "attention", "yarn")
+    return {"device": loaded_device(arguments)} | {name: getattr(arguments, name) for name in names}
 
 
 def read_named(

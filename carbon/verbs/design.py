@@ -1,10 +1,10 @@
 """`carbon design`: sequences that oracles like."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carbon.blocks.crew import tell
 from carbon.console import natural
 from carbon.errors import UserError
 from carbon.options import DESIGN_WAYS
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.design.job import check_job, run_design_job, summary_of
 
     check_job(job)
-    tell(summary_of(job, run_design_job(load(arguments).reader, job)))
+    print(json.dumps(summary_of(job, run_design_job(load(arguments).reader, job))))
 
 
 def _job(arguments: argparse.Namespace) -> "DesignJob":

@@ -1,14 +1,19 @@
 """`carbon embed`: one vector a sequence."""
 
 import argparse
-from collections.abc import Iterator
-from typing import Any
+import base64
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from carbon.blocks.crew import Crew, add_crew, add_resume, crew_of, tell
 from carbon.console import natural
 from carbon.options import POOLS
-from carbon.verbs.common import Verbs, add_model, check_inputs, load
-from carbon.verbs.sequences import SequenceJob, run_sequence_job, why_alone
+from carbon.parallel.options import add_resume, add_workers
+from carbon.verbs.common import Verbs, add_model, check_inputs, loading_of
+from carbon.verbs.sequences import Rows, SequenceJob, SequenceWorker, run_sequence_job
+
+if TYPE_CHECKING:
+    from carbon.inference.embeddings import Float32s
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -31,52 +36,66 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--layer", type=natural, metavar="N", help="behind N layers; default: all and the last norm"
     )
-    add_crew(verb)
+    add_workers(verb)
     add_resume(verb)
     verb.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
+    import numpy as np
+
+    from carbon.files import atomic_file
     from carbon.genome import read_sequences
+    from carbon.inference.embeddings import write_embeddings
     from carbon.tables import chosen_by_ending
 
     chosen_by_ending(arguments.output, {".parquet": None})
     records = read_sequences(arguments.sequences)
     check_inputs(arguments)
-    with crew_of(arguments, why_alone(arguments.sequences, arguments.output)) as crew:
-        tell(_embed(arguments, records, crew))
 
-
-def _embed(
-    arguments: argparse.Namespace, records: Iterator[tuple[str, str]], crew: Crew | None
-) -> dict[str, Any] | None:
-    import base64
-
-    import numpy as np
-
-    from carbon.files import atomic_file
-    from carbon.inference.embeddings import Float32s, write_embeddings
-    from carbon.inference.identity import identity_of
-
-    method = {"pool": arguments.pool, "layer": arguments.layer, "tags": tuple(arguments.tags)}
-    model = load(arguments)
-    settings = {"model": arguments.model, "yarn": model.yarn, **method, "dtype": model.dtype}
-    width = model.model.network.config.hidden_size
-
-    def write(vectors: Iterator[tuple[str, str, Float32s]]) -> dict[str, Any]:
+    def write(settings: dict[str, Any], vectors: "Rows[Float32s]") -> dict[str, Any]:
+        written = {name: value for name, value in settings.items() if name != "width"}
         rows = ((name, len(bases), vector) for name, bases, vector in vectors)
         with atomic_file(arguments.output) as path:
-            num_rows = write_embeddings(path, rows, width, settings)
-        return {"sequences": num_rows, "width": width, **settings}
+            num_rows = write_embeddings(path, rows, settings["width"], written)
+        return {"sequences": num_rows, "width": settings["width"], **written}
 
+    method = {"pool": arguments.pool, "layer": arguments.layer, "tags": tuple(arguments.tags)}
     job = SequenceJob(
         source=arguments.sequences,
         output=arguments.output,
-        job=settings | identity_of(model.reader, arguments.model),
-        read=lambda bases: model.embed(bases, **method),
-        packed=lambda vector: base64.b64encode(vector.tobytes()).decode(),
-        unpacked=lambda _, text: np.frombuffer(base64.b64decode(text), dtype=np.float32),
+        make=partial(embedder, arguments.model, loading_of(arguments), arguments.sequences, method),
+        unpack=lambda _, text: np.frombuffer(base64.b64decode(text), dtype=np.float32),
+        asked={},
         resume=arguments.resume,
     )
-    return run_sequence_job(job, records, crew, write)
+    print(json.dumps(run_sequence_job(arguments, job, records, write)))
+
+
+def embedder(
+    model: str, loading: dict[str, Any], source: str, method: dict[str, Any]
+) -> "SequenceWorker[Float32s]":
+    """Load a model, and return a worker that computes the embeddings of sequences.
+
+    Args:
+        model: folder or name.
+        loading: keywords of `carbon.load`.
+        source: the file of the sequences, for messages.
+        method: keywords of `Carbon.embed`.
+    """
+    from carbon.inference import load
+    from carbon.inference.identity import identity_of
+
+    loaded = load(model, **loading)
+    width = loaded.model.network.config.hidden_size
+    settings = {"model": model, "yarn": loaded.yarn, **method, "dtype": loaded.dtype}
+    about = {
+        "settings": settings | {"width": width},
+        "identity": identity_of(loaded.reader, model),
+    }
+    return SequenceWorker(source, about, partial(loaded.embed, **method), _packed)
+
+
+def _packed(vector: "Float32s") -> str:
+    return base64.b64encode(vector.tobytes()).decode()

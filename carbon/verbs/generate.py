@@ -5,17 +5,20 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from carbon.blocks.crew import Crew, add_crew, add_resume, crew_of
 from carbon.console import natural
 from carbon.options import ENGINES
+from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.journal import journal_path
+from carbon.parallel.options import add_resume, add_workers, is_streamed, workers_of
 from carbon.tables import words_of
-from carbon.verbs.common import Verbs, add_model, check_inputs, load, options_of
+from carbon.verbs.common import Verbs, add_model, check_inputs, loading_of, options_of
 from carbon.verbs.drawing import add_constraints, add_sampling, constraints_of
-from carbon.verbs.sequences import why_alone
+from carbon.verbs.sequences import why_streamed
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon, Draft
@@ -24,7 +27,7 @@ Record = tuple[str, dict[str, Any], str]
 """Name, what the header tells, bases."""
 
 _LINE_BP = 60
-_BLOCK_TEXTS = 64  # that one of several processes draws at a time
+_BLOCK_TEXTS = 64  # that a worker draws at a time
 
 
 class Wanted(NamedTuple):
@@ -75,7 +78,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--candidates", type=natural, default=16, help="to draw for a gap; the best -n are written"
     )
-    add_crew(verb)
+    add_workers(verb)
     add_resume(verb)
     verb.set_defaults(run=run)
 
@@ -94,26 +97,32 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.output:
         check_no_input(arguments.output, arguments.prompts)
     check_inputs(arguments, arguments.prompts)
-    why = why_alone("", arguments.output)
+    why = why_streamed("", arguments.output)
     if arguments.right is not None:
         why = "a gap (--right) is filled by one process"
     if arguments.engine != "own":
         why = "--engine continuous draws all prompts in one process"
-    with crew_of(arguments, why) as crew:
-        _generate(arguments, crew, is_for_one=why is not None)
+    if is_streamed(arguments, why):
+        _draw_at_once(arguments)
+        return
+    given = {name: value for name, value in vars(arguments).items() if name != "run"}
+    with workers_of(arguments, partial(Drawer, argparse.Namespace(**given))) as workers:
+        is_begun = arguments.resume or journal_path(Path(arguments.output)).exists()
+        if workers.is_this_process and not is_begun:
+            _draw_at_once(arguments)
+        else:
+            _draw_in_blocks(arguments, workers)
 
 
-def _generate(arguments: argparse.Namespace, crew: Crew | None, *, is_for_one: bool) -> None:
-    from carbon.blocks.work import is_shared
+def _draw_at_once(arguments: argparse.Namespace) -> None:
+    """Draw all sequences together, which is fastest for one process, without a journal."""
     from carbon.files import atomic_file
 
     if not arguments.output:
         sys.stdout.writelines(_lines(arguments))
-    elif is_for_one or not is_shared(crew, Path(arguments.output)):
-        with atomic_file(arguments.output) as path:  # an impossible one is known before the work
-            path.write_text("".join(_lines(arguments)), encoding="utf-8")
-    else:
-        _share(arguments, crew)
+        return
+    with atomic_file(arguments.output) as path:  # an impossible one is known before the work
+        path.write_text("".join(_lines(arguments)), encoding="utf-8")
 
 
 def _lines(arguments: argparse.Namespace) -> list[str]:
@@ -121,73 +130,86 @@ def _lines(arguments: argparse.Namespace) -> list[str]:
     records = _continue if arguments.right is None else _fill
     lines = list(_fasta(arguments, model.dtype, records(arguments, model, draft)))
     if draft:
-        _say_accepted(draft)
+        _say_accepted(draft.num_proposed, draft.num_accepted)
     return lines
 
 
 def _loaded(arguments: argparse.Namespace) -> tuple["Carbon", "Draft | None"]:
-    from carbon.inference import Draft
+    from carbon.inference import Draft, load
 
+    model = load(arguments.model, **loading_of(arguments))
     if not arguments.draft:
-        return load(arguments), None
-    small = argparse.Namespace(**{**vars(arguments), "model": arguments.draft, "yarn": None})
-    return load(arguments), Draft(load(small), arguments.draft_tokens)
+        return model, None
+    small = load(arguments.draft, **loading_of(arguments) | {"yarn": None})
+    return model, Draft(small, arguments.draft_tokens)
 
 
-def _say_accepted(draft: "Draft") -> None:
+def _say_accepted(num_proposed: int, num_accepted: int) -> None:
     from carbon.console import say
 
-    say(
-        f"the draft proposed {draft.num_proposed} 6-mers, of which "
-        f"{100 * draft.accepted_share:.1f} % were accepted"
-    )
+    share = num_accepted / max(1, num_proposed)
+    say(f"the draft proposed {num_proposed} 6-mers, of which {100 * share:.1f} % were accepted")
 
 
-def _share(arguments: argparse.Namespace, crew: Crew | None) -> None:
-    """Draw in blocks, which several processes share, and have one write them all."""
-    from carbon.blocks.work import Work, run_work
+class Drawer:
+    """A worker: prompts in, generated sequences out.
+
+    Attributes:
+        about: `dtype`, and `models`, the identity of the model and of its draft.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Load the models that a command line names."""
+        from carbon.inference.identity import identity_of
+
+        self._arguments = arguments
+        self._model, self._draft = _loaded(arguments)
+        models = [identity_of(self._model.reader, arguments.model)]
+        if self._draft:
+            models.append(identity_of(self._draft.model.reader, arguments.draft))
+        self.about = {"dtype": self._model.dtype, "models": models}
+
+    def __call__(self, payload: list[Wanted]) -> dict[str, Any]:
+        """Return the sequences, and how many 6-mers the draft proposed and had accepted."""
+        before = self._counts()
+        texts = _drawn(self._arguments, self._model, self._draft, payload)
+        draft = [now - then for now, then in zip(self._counts(), before, strict=True)]
+        return {"texts": texts, "draft": draft}
+
+    def _counts(self) -> tuple[int, int]:
+        return (self._draft.num_proposed, self._draft.num_accepted) if self._draft else (0, 0)
+
+
+def _draw_in_blocks(arguments: argparse.Namespace, workers: Workers) -> None:
+    """Have workers draw the sequences, and write them in order."""
     from carbon.files import atomic_file
-    from carbon.inference.identity import identity_of
 
-    model, draft = _loaded(arguments)
-    wanted = _wanted(arguments)
-    models = [identity_of(model.reader, arguments.model)]
-    if draft:
-        models.append(identity_of(draft.model.reader, arguments.draft))
-
-    def compute(block: list[Wanted]) -> dict[str, Any]:
-        before = (draft.num_proposed, draft.num_accepted) if draft else (0, 0)
-        texts = _drawn(arguments, model, draft, block)
-        after = (draft.num_proposed, draft.num_accepted) if draft else (0, 0)
-        return {
-            "texts": texts,
-            "draft": [now - then for now, then in zip(after, before, strict=True)],
-        }
+    wanted, about = _wanted(arguments), workers.about()
+    dtype: str = about["dtype"]
 
     def write(results: Iterator[tuple[list[Wanted], dict[str, Any]]]) -> None:
-        counts = []
+        num_proposed = num_accepted = 0
         with atomic_file(arguments.output) as path, path.open("w", encoding="utf-8") as sink:
-            for block, found in results:
-                records = map(_record, block, found["texts"])
-                sink.writelines(_fasta(arguments, model.dtype, records))
-                counts.append(found["draft"])
-        if draft:
-            draft.num_proposed, draft.num_accepted = map(sum, zip(*counts, strict=True))
-            _say_accepted(draft)
+            for block, result in results:
+                records = map(_record, block, result["texts"])
+                sink.writelines(_fasta(arguments, dtype, records))
+                num_proposed += result["draft"][0]
+                num_accepted += result["draft"][1]
+        if arguments.draft:
+            _say_accepted(num_proposed, num_accepted)
 
-    work = Work(
-        what="sequences",
+    job = Job(
+        description="sequences",
         output=Path(arguments.output),
-        job=_asked(arguments, model.dtype)
-        | {"length": arguments.length, "prompts": _digest(wanted), "models": models},
+        settings=_asked(arguments, dtype)
+        | {"length": arguments.length, "prompts": _digest(wanted), "models": about["models"]},
         check=lambda: len(wanted),
         blocks=lambda: (wanted[n : n + _BLOCK_TEXTS] for n in range(0, len(wanted), _BLOCK_TEXTS)),
-        block_records=_BLOCK_TEXTS,
-        even=True,
-        compute=compute,
+        source=arguments.prompts or "",
+        records="sequences",
         resume=arguments.resume,
     )
-    run_work(work, crew, write)
+    run_job(job, workers, write)
 
 
 def _digest(wanted: list[Wanted]) -> str:

@@ -1,12 +1,14 @@
 """`carbon predict`: what an adapted model says of sequences, places or variants."""
 
 import argparse
+import json
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
 from carbon.adapt.choices import TOO_LONG
-from carbon.blocks.crew import add_crew, crew_of, tell
 from carbon.options import STRANDS_READ, Dtype
+from carbon.parallel.options import add_resume, add_workers, loaded_device, workers_of
 from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import Verbs, add_contigs
 
@@ -42,10 +44,12 @@ def add_parser(verbs: Verbs) -> None:
         help="of sequences that the context does not hold; default: as learned",
     )
     verb.add_argument("--base", metavar="FOLDER", help="the base model, if not where it lay")
-    verb.add_argument("--device", default="auto", help="cpu, cuda, or auto (default)")
+    verb.add_argument(
+        "--device", default="auto", help="cpu, cuda, a list such as cuda:0,cuda:1, or auto"
+    )
     verb.add_argument("--dtype", choices=get_args(Dtype), default="float32")
-    add_crew(verb)
-    verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
+    add_workers(verb)
+    add_resume(verb)
     verb.set_defaults(run=run)
 
 
@@ -55,24 +59,22 @@ def run(arguments: argparse.Namespace) -> None:
 
     read_manifest(arguments.model)
 
-    with crew_of(arguments) as crew:
-        from carbon.adapt.loading import load_adapted
-        from carbon.adapt.prediction_files import check_job, run_predict_job
-        from carbon.adapt.prediction_sources import PredictJob
+    from carbon.adapt.prediction_files import PredictWorker, check_job, run_predict_job
+    from carbon.adapt.prediction_sources import PredictJob
 
-        job = PredictJob(
-            model=Path(arguments.model),
-            source=Path(arguments.input),
-            output=Path(arguments.output),
-            reference=Path(arguments.reference) if arguments.reference else None,
-            contigs=arguments.contigs,
-            window_bp=arguments.window,
-            strands=arguments.strands,
-            too_long=arguments.too_long,
-            resume=arguments.resume,
-        )
-        check_job(job)
-        adapted = load_adapted(
-            arguments.model, base=arguments.base, device=arguments.device, dtype=arguments.dtype
-        )
-        tell(run_predict_job(adapted, job, arguments.dtype, crew))
+    job = PredictJob(
+        model=Path(arguments.model),
+        source=Path(arguments.input),
+        output=Path(arguments.output),
+        reference=Path(arguments.reference) if arguments.reference else None,
+        contigs=arguments.contigs,
+        window_bp=arguments.window,
+        strands=arguments.strands,
+        too_long=arguments.too_long,
+        resume=arguments.resume,
+    )
+    check_job(job)
+    loading = {"base": arguments.base, "device": loaded_device(arguments)}
+    make = partial(PredictWorker.load, job, arguments.dtype, loading)
+    with workers_of(arguments, make) as workers:
+        print(json.dumps(run_predict_job(job, arguments.dtype, workers)))

@@ -1,12 +1,14 @@
 """`carbon scan`: every base of a region or of a gene, and every SNV with it."""
 
 import argparse
+import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carbon.blocks.crew import add_crew, add_resume, crew_of, tell
 from carbon.console import natural
 from carbon.options import COMBINATIONS, STRANDS_READ
+from carbon.parallel.options import add_resume, add_workers, workers_of
 from carbon.verbs.common import (
     NOT_GIVEN,
     Verbs,
@@ -15,6 +17,7 @@ from carbon.verbs.common import (
     check_inputs,
     frames,
     load,
+    loading_of,
     options_of,
 )
 
@@ -37,6 +40,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("--reference", required=True, help="FASTA, plain, bgzip or gzip")
     place = verb.add_mutually_exclusive_group(required=True)
     place.add_argument("--region", metavar="CHR:FIRST-LAST", help="1-based, both ends included")
+    place.add_argument("--regions-file", metavar="BED", help="all regions of a file")
     place.add_argument("--contig", metavar="NAME", help="the whole of a contig")
     place.add_argument("--genome", action="store_true", help="all contigs of the reference")
     place.add_argument("--gene", metavar="NAME", help="name or identifier, with --annotation")
@@ -56,7 +60,7 @@ def add_parser(verbs: Verbs) -> None:
     )
     verb.add_argument("--plot", metavar="OUT.png", help="a heat map, .png, .svg or .pdf")
     _add_method(verb)
-    add_crew(verb)
+    add_workers(verb)
     verb.add_argument(
         "--dry-run", action="store_true", help="tell tokens, hours and bytes, and write nothing"
     )
@@ -96,16 +100,17 @@ def _add_method(verb: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    check_inputs(arguments, arguments.reference, arguments.annotation)
+    check_inputs(arguments, arguments.reference, arguments.annotation, arguments.regions_file)
 
     if arguments.dry_run:
         from carbon.inference.scan import plan_scan_job
 
-        return tell(plan_scan_job(lambda: load(arguments).reader, _job(arguments)))
-    with crew_of(arguments) as crew:
-        from carbon.inference.scan import run_scan_job
+        print(json.dumps(plan_scan_job(lambda: load(arguments).reader, _job(arguments))))
+        return
+    from carbon.inference.scan import run_scan_job
 
-        tell(run_scan_job(lambda: load(arguments).reader, _job(arguments), crew))
+    start = partial(workers_of, arguments)
+    print(json.dumps(run_scan_job(_job(arguments), loading_of(arguments), start)))
 
 
 def _job(arguments: argparse.Namespace) -> "ScanJob":
@@ -123,6 +128,7 @@ def _job(arguments: argparse.Namespace) -> "ScanJob":
         contig=arguments.contig,
         gene=arguments.gene,
         genome=arguments.genome,
+        regions=Path(arguments.regions_file) if arguments.regions_file else None,
         annotation=Path(arguments.annotation) if arguments.annotation else None,
         flank_bp=arguments.flank,
         plot=Path(arguments.plot) if arguments.plot else None,

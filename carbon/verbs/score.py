@@ -1,15 +1,18 @@
 """`carbon score`: the log-likelihood of sequences."""
 
 import argparse
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from carbon.blocks.crew import Crew, add_crew, add_resume, crew_of
 from carbon.options import STRANDS_READ, By
-from carbon.tables import TABLE_WRITERS, TableWriter, any_of, chosen_by_ending
-from carbon.verbs.common import Verbs, add_model, check_inputs, load
-from carbon.verbs.sequences import SequenceJob, run_sequence_job, why_alone
+from carbon.parallel.options import add_resume, add_workers
+from carbon.tables import TABLE_WRITERS, any_of, chosen_by_ending
+from carbon.verbs.common import Verbs, add_model, check_inputs, loading_of
+from carbon.verbs.sequences import Rows, SequenceJob, SequenceWorker, run_sequence_job
+
+if TYPE_CHECKING:
+    from carbon.inference.scoring import SequenceScore
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -26,43 +29,26 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("--per-base", action="store_true", help="a row a base")
     verb.add_argument("--by", choices=get_args(By), default="chain")
     verb.add_argument("--strands", choices=STRANDS_READ, default="forward")
-    add_crew(verb)
+    add_workers(verb)
     add_resume(verb)
     verb.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.genome import read_sequences
-
-    output = arguments.output
-    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
-    records = read_sequences(arguments.sequences)
-    check_inputs(arguments)
-    with crew_of(arguments, why_alone(arguments.sequences, output)) as crew:
-        _score(arguments, writer, records, crew)
-
-
-def _score(
-    arguments: argparse.Namespace,
-    writer: TableWriter,
-    records: Iterator[tuple[str, str]],
-    crew: Crew | None,
-) -> None:
     from contextlib import nullcontext
 
     from carbon.files import atomic_file
-    from carbon.inference.identity import identity_of
-    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE, SequenceScore, packing_of
+    from carbon.genome import read_sequences
+    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE, packing_of
 
-    output = arguments.output
-    method = {"by": arguments.by, "strands": arguments.strands, "tags": tuple(arguments.tags)}
+    source, output = arguments.sequences, arguments.output
+    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    records = read_sequences(source)
+    check_inputs(arguments)
     table = PER_BASE if arguments.per_base else PER_SEQUENCE
-    model = load(arguments)
-    settings = {"model": arguments.model, "yarn": model.yarn, **method}
-    settings |= {"dtype": model.dtype, "unit": "nats"}
 
-    def write(scores: Iterator[tuple[str, str, SequenceScore]]) -> None:
+    def write(settings: dict[str, Any], scores: "Rows[SequenceScore]") -> None:
         with (
             atomic_file(output) if output else nullcontext(Path("-")) as path,
             writer(path, table.columns, settings) as write_row,
@@ -71,16 +57,40 @@ def _score(
                 for row in table.rows(name, bases, score):
                     write_row(row)
 
-    packed, unpacked = packing_of(per_base=arguments.per_base)
+    method = {"by": arguments.by, "strands": arguments.strands, "tags": tuple(arguments.tags)}
     job = SequenceJob(
-        source=arguments.sequences,
+        source=source,
         output=output,
-        job=settings
-        | {"per_base": arguments.per_base}
-        | identity_of(model.reader, arguments.model),
-        read=lambda bases: model.score(bases, **method),
-        packed=packed,
-        unpacked=unpacked,
+        make=partial(
+            scorer, arguments.model, loading_of(arguments), source, method, arguments.per_base
+        ),
+        unpack=packing_of(per_base=arguments.per_base)[1],
+        asked={"per_base": arguments.per_base},
         resume=arguments.resume,
     )
-    run_sequence_job(job, records, crew, write)
+    run_sequence_job(arguments, job, records, write)
+
+
+def scorer(
+    model: str, loading: dict[str, Any], source: str, method: dict[str, Any], per_base: bool
+) -> "SequenceWorker[SequenceScore]":
+    """Load a model, and return a worker that computes the likelihoods of sequences.
+
+    Args:
+        model: folder or name.
+        loading: keywords of `carbon.load`.
+        source: the file of the sequences, for messages.
+        method: keywords of `Carbon.score`.
+        per_base: whether the likelihood of each base is needed.
+    """
+    from carbon.inference import load
+    from carbon.inference.identity import identity_of
+    from carbon.inference.scoring import packing_of
+
+    loaded = load(model, **loading)
+    settings = {"model": model, "yarn": loaded.yarn, **method}
+    settings |= {"dtype": loaded.dtype, "unit": "nats"}
+    about = {"settings": settings, "identity": identity_of(loaded.reader, model)}
+    return SequenceWorker(
+        source, about, partial(loaded.score, **method), packing_of(per_base=per_base)[0]
+    )

@@ -1,98 +1,144 @@
-"""What a model makes of every sequence of a file, by one process or by several."""
+"""Results for every sequence of a file: streamed by one process, or computed in blocks by workers.
 
+A file is computed in blocks and can be resumed. Standard input is read once and standard output is
+written at once, so there one process streams.
+"""
+
+import argparse
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from carbon.blocks.crew import Crew
+from carbon.parallel.driver import Job, run_job
+from carbon.parallel.engines import MakeWorker
+from carbon.parallel.options import is_streamed, workers_of
 from carbon.verbs.common import read_named
 
 T = TypeVar("T")
 R = TypeVar("R")
 Sequence = tuple[str, str]
 """Name and bases."""
+Rows = Iterator[tuple[str, str, T]]
+"""Name and bases of each sequence, with its result."""
 
-_BLOCK_SEQUENCES, _BLOCK_BP = 64, 400_000  # that one of several processes takes at a time
+_BLOCK_SEQUENCES, _BLOCK_BP = 64, 400_000
+
+
+class SequenceWorker(Generic[T]):
+    """Computes a result for each sequence.
+
+    Attributes:
+        about: `settings`, which the output holds, and `identity` of the model.
+    """
+
+    about: dict[str, Any]
+
+    def __init__(
+        self,
+        source: str,
+        about: dict[str, Any],
+        read: Callable[[Iterator[str]], Iterator[T]],
+        pack: Callable[[T], Any],
+    ) -> None:
+        """Take how results are computed.
+
+        Args:
+            source: the file, for messages.
+            about: see above.
+            read: from sequences to the result of each.
+            pack: a result as JSON holds it.
+        """
+        self.about = about
+        self._source, self._read, self._pack = source, read, pack
+
+    def stream(self, records: Iterable[Sequence]) -> Rows[T]:
+        """Yield each record with its result."""
+        return read_named(records, self._read, self._source)
+
+    def __call__(self, payload: list[Sequence]) -> list[Any]:
+        """Return the packed result of each record."""
+        return [self._pack(result) for _, _, result in self.stream(payload)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceJob(Generic[T]):
-    """What is made of every sequence.
+    """What to compute for every sequence.
 
     Attributes:
         source: FASTA or FASTQ, or `-`.
         output: a file, None for standard output.
-        job: everything that follows from the command, and of what model.
-        read: from sequences to what is made of each.
-        packed: that, as JSON holds it.
-        unpacked: from bases and what is packed.
-        resume: go on with what several processes have left.
+        make: makes a `SequenceWorker`.
+        unpack: from bases and what a worker packed to the result.
+        asked: what else the results follow from.
+        resume: continue the journal of an earlier run.
     """
 
     source: str
     output: str | None
-    job: dict[str, Any]
-    read: Callable[[Iterator[str]], Iterator[T]]
-    packed: Callable[[T], Any]
-    unpacked: Callable[[str, Any], T]
+    make: MakeWorker
+    unpack: Callable[[str, Any], T]
+    asked: dict[str, Any]
     resume: bool
 
 
-def why_alone(source: str, output: str | None) -> str | None:
-    """Say why several processes cannot share a job, or None."""
+def why_streamed(source: str, output: str | None) -> str | None:
+    """Return why one process has to compute a job, or None."""
     if source == "-":
-        return "standard input is read by one process; save it as a file"
-    return None if output else "standard output is written by one process; give --output"
+        return "standard input is read by one process"
+    return None if output else "standard output is written by one process"
 
 
 def run_sequence_job(
+    arguments: argparse.Namespace,
     job: SequenceJob[T],
     records: Iterable[Sequence],
-    crew: Crew | None,
-    write: Callable[[Iterator[tuple[str, str, T]]], R],
-) -> R | None:
-    """Have something made of every sequence, and written by one process, in order.
+    write: Callable[[dict[str, Any], Rows[T]], R],
+) -> R:
+    """Compute a result for every sequence, and write the results in order.
 
     Args:
-        job: what is made.
-        records: name and bases; of one process they are read once, as of a pipe.
-        crew: the processes that share it; None for this one alone.
-        write: takes name, bases and what was made.
+        arguments: that choose the engine.
+        job: what to compute.
+        records: the sequences, which a stream reads once.
+        write: takes the settings, and name, bases and result of each sequence.
 
     Returns:
-        What `write` returns; None where another process writes.
+        What `write` returns.
     """
-    from carbon.blocks.work import Work, is_shared, run_work
     from carbon.console import track
+
+    if is_streamed(arguments, why_streamed(job.source, job.output)):
+        worker: Any = job.make()
+        return write(worker.about["settings"], track(worker.stream(records), "sequences"))
+    with workers_of(arguments, job.make) as workers:
+        about = workers.about()
+        blocks = _job_of(job, about)
+        return run_job(
+            blocks, workers, lambda results: write(about["settings"], _rows(job, results))
+        )
+
+
+def _job_of(job: SequenceJob[T], about: dict[str, Any]) -> Job[list[Sequence]]:
     from carbon.genome import read_sequences
     from carbon.sums import content_sha256
 
-    output = Path(job.output or "-")
-    if why_alone(job.source, job.output) or not is_shared(crew, output):
-        return write(track(read_named(records, job.read, job.source), "sequences"))
-    work = Work(
-        what="sequences",
-        output=output,
-        job=job.job | {"sequences": content_sha256(job.source)},
+    inputs = {"sequences": content_sha256(job.source)}
+    return Job(
+        description="sequences",
+        output=Path(job.output or "-"),
+        settings=about["settings"] | about["identity"] | job.asked | inputs,
         check=lambda: sum(1 for _ in read_sequences(job.source)),
         blocks=lambda: _blocks(read_sequences(job.source)),
-        block_records=_BLOCK_SEQUENCES,
-        even=False,
-        compute=lambda block: [
-            job.packed(found) for _, _, found in read_named(block, job.read, job.source)
-        ],
+        source=job.source,
         resume=job.resume,
     )
-    return run_work(work, crew, lambda results: write(_each(job, results)))
 
 
-def _each(
-    job: SequenceJob[T], results: Iterator[tuple[list[Sequence], list[Any]]]
-) -> Iterator[tuple[str, str, T]]:
+def _rows(job: SequenceJob[T], results: Iterator[tuple[list[Sequence], list[Any]]]) -> Rows[T]:
     for block, packed in results:
         for (name, bases), each in zip(block, packed, strict=True):
-            yield name, bases, job.unpacked(bases, each)
+            yield name, bases, job.unpack(bases, each)
 
 
 def _blocks(records: Iterable[Sequence]) -> Iterator[list[Sequence]]:

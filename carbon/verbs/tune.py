@@ -1,10 +1,10 @@
 """`carbon tune`: a generator that learns to draw what oracles like."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carbon.blocks.crew import tell
 from carbon.console import natural
 from carbon.errors import UserError
 from carbon.verbs.common import Verbs, check_inputs
@@ -93,12 +93,12 @@ def run(arguments: argparse.Namespace) -> None:
     job = _job(arguments)
     if arguments.worker is not None:
         check_worker(job)
-        tell(run_worker(job, arguments.worker, arguments.vllm))
+        print(json.dumps(run_worker(job, arguments.worker, arguments.vllm)))
         return
     check_tuning(job)
     summary = run_tuning(job)
     if rank() == 0:
-        tell(summary)
+        print(json.dumps(summary))
 
 
 def _job(arguments: argparse.Namespace) -> "TuneJob":

@@ -1,9 +1,11 @@
 """`carbon variants`: a VCF in, a scored VCF or table out."""
 
 import argparse
+import json
+from functools import partial
 from pathlib import Path
 
-from carbon.blocks.crew import add_crew, crew_of, tell
+from carbon.parallel.options import add_resume, add_workers, workers_of
 from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import (
     Verbs,
@@ -14,7 +16,7 @@ from carbon.verbs.common import (
     add_variant_method,
     check_genetic_code,
     check_inputs,
-    load,
+    loading_of,
     options_of,
 )
 
@@ -36,6 +38,15 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument(
         "--annotation", help="GFF3, GTF, BED or GenBank: write gene, consequence and codon too"
     )
+    place = verb.add_mutually_exclusive_group()
+    place.add_argument(
+        "--region",
+        metavar="CHR[:FIRST-LAST]",
+        help="score the records whose POS is in it, 1-based, both ends included",
+    )
+    place.add_argument(
+        "--regions-file", metavar="BED", help="score the records whose POS is in one of its regions"
+    )
     add_contigs(verb)
     add_genetic_code(verb)
     among = verb.add_mutually_exclusive_group()
@@ -49,8 +60,8 @@ def add_parser(verbs: Verbs) -> None:
         "--no-background", action="store_true", help="write no percentile, whatever there is"
     )
     add_variant_method(verb)
-    add_crew(verb)
-    verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
+    add_workers(verb)
+    add_resume(verb)
     verb.add_argument(
         "--skip-mismatches",
         action="store_true",
@@ -66,33 +77,42 @@ def add_parser(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     folder = check_inputs(
-        arguments, arguments.reference, arguments.vcf, arguments.annotation, arguments.background
+        arguments,
+        arguments.reference,
+        arguments.vcf,
+        arguments.annotation,
+        arguments.background,
+        arguments.regions_file,
     )
     check_genetic_code(arguments)
 
-    with crew_of(arguments) as crew:
-        from carbon.inference.background import FILE_NAME
-        from carbon.inference.variants import (
-            VariantJob,
-            VariantOptions,
-            run_variant_job,
-            variant_writer,
-        )
+    from carbon.inference.background import FILE_NAME
+    from carbon.inference.variants import (
+        VariantJob,
+        VariantOptions,
+        VariantScorer,
+        run_variant_job,
+        variant_writer,
+    )
 
-        variant_writer(arguments.output)  # a wrong ending is known before anything is loaded
-        job = VariantJob(
-            model=arguments.model,
-            reference=Path(arguments.reference),
-            vcf=Path(arguments.vcf),
-            output=Path(arguments.output),
-            options=options_of(arguments, VariantOptions),
-            resume=arguments.resume,
-            skip_mismatches=arguments.skip_mismatches,
-            strict=arguments.strict,
-            annotation=Path(arguments.annotation) if arguments.annotation else None,
-            contigs=arguments.contigs,
-            genetic_code=arguments.genetic_code,
-            background=Path(arguments.background) if arguments.background else None,
-            own_background=None if arguments.no_background else folder / FILE_NAME,
-        )
-        tell(run_variant_job(load(arguments).reader, job, crew))
+    variant_writer(arguments.output)  # a wrong ending is known before anything is loaded
+    job = VariantJob(
+        model=arguments.model,
+        reference=Path(arguments.reference),
+        vcf=Path(arguments.vcf),
+        output=Path(arguments.output),
+        options=options_of(arguments, VariantOptions),
+        resume=arguments.resume,
+        skip_mismatches=arguments.skip_mismatches,
+        strict=arguments.strict,
+        annotation=Path(arguments.annotation) if arguments.annotation else None,
+        contigs=arguments.contigs,
+        genetic_code=arguments.genetic_code,
+        region=arguments.region,
+        regions=Path(arguments.regions_file) if arguments.regions_file else None,
+        background=Path(arguments.background) if arguments.background else None,
+        own_background=None if arguments.no_background else folder / FILE_NAME,
+    )
+    make = partial(VariantScorer.load, job, loading_of(arguments))
+    with workers_of(arguments, make) as workers:
+        print(json.dumps(run_variant_job(job, workers)))

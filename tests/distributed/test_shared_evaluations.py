@@ -1,6 +1,8 @@
 """`eval run` by several processes, started for real, and killed: the records are those of one."""
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -12,9 +14,8 @@ from carbon.model import save_model
 from eval.__main__ import main
 from tests.helpers.eval_runner import records_of
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.processes import children_of, told_without_a_child, waits_for
+from tests.helpers.processes import waits_for, workers_of
 
-LAUNCH = Path(__file__).parents[2] / "scripts" / "launch"
 NUM_EXAMPLES = 300
 
 
@@ -52,10 +53,17 @@ def two_processes(start, folder, output, *more):
     return start([sys.executable, "-m", "eval", *words(folder, output, "--processes", "2", *more)])
 
 
+def num_kept(folder) -> int:
+    path = folder / ".out.progress"
+    return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
+
+
 def test_two_processes_one_of_which_is_killed(start, folder, tmp_path):
-    """The child dies while it is at a block; its parent does that one, and writes."""
-    parent = two_processes(start, folder, tmp_path / "out")
-    told = told_without_a_child(parent, tmp_path / ".out.blocks")
+    driver = two_processes(start, folder, tmp_path / "out")
+    waits_for(lambda: num_kept(tmp_path) > 5)
+    os.kill(workers_of(driver)[0], signal.SIGKILL)
+    told, said = driver.communicate(timeout=500)
+    assert driver.returncode == 0 and "another one replaces it" in said
     headlines = [json.loads(line) for line in told.splitlines()]
     assert [each["model"] for each in headlines] == [
         *["chance", "GC", "Markov 1", "Markov 2"] * 2, "m", "m",
@@ -66,28 +74,15 @@ def test_two_processes_one_of_which_is_killed(start, folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_children_end_with_their_parent_and_one_process_goes_on(start, folder, tmp_path):
-    output, blocks = tmp_path / "out", tmp_path / ".out.blocks"
-    parent = two_processes(start, folder, output)
-    waits_for(lambda: len(list(blocks.glob("*.block"))) > 9)
-    (child,) = children_of(parent)
-    parent.kill()
-    parent.communicate()
-    waits_for(lambda: not Path(f"/proc/{child}").exists())
-    assert not output.exists()
+def test_workers_end_with_their_driver_and_one_process_goes_on(start, folder, tmp_path):
+    output = tmp_path / "out"
+    driver = two_processes(start, folder, output)
+    waits_for(lambda: num_kept(tmp_path) > 9)
+    workers = workers_of(driver)
+    driver.kill()
+    driver.communicate()
+    waits_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 20)
     assert main(words(folder, output)) == 2
     assert main(words(folder, output, "--resume")) == 0
     assert records_of(output) == records_of(folder / "alone")
-    assert not blocks.exists()
-
-
-def test_two_agents_of_torchrun(start, folder, tmp_path):
-    output = tmp_path / "out"
-    command = [LAUNCH / "share_torchrun.sh", *words(folder, output)]
-    launch = {"NODES": "2", "HEAD": "localhost:29741", "MODULE": "eval"}
-    started = [start(command, **launch) for _ in range(2)]
-    told = [process.communicate(timeout=500) for process in started]
-    assert [process.returncode for process in started] == [0, 0], told
-    assert sorted(len(out.splitlines()) for out, _ in told) == [0, 10], told
-    assert records_of(output) == records_of(folder / "alone")
-    assert [path.name for path in (tmp_path / ".out.blocks").iterdir()] == ["job.json"]
+    assert num_kept(tmp_path) == 0

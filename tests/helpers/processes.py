@@ -1,8 +1,7 @@
 """Processes that others have started, and what they are at."""
 
-import os
-import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -18,21 +17,11 @@ def waits_for(condition, seconds=500):
         time.sleep(0.01)
 
 
-def is_at_a_block(blocks, pid) -> bool:
-    """Return whether a process has a claim in a folder of blocks."""
-    try:
-        return any(claim.read_text().endswith(f" {pid}") for claim in blocks.glob("0*.claim"))
-    except FileNotFoundError:  # it was given back
-        return False
-
-
-def told_without_a_child(parent, blocks) -> str:
-    """Kill the child of a command while it is at a block; return what the command tells."""
-    waits_for(lambda: children_of(parent))
-    (child,) = children_of(parent)
-    waits_for(lambda: is_at_a_block(blocks, child))
-    os.kill(child, signal.SIGKILL)
-    told, said = parent.communicate(timeout=500)
-    assert parent.returncode == 0, said
-    assert "a process has ended (SIGKILL); the others do its part" in said
-    return told
+def workers_of(driver) -> list[int]:
+    """Return the processes that the fork server of a driver has forked."""
+    found = []
+    for child in children_of(driver):
+        with suppress(OSError):
+            text = Path(f"/proc/{child}/task/{child}/children").read_text()
+            found += [int(number) for number in text.split()]
+    return found

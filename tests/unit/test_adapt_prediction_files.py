@@ -311,14 +311,14 @@ def test_what_is_wrong_is_one_line(tmp_path, folder, monkeypatch, capsys, source
     assert not (tmp_path / "out.tsv").exists()
 
 
-def test_from_blocks_come_the_bytes_of_one_process(tmp_path, folder, capsys, monkeypatch):
+def test_two_processes_write_the_bytes_of_none(tmp_path, folder, capsys):
     """Of 300 sequences the first block takes 256."""
     sequences = {f"s{n}": random_bases(6 + n % 50, n) for n in range(300)}
     write_fasta(tmp_path / "in.fa", sequences)
     assert predict(folder, tmp_path / "in.fa", tmp_path / "alone.parquet") == 0
     told = capsys.readouterr().out
-    monkeypatch.setenv("CARBON_LAUNCH", "l")
-    assert predict(folder, tmp_path / "in.fa", tmp_path / "shared.parquet") == 0
+    shared = predict(folder, tmp_path / "in.fa", tmp_path / "shared.parquet", "--processes", "2")
+    assert shared == 0
     assert capsys.readouterr().out == told.replace("alone", "shared")
     alone, shared = ((tmp_path / f"{name}.parquet").read_bytes() for name in ("alone", "shared"))
     assert alone == shared

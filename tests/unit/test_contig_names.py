@@ -139,7 +139,7 @@ def test_without_it_the_error_says_what_to_give(folder, tmp_path, capsys):
 
 def stopped(folder, *words):
     """Score, and stop when all is done but for the end."""
-    from carbon.blocks.journal import Journal
+    from carbon.parallel.journal import Journal
 
     def stop(*_):
         raise KeyboardInterrupt

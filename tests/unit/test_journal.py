@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from carbon.blocks.journal import Journal
 from carbon.errors import UserError
+from carbon.parallel.journal import Journal
 
 JOB = {"model": "m", "frames": [0, 3]}
 BLOCKS = [[[0.5, None, number, "telomere"]] * 3 for number in range(6)]
@@ -18,7 +18,7 @@ def whole(tmp_path_factory):
     journal = Journal(folder / "o.tsv", JOB, resume=False)
     for block in BLOCKS:
         journal.add(block)
-    journal.say_what_is_kept()
+    journal.keep()
     return (folder / NAME).read_bytes()
 
 

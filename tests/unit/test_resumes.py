@@ -11,7 +11,7 @@ from carbon.adapt import prediction_files
 from carbon.adapt.prediction_sources import PredictJob
 from carbon.corpus import open_store, read_manifest
 from carbon.design import oracles
-from carbon.inference.scan.job import ScanJob, identity
+from carbon.inference.scan.job import ScanJob, fingerprints
 from carbon.inference.variants import files as variant_files
 from carbon.inference.variants.files import VariantJob
 from carbon.model import save_model
@@ -19,14 +19,6 @@ from data_pipeline import build as building
 from eval.entrants import Baselines, entrants_of
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import place_gene, random_bases, replace_unnoticed, write_fasta
-
-
-@pytest.fixture
-def reader(network, tmp_path):
-    import carbon
-
-    save_model(network, tmp_path / "model")
-    return carbon.load(tmp_path / "model", device="cpu").reader
 
 
 @pytest.fixture
@@ -47,7 +39,7 @@ def changed_by(paths: list[Path], fingerprints) -> list[list[str]]:
     return found
 
 
-def test_variants(reader, inputs, tmp_path):
+def test_variants(inputs, tmp_path):
     job = VariantJob(
         model=str(tmp_path / "model"),
         reference=inputs["g.fa"],
@@ -56,13 +48,13 @@ def test_variants(reader, inputs, tmp_path):
         annotation=inputs["genes.gff3"],
         contigs=str(inputs["contigs.tsv"]),
     )
-    changed = changed_by(list(inputs.values()), lambda: variant_files._fingerprints(reader, job))
+    changed = changed_by(list(inputs.values()), lambda: variant_files._fingerprints(job))
     assert sorted(changed) == [["VCF"], ["annotation file"], ["contigs"], ["reference"]]
 
 
-def test_a_scan(reader, inputs, tmp_path):
+def test_a_scan(inputs, tmp_path):
     job = ScanJob(model=str(tmp_path / "model"), reference=inputs["g.fa"], outputs=())
-    assert changed_by([inputs["g.fa"]], lambda: identity(job, reader)) == [["reference"]]
+    assert changed_by([inputs["g.fa"]], lambda: fingerprints(job)) == [["reference"]]
 
 
 def test_predictions(inputs, tmp_path):

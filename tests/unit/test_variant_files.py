@@ -7,15 +7,15 @@ import pyarrow.parquet as pq
 import pysam
 import pytest
 
-from carbon.blocks.journal import Journal
 from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.files import MACHINE
 from carbon.genome import Reference, VcfReader
 from carbon.inference.variants import files as variant_files
 from carbon.model import save_model
-from tests.helpers.blocks import Stopped
+from carbon.parallel.journal import Journal
 from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.parallel import Stopped
 
 BASES = random_bases(500, 4)
 HEADER = (
@@ -239,7 +239,9 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(folder, tmp_path, capsys, monke
     assert score(folder, vcf, output, *more, "--by", "marginals", "--resume") == 2
     assert "differs in: by" in capsys.readouterr().err
     scored = []
-    monkeypatch.setattr(Journal, "add", lambda self, block: scored.append(len(block)))
+    monkeypatch.setattr(
+        Journal, "add", lambda self, block: (scored.append(len(block[1])), add(self, block))
+    )
     with journal.open("ab") as sink:
         sink.write(b"[[[0.1, null, 0.1, null]], [[")  # the line that was being written
     leftover, other = (

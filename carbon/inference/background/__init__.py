@@ -9,13 +9,19 @@
 """
 
 from carbon.inference.background.draw import Drawing
-from carbon.inference.background.job import BackgroundJob, make_background, run_background_job
+from carbon.inference.background.job import (
+    BackgroundJob,
+    BackgroundScorer,
+    make_background,
+    run_background_job,
+)
 from carbon.inference.background.quantiles import FILE_NAME, Background
 
 __all__ = [
     "FILE_NAME",
     "Background",
     "BackgroundJob",
+    "BackgroundScorer",
     "Drawing",
     "make_background",
     "run_background_job",

@@ -1,27 +1,46 @@
 """Random variants drawn, scored and kept as quantiles: what `carbon background` does."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
-from carbon.blocks.journal import Journal
-from carbon.console import progress, say
+from carbon.console import say
 from carbon.files import check_no_input, output_path
-from carbon.genome import Annotation, Consequences, Reference, contig_names, read_gene_file
+from carbon.genome import (
+    Annotation,
+    Consequences,
+    Reference,
+    Variant,
+    contig_names,
+    read_gene_file,
+)
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
 from carbon.inference.background.draw import Drawing, Drawn, draw_variants
-from carbon.inference.background.identity import settings_of
+from carbon.inference.background.identity import settings_of, weights_sha256
 from carbon.inference.background.quantiles import LEAST_VARIANTS, Background, background_of
-from carbon.inference.background.tolerance import with_tolerance
+from carbon.inference.background.tolerance import (
+    RoundedDeltas,
+    chosen,
+    rounded_reader,
+    with_tolerance,
+)
 from carbon.inference.reading import Reader
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import score_variants
+from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
 
-_VARIANTS_AT_ONCE = 64  # scored together, and kept together by the journal
+_VARIANTS_AT_ONCE = 64  # of a block
+
+
+class _Part(NamedTuple):
+    """A variant to score, and whether with rounded weights."""
+
+    variant: Variant
+    is_rounded: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,8 +71,58 @@ class BackgroundJob:
     resume: bool = False
 
 
-def run_background_job(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
+class BackgroundScorer:
+    """A worker: variants in, their deltas out.
+
+    Attributes:
+        about: `settings`, what a delta follows from; `device`; and `is_rounded_too`: whether deltas
+            of rounded weights are needed for the tolerance.
+    """
+
+    def __init__(self, reader: Reader, job: BackgroundJob) -> None:
+        """Open the reference.
+
+        Args:
+            reader: of the model.
+            job: what to score.
+
+        Raises:
+            UserError: an option is not possible.
+        """
+        self._reader, self._method = reader, method_for(reader, **job.options)
+        self._reference = Reference(job.reference)
+        self._rounded: Reader | None = None
+        self.about = {
+            "carbon": __version__,
+            "settings": settings_of(reader, self._method),
+            "device": reader.device.type,
+            "is_rounded_too": reader.dtype == "float32",
+        }
+
+    @classmethod
+    def load(cls, job: BackgroundJob, loading: dict[str, Any]) -> "BackgroundScorer":
+        """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
+        from carbon.inference.loading import load
+
+        return cls(load(job.model, **loading).reader, job)
+
+    def __call__(self, payload: list[_Part]) -> RoundedDeltas:
+        """Return the deltas of variants, all of them with rounded weights or none."""
+        reader, weights = self._reader, ""
+        if payload[0].is_rounded:
+            reader = self._rounded = self._rounded or rounded_reader(self._reader)
+            weights = weights_sha256(reader)
+        variants = [part.variant for part in payload]
+        found = score_variants(reader, self._reference, variants, self._method)
+        return RoundedDeltas(weights, [score.delta for score in found])
+
+
+def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
     """Write a background, which appears when it is whole; return what was done.
+
+    Args:
+        job: what to draw and score.
+        workers: each a `BackgroundScorer` of this job.
 
     Raises:
         GenomeError: the reference or the annotation is malformed, or they do not fit one another.
@@ -61,28 +130,64 @@ def run_background_job(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
     """
     output_path(job.output)
     check_no_input(job.output, job.reference, job.annotation, names_table(job.contigs))
-    method = method_for(reader, **job.options)
     with Reference(job.reference) as reference:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
         genes = _annotation(job, reference, names)
-        drawn, about = _drawn(reader, reference, method, genes, job.drawing)
-        model = Path(job.model)
-        about["drawn"] |= {"model": model.name if model.is_dir() else job.model}
-        about["drawn"] |= {"annotation": job.annotation.name} if job.annotation else {}
-        about["drawn"] |= {"genetic_code": job.genetic_code} if job.genetic_code else {}
-        journal = Journal(job.output, about | _fingerprints(reader, job), resume=job.resume)
-        try:
-            deltas = list(_kept_and_scored(reader, reference, method, drawn, journal))
-            background = background_of(drawn, deltas, about)
-            background = with_tolerance(background, reader, reference, method, drawn, deltas)
+        told = workers.about()
+        drawn, about = _drawn(reference, told["settings"], genes, job.drawing)
+        about["drawn"] |= _named(job)
+        parts = [_Part(one.variant, False) for one in drawn]
+        rounded = [_Part(one.variant, True) for one in chosen(drawn)]
+        blocks = [*_blocks(parts), *(_blocks(rounded) if told["is_rounded_too"] else [])]
+
+        def write(results: Iterator[tuple[list[_Part], Any]]) -> Background:
+            background = _background(drawn, about, results)
             background.write(job.output)
-        except BaseException:
-            journal.say_what_is_kept()
-            raise
-        journal.remove()
+            return background
+
+        work = Job(
+            description="scoring random variants",
+            output=job.output,
+            settings=about | _fingerprints(job, told["device"]),
+            check=lambda: sum(map(len, blocks)),
+            blocks=lambda: iter(blocks),
+            records="random variants",
+            resume=job.resume,
+        )
+        background = run_job(work, workers, write)
     short = sum("instead" in known for known in background.table.values())
     counts = {"kinds": len(background.table), "kinds_with_too_few": short}
     return {"output": str(job.output), **counts, **background.drawn, **background.settings}
+
+
+def _named(job: BackgroundJob) -> dict[str, Any]:
+    """Return the model and the files of a job by name."""
+    model = Path(job.model)
+    named = {"model": model.name if model.is_dir() else job.model}
+    named |= {"annotation": job.annotation.name} if job.annotation else {}
+    return named | ({"genetic_code": job.genetic_code} if job.genetic_code else {})
+
+
+def _blocks(parts: list[_Part]) -> Iterator[list[_Part]]:
+    for start in range(0, len(parts), _VARIANTS_AT_ONCE):
+        yield parts[start : start + _VARIANTS_AT_ONCE]
+
+
+def _background(
+    drawn: list[Drawn], about: dict[str, Any], results: Iterator[tuple[list[_Part], Any]]
+) -> Background:
+    """Return the background of the results of all blocks."""
+    deltas: list[float | None] = []
+    rounded: RoundedDeltas | None = None
+    for block, result in results:
+        found = RoundedDeltas(*result)
+        if not block[0].is_rounded:
+            deltas += found.deltas
+        elif rounded is None:
+            rounded = found
+        else:
+            rounded.deltas.extend(found.deltas)
+    return with_tolerance(background_of(drawn, deltas, about), drawn, deltas, rounded)
 
 
 def _annotation(
@@ -116,21 +221,27 @@ def make_background(
     Raises:
         UserError: the variants cannot be drawn.
     """
-    drawn, about = _drawn(reader, reference, method, annotation, drawing)
-    scores = score_variants(reader, reference, (one.variant for one in drawn), method)
-    deltas = [score.delta for score in scores]
-    background = background_of(drawn, deltas, about)
-    return with_tolerance(background, reader, reference, method, drawn, deltas)
+    drawn, about = _drawn(reference, settings_of(reader, method), annotation, drawing)
+
+    def deltas_of(reader: Reader, some: Sequence[Drawn]) -> list[float | None]:
+        scores = score_variants(reader, reference, (one.variant for one in some), method)
+        return [score.delta for score in scores]
+
+    deltas = deltas_of(reader, drawn)
+    rounded = None
+    if reader.dtype == "float32":
+        small = rounded_reader(reader)
+        rounded = RoundedDeltas(weights_sha256(small), deltas_of(small, chosen(drawn)))
+    return with_tolerance(background_of(drawn, deltas, about), drawn, deltas, rounded)
 
 
 def _drawn(
-    reader: Reader,
     reference: Reference,
-    method: Method,
+    settings: dict[str, Any],
     annotation: Annotation | None,
     drawing: Drawing,
 ) -> tuple[list[Drawn], dict[str, Any]]:
-    """Draw variants, and say of them what their background will say."""
+    """Draw variants, and return them with what their background holds beside the quantiles."""
     kinds = "consequence" if annotation else "change"
     consequences = Consequences(reference, annotation) if annotation else None
     drawn = draw_variants(reference, kinds, drawing, consequences)
@@ -140,34 +251,15 @@ def _drawn(
         "least_variants": LEAST_VARIANTS,
         "variants": len(drawn),
     }
-    settings = settings_of(reader, method)
     return drawn, {"kinds_by": kinds, "settings": settings, "drawn": record}
 
 
-def _kept_and_scored(
-    reader: Reader, reference: Reference, method: Method, drawn: list[Drawn], journal: Journal
-) -> Iterator[float | None]:
-    """Yield what an earlier run has left and then the rest, block by block."""
-    done = min(journal.num_blocks * _VARIANTS_AT_ONCE, len(drawn))
-    for block in journal.kept():
-        yield from block
-    with progress("scoring random variants", len(drawn), done) as advance:
-        for start in range(done, len(drawn), _VARIANTS_AT_ONCE):
-            variants = [one.variant for one in drawn[start : start + _VARIANTS_AT_ONCE]]
-            found = score_variants(reader, reference, variants, method)
-            deltas = [score.delta for score in found]
-            journal.add(deltas)
-            yield from deltas
-            advance(len(deltas))
-
-
-def _fingerprints(reader: Reader, job: BackgroundJob) -> dict[str, Any]:
-    """Tell the inputs from others of the same name, and how they are computed with."""
+def _fingerprints(job: BackgroundJob, device: str) -> dict[str, Any]:
+    """Return what distinguishes the inputs from others of the same names."""
     inputs = {
         "reference file": job.reference,
         "annotation file": job.annotation,
         "table of contigs": names_table(job.contigs),
     }
     sums = {name: content_sha256(path) for name, path in inputs.items() if path}
-    device = reader.device.type
     return sums | {"carbon": __version__, "device": device, "contigs": job.contigs}

@@ -1,81 +1,82 @@
-"""A scan as blocks of windows, which several processes share."""
+"""A scan as blocks of windows, which workers read."""
 
 import base64
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from carbon.blocks.work import Work
 from carbon.genome import Interval, Reference
+from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.scan.chunks import ScanChunk
 from carbon.inference.scan.job import ScanJob
-from carbon.inference.scan.method import ScanMethod
+from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
 from carbon.inference.scan.regions import (
     Window,
     WindowValues,
     chunks_of,
     read_windows,
-    window_blocks,
     windows_at_once,
 )
 
+Packed = dict[str, Any]
+"""The values of a block's windows, as JSON holds them."""
 
-class Scanned(NamedTuple):
-    """Regions that are scanned.
+
+class ScanWorker:
+    """A worker: windows in, the log-probabilities of their bases out.
 
     Attributes:
-        reader: of the model.
-        reference: the sequence.
-        regions: of it, of a contig each.
-        method: how it is scanned.
+        about: `method`, how regions are scanned; `windows`, how many a block has; `model`, what of
+            the model the output holds; and its `identity`.
     """
 
-    reader: Reader
-    reference: Reference
-    regions: tuple[Interval, ...]
-    method: ScanMethod
-
-    def work(self, job: ScanJob, about: dict[str, Any]) -> Work[list[Window]]:
-        """Return the scan as blocks of windows.
+    def __init__(self, reader: Reader, job: ScanJob, options: ScanOptions) -> None:
+        """Open the reference.
 
         Args:
-            job: what is asked for.
-            about: everything that the blocks follow from.
+            reader: of the model.
+            job: what to scan.
+            options: how, which of a gene's strand depend on the annotation.
+
+        Raises:
+            UserError: an option is not possible.
         """
+        self._reader, self._method = reader, scan_method_for(reader, **options)
+        self._reference = Reference(job.reference)
+        self.about = {
+            "method": self._method._asdict(),
+            "windows": windows_at_once(reader, self._method),
+            "model": {"yarn": reader.yarn, "dtype": reader.dtype},
+            "identity": identity_of(reader, job.model),
+        }
 
-        def check() -> int:
-            job.check_outputs()
-            return sum(map(len, self.blocks()))
+    @classmethod
+    def load(cls, job: ScanJob, options: ScanOptions, loading: dict[str, Any]) -> "ScanWorker":
+        """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
+        from carbon.inference.loading import load
 
-        return Work(
-            what="scanning windows",
-            output=job.outputs[0],
-            job=about,
-            check=check,
-            blocks=self.blocks,
-            block_records=windows_at_once(self.reader, self.method),
-            even=True,
-            compute=self._read,
-            resume=job.resume,
-        )
+        return cls(load(job.model, **loading).reader, job, options)
 
-    def blocks(self) -> Iterator[list[Window]]:
-        """Yield the windows in blocks."""
-        return window_blocks(self.reader, self.reference, self.regions, self.method)
-
-    def chunks(self, results: Iterator[tuple[list[Window], Any]]) -> Iterator[ScanChunk]:
-        """Yield the chunks of the regions, from what came of every block."""
-        read = ((block, _unpacked(found)) for block, found in results)
-        return chunks_of(read, self.reference, self.regions, self.method)
-
-    def _read(self, block: list[Window]) -> dict[str, Any]:
-        found = read_windows(self.reader, self.reference, block, self.method)
+    def __call__(self, payload: list[Window]) -> Packed:
+        """Return the values of each window, and the number of tokens that were read."""
+        found = read_windows(self._reader, self._reference, payload, self._method)
         texts = [base64.b64encode(values.tobytes()).decode() for values in found.values]
         return {"values": texts, "tokens_read": found.tokens_read}
 
 
-def _unpacked(found: dict[str, Any]) -> WindowValues:
-    arrays = (np.frombuffer(base64.b64decode(text), np.float32) for text in found["values"])
-    return WindowValues([array.reshape(-1, 4) for array in arrays], found["tokens_read"])
+def chunks_from(
+    results: Iterator[tuple[list[Window], Packed]],
+    reference: Reference,
+    regions: Sequence[Interval],
+    method: ScanMethod,
+) -> Iterator[ScanChunk]:
+    """Yield the chunks of regions from the results of their blocks; see `chunks_of`."""
+    read = ((block, _unpacked(packed)) for block, packed in results)
+    return chunks_of(read, reference, regions, method)
+
+
+def _unpacked(packed: Packed) -> WindowValues:
+    arrays = (np.frombuffer(base64.b64decode(text), np.float32) for text in packed["values"])
+    return WindowValues([array.reshape(-1, 4) for array in arrays], packed["tokens_read"])

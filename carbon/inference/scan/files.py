@@ -2,73 +2,88 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from carbon.blocks.crew import Crew
-from carbon.blocks.work import is_shared, run_work
-from carbon.console import progress
 from carbon.files import atomic_file, atomic_folder, told_of
-from carbon.genome import Annotation, Interval
-from carbon.inference.reading import Reader
-from carbon.inference.scan.blocks import Scanned
+from carbon.genome import Annotation
+from carbon.inference.scan.blocks import Packed, ScanWorker, chunks_from
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
-from carbon.inference.scan.job import Asked, ScanJob, asked, identity, settings_of
-from carbon.inference.scan.method import scan_method_for
-from carbon.inference.scan.regions import scan_region
+from carbon.inference.scan.job import Asked, ScanJob, asked, fingerprints, settings_of
+from carbon.inference.scan.method import ScanMethod
+from carbon.inference.scan.regions import Window, window_blocks
+from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.engines import MakeWorker
 
 
 def run_scan_job(
-    load: Callable[[], Reader], job: ScanJob, crew: Crew | None = None
-) -> dict[str, Any] | None:
+    job: ScanJob,
+    loading: dict[str, Any],
+    start: Callable[[MakeWorker], AbstractContextManager[Workers]],
+) -> dict[str, Any]:
     """Scan a region, or a genome, into files, which appear when they are whole.
 
-    The model is loaded when all else is known to be right. A genome is scanned in blocks that are
-    kept until then, by one process too.
+    Workers start when all else is known to be right.
 
     Args:
-        load: loads the model.
         job: what to scan.
-        crew: the processes that share it; None for this one alone.
+        loading: keywords of `carbon.load`.
+        start: starts workers, given how to make one.
 
     Returns:
-        What was done; None where another process of the crew writes the files.
+        The summary.
 
     Raises:
         GenomeError: the region or the gene is not there, or a file is malformed.
         UserError: an ending, a window or a combination of settings is not possible.
     """
-    if job.genome:
-        crew = crew or Crew()
-    with asked(job) as found, ExitStack() as files:
-        is_for_many = is_shared(crew, job.outputs[0])
-        temporary = {} if is_for_many else _temporaries(files, job)
-        reader = load()
-        method = scan_method_for(reader, **found.options)
-        settings = settings_of(job, reader, found.places, method)
+    with asked(job) as found:
+        job.check_outputs()
+        with start(partial(ScanWorker.load, job, found.options, loading)) as workers:
+            return _run(job, found, workers)
 
-        def write(chunks: Iterator[ScanChunk]) -> dict[str, int]:
-            where = temporary or _temporaries(files, job)
-            drawn: list[ScanChunk] = []
-            with ExitStack() as sinks:
-                writes = open_all(sinks, found, job, where, settings)
-                writes += [drawn.append] if job.plot else []
-                counts = _write_all(chunks, writes, found.places)
-            if job.plot:
-                _draw(join_chunks(drawn), found.annotation, where[job.plot], settings)
-            return counts
 
-        if is_for_many:
-            scanned = Scanned(reader, found.reference, found.places, method)
-            work = scanned.work(job, settings | identity(job, reader))
-            # The files have their names before it is noted that they are whole.
-            counts = run_work(
-                work, crew, lambda results: _closed(files, write(scanned.chunks(results)))
-            )
-        else:
-            counts = write(scan_region(reader, found.reference, found.places[0], method))
-    outputs = {"outputs": [str(path) for path in job.wanted]}
-    return None if counts is None else outputs | counts | settings
+def _run(job: ScanJob, found: Asked, workers: Workers) -> dict[str, Any]:
+    about = workers.about()
+    method = ScanMethod(**about["method"])
+    settings = settings_of(job, about["model"], found.places, method)
+
+    def blocks() -> Iterator[list[Window]]:
+        return window_blocks(found.reference, found.places, method, about["windows"])
+
+    def write(results: Iterator[tuple[list[Window], Packed]]) -> dict[str, int]:
+        chunks = chunks_from(results, found.reference, found.places, method)
+        return _write(chunks, found, job, settings)
+
+    work = Job(
+        description="scanning windows",
+        output=job.outputs[0],
+        settings=settings | fingerprints(job) | about["identity"],
+        check=lambda: sum(map(len, blocks())),
+        blocks=blocks,
+        source=settings["region"],
+        records="windows",
+        resume=job.resume,
+    )
+    counts = run_job(work, workers, write)
+    return {"outputs": [str(path) for path in job.wanted]} | counts | settings
+
+
+def _write(
+    chunks: Iterator[ScanChunk], found: Asked, job: ScanJob, settings: dict[str, Any]
+) -> dict[str, int]:
+    """Write all outputs, which have their names when this returns; return what was scanned."""
+    drawn: list[ScanChunk] = []
+    with ExitStack() as files:
+        where = _temporaries(files, job)
+        with ExitStack() as sinks:
+            writes = open_all(sinks, found, job, where, settings)
+            writes += [drawn.append] if job.plot else []
+            counts = _write_all(chunks, writes)
+        if job.plot:
+            _draw(join_chunks(drawn), found.annotation, where[job.plot], settings)
+    return counts
 
 
 def _temporaries(files: ExitStack, job: ScanJob) -> dict[Path, Path]:
@@ -94,11 +109,6 @@ def open_all(
     ]
 
 
-def _closed(files: ExitStack, counts: dict[str, int]) -> dict[str, int]:
-    files.close()
-    return counts
-
-
 @contextmanager
 def _opened(
     opened: AbstractContextManager[Callable[[ScanChunk], None]], path: Path
@@ -114,20 +124,16 @@ def _opened(
 
 
 def _write_all(
-    chunks: Iterator[ScanChunk],
-    writes: list[Callable[[ScanChunk], None]],
-    places: tuple[Interval, ...],
+    chunks: Iterator[ScanChunk], writes: list[Callable[[ScanChunk], None]]
 ) -> dict[str, int]:
     """Hand every chunk to all that write; return what was scanned."""
     counts = {"bases": 0, "known_bases": 0, "tokens_read": 0}
-    with progress("scanning bases", sum(place.length_bp for place in places)) as advance:
-        for chunk in chunks:
-            for write in writes:
-                write(chunk)
-            counts["bases"] += chunk.interval.length_bp
-            counts["known_bases"] += int(chunk.is_base.sum())
-            counts["tokens_read"] += chunk.tokens_read
-            advance(chunk.interval.length_bp)
+    for chunk in chunks:
+        for write in writes:
+            write(chunk)
+        counts["bases"] += chunk.interval.length_bp
+        counts["known_bases"] += int(chunk.is_base.sum())
+        counts["tokens_read"] += chunk.tokens_read
     return counts
 
 

@@ -18,8 +18,7 @@ from carbon.genome import (
 )
 from carbon.genome.contig_names import names_table
 from carbon.genome.gene_lookup import find_gene
-from carbon.inference.identity import identity_of
-from carbon.inference.reading import Reader
+from carbon.genome.regions import Regions, read_regions
 from carbon.inference.scan.method import ScanMethod, ScanOptions
 from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter, write_dataset
 from carbon.pictures import check_installed, check_picture
@@ -38,10 +37,11 @@ class ScanJob:
         model: its name, for the record.
         reference: FASTA.
         outputs: .parquet, .tsv and .bw files; of a genome, a .parquet is a folder.
-        region: `contig:first-last`, 1-based and inclusive; one of this and the next three is given.
+        region: `contig:first-last`, 1-based and inclusive; one of this and the next four is given.
         contig: the whole of it.
         gene: name or identifier, in the annotation.
         genome: all contigs of the reference.
+        regions: a BED whose regions are scanned.
         annotation: GFF3, GTF or BED, for the gene and for the exons of the picture.
         contigs: `chr`, or a table, where the region, the contig or the annotation names contigs
             otherwise than the reference.
@@ -59,6 +59,7 @@ class ScanJob:
     contig: str | None = None
     gene: str | None = None
     genome: bool = False
+    regions: Path | None = None
     annotation: Path | None = None
     contigs: str | None = None
     flank_bp: int = 0
@@ -117,7 +118,7 @@ def asked(job: ScanJob) -> Iterator[Asked]:
             annotation = read_gene_file(job.annotation, reference, names)
         places, options = _places(reference, annotation, job, names)
         num_bases = sum(place.length_bp for place in places)
-        if job.plot and (job.genome or num_bases > MOST_DRAWN_BP):
+        if job.plot and (len(places) > 1 or num_bases > MOST_DRAWN_BP):
             raise UserError(
                 f"{job.plot}: {num_bases} bases make no readable picture; draw at most "
                 f"{MOST_DRAWN_BP}, and look at more in a genome browser (an output that ends in "
@@ -127,27 +128,41 @@ def asked(job: ScanJob) -> Iterator[Asked]:
 
 
 def settings_of(
-    job: ScanJob, reader: Reader, places: tuple[Interval, ...], method: ScanMethod
+    job: ScanJob, model: Mapping[str, Any], places: tuple[Interval, ...], method: ScanMethod
 ) -> dict[str, Any]:
-    """Return what is written beside the numbers."""
+    """Return what is written beside the numbers.
+
+    Args:
+        job: what is scanned.
+        model: its `yarn` and `dtype`.
+        places: that are scanned.
+        method: how.
+    """
     return {
         "model": job.model,
-        "yarn": reader.yarn,
+        "yarn": model["yarn"],
         "protocol": "scan",
-        "region": "genome" if job.genome else places[0].to_region(),
+        "region": _region_of(job, places),
         "gene": job.gene,
         **({"contigs": job.contigs} if job.contigs else {}),
         **method._asdict(),
-        "dtype": reader.dtype,
+        "dtype": model["dtype"],
         "values": "log p(base | all bases before it on the strand that is read), nats",
         "delta": "log p(alt) - log p(ref)",
         "position": "1-based",
     }
 
 
-def identity(job: ScanJob, reader: Reader) -> dict[str, Any]:
-    """Tell model and reference from others of the same name."""
-    return {"reference": content_sha256(job.reference), **identity_of(reader, job.model)}
+def _region_of(job: ScanJob, places: tuple[Interval, ...]) -> str:
+    if job.genome:
+        return "genome"
+    return job.regions.name if job.regions else places[0].to_region()
+
+
+def fingerprints(job: ScanJob) -> dict[str, Any]:
+    """Return what distinguishes the reference from others of the same name."""
+    found = {"reference": content_sha256(job.reference)}
+    return found | ({"regions": content_sha256(job.regions)} if job.regions else {})
 
 
 def _checked(job: ScanJob) -> list[ScanWriter]:
@@ -155,7 +170,7 @@ def _checked(job: ScanJob) -> list[ScanWriter]:
     endings = SCAN_WRITERS | ({_DATASET: write_dataset} if job.genome else {})
     writers = [chosen_by_ending(path, endings) for path in job.outputs]
     check_picture(job.plot)
-    given = (job.reference, job.annotation, names_table(job.contigs))
+    given = (job.reference, job.annotation, names_table(job.contigs), job.regions)
     resolved = [behind_links(path) for path in (*given, *job.wanted) if path]
     for path in job.wanted:
         if resolved.count(behind_links(path)) > 1:
@@ -179,6 +194,9 @@ def _places(
         if not contigs:
             raise UserError(f"{job.reference}: has no bases to scan")
         return tuple(contigs), job.options
+    if job.regions and (regions := read_regions(None, job.regions, lengths_bp, names)):
+        wide = [each.widened(job.flank_bp, lengths_bp[each.contig]) for each in regions.intervals]
+        return Regions(wide, lengths_bp).intervals, job.options
     place, options = _place(reference, annotation, job, names)
     place = place.widened(job.flank_bp, lengths_bp[place.contig])
     if place.length_bp == 0:

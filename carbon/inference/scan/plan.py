@@ -1,7 +1,7 @@
 """What a scan will cost: counted, and measured on its first windows."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -9,11 +9,10 @@ from typing import Any
 
 from carbon.files import scratch_folder
 from carbon.inference.reading import Reader
-from carbon.inference.scan.blocks import Scanned
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
 from carbon.inference.scan.files import open_all
 from carbon.inference.scan.job import Asked, ScanJob, asked, settings_of
-from carbon.inference.scan.method import scan_method_for
+from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.regions import (
     Window,
     WindowValues,
@@ -21,11 +20,13 @@ from carbon.inference.scan.regions import (
     num_passes,
     read_windows,
     tokens_of,
+    window_blocks,
+    windows_at_once,
 )
 
 _LEAST_SECONDS = 2.0
 _KEPT_BYTES = 4 * len(SCANNED_BASES) * 4 / 3
-"""Of a base and pass in a file of blocks: float32 as base64."""
+"""Of a base and pass in the journal: float32 as base64."""
 
 
 def plan_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
@@ -40,8 +41,8 @@ def plan_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
 
     Returns:
         `contigs`, `bases`, `windows`, `tokens`; `tokens_per_second` of this process and `hours` for
-        one like this; `bytes` of each output, and of the `blocks` that lie beside the first until
-        all is done.
+        one like this; `bytes` of each output, and of the `blocks` in the journal beside the
+        first until all is done.
 
     Raises:
         GenomeError, UserError: as of `run_scan_job`.
@@ -50,14 +51,14 @@ def plan_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
         job.check_outputs()
         reader = load()
         method = scan_method_for(reader, **found.options)
-        scanned = Scanned(reader, found.reference, found.places, method)
-        settings = settings_of(job, reader, found.places, method)
+        model = {"yarn": reader.yarn, "dtype": reader.dtype}
+        settings = settings_of(job, model, found.places, method)
         num_windows = num_tokens = 0
-        for block in scanned.blocks():
+        for block in _blocks(reader, found, method):
             num_windows += len(block)
             num_tokens += sum(tokens_of(window, reader, method) for window in block)
         num_bases = sum(place.length_bp for place in found.places)
-        chunks, tokens_per_second = _sample(scanned)
+        chunks, tokens_per_second = _sample(reader, found, method)
         return {
             "contigs": len(found.places),
             "bases": num_bases,
@@ -72,14 +73,19 @@ def plan_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
         } | settings
 
 
-def _sample(scanned: Scanned) -> tuple[list[ScanChunk], float]:
+def _blocks(reader: Reader, found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
+    number = windows_at_once(reader, method)
+    return window_blocks(found.reference, found.places, method, number)
+
+
+def _sample(reader: Reader, found: Asked, method: ScanMethod) -> tuple[list[ScanChunk], float]:
     """Read the first windows, twice as many each time, until that takes long enough.
 
     Returns:
         The bases that are whole, and the tokens a second of the last reading.
     """
-    reader, reference, regions, method = scanned
-    windows = (window for block in scanned.blocks() for window in block)
+    reference = found.reference
+    windows = (window for block in _blocks(reader, found, method) for window in block)
     chunks: list[ScanChunk] = []
     read: list[tuple[list[Window], WindowValues]] = []
     tokens_per_second, number = 0.0, num_passes(method)
@@ -89,7 +95,7 @@ def _sample(scanned: Scanned) -> tuple[list[ScanChunk], float]:
         seconds = time.perf_counter() - began
         tokens_per_second = values.tokens_read / seconds
         read.append((some, values))
-        chunks = list(chunks_of(read, reference, regions, method))
+        chunks = list(chunks_of(read, reference, found.places, method))
         if chunks and seconds > _LEAST_SECONDS:
             break
         number *= 2

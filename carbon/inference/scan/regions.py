@@ -7,7 +7,8 @@ the chain one pass gives all six bases of a token; `right_end` reads its window 
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
 from typing import NamedTuple
 
@@ -85,17 +86,24 @@ def scan_region(
     """
     check_interval(region)
     reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
-    blocks = window_blocks(reader, reference, [region], method)
+    blocks = window_blocks(reference, [region], method, windows_at_once(reader, method))
     read = ((block, read_windows(reader, reference, block, method)) for block in blocks)
     return chunks_of(read, reference, [region], method)
 
 
 def window_blocks(
-    reader: Reader, reference: Reference, regions: Iterable[Interval], method: ScanMethod
+    reference: Reference, regions: Iterable[Interval], method: ScanMethod, number: int
 ) -> Iterator[list[Window]]:
-    """Yield the windows of regions, in the order in which they finish each, in blocks."""
+    """Yield the windows of regions, in the order in which they finish each, in blocks.
+
+    Args:
+        reference: the sequence.
+        regions: of it.
+        method: how they are scanned.
+        number: of windows of a block; see `windows_at_once`.
+    """
     windows = chain.from_iterable(_in_order(reference, region, method) for region in regions)
-    while block := list(islice(windows, windows_at_once(reader, method))):
+    while block := list(islice(windows, number)):
         yield block
 
 
@@ -126,25 +134,40 @@ def chunks_of(
     Args:
         blocks: of `window_blocks`, with what reading them gave.
         reference: the sequence.
-        regions: no two beside one another are of one contig, and none is empty unless it is alone.
+        regions: in the order of the blocks, none of which overlap, and none is empty unless it is
+            alone.
         method: how they are scanned.
 
     Raises:
         ModelError: the model says nothing finite of a base.
     """
-    places, tokens_read = iter(regions), 0
+    region_of, tokens_read = _finder(regions), 0
     arriving: _Arriving | None = None
     for block, found in blocks:
         tokens_read += found.tokens_read
         read = zip(block, found.values, strict=True)
-        for contig, windows in groupby(read, key=lambda pair: pair[0].contig):
-            if arriving is None or arriving.region.contig != contig:
-                arriving = _Arriving(next(places), method)
+        for region, windows in groupby(read, key=lambda pair: region_of(pair[0])):
+            if arriving is None or arriving.region != region:
+                arriving = _Arriving(region, method)
             for window, values in windows:
                 arriving.add(window, values)
             if chunk := arriving.ready(reference, tokens_read):
                 yield chunk
                 tokens_read = 0
+
+
+def _finder(regions: Sequence[Interval]) -> Callable[[Window], Interval]:
+    """Return what finds the region whose bases a window scores."""
+    by_contig: dict[str, list[Interval]] = {}
+    for region in regions:
+        by_contig.setdefault(region.contig, []).append(region)
+    starts = {contig: [each.start for each in some] for contig, some in by_contig.items()}
+
+    def region_of(window: Window) -> Interval:
+        number = bisect_right(starts[window.contig], window.contig_start) - 1
+        return by_contig[window.contig][number]
+
+    return region_of
 
 
 class _Arriving:

@@ -1,6 +1,6 @@
 """Likelihoods of alleles compared: a score a variant, a scored file a VCF."""
 
-from carbon.inference.variants.files import VariantJob, run_variant_job
+from carbon.inference.variants.files import VariantJob, VariantScorer, run_variant_job
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import (
     AlleleComparison,
@@ -18,6 +18,7 @@ __all__ = [
     "VariantJob",
     "VariantOptions",
     "VariantScore",
+    "VariantScorer",
     "compare_block",
     "fork_at",
     "method_for",

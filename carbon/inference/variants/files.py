@@ -4,14 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pysam
 
-from carbon.blocks.crew import Crew
-from carbon.blocks.work import Work, run_work
 from carbon.console import say
 from carbon.errors import GenomeError
 from carbon.files import atomic_file, check_no_input, output_path
@@ -19,6 +18,8 @@ from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import other_form
+from carbon.genome.regions import Regions, read_regions
+from carbon.inference.background.identity import settings_of as background_settings_of
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
@@ -33,6 +34,7 @@ from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
+from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
 
 _UNKNOWN_CODES = "cds_of_unknown_genetic_code"  # of the summary
@@ -61,6 +63,8 @@ class VariantJob:
             reference.
         genetic_code: NCBI translation table where the annotation states none, such as `4`, or
             `1,Mito=3`.
+        region: `contig` or `contig:first-last`: score the records whose POS is in it.
+        regions: a BED: score the records whose POS is in one of its regions.
         background: of `carbon background`, for percentiles.
         own_background: where the model's own may lie; taken if there is no other, and it fits.
             None for no percentiles.
@@ -77,40 +81,83 @@ class VariantJob:
     annotation: Path | None = None
     contigs: str | None = None
     genetic_code: str | None = None
+    region: str | None = None
+    regions: Path | None = None
     background: Path | None = None
     own_background: Path | None = None
 
 
-def run_variant_job(
-    reader: Reader, job: VariantJob, crew: Crew | None = None
-) -> dict[str, Any] | None:
+class VariantScorer:
+    """A worker: records of a VCF in, the scores of their alleles out.
+
+    Attributes:
+        about: `settings`, which the output holds, `identity` of the model, and `background`: what a
+            background of random variants has to agree with.
+    """
+
+    def __init__(self, reader: Reader, job: VariantJob) -> None:
+        """Open the reference.
+
+        Args:
+            reader: of the model.
+            job: what to score.
+
+        Raises:
+            UserError: an option is not possible.
+        """
+        self._reader, self._method = reader, method_for(reader, **job.options)
+        self._reference = Reference(job.reference)
+        background = {}
+        if job.background or (job.own_background and job.own_background.is_file()):
+            background = background_settings_of(reader, self._method)
+        self.about = {
+            "settings": _settings(reader, job, self._method),
+            "identity": identity_of(reader, job.model),
+            "background": background,
+        }
+
+    @classmethod
+    def load(cls, job: VariantJob, loading: dict[str, Any]) -> "VariantScorer":
+        """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
+        from carbon.inference.loading import load
+
+        return cls(load(job.model, **loading).reader, job)
+
+    def __call__(self, payload: list[VcfRow]) -> list[list[Score]]:
+        """Return the scores of the alleles of each record."""
+        return _score_block(self._reader, self._reference, payload, self._method)
+
+
+def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
     """Score a VCF into a file, which appears when it is whole.
 
     Args:
-        reader: of the model.
         job: what to score.
-        crew: the processes that share it; None for this one alone.
+        workers: each a `VariantScorer` of this job.
 
     Returns:
-        What was done; None where another process of the crew writes the file.
+        The summary.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.
         UserError: the output's ending or the window is not possible.
     """
     writer = variant_writer(job.output)
-    method = method_for(reader, **job.options)
     output_path(job.output)
     table = names_table(job.contigs)
-    check_no_input(job.output, job.vcf, job.reference, job.annotation, table, job.background)
-    background, about = background_for(
-        reader, method, job.background, job.own_background, annotated=bool(job.annotation)
+    inputs = (job.vcf, job.reference, job.annotation, table, job.background, job.regions)
+    check_no_input(job.output, *inputs)
+    about = workers.about()
+    background, percentile = background_for(
+        about["background"], job.background, job.own_background, annotated=bool(job.annotation)
     )
-    settings = _settings(reader, job, method) | about
+    settings: dict[str, Any] = about["settings"] | percentile
     with Reference(job.reference) as reference:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
         vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names)
         scored_header(vcf, settings)
+        regions = read_regions(job.region, job.regions, reference.contig_lengths_bp, names)
+        rows = partial(_rows_in, vcf, regions)
         annotated, unknown_codes = _annotator(job, reference, names)
         ranked = ranker(background, reference)
 
@@ -127,20 +174,32 @@ def run_variant_job(
                 write_index(job.output, max(reference.contig_lengths_bp.values()))
             return counts.shown()
 
-        work = Work(
-            what="scoring variants",
+        blocks = Job(
+            description="scoring variants",
             output=job.output,
-            job=settings | _fingerprints(reader, job),
-            # Read all of it once first: a bad last record costs seconds then, and not hours.
-            check=lambda: _checked(vcf, reference, job),
-            blocks=lambda: _blocks(vcf),
-            block_records=_RECORDS_AT_ONCE,
-            even=True,
-            compute=lambda block: _score_block(reader, reference, block, method),
+            settings=settings | about["identity"] | _fingerprints(job),
+            check=lambda: _checked(vcf, rows(), reference, job),
+            blocks=lambda: _blocks(rows()),
+            # The genotypes of a thousand samples stay with the driver.
+            payload=lambda block: [row._replace(columns=()) for row in block],
+            source=str(job.vcf),
             resume=job.resume,
         )
-        counts = run_work(work, crew, write)
-    return None if counts is None else _told(job, vcf, counts | unknown_codes) | settings
+        counts = run_job(blocks, workers, write)
+    return _told(job, vcf, counts | unknown_codes) | _part_of(job) | settings
+
+
+def _part_of(job: VariantJob) -> dict[str, str]:
+    """Return the region whose records are scored, for the summary."""
+    region = job.regions.name if job.regions else job.region
+    return {"region": region} if region else {}
+
+
+def _rows_in(vcf: VcfReader, regions: Regions | None) -> Iterator[VcfRow]:
+    """Yield the records whose POS is in a region; all of them without regions."""
+    for row in vcf:
+        if regions is None or regions.holds(row.contig, int(row.columns[1]) - 1):
+            yield row
 
 
 def _annotator(
@@ -260,26 +319,26 @@ def _settings(reader: Reader, job: VariantJob, method: Method) -> dict[str, Any]
     } | ({ANNOTATION: job.annotation.name} if job.annotation else {})
 
 
-def _fingerprints(reader: Reader, job: VariantJob) -> dict[str, Any]:
-    """Tell the inputs from others of the same name, and how they are computed with."""
+def _fingerprints(job: VariantJob) -> dict[str, Any]:
+    """Return what distinguishes the inputs from others of the same names."""
     table = names_table(job.contigs)
     return {
         "VCF": content_sha256(job.vcf),
         "reference": content_sha256(job.reference),
-        **identity_of(reader, job.model),
         "skip_mismatches": job.skip_mismatches,
         "contigs": content_sha256(table) if table else job.contigs,
+        "region": content_sha256(job.regions) if job.regions else job.region,
     } | ({"annotation file": content_sha256(job.annotation)} if job.annotation else {})
 
 
-def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
-    """Read all records and return how many there are.
+def _checked(vcf: VcfReader, rows: Iterator[VcfRow], reference: Reference, job: VariantJob) -> int:
+    """Read all records and return how many are to be scored.
 
     Raises:
         GenomeError: records disagree with the reference, and that is not to be passed over.
     """
     agreement = Agreement(vcf.path, reference)
-    for number, row in enumerate(vcf, start=1):
+    for number, row in enumerate(rows, start=1):
         wrong = None
         if OUR_FIELD.search(row.columns[7]):
             wrong = "has CARBON_ fields already: is it scored? give the original"
@@ -306,9 +365,8 @@ def _reaches_too_far(row: VcfRow) -> bool:
     return False
 
 
-def _blocks(vcf: VcfReader) -> Iterator[list[VcfRow]]:
+def _blocks(rows: Iterator[VcfRow]) -> Iterator[list[VcfRow]]:
     """Cut the records into blocks, so that alleles share batches."""
-    rows = iter(vcf)
     while block := list(islice(rows, _RECORDS_AT_ONCE)):
         yield block
 

@@ -8,11 +8,8 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.files import sha256_of_file
 from carbon.genome import Reference, Variant, VcfRow
-from carbon.inference.background.identity import settings_of
 from carbon.inference.background.quantiles import Background
-from carbon.inference.reading import Reader
 from carbon.inference.variants.consequences import AnnotatedScore, Score
-from carbon.inference.variants.method import Method
 
 BACKGROUND = "background"  # the setting that is there where percentiles are written
 
@@ -28,7 +25,7 @@ Scores = Sequence[Score | AnnotatedScore]
 
 
 def background_for(
-    reader: Reader, method: Method, given: Path | None, own: Path | None, *, annotated: bool
+    scored_by: Mapping[str, Any], given: Path | None, own: Path | None, *, annotated: bool
 ) -> Found:
     """Return the background that is given, or else the one that the model brings with it.
 
@@ -36,8 +33,7 @@ def background_for(
     why, and so does a line on stderr.
 
     Args:
-        reader: of the model.
-        method: how variants are scored.
+        scored_by: what deltas follow from, as `settings_of` returns it; read if there is a file.
         given: by the user.
         own: where the model's own may lie; None if no percentiles are wanted.
         annotated: whether consequences are known.
@@ -51,8 +47,8 @@ def background_for(
     if not given and not path.is_file():
         return _without(f"the model has no {path.name}; `carbon background` makes one")
     background = Background.read(path)
-    if not (why := _why_not(background, settings_of(reader, method), annotated)):
-        return Found(background, _about(path, background, reader.dtype))
+    if not (why := _why_not(background, scored_by, annotated)):
+        return Found(background, _about(path, background, scored_by["dtype"]))
     if given:
         raise UserError(f"{path}: {why}")
     say(f"no percentiles: {path} {why}")

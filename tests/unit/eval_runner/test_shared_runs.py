@@ -1,21 +1,21 @@
-"""A run as blocks that processes share: rows and records are those of one process."""
+"""A run as blocks: stopped, resumed and by several workers, with the records of one process."""
 
-import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from carbon.blocks.crew import Crew
-from carbon.blocks.launches import Launch
 from carbon.errors import UserError
+from carbon.parallel.driver import Workers
+from carbon.parallel.engines import Answer, Seat
 from eval import answers as answers_module
-from eval import shared as shared_module
+from eval import runner as runner_module
 from eval.records import read_record
 from eval.report import write_report
-from eval.runner import run_suite
-from tests.helpers.blocks import Stopped, stop_once_behind
+from eval.runner import Answerer, run_suite
 from tests.helpers.eval_runner import LABELLED, TASK, answers, records_of, suite_of
+from tests.helpers.parallel import Stopped, stop_once_behind
 
 NAMES = ["chance", "GC", "Markov-1", "Markov-3", "m"]
 
@@ -26,8 +26,27 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(answers_module, "_PIECE_EXAMPLES", 4)
 
 
-def crew(launch="l"):
-    return Crew(Launch(launch))
+class Several:
+    """An engine of three workers in this process, which answer the last block first."""
+
+    size = 3
+
+    def __init__(self, make):
+        self.seats, self.sent = [Seat(make) for _ in range(3)], []
+
+    def submit(self, worker, number, payload):
+        self.sent.append((worker, number, payload))
+
+    def results(self, seconds):
+        worker, number, payload = self.sent.pop()
+        yield Answer(worker, number, self.seats[worker].compute(number, payload))
+
+    def close(self):
+        pass
+
+
+def by_several(suite):
+    return run_suite(suite, Workers(Several(partial(Answerer, suite))))
 
 
 @pytest.mark.parametrize("context_bp", [None, 30, 3])
@@ -36,14 +55,14 @@ def test_the_records_are_those_of_one_process(folder, task, context_bp):
     """Of which some examples do not fit, or none of them."""
     given = {"task": task, "context_bp": context_bp}
     alone = run_suite(suite_of(folder, output="alone", **given))
-    shared = run_suite(suite_of(folder, **given), crew())
+    shared = by_several(suite_of(folder, **given))
     assert [p.name for p in alone] == [p.name for p in shared]
     assert records_of(folder / "out") == records_of(folder / "alone")
     assert not list((folder / "out").rglob(".*"))
     write_report([folder / "out"], folder / "out", "T")
 
 
-def test_who_stops_loses_a_block_and_another_goes_on(folder, monkeypatch):
+def test_a_stopped_run_loses_a_block_and_goes_on(folder, monkeypatch):
     asked: list[str] = []
 
     def run(model, some):
@@ -55,28 +74,20 @@ def test_who_stops_loses_a_block_and_another_goes_on(folder, monkeypatch):
     suite = suite_of(folder, task=replace(TASK, run=run))
     written = stop_once_behind(monkeypatch, 6)
     with pytest.raises(Stopped):
-        run_suite(suite, crew())
-    assert not (folder / "out").exists()
-    with pytest.raises(UserError, match=r"\.out\.blocks: an earlier run was stopped"):
-        run_suite(suite, crew("another"))
-    with pytest.raises(UserError, match="differs in: toy/GC, toy/Markov-1"):
-        run_suite(suite_of(folder, max_samples=9, resume=True), crew("another"))
-    # Alone, which goes on with what several have left.
-    run_suite(replace(suite, resume=True))
-    assert written == list(range(4 + 8))
+        run_suite(suite)
+    # The records that were complete are there.
+    names = [path.stem for path in (folder / "out/toy").glob("*.json")]
+    assert sorted(names) == sorted(NAMES[:4])
+    with pytest.raises(UserError, match="is there already; go on with --resume"):
+        run_suite(suite)
+    with pytest.raises(UserError, match="is of another max_samples"):
+        run_suite(suite_of(folder, max_samples=9, resume=True))
+    by_several(replace(suite, resume=True))
+    assert sorted(written) == list(range(4 + 8))
     lost = [f"e{n}" for n in range(8, 12)]  # of the third block of the model
     assert sorted(asked) == sorted([f"e{n}" for n in range(30)] + lost)
     assert records_of(folder / "out") == records_of(folder / "alone")
-    assert not (folder / ".out.blocks").exists()
-
-
-def test_who_comes_late_does_nothing(folder, capsys):
-    run_suite(suite_of(folder), crew())
-    before = records_of(folder / "out")
-    assert run_suite(suite_of(folder), crew()) is None
-    assert "is whole already" in capsys.readouterr().err
-    assert records_of(folder / "out") == before
-    assert [path.name for path in (folder / ".out.blocks").iterdir()] == ["job.json"]
+    assert not (folder / ".out.progress").exists()
 
 
 def test_records_that_are_there_are_left_alone(folder):
@@ -84,18 +95,18 @@ def test_records_that_are_there_are_left_alone(folder):
     run_suite(replace(suite_of(folder), models=[]))
     before = {path: path.read_bytes() for path in (folder / "out").rglob("*.json*")}
     with pytest.raises(UserError, match="is there already; go on with --resume"):
-        run_suite(suite_of(folder), crew())
-    assert not (folder / ".out.blocks").exists()
-    run_suite(suite_of(folder, resume=True), crew())
+        by_several(suite_of(folder))
+    assert not (folder / ".out.progress").exists()
+    by_several(suite_of(folder, resume=True))
     assert {path: path.read_bytes() for path in before} == before
     run_suite(suite_of(folder, output="alone"))
     assert records_of(folder / "out") == records_of(folder / "alone")
     with pytest.raises(UserError, match="is of another max_samples"):
-        run_suite(suite_of(folder, max_samples=9, resume=True), crew("another"))
+        by_several(suite_of(folder, max_samples=9, resume=True))
 
 
 def test_a_merge_that_is_stopped_is_gone_on_with(folder, monkeypatch):
-    write, left = shared_module.write_answers, [1, 1]
+    write, left = runner_module.write_answers, [1, 1]
 
     def write_or_stop(*given):
         if not left:
@@ -103,43 +114,47 @@ def test_a_merge_that_is_stopped_is_gone_on_with(folder, monkeypatch):
         left.pop()
         write(*given)
 
-    monkeypatch.setattr(shared_module, "write_answers", write_or_stop)
+    monkeypatch.setattr(runner_module, "write_answers", write_or_stop)
     with pytest.raises(Stopped):
-        run_suite(suite_of(folder), crew())
+        by_several(suite_of(folder))
     assert sorted(p.name for p in (folder / "out/toy").glob("*.json")) == ["GC.json", "chance.json"]
     kept = (folder / "out/toy/GC.json").read_bytes()
-    monkeypatch.setattr(shared_module, "write_answers", write)
-    run_suite(suite_of(folder, resume=True), crew("another"))
+    monkeypatch.setattr(runner_module, "write_answers", write)
+    by_several(suite_of(folder, resume=True))
     run_suite(suite_of(folder, output="alone"))
     assert records_of(folder / "out") == records_of(folder / "alone")
     assert (folder / "out/toy/GC.json").read_bytes() == kept
 
 
-def test_a_record_that_was_removed_on_the_way_is_said(folder, monkeypatch):
+def test_a_record_that_was_removed_on_the_way_is_computed(folder, monkeypatch):
     run_suite(replace(suite_of(folder), models=[]))
     stop_once_behind(monkeypatch, 6)
     with pytest.raises(Stopped):
-        run_suite(suite_of(folder, resume=True), crew())
+        run_suite(suite_of(folder, resume=True))
     (folder / "out/toy/GC.json").unlink()
-    with pytest.raises(UserError, match=r"GC\.json: was there when the run began"):
-        run_suite(suite_of(folder, resume=True), crew("another"))
-
-
-def test_a_journal_of_one_process_is_for_one_process(folder):
-    def run(model, some):
-        for result in answers(model, some):
-            if (model.name, result["id"]) == ("m", "e9"):
-                raise Stopped
-            yield result
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(answers_module, "_BATCH_SECONDS", 0.0)
-        run_suite(suite_of(folder, task=replace(TASK, run=run)))
-    with pytest.raises(UserError, match=r"\.m\.json\.progress: .* --resume --processes 1"):
-        run_suite(suite_of(folder, resume=True), crew())
     run_suite(suite_of(folder, resume=True))
     run_suite(suite_of(folder, output="alone"))
     assert records_of(folder / "out") == records_of(folder / "alone")
+
+
+def test_a_record_that_is_removed_during_the_run_is_said(folder, monkeypatch):
+    run_suite(replace(suite_of(folder), models=[]))
+    monkeypatch.setattr(runner_module, "is_written", _with_a_look(runner_module.is_written, folder))
+    with pytest.raises(UserError, match=r"GC\.json: was there when the run began"):
+        run_suite(suite_of(folder, resume=True))
+
+
+def _with_a_look(is_written, folder):
+    """Have a record removed after the first look at all of them."""
+    looks = []
+
+    def looked(path, job):
+        looks.append(path)
+        if len(looks) == len(NAMES) + 1:
+            (folder / "out/toy/GC.json").unlink()
+        return is_written(path, job)
+
+    return looked
 
 
 def test_a_broken_task_is_said_with_its_entrant(folder):
@@ -147,27 +162,25 @@ def test_a_broken_task_is_said_with_its_entrant(folder):
         for n, result in enumerate(answers(model, some)):
             yield {**result, "score": float("nan") if n == 3 else result["score"]}
 
-    with pytest.raises(UserError, match=r"^toy \(.*\), chance: example 'e3': .* not finite"):
-        run_suite(suite_of(folder, task=replace(TASK, run=broken)), crew())
+    with pytest.raises(UserError, match=r"^toy \(.*\), GC: example 'e3': .* not finite"):
+        by_several(suite_of(folder, task=replace(TASK, run=broken)))
 
 
 def test_one_model_is_in_memory_at_a_time(folder):
-    """The first is let go before the second is loaded, whichever way the run is done."""
-    for number, shared in enumerate((None, crew())):
-        suite = suite_of(folder, output=f"out{number}")
-        alive = []
+    """The first is let go before the second is loaded."""
+    import weakref
 
-        def load(entrant, suite=suite, alive=alive):
-            import weakref
+    suite, alive = suite_of(folder), []
 
-            assert not [model for model in alive if model() is not None]
-            model = type(suite.load(suite.models[0]))(entrant.name, 0.5)
-            alive.append(weakref.ref(model))
-            return model
+    def load(entrant):
+        assert not [model for model in alive if model() is not None]
+        model = type(suite.load(suite.models[0]))(entrant.name, 0.5)
+        alive.append(weakref.ref(model))
+        return model
 
-        models = [replace(suite.models[0], name=name) for name in "ab"]
-        run_suite(replace(suite, models=models, load=load), shared)
-        assert len(alive) == 2
+    models = [replace(suite.models[0], name=name) for name in "ab"]
+    run_suite(replace(suite, models=models, load=load))
+    assert len(alive) == 2
 
 
 @pytest.mark.parametrize(
@@ -189,11 +202,14 @@ def test_pieces_hold_so_many_examples_or_bases(folder, monkeypatch, lengths_bp, 
     assert answers_module.pieces_of(baseline, examples) == [range(len(examples))]
 
 
-def test_the_folder_of_blocks_lies_beside_that_of_the_records(folder, monkeypatch):
+def test_the_journal_lies_beside_the_folder_of_the_records(folder, monkeypatch):
     monkeypatch.chdir(folder)
     Path("here").mkdir()
     monkeypatch.chdir("here")
-    run_suite(replace(suite_of(folder), output=Path(".")), crew())
-    about = (folder / ".here.blocks/job.json").read_text()
-    assert json.loads(about[9:])["launch"] == "l"
+    stop_once_behind(monkeypatch, 6)
+    with pytest.raises(Stopped):
+        run_suite(replace(suite_of(folder), output=Path(".")))
+    assert (folder / ".here.progress").exists()
+    run_suite(replace(suite_of(folder), output=Path("."), resume=True))
+    assert not (folder / ".here.progress").exists()
     assert read_record(folder / "here/toy/m.json").record["counts"]["measured"] == 30

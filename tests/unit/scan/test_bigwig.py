@@ -29,7 +29,7 @@ def test_a_scan_on_a_full_disk_leaves_nothing_and_says_so(folder, tmp_path, caps
     with room_for(3000):
         assert run_scan(folder, *words) == 1
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith(f"error: {tmp_path / 'a.bw'}: was not written whole; is the disk full?")
+    assert error == f"error: {tmp_path / '.a.bw.progress'}: file too large"
     assert list(tmp_path.iterdir()) == []
 
 

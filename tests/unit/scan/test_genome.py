@@ -7,8 +7,8 @@ import pytest
 
 from carbon.cli import main
 from carbon.inference.scan import regions
-from tests.helpers.blocks import Stopped, stop_once_behind
 from tests.helpers.files import write_fasta
+from tests.helpers.parallel import Stopped, stop_once_behind
 from tests.helpers.scan import CONTIGS, GENE_BASES, run_scan
 
 HOW = ("--frames", "0,3", "--strands", "both", "--window", "72", "--least-context", "30")

@@ -1,9 +1,9 @@
-"""A scan that processes share writes the bytes of one process, in every format at once."""
+"""A scan by two processes writes the bytes of one, in every format at once; so does one resumed."""
 
 import pytest
 
 from carbon.inference.scan import regions
-from tests.helpers.blocks import Stopped, stop_once_behind
+from tests.helpers.parallel import Stopped, stop_once_behind
 from tests.helpers.scan import run_scan
 
 
@@ -21,17 +21,20 @@ def test_from_blocks_come_the_bytes_of_one_process(folder, tmp_path, capsys, mon
 
     assert scan(alone) == 0
     told = capsys.readouterr().out
-    monkeypatch.setenv("CARBON_LAUNCH", "l")
     written = stop_once_behind(monkeypatch, 3)
     with pytest.raises(Stopped):
         scan(shared)
     assert not any(path.exists() for path in shared)
-    assert scan(shared, "--flank", "3") == 2
+    assert scan(shared, "--flank", "3", "--resume") == 2
     assert "differs in: region; give the same" in capsys.readouterr().err
-    assert scan(shared) == 0
+    assert scan(shared, "--resume") == 0
     assert written == [0, 1, 2, 3]
     assert capsys.readouterr().out == told.replace("alone", "shared")
     for one, other in zip(alone, shared, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
-    left = sorted(path.name for path in shared[0].parent.iterdir())
-    assert left == sorted([".o.parquet.blocks", *names])
+    assert sorted(path.name for path in shared[0].parent.iterdir()) == sorted(names)
+    two = [tmp_path / "two" / name for name in names]
+    two[0].parent.mkdir()
+    assert scan(two, "--processes", "2") == 0
+    for one, other in zip(alone, two, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name

@@ -1,36 +1,29 @@
-"""What a long job has done so far, so that one that was killed goes on where it stopped.
+"""The journal of a job: a file beside the output with one line for each computed block.
 
-A file of lines beside the output: what is being done, then a line for each block of work, in JSON
-behind a checksum of it and of all lines before. A block is on the disk before the next begins; a
-last line that is torn is cut off, and any other damage is told. The file goes when the output is
-whole.
+Each line is JSON preceded by a checksum of all lines up to it. The first line holds everything that
+the results follow from. A line is on the disk before `add` returns. A torn last line is cut off and
+its block computed again; any other damage is refused. The file is removed when the output is whole.
 """
 
 import fcntl
 import json
 import os
 import zlib
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from carbon.console import say
 from carbon.errors import UserError
+from carbon.files import told_of
 
+_FORMAT = {"journal format": 2}  # 1 had no numbers of blocks
 _SUM_BYTES = 9  # eight digits and a blank
 
 
 def _written(checksum: int) -> bytes:
     return b"%08x " % checksum
-
-
-def refuse_journal(output: Path) -> None:
-    """Raise UserError if one process has left a journal, and many are to write the output."""
-    if (path := _path_of(output)).exists():
-        raise UserError(
-            f"{path}: an earlier run of one process was stopped, or is still going on; go on with "
-            "--resume --processes 1, or remove the file"
-        )
 
 
 def check_same_job(path: Path, earlier: dict[str, Any], job: dict[str, Any]) -> None:
@@ -43,41 +36,48 @@ def check_same_job(path: Path, earlier: dict[str, Any], job: dict[str, Any]) -> 
         )
 
 
-def _path_of(output: Path) -> Path:
+def journal_path(output: Path) -> Path:
+    """Return where the journal of an output lies.
+
+    >>> journal_path(Path("a/scores.tsv"))
+    PosixPath('a/.scores.tsv.progress')
+    """
     return output.with_name(f".{output.name}.progress")
 
 
 class Journal:
-    """The blocks of a job that are done.
+    """The computed blocks of a job.
 
     Attributes:
-        path: `.NAME.progress` beside the output of that name.
-        num_blocks: how many are done, before and now.
+        path: `.NAME.progress` beside the output NAME.
+        num_blocks: number of blocks computed, by earlier runs and this one.
     """
 
     def __init__(self, output: Path, job: dict[str, Any], *, resume: bool) -> None:
-        """Begin a journal, or go on with the one that an earlier run left.
+        """Begin a journal, or continue the one that an earlier run left.
 
         Args:
-            output: what the job writes in the end.
-            job: everything that the blocks follow from.
-            resume: go on with what is there.
+            output: file or folder that the job writes.
+            job: everything that the results follow from, as JSON.
+            resume: continue an existing journal.
 
         Raises:
-            UserError: there is a journal and no wish to resume, or it is of another job, or it is
-                damaged.
+            UserError: a journal exists and `resume` is false; or it is of another job or format,
+                damaged, or in use by another run.
         """
-        self.path = _path_of(output)
+        self.path = journal_path(output)
         self.num_blocks = 0
+        self._starts = array("q")  # byte at which the line of each block begins
+        self._end = 0  # byte after the last line
         self._sum = 0
-        self._job = json.loads(json.dumps(job))
+        self._job = json.loads(json.dumps(_FORMAT | job))
         self._file = self.path.open("a+b")
         self._lock()
         if not self._read(resume):
             self._append(self._job)
 
     def _lock(self) -> None:
-        """Keep others off until this process ends, however it ends."""
+        """Refuse other runs until this process ends, however it ends."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_ours = self.path.stat().st_ino == os.fstat(self._file.fileno()).st_ino
@@ -87,25 +87,28 @@ class Journal:
             raise UserError(f"{self.path}: another run is writing this output; wait for it")
 
     def kept(self) -> Iterator[Any]:
-        """Yield the blocks that an earlier run has left, in order."""
-        num_kept = self.num_blocks
-        with self.path.open("rb") as source:
-            source.readline()
-            for _ in range(num_kept):
-                yield json.loads(source.readline()[_SUM_BYTES:])
+        """Yield the blocks that are in the journal now, in the order of their lines."""
+        for place in range(self.num_blocks):
+            yield self.read(place)
+
+    def read(self, place: int) -> Any:
+        """Return the block of a line; the first block has place 0."""
+        self._file.seek(self._starts[place])
+        return json.loads(self._file.readline()[_SUM_BYTES:])
 
     def add(self, block: Any) -> None:
-        """Keep a block that is done."""
+        """Write a computed block to the disk."""
+        self._starts.append(self._end)
         self._append(block)
         self.num_blocks += 1
 
     def remove(self) -> None:
-        """Forget it all: the output is whole."""
+        """Remove the journal: the output is whole."""
         self.path.unlink()
         self._file.close()
 
-    def say_what_is_kept(self) -> None:
-        """Tell how to go on, if there is anything to go on with."""
+    def keep(self) -> None:
+        """Close the journal and report how to continue; an empty one is removed."""
         if self.num_blocks:
             say(f"what is done is kept in {self.path}; go on with --resume")
         else:
@@ -113,7 +116,7 @@ class Journal:
         self._file.close()
 
     def _read(self, resume: bool) -> bool:
-        """Count the blocks that are whole and cut off a torn last one; tell if the first line is.
+        """Find the whole lines and cut off a torn last one; return whether the first is whole.
 
         Nothing is cut off where anything else is wrong.
         """
@@ -129,24 +132,29 @@ class Journal:
                         f"{self.path}: is damaged, or of another version of Carbon; remove the "
                         "file, and give the command without --resume"
                     )
-                if not num_lines:
+                if num_lines:
+                    self._starts.append(whole_bytes)
+                else:
                     self._check(json.loads(content), resume)
                 whole_bytes += len(line)
                 num_lines += 1
         os.truncate(self.path, whole_bytes)
-        self.num_blocks = max(num_lines - 1, 0)
+        self._end = whole_bytes
+        self.num_blocks = len(self._starts)
         return num_lines > 0
 
-    def _check(self, there: Any, resume: bool) -> None:
+    def _check(self, earlier: Any, resume: bool) -> None:
         if not resume:
             raise UserError(
                 f"{self.path}: an earlier run was stopped; go on with --resume, or remove the file"
             )
-        check_same_job(self.path, there, self._job)
+        check_same_job(self.path, earlier, self._job)
 
     def _append(self, content: Any) -> None:
         line = json.dumps(content).encode()
         self._sum = zlib.crc32(line, self._sum)
-        self._file.write(_written(self._sum) + line + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with told_of(self.path):  # of a full disk
+            self._file.write(_written(self._sum) + line + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._end += _SUM_BYTES + len(line) + 1

@@ -1,0 +1,299 @@
+"""The driver: reads the input, hands out blocks, journals results, and writes them in input order.
+
+A result follows from its block and the job alone, so it does not matter which worker computes it,
+or whether it is computed twice. Results that come early wait in the journal, not in memory.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+
+from carbon.console import progress, say
+from carbon.errors import UserError
+from carbon.parallel.engines import Answer, Engine, Failure, InProcess
+from carbon.parallel.journal import Journal
+
+B = TypeVar("B", bound=Sequence[Any])
+T = TypeVar("T")
+
+MOST_IN_FLIGHT = 2
+"""Blocks of a worker: the one it computes, and the next, so that it never waits for the driver."""
+MOST_DEATHS = 3
+"""Of workers on one block, and of one worker while it starts."""
+_SECONDS = 0.5  # between two looks at what has happened
+_SECONDS_OF_SILENCE = 30.0  # before the driver reports that no worker is up
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job(Generic[B]):
+    """A job as blocks of records.
+
+    Attributes:
+        description: of the work, for progress.
+        output: file or folder to write; the journal lies beside it.
+        settings: everything that the results follow from, as JSON.
+        check: reads the whole input, so that an error in its last record is found first; returns
+            the number of records.
+        blocks: yields the records in order, cut into blocks; the same at every call.
+        payload: what a worker needs of a block.
+        needed: whether a block's result is needed; if not, it is None.
+        source: of the records, for messages.
+        records: what records are called, for messages.
+        name: of a block's records, for messages; by default source, `records` and their numbers.
+        resume: continue the journal of an earlier run.
+    """
+
+    description: str
+    output: Path
+    settings: dict[str, Any]
+    check: Callable[[], int]
+    blocks: Callable[[], Iterator[B]]
+    payload: Callable[[B], Any] = lambda block: block
+    needed: Callable[[B], bool] = lambda block: True
+    source: str = ""
+    records: str = "records"
+    name: Callable[[B], str] | None = None
+    resume: bool = False
+
+
+Results = Iterator[tuple[B, Any]]
+"""Every block, in input order, with its result as JSON holds it."""
+
+
+class Block(NamedTuple):
+    """A block on its way to a worker.
+
+    Attributes:
+        number: from 0, in input order.
+        name: of its records, for messages.
+        payload: what the worker gets.
+    """
+
+    number: int
+    name: str
+    payload: Any
+
+
+def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -> T:
+    """Have all blocks computed by workers, and write the results in input order.
+
+    Args:
+        job: what to compute.
+        workers: that compute it.
+        write: takes the results and writes the output.
+
+    Returns:
+        What `write` returns.
+
+    Raises:
+        UserError: the input is not possible; a journal is in the way or of another job; three
+            workers died on one block.
+    """
+    num_records = job.check()
+    journal = Journal(job.output, job.settings, resume=job.resume)
+    try:
+        places = {number: place for place, (number, _) in enumerate(journal.kept())}
+        num_done = _num_records(job, places)
+        with progress(job.description, num_records, num_done) as advance:
+            written = write(_results(job, workers, journal, places, advance))
+    except BaseException:
+        journal.keep()
+        raise
+    journal.remove()
+    return written
+
+
+def _num_records(job: Job[B], places: dict[int, int]) -> int:
+    """Return the number of records whose results an earlier run has left."""
+    if not places:
+        return 0
+    return sum(len(block) for number, block in enumerate(job.blocks()) if number in places)
+
+
+def _results(
+    job: Job[B],
+    workers: "Workers",
+    journal: Journal,
+    places: dict[int, int],
+    advance: Callable[[int], None],
+) -> Results[B]:
+    """Yield the results in input order; every result is read back from the journal."""
+    num_kept = journal.num_blocks
+    computed = workers.computed(_blocks_left(job, set(places)))
+    for number, block in enumerate(job.blocks()):
+        if number not in places and not job.needed(block):
+            yield block, None
+            advance(len(block))
+            continue
+        while number not in places:
+            done, result = next(computed)
+            places[done] = journal.num_blocks
+            journal.add([done, result])
+        place = places.pop(number)
+        yield block, journal.read(place)[1]
+        if place >= num_kept:
+            advance(len(block))
+
+
+def _blocks_left(job: Job[B], done: set[int]) -> Iterator[Block]:
+    """Yield the blocks to compute, each with the name of its records."""
+    first = 1
+    for number, block in enumerate(job.blocks()):
+        last = first + len(block) - 1
+        if number not in done and job.needed(block):
+            where = f"{job.source}: " if job.source else ""
+            name = job.name(block) if job.name else f"{where}{job.records} {first}-{last}"
+            yield Block(number, name, job.payload(block))
+        first = last + 1
+
+
+@dataclass(slots=True)
+class _State:
+    """What the driver holds of a worker."""
+
+    is_up: bool = False
+    is_given_up: bool = False
+    num_false_starts: int = 0
+    in_flight: dict[int, Block] = field(default_factory=dict)
+
+
+class Workers:
+    """Workers of an engine, as a context; they start when they are needed."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Start none yet."""
+        self._engine = engine
+        self._about: dict[str, Any] | None = None
+        self._states: list[_State] = []
+        self._waiting: deque[Block] = deque()
+        self._deaths: Counter[int] = Counter()
+
+    def __enter__(self) -> "Workers":
+        """Return the workers."""
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """End all workers."""
+        self._engine.close()
+
+    @property
+    def is_this_process(self) -> bool:
+        """Whether the driver's own process computes."""
+        return isinstance(self._engine, InProcess)
+
+    def about(self) -> dict[str, Any]:
+        """Start a worker, and return its `about`.
+
+        Raises:
+            UserError: the worker cannot be made.
+        """
+        self._start(1)
+        num_looks = 0
+        while self._about is None:
+            list(self._answers())
+            num_looks += 1
+            if num_looks * _SECONDS == _SECONDS_OF_SILENCE:
+                say("no worker is up yet; is there room for one?")
+        return self._about
+
+    def computed(self, blocks: Iterator[Block]) -> Iterator[tuple[int, Any]]:
+        """Yield numbers and results of blocks, in the order in which they are computed.
+
+        At most `MOST_IN_FLIGHT` blocks a worker are read ahead. There are no more workers than
+        blocks.
+        """
+        while True:
+            size = self._engine.size
+            room = max(0, MOST_IN_FLIGHT * size - self._num_read_ahead())
+            self._waiting.extend(islice(blocks, room))
+            if not self._num_read_ahead():
+                return
+            self._start(min(size, self._num_read_ahead()))
+            self._hand_out()
+            yield from self._answers()
+
+    def _num_read_ahead(self) -> int:
+        """Return the number of blocks that wait or are in flight."""
+        return len(self._waiting) + sum(len(state.in_flight) for state in self._states)
+
+    def _start(self, number: int) -> None:
+        """Have at least that many workers; each is asked for its `about` first."""
+        while len(self._states) < number:
+            self._states.append(_State())
+            self._engine.submit(len(self._states) - 1, None, None)
+
+    def _hand_out(self) -> None:
+        """Give the waiting blocks to the workers that are up, to idle ones first."""
+        for load in range(MOST_IN_FLIGHT):
+            for worker, state in enumerate(self._states):
+                if self._waiting and state.is_up and len(state.in_flight) <= load:
+                    block = self._waiting.popleft()
+                    state.in_flight[block.number] = block
+                    self._engine.submit(worker, block.number, block.payload)
+
+    def _answers(self) -> Iterator[tuple[int, Any]]:
+        """Wait a little, and yield the results that have come."""
+        for event in self._engine.results(_SECONDS):
+            if not isinstance(event, Answer):
+                self._replace(event.worker, event.reason)
+                continue
+            if isinstance(event.value, Failure):
+                raise event.value.kind(*event.value.arguments)
+            if event.number is None:
+                self._admit(self._states[event.worker], event.value)
+            else:
+                del self._states[event.worker].in_flight[event.number]
+                yield event.number, event.value
+
+    def _admit(self, state: _State, about: dict[str, Any]) -> None:
+        """Let a worker take part.
+
+        Raises:
+            UserError: its results would follow from something else than those of the others.
+        """
+        self._about = first = self._about or about
+        if other := sorted(n for n in {*about, *first} if about.get(n) != first.get(n)):
+            raise UserError(
+                f"workers differ in: {', '.join(other)}; give all of them the same Carbon, model "
+                "and dtype"
+            )
+        state.is_up, state.num_false_starts = True, 0
+
+    def _replace(self, worker: int, reason: str) -> None:
+        """Start another worker in place of a dead one; the others compute its blocks."""
+        state = self._states[worker]
+        lost, state.in_flight = list(state.in_flight.values()), {}
+        self._waiting.extendleft(reversed(lost))
+        if lost:
+            self._charge(lost[0], reason)  # it had not begun the next
+        state.num_false_starts += not state.is_up
+        state.is_up = False
+        if state.num_false_starts == MOST_DEATHS:
+            self._give_up(state, reason)
+            return
+        say(f"a worker died ({reason}); another one replaces it")
+        self._engine.submit(worker, None, None)
+
+    def _charge(self, block: Block, reason: str) -> None:
+        self._deaths[block.number] += 1
+        if self._deaths[block.number] == MOST_DEATHS:
+            raise UserError(
+                f"{block.name}: {MOST_DEATHS} workers died while they computed this block "
+                f"({reason}); is there enough memory for it?"
+            )
+
+    def _give_up(self, state: _State, reason: str) -> None:
+        state.is_given_up = True
+        if all(each.is_given_up for each in self._states):
+            _no_worker(reason)
+        say(f"a worker died {MOST_DEATHS} times while it started ({reason}); it is left out")
+
+
+def _no_worker(reason: str) -> NoReturn:
+    raise UserError(
+        f"no worker could start: each died {MOST_DEATHS} times ({reason}); is there enough memory "
+        "for the model?"
+    )

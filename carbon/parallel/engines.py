@@ -1,0 +1,123 @@
+"""The interface of an engine, the worker's side of it, and the engine of one process.
+
+A worker is made in its own process by a function that is pickled, and is then called for one block
+after another. What it returns must survive JSON, because results pass through the journal.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from carbon.errors import UserError
+
+
+class Worker(Protocol):
+    """Computes blocks.
+
+    Attributes:
+        about: everything that the results follow from, as JSON; equal for all workers of a job.
+    """
+
+    about: dict[str, Any]
+
+    def __call__(self, payload: Any) -> Any:
+        """Return the result of a block, as JSON holds it."""
+
+
+MakeWorker = Callable[[], Worker]
+"""A function or class of a module, or a partial of one: it is pickled."""
+
+
+class Answer(NamedTuple):
+    """What a worker returned: the result of a block, or `about` if the number is None."""
+
+    worker: int
+    number: int | None
+    value: Any
+
+
+class Death(NamedTuple):
+    """A worker ended; all that was submitted to it is lost."""
+
+    worker: int
+    reason: str
+
+
+class Engine(Protocol):
+    """Runs workers, which are numbered from 0."""
+
+    @property
+    def size(self) -> int:
+        """Number of workers that there is room for now."""
+
+    def submit(self, worker: int, number: int | None, payload: Any) -> None:
+        """Send a block to a worker, or None for its `about`; start the worker if it is not running.
+
+        Never waits for the worker.
+        """
+
+    def results(self, seconds: float) -> Iterator[Answer | Death]:
+        """Wait at most that long, and yield what has happened since."""
+
+    def close(self) -> None:
+        """End all workers, whatever they are doing."""
+
+
+class Failure(NamedTuple):
+    """An exception as a value: many exceptions cannot be unpickled."""
+
+    kind: type[Exception]
+    arguments: tuple[Any, ...]
+
+
+class Seat:
+    """A worker's side of an engine: makes the worker at the first call, and catches its errors."""
+
+    def __init__(self, make: MakeWorker) -> None:
+        """Keep how the worker is made."""
+        self._make = make
+        self._worker: Worker | None = None
+
+    def compute(self, number: int | None, payload: Any) -> Any:
+        """Return the result of a block, or `about` if the number is None."""
+        if self._worker is None:
+            self._worker = self._make()
+        return self._worker.about if number is None else self._worker(payload)
+
+    def answer(self, number: int | None, payload: Any) -> Any:
+        """Return what `compute` returns, or a `Failure` if it raises."""
+        try:
+            return self.compute(number, payload)
+        except UserError as error:
+            return Failure(UserError, (str(error),))
+        except FloatingPointError as error:
+            return Failure(FloatingPointError, (str(error),))
+        except OSError as error:
+            arguments = (error.errno, error.strerror or str(error), error.filename)
+            return Failure(OSError, arguments)
+        except Exception:
+            return Failure(RuntimeError, (f"in a worker:\n{traceback.format_exc()}",))
+
+
+class InProcess:
+    """The engine of one process: it computes a block when its result is requested."""
+
+    size = 1
+
+    def __init__(self, make: MakeWorker) -> None:
+        """Keep how the worker is made."""
+        self._seat = Seat(make)
+        self._submitted: deque[tuple[int | None, Any]] = deque()
+
+    def submit(self, worker: int, number: int | None, payload: Any) -> None:
+        """Keep a block until its result is requested."""
+        self._submitted.append((number, payload))
+
+    def results(self, seconds: float) -> Iterator[Answer | Death]:
+        """Compute the next block; its exceptions are raised as they are."""
+        number, payload = self._submitted.popleft()
+        yield Answer(0, number, self._seat.compute(number, payload))
+
+    def close(self) -> None:
+        """Do nothing: the worker ends with its process."""

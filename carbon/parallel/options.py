@@ -1,0 +1,176 @@
+"""The options of a command line that choose where its blocks are computed."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from carbon.console import natural, say
+from carbon.errors import UserError
+from carbon.parallel.driver import Workers
+from carbon.parallel.engines import Engine, InProcess, MakeWorker
+from carbon.parallel.local import LocalProcesses, StartMethod
+
+_ADDRESS = "RAY_ADDRESS"
+_CUDA, _AUTO = "cuda", "auto"
+_MOST_PROCESSES = 1024
+
+
+def add_workers(command: argparse.ArgumentParser) -> None:
+    """Add the options of a command whose blocks workers compute; it has `--device` already."""
+    command.add_argument(
+        "--processes",
+        type=natural,
+        metavar="N",
+        help="worker processes on this machine; 0 computes in the command's own process; default: "
+        "one for each GPU if there are several, else 0",
+    )
+    command.add_argument(
+        "--ray",
+        metavar="HOST:PORT",
+        help="compute on the Ray cluster with this head node; default: RAY_ADDRESS, if it is set",
+    )
+
+
+def add_resume(command: argparse.ArgumentParser) -> None:
+    """Add continuing an earlier run."""
+    command.add_argument("--resume", action="store_true", help="continue a run that was stopped")
+
+
+def loaded_device(arguments: argparse.Namespace) -> str:
+    """Return the device that a worker loads its model on; which GPU that is, its environment says.
+
+    >>> loaded_device(argparse.Namespace(device="cuda:0,cuda:1"))
+    'cuda'
+    """
+    device: str = arguments.device
+    return _CUDA if device.startswith(_CUDA) else device
+
+
+def is_streamed(arguments: argparse.Namespace, reason: str | None) -> bool:
+    """Return whether one process has to compute, for a reason that is reported if it matters."""
+    if reason and (arguments.ray or arguments.processes):
+        say(f"{reason}; --processes and --ray have no effect")
+    return bool(reason)
+
+
+@contextmanager
+def workers_of(arguments: argparse.Namespace, make: MakeWorker) -> Iterator[Workers]:
+    """Yield the workers that a command line asks for, and end them.
+
+    Args:
+        arguments: with `device`, and what `add_workers` adds.
+        make: makes a worker; pickled unless this process computes alone.
+
+    Raises:
+        UserError: the options contradict one another, or a device or cluster is not there.
+    """
+    with _terminated_by_exit(), Workers(engine_of(arguments, make)) as workers:
+        yield workers
+
+
+def engine_of(arguments: argparse.Namespace, make: MakeWorker) -> Engine:
+    """Return the engine that a command line asks for; `--processes` overrides RAY_ADDRESS."""
+    if arguments.ray and arguments.processes is not None:
+        raise UserError("--ray and --processes: give one of them")
+    address = arguments.ray or (os.environ.get(_ADDRESS) if arguments.processes is None else None)
+    if address:
+        from carbon.parallel.ray import RayActors, threads_wanted
+
+        use_gpus = arguments.device == _AUTO or arguments.device.startswith(_CUDA)
+        return RayActors(make, address, threads=threads_wanted(), use_gpus=use_gpus)
+    gpus = _gpus(arguments.device)
+    environments = _environments(gpus, arguments.processes)
+    if environments is None:
+        if len(gpus) == 1 and arguments.device != _AUTO:
+            os.environ.update(CUDA_VISIBLE_DEVICES=gpus[0])
+        return InProcess(make)
+    return LocalProcesses(make, environments, _method(arguments.device, gpus))
+
+
+def _method(device: str, gpus: list[str]) -> StartMethod:
+    """Return how processes start: nothing that is forked may have touched a GPU."""
+    is_on_cpu = device == "cpu" or (device == _AUTO and not gpus and sys.platform == "linux")
+    return "forkserver" if is_on_cpu else "spawn"
+
+
+def _environments(gpus: list[str], processes: int | None) -> list[dict[str, str]] | None:
+    """Return what the environment of each process has in addition; None for no processes."""
+    number = processes if processes is not None else (len(gpus) if len(gpus) > 1 else 0)
+    if number == 0:
+        return None
+    if number > _MOST_PROCESSES:
+        raise UserError(f"--processes {number}: give at most {_MOST_PROCESSES}")
+    threads = _threads(number)
+    if not gpus:
+        return [threads] * number
+    return [threads | {"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} for n in range(number)]
+
+
+def _threads(number: int) -> dict[str, str]:
+    """Return the threads of each of some processes, unless the user has set them."""
+    if number == 1 or "OMP_NUM_THREADS" in os.environ:
+        return {}
+    has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none
+    num_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return {"OMP_NUM_THREADS": str(max(1, num_cores // number))}
+
+
+def _gpus(device: str) -> list[str]:
+    """Return the GPUs to compute on, as `CUDA_VISIBLE_DEVICES` names them; none for the CPU.
+
+    Raises:
+        UserError: a GPU is named that is not there, or a list names something else than GPUs.
+    """
+    if device != _AUTO and not device.startswith(_CUDA):
+        if "," in device:
+            raise UserError(f"--device {device}: a list names GPUs, such as cuda:0,cuda:1")
+        return []
+    there = _visible_gpus()
+    if device in (_AUTO, _CUDA):
+        return there
+    chosen = []
+    for name in device.split(","):
+        number = name.removeprefix(f"{_CUDA}:")
+        if name == number or not number.isdigit():
+            raise UserError(f"--device {device}: a list names GPUs, such as cuda:0,cuda:1")
+        if int(number) >= len(there):
+            raise UserError(f"--device {device}: there is no {name}; {len(there)} can be seen")
+        chosen.append(there[int(number)])
+    return chosen
+
+
+def _visible_gpus() -> list[str]:
+    """Return the GPUs that this process may use; a short-lived child counts them."""
+    if not any(Path("/dev").glob("nvidia[0-9]*")):
+        return []  # without torch, whose import takes seconds
+    count = "import torch; print(torch.cuda.device_count())"
+    found = subprocess.run(
+        [sys.executable, "-c", count], stdout=subprocess.PIPE, text=True, check=False
+    ).stdout.strip()
+    number = int(found) if found.isdigit() else 0
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return chosen.split(",")[:number] if chosen else [str(n) for n in range(number)]
+
+
+@contextmanager
+def _terminated_by_exit() -> Iterator[None]:
+    """Turn SIGTERM into SystemExit, so that workers end and the journal is closed."""
+
+    def end(number: int, frame: Any) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,152 @@
+"""Workers as Ray actors, on a cluster that is running.
+
+Ray places the actors, watches their nodes, and carries blocks and results. It does not restart an
+actor: the driver knows which blocks are lost, and starts another actor wherever there is room.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from carbon.errors import UserError
+from carbon.parallel.engines import Answer, Death, MakeWorker, Seat
+
+_SECONDS_TO_CONNECT = 10.0
+_SECONDS_BETWEEN_COUNTS = 5.0  # of the nodes, which come and go
+
+
+class RayActors:
+    """The engine whose workers are Ray actors."""
+
+    def __init__(self, make: MakeWorker, address: str, *, threads: int, use_gpus: bool) -> None:
+        """Connect to a cluster.
+
+        Args:
+            make: makes a worker in its actor.
+            address: HOST:PORT of the head node.
+            threads: of each actor, which reserves as many CPUs.
+            use_gpus: whether each actor has a GPU of its own, if the cluster has GPUs.
+
+        Raises:
+            UserError: Ray is not installed, or nobody answers at the address.
+        """
+        self._ray = _connected(address)
+        self._make, self._threads = make, threads
+        self._on_gpus = use_gpus and self._resources().get("GPU", 0) > 0
+        self._actors: dict[int, Any] = {}
+        self._pending: dict[Any, tuple[int, int | None]] = {}
+        self._size, self._counted = 0, -_SECONDS_BETWEEN_COUNTS
+
+    @property
+    def size(self) -> int:
+        """Number of actors that the nodes have room for now, at least 1."""
+        if time.monotonic() - self._counted >= _SECONDS_BETWEEN_COUNTS:
+            there = self._resources()
+            room = there.get("GPU", 0) if self._on_gpus else there.get("CPU", 0) // self._threads
+            self._size, self._counted = max(1, int(room)), time.monotonic()
+        return self._size
+
+    def submit(self, worker: int, number: int | None, payload: Any) -> None:
+        """Send a block to an actor, which is created if it is not there."""
+        if worker not in self._actors:
+            self._actors[worker] = self._created()
+        answer = self._actors[worker].answer.remote(number, payload)
+        self._pending[answer] = worker, number
+
+    def results(self, seconds: float) -> Iterator[Answer | Death]:
+        """Wait at most that long, and yield answers and deaths."""
+        pending = list(self._pending)
+        ready, _ = self._ray.wait(pending, timeout=seconds)
+        if ready:
+            ready, _ = self._ray.wait(pending, num_returns=len(pending), timeout=0)
+        for answer in ready:
+            if answer not in self._pending:
+                continue  # its actor has died, which another answer has shown
+            worker, number = self._pending[answer]
+            try:
+                value = self._ray.get(answer)
+            except self._ray.exceptions.RayTaskError as error:
+                raise RuntimeError(f"in a worker: {error}") from None
+            except self._ray.exceptions.RayError as error:
+                self._removed(worker)
+                yield Death(worker, type(error).__name__)
+            else:
+                del self._pending[answer]
+                yield Answer(worker, number, value)
+
+    def close(self) -> None:
+        """Kill all actors."""
+        for worker in list(self._actors):
+            self._removed(worker)
+
+    def _resources(self) -> dict[str, float]:
+        return self._ray.cluster_resources()  # type: ignore[no-any-return]
+
+    def _created(self) -> Any:
+        options = {
+            "num_gpus": int(self._on_gpus),
+            "num_cpus": self._threads,
+            # Without it Ray gives an actor one thread for each reserved CPU, and some more to BLAS.
+            "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(self._threads)}},
+        }
+        return self._ray.remote(**options)(_Actor).remote(self._make, os.getcwd())
+
+    def _removed(self, worker: int) -> None:
+        """Forget an actor and what it was sent, and kill it if it lives."""
+        actor = self._actors.pop(worker)
+        self._pending = {a: sent for a, sent in self._pending.items() if sent[0] != worker}
+        self._ray.kill(actor)
+
+
+class _Actor(Seat):
+    """A worker's side of Ray; paths are those of the driver's folder."""
+
+    def __init__(self, make: MakeWorker, folder: str) -> None:
+        super().__init__(make)
+        os.chdir(folder)
+
+
+def _connected(address: str) -> Any:
+    """Return Ray, connected to the cluster at an address."""
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            "--ray: needs Ray; install carbon-dna[ray] on every node of the cluster"
+        ) from None
+    if not ray.is_initialized():
+        _check_answers(address)
+        try:
+            ray.init(
+                address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False
+            )
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UserError(f"--ray {address}: {reason}") from None
+    return ray
+
+
+def _check_answers(address: str) -> None:
+    """Raise UserError if nobody listens at an address; Ray itself would wait for a minute."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise UserError(
+            f"--ray {address}: is no address; give HOST:PORT of the head node, where `ray start "
+            "--head` runs"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=_SECONDS_TO_CONNECT).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"--ray {address}: nobody answers ({error}); start a cluster there by `ray start "
+            "--head`, or compute on this machine with --processes"
+        ) from None
+
+
+def threads_wanted() -> int:
+    """Return the threads of an actor: `OMP_NUM_THREADS` if it is set, else 1."""
+    number = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, int(number)) if number.isdigit() else 1

@@ -1,0 +1,155 @@
+"""Parts of a result that were computed apart, such as by region, joined into one file."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from carbon.errors import UserError
+from carbon.files import atomic_file, check_no_input, output_path
+from carbon.tables import PARQUET_ROWS, chosen_by_ending
+
+_OF_PART = "region"
+"""The setting that may differ between parts."""
+_COUNTS = frozenset(
+    {
+        *("records", "alleles", "alleles_scored", "alleles_not_scored", "alleles_normalised"),
+        *("alleles_by_one_strand", "alleles_unsure", "sequences", "predictions", "without"),
+        *("bases_without", "bases", "known_bases", "tokens_read"),
+    }
+)
+_COUNTERS = frozenset({"reasons", "percentiles_of", "warnings"})
+_OUTPUTS = frozenset({"output", "outputs"})
+
+
+def join_parts(parts: Sequence[Path], output: Path) -> None:
+    """Write the rows of all parts to one file, in their order, or the sum of their summaries.
+
+    Args:
+        parts: `.tsv` or `.parquet` tables, or summaries in `.json`, of the same settings.
+        output: with the same ending.
+
+    Raises:
+        UserError: a part is missing, named twice, of another kind or of other settings.
+    """
+    join = chosen_by_ending(output, {".tsv": _join_tsv, ".parquet": _join_parquet, ".json": _sum})
+    output_path(output)
+    check_no_input(output, *parts)
+    for number, part in enumerate(parts):
+        if part.suffix != output.suffix:
+            raise UserError(f"{part}: give parts that end in {output.suffix}, as the output does")
+        if part in parts[:number]:
+            raise UserError(f"{part}: is named twice")
+    with atomic_file(output) as temporary:
+        join(parts, temporary)
+
+
+def _join_tsv(parts: Sequence[Path], output: Path) -> None:
+    """Join tables whose first lines are the settings and the names of the columns."""
+    heads = []
+    for part in parts:
+        with part.open(encoding="utf-8") as source:
+            heads.append((source.readline(), source.readline()))
+    _check_columns(parts, [columns for _, columns in heads])
+    settings = _joined_settings(parts, [line.removeprefix("#") for line, _ in heads])
+    with output.open("w", encoding="utf-8") as sink:
+        sink.write(f"# {json.dumps(settings)}\n{heads[0][1]}")
+        for part in parts:
+            with part.open(encoding="utf-8") as source:
+                source.readline()
+                source.readline()
+                for line in source:
+                    if not line.endswith("\n"):
+                        raise UserError(f"{part}: is cut off; compute it again")
+                    sink.write(line)
+
+
+def _join_parquet(parts: Sequence[Path], output: Path) -> None:
+    """Join tables with settings in the metadata of the schema; row groups are as in one run."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = [_opened(part) for part in parts]
+    schemas = [file.schema_arrow for file in files]
+    _check_columns(parts, [schema.remove_metadata() for schema in schemas])
+    texts = [(schema.metadata or {}).get(b"carbon", b"") for schema in schemas]
+    settings = json.dumps(_joined_settings(parts, texts))
+    schema = schemas[0].with_metadata({**(schemas[0].metadata or {}), b"carbon": settings})
+    waiting = schema.empty_table()
+    with pq.ParquetWriter(output, schema) as sink:
+        for file in files:
+            for batch in file.iter_batches(batch_size=PARQUET_ROWS):
+                table = pa.Table.from_batches([batch]).cast(schema)
+                waiting = pa.concat_tables([waiting, table]).combine_chunks()
+                if waiting.num_rows >= PARQUET_ROWS:
+                    sink.write_table(waiting.slice(0, PARQUET_ROWS))
+                    waiting = waiting.slice(PARQUET_ROWS).combine_chunks()
+        sink.write_table(waiting)
+
+
+def _opened(part: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(part)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{part}: is no Parquet file: {str(error).splitlines()[0]}") from None
+
+
+def _sum(parts: Sequence[Path], output: Path) -> None:
+    """Join summaries: counts are added, everything else must be the same."""
+    summaries = [_object(part, part.read_text(encoding="utf-8")) for part in parts]
+    joined = summaries[0]
+    for part, summary in zip(parts[1:], summaries[1:], strict=True):
+        if set(summary) != set(joined):
+            names = ", ".join(sorted(set(summary) ^ set(joined)))
+            raise UserError(f"{part}: differs from {parts[0]} in: {names}")
+        joined = {name: _added(part, name, joined[name], summary[name]) for name in joined}
+    output.write_text(f"{json.dumps(joined)}\n", encoding="utf-8")
+
+
+def _added(part: Path, name: str, before: Any, value: Any) -> Any:
+    if name in _COUNTS:
+        known = [number for number in (before, value) if number is not None]
+        return sum(known) if known else None
+    if name in _COUNTERS:
+        return dict(sorted((Counter(before) + Counter(value)).items()))
+    if name in _OUTPUTS or (name == _OF_PART and before != value):
+        return [*(before if isinstance(before, list) else [before]), value]
+    if before != value:
+        raise UserError(f"{part}: differs from the parts before it in: {name}")
+    return before
+
+
+def _check_columns(parts: Sequence[Path], columns: Sequence[Any]) -> None:
+    for part, found in zip(parts, columns, strict=True):
+        if found != columns[0]:
+            raise UserError(f"{part}: has other columns than {parts[0]}")
+
+
+def _joined_settings(parts: Sequence[Path], texts: Sequence[str | bytes]) -> Mapping[str, Any]:
+    """Return the settings of all parts, whose regions are listed."""
+    found = [_object(part, text) for part, text in zip(parts, texts, strict=True)]
+    first = {name: value for name, value in found[0].items() if name != _OF_PART}
+    for part, settings in zip(parts, found, strict=True):
+        other = {name: value for name, value in settings.items() if name != _OF_PART}
+        names = sorted(n for n in {*first, *other} if first.get(n) != other.get(n))
+        if names:
+            raise UserError(f"{part}: differs from {parts[0]} in: {', '.join(names)}")
+    regions = list(dict.fromkeys(s[_OF_PART] for s in found if _OF_PART in s))
+    joined = dict(found[0])
+    if len(regions) > 1:
+        joined[_OF_PART] = ", ".join(regions)
+    return joined
+
+
+def _object(part: Path, text: str | bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or "rows" in found:
+        raise UserError(f"{part}: is no table or summary of Carbon that can be joined")
+    return found

@@ -1,0 +1,141 @@
+"""A job of numbers for trials of the driver and its engines, without a model and without torch.
+
+    python -m tests.helpers.parallel OUTPUT TROUBLE_FOLDER [--processes N] [--resume] ...
+
+A file in the folder of troubles makes workers misbehave: see `Doubler`.
+"""
+
+import errno
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+from carbon.console import Parser, run_command
+from carbon.errors import UserError
+from carbon.files import atomic_file
+from carbon.parallel import local
+from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.engines import InProcess
+from carbon.parallel.journal import Journal
+from carbon.parallel.options import add_resume, add_workers, workers_of
+
+NUMBERS, BLOCK = 60, 4
+WHOLE = "".join(f"{2 * n}\n" for n in range(NUMBERS))
+
+
+class Doubler:
+    """A worker: numbers in, twice as much out.
+
+    Troubles, each a file in a folder: `kill-N`, as often as it has letters, at the block that holds
+    N; `load` in the same way while it loads; `user-N`, `disk-N`, `nan-N`, `defect-N`, errors at N;
+    `slow`: seconds that each block takes.
+    """
+
+    def __init__(self, folder, about=None):
+        self.folder = Path(folder)
+        self._die("load")
+        self.about = {"model": "m", **(about or {})}
+
+    def __call__(self, payload):
+        for number in payload:
+            self._die(f"kill-{number}")
+            if (self.folder / f"user-{number}").exists():
+                raise UserError(f"record {number}: is no number")
+            if (self.folder / f"disk-{number}").exists():
+                raise OSError(errno.ENOSPC, "No space left on device", "scratch")
+            if (self.folder / f"nan-{number}").exists():
+                raise FloatingPointError(f"record {number}: is not finite")
+            if (self.folder / f"defect-{number}").exists():
+                raise KeyError(number)
+        if (slow := self.folder / "slow").exists():
+            time.sleep(float(slow.read_text()))
+        return [2 * number for number in payload]
+
+    def _die(self, name):
+        trouble = self.folder / name
+        if trouble.exists() and (left := trouble.read_text()):
+            trouble.write_text(left[1:])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def job_of(output, *, resume=False, total=NUMBERS, **more):
+    """Return the job that doubles numbers, in blocks of four."""
+    settings = {"job": "double", "total": total, **more}
+    return Job(
+        description="numbers",
+        output=Path(output),
+        settings=settings,
+        check=lambda: total,
+        blocks=lambda: (list(range(n, min(n + BLOCK, total))) for n in range(0, total, BLOCK)),
+        source="numbers.txt",
+        resume=resume,
+    )
+
+
+def run(job, workers):
+    """Have numbers doubled into a file; return how many."""
+
+    def write(results):
+        count = 0
+        with atomic_file(job.output) as path, path.open("w", encoding="utf-8") as sink:
+            for _, doubled in results:
+                sink.writelines(f"{number}\n" for number in doubled)
+                count += len(doubled)
+        return count
+
+    workers.about()
+    return run_job(job, workers, write)
+
+
+def processes(folder, number, **about):
+    """Return workers in processes of their own."""
+    make = partial(Doubler, folder, about)
+    return Workers(local.LocalProcesses(make, [{}] * number))
+
+
+def this_process(folder, **about):
+    return Workers(InProcess(partial(Doubler, folder, about)))
+
+
+class Stopped(BaseException):
+    """Stands for a kill."""
+
+
+def stop_once_behind(monkeypatch, number: int) -> list[int]:
+    """Have the next block but so many stopped before it is kept; return those kept, to fill.
+
+    What comes behind the stop is kept, and listed too.
+    """
+    add, kept, stops = Journal.add, [], [Stopped()]
+
+    def add_or_stop(self, block):
+        if stops and len(kept) == number:
+            raise stops.pop()
+        kept.append(block[0])
+        add(self, block)
+
+    monkeypatch.setattr(Journal, "add", add_or_stop)
+    return kept
+
+
+def main() -> int:
+    local._PRELOADED.clear()  # no torch
+    parser = Parser()
+    parser.add_argument("output")
+    parser.add_argument("folder")
+    parser.add_argument("--device", default="cpu")
+    add_workers(parser)
+    add_resume(parser)
+
+    def command() -> None:
+        arguments = parser.parse_args()
+        with workers_of(arguments, partial(Doubler, arguments.folder)) as workers:
+            print(run(job_of(arguments.output, resume=arguments.resume), workers))
+
+    return run_command(command)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

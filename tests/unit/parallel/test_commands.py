@@ -1,0 +1,141 @@
+"""Every command whose blocks workers compute writes the same bytes however they are computed."""
+
+import json
+
+import pytest
+
+from carbon.cli import main
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.parallel import Stopped, stop_once_behind
+
+BASES = random_bases(900, 4)
+LENGTHS_BP = (60, 61, 1, 400, 7, 300) * 24  # 144 sequences, in blocks of 64
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("commands")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c": BASES})
+    sequences = [(f"s{n}", random_bases(size, n)) for n, size in enumerate(LENGTHS_BP)]
+    # 48 prompts, among them equal ones: their samples lie in all three blocks.
+    prompts = {f"p{n}": "ACGTACGT"[n % 4 :] for n in range(48)}
+    write_fasta(folder / "p.fa", prompts)
+    sequences[3] = ("none", "NNNN")
+    write_fasta(folder / "s.fa", dict(sequences))
+    records = [
+        f"c\t{n}\t.\t{BASES[n - 1]}\t{'ACGT'['ACGT'.index(BASES[n - 1]) - 1]}\t.\t.\t."
+        for n in range(300, 600)
+    ]
+    write_vcf(folder / "v.vcf", records)
+    return folder
+
+
+def words_of(command, folder, output):
+    model = ["--model", f"{folder}/model", "--output", str(output)]
+    return {
+        "variants": ["variants", *model, "--reference", f"{folder}/r.fa", "--vcf",
+                     f"{folder}/v.vcf", "--window", "60"],
+        "score": ["score", *model, f"{folder}/s.fa", "--strands", "both"],
+        "per_base": ["score", *model, f"{folder}/s.fa", "--per-base"],
+        "embed": ["embed", *model, f"{folder}/s.fa"],
+        "scan": ["scan", *model, "--reference", f"{folder}/r.fa", "--contig", "c", "--window",
+                 "120", "--frames", "0,3"],
+        "background": ["background", *model, "--reference", f"{folder}/r.fa", "--window", "60",
+                       "--variants-per-kind", "2"],
+        "generate": ["generate", *model, "--prompts", f"{folder}/p.fa", "-n", "3", "--length",
+                     "15", "--forbid", "GATC"],
+    }[command]  # fmt: skip
+
+
+OUTPUTS = [
+    *(("variants", ending) for ending in ("vcf", "vcf.gz", "tsv", "json", "parquet")),
+    *(("score", ending) for ending in ("tsv", "json", "parquet")),
+    ("per_base", "parquet"), ("embed", "parquet"), ("scan", "tsv"), ("scan", "parquet"),
+    ("background", "json"), ("generate", "fa"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "ending"), OUTPUTS)
+def test_two_processes_write_the_bytes_of_none(
+    folder, tmp_path, capsys, monkeypatch, command, ending
+):
+    """And of none that was stopped, which goes on."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    alone, shared, resumed = (tmp_path / f"{name}.{ending}" for name in ("alone", "two", "again"))
+    assert main(words_of(command, folder, alone)) == 0
+    told = capsys.readouterr().out
+    assert main([*words_of(command, folder, shared), "--processes", "2"]) == 0
+    assert capsys.readouterr().out == told.replace(str(alone), str(shared))
+    assert shared.read_bytes() == alone.read_bytes()
+    stopped = words_of(command, folder, resumed)
+    if command == "generate":
+        stopped += ["--resume"]  # without, one process draws all at once and keeps nothing
+    kept = stop_once_behind(monkeypatch, 1)
+    if command == "scan":
+        from carbon.inference.scan import regions
+
+        monkeypatch.setattr(regions, "_BLOCK_TOKENS", 100)
+    with pytest.raises(Stopped):
+        main(stopped)
+    assert not resumed.exists() and "go on with --resume" in capsys.readouterr().err
+    assert main(words_of(command, folder, resumed)) == 2
+    assert "an earlier run was stopped" in capsys.readouterr().err
+    assert main([*words_of(command, folder, resumed), "--tag", "<fungi_species>", "--resume"]) == 2
+    assert "tags" in capsys.readouterr().err or command == "background"
+    assert main([*words_of(command, folder, resumed), "--resume"]) == 0
+    assert kept == list(range(len(kept)))
+    assert resumed.read_bytes() == alone.read_bytes()
+    assert capsys.readouterr().out == told.replace(str(alone), str(resumed))
+
+
+def test_a_record_that_the_model_cannot_read_is_named(folder, tmp_path, capsys):
+    write_fasta(tmp_path / "bad.fa", {"a": "ACGT", "b": "AC!T"})
+    words = ["score", "--model", f"{folder}/model", "--output", f"{tmp_path}/o.tsv"]
+    assert main([*words, f"{tmp_path}/bad.fa", "--processes", "2"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.fa"]
+
+
+def test_a_model_that_is_not_there_is_one_line(folder, tmp_path, capsys):
+    (tmp_path / "model").mkdir()
+    words = words_of("score", folder, tmp_path / "o.tsv")
+    words[2] = str(tmp_path / "model")
+    assert main([*words, "--processes", "2"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_goes_through_a_pipe_is_for_one_process(folder, capsys):
+    words = ["score", "--model", f"{folder}/model", f"{folder}/s.fa"]
+    assert main([*words, "--processes", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "standard output is written by one process; --processes" in captured.err
+    assert json.loads(captured.out.splitlines()[0][2:])["by"] == "chain"
+
+
+@pytest.mark.parametrize("more", [["--right", "ACGT"], []])
+def test_one_gap_or_standard_output_is_for_one_process(folder, capsys, more):
+    words = ["generate", "--model", f"{folder}/model", "--length", "6", "--processes", "2", *more]
+    assert main(words) == 0
+    assert "one process" in capsys.readouterr().err
+
+
+def test_a_draft_is_told_of_for_all_blocks(folder, tmp_path, capsys):
+    words = [*words_of("generate", folder, tmp_path / "alone.fa"), "--draft", f"{folder}/model"]
+    assert main(words) == 0
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("the draft proposed ")
+    words[words.index(f"{tmp_path}/alone.fa")] = f"{tmp_path}/blocks.fa"
+    assert main([*words, "--resume"]) == 0
+    assert told in capsys.readouterr().err.splitlines()
+    assert (tmp_path / "blocks.fa").read_bytes() == (tmp_path / "alone.fa").read_bytes()
+
+
+def test_importing_inference_leaves_cuda_alone():
+    """Workers on CPUs are forked behind that import."""
+    import torch
+
+    import carbon.inference  # noqa: F401
+
+    assert not torch.cuda.is_initialized()

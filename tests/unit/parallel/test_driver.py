@@ -1,0 +1,204 @@
+"""Blocks by one process and by several, killed and gone on with: the same bytes."""
+
+import json
+import os
+import signal
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from carbon.errors import UserError
+from carbon.parallel import local
+from carbon.parallel.driver import MOST_IN_FLIGHT, Block, Workers, run_job
+from carbon.parallel.engines import Answer, InProcess
+from carbon.parallel.journal import Journal
+from tests.helpers.parallel import WHOLE, Doubler, job_of, processes, run, this_process
+
+
+@pytest.fixture(autouse=True)
+def no_torch(monkeypatch):
+    monkeypatch.setattr(local, "_PRELOADED", [])
+
+
+def workers_of(folder, number, **about):
+    return processes(folder, number, **about) if number else this_process(folder, **about)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5])
+def test_the_bytes_do_not_depend_on_the_number_of_processes(tmp_path, number):
+    with workers_of(tmp_path, number) as workers:
+        assert run(job_of(tmp_path / "o"), workers) == 60
+    assert (tmp_path / "o").read_text() == WHOLE
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+@pytest.mark.parametrize("troubles", [{"kill-17": "x"}, {"load": "xx"}, {"kill-0": "xx"},
+                                      {"kill-3": "x", "kill-5": "x", "kill-9": "xx"}])  # fmt: skip
+def test_dead_workers_are_replaced(tmp_path, capsys, troubles):
+    """At a block, while they load, twice at one block, and about all at once."""
+    for name, times in troubles.items():
+        (tmp_path / name).write_text(times)
+    with processes(tmp_path, 3) as workers:
+        run(job_of(tmp_path / "o"), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+    assert "a worker died (SIGKILL); another one replaces it" in capsys.readouterr().err
+
+
+def test_an_idle_worker_is_replaced(tmp_path):
+    with processes(tmp_path, 2) as workers:
+        workers.about()
+        (pid,) = workers._engine.pids()
+        os.kill(pid, signal.SIGKILL)
+        run(job_of(tmp_path / "o"), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+
+
+def test_a_block_that_kills_three_workers_is_named(tmp_path):
+    (tmp_path / "kill-17").write_text("xxx")
+    message = r"^numbers\.txt: records 17-20: 3 workers died while they computed .* \(SIGKILL\)"
+    with processes(tmp_path, 2) as workers, pytest.raises(UserError, match=message):
+        run(job_of(tmp_path / "o"), workers)
+    assert not (tmp_path / "o").exists()
+    with this_process(tmp_path) as workers:  # the others are kept
+        run(job_of(tmp_path / "o", resume=True), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+
+
+def test_workers_that_never_start_end_the_run(tmp_path, capsys):
+    (tmp_path / "load").write_text("x" * 9)
+    with processes(tmp_path, 1) as workers, pytest.raises(UserError, match="no worker could start"):
+        run(job_of(tmp_path / "o"), workers)
+
+
+def test_there_are_no_more_workers_than_blocks(tmp_path):
+    with processes(tmp_path, 9) as workers:
+        run(job_of(tmp_path / "o", total=9), workers)
+        assert len(workers._states) == 3
+    with processes(tmp_path, 9) as workers:
+        run(job_of(tmp_path / "none", total=0), workers)
+        assert len(workers._states) == 1
+    assert (tmp_path / "none").read_text() == ""
+
+
+class Recorded:
+    """An engine that answers by chance, and records what is in flight."""
+
+    def __init__(self, size):
+        self.size = size
+        self.seat, self.sent, self.most = Doubler("."), [], 0
+
+    def submit(self, worker, number, payload):
+        self.sent.append((worker, number, payload))
+        for each in range(self.size):
+            blocks = [s for s in self.sent if s[0] == each and s[1] is not None]
+            self.most = max(self.most, len(blocks))
+
+    def results(self, seconds):
+        worker, number, payload = self.sent.pop(-1 if len(self.sent) % 3 else 0)
+        value = self.seat.about if number is None else self.seat(payload)
+        yield Answer(worker, number, value)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_in_any_order_with_two_blocks_of_a_worker_in_flight(tmp_path, size):
+    engine, read = Recorded(size), []
+    with Workers(engine) as workers:
+        run(job_of(tmp_path / "o"), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+    assert engine.most == MOST_IN_FLIGHT
+
+    def blocks():
+        for number, block in enumerate(job_of(tmp_path / "o").blocks()):
+            read.append(number)
+            yield Block(number, "", block)
+
+    computed = Workers(Recorded(size)).computed(blocks())
+    next(computed)
+    assert len(read) <= MOST_IN_FLIGHT * size
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("then", [0, 2])
+def test_another_number_of_processes_goes_on(tmp_path, capsys, first, then):
+    (tmp_path / "user-41").touch()
+    with workers_of(tmp_path, first) as workers, pytest.raises(UserError, match="record 41"):
+        run(job_of(tmp_path / "o"), workers)
+    assert "what is done is kept in" in capsys.readouterr().err
+    (tmp_path / "user-41").unlink()
+    for change, message in (
+        ({}, "an earlier run was stopped; go on with --resume"),
+        ({"resume": True, "seed": 2}, "the earlier run differs in: seed; give the same"),
+    ):
+        with workers_of(tmp_path, then) as workers, pytest.raises(UserError, match=message):
+            run(job_of(tmp_path / "o", **change), workers)
+    # A torn last line is computed again.
+    with (tmp_path / ".o.progress").open("ab") as sink:
+        sink.write(b"0badf00d [14, [")
+    with workers_of(tmp_path, then) as workers:
+        run(job_of(tmp_path / "o", resume=True), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+def test_a_journal_of_the_old_format_is_refused_by_name(tmp_path):
+    job = job_of(tmp_path / "o").settings
+    line = json.dumps(job).encode()
+    (tmp_path / ".o.progress").write_bytes(b"%08x " % zlib.crc32(line) + line + b"\n")
+    with pytest.raises(UserError, match="differs in: journal format"):
+        Journal(tmp_path / "o", job, resume=True)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize(
+    ("trouble", "kind", "message"),
+    [
+        ("user-9", UserError, "record 9: is no number"),
+        ("disk-9", OSError, "No space left on device"),
+        ("nan-9", FloatingPointError, "record 9: is not finite"),
+    ],
+)
+def test_errors_of_a_worker_are_those_of_the_run(tmp_path, number, trouble, kind, message):
+    (tmp_path / trouble).touch()
+    with workers_of(tmp_path, number) as workers, pytest.raises(kind, match=message):
+        run(job_of(tmp_path / "o"), workers)
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_defect_of_a_worker_keeps_its_traceback(tmp_path):
+    (tmp_path / "defect-9").touch()
+    with processes(tmp_path, 2) as workers, pytest.raises(RuntimeError, match="KeyError: 9"):
+        run(job_of(tmp_path / "o"), workers)
+
+
+class Varied:
+    """Makes workers of which each that starts later is of another dtype."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self):
+        path = self.folder / "made"
+        number = len(path.read_text()) if path.exists() else 0
+        path.write_text("x" * (number + 1))
+        return Doubler(self.folder, {"dtype": ["float32", "bfloat16"][min(number, 1)]})
+
+
+def test_workers_of_another_dtype_are_refused(tmp_path):
+    engine = local.LocalProcesses(Varied(tmp_path), [{}] * 2)
+    (tmp_path / "slow").write_text("0.2")
+    with Workers(engine) as workers, pytest.raises(UserError, match="workers differ in: dtype"):
+        run(job_of(tmp_path / "o"), workers)
+
+
+def test_blocks_that_are_not_needed_are_not_computed(tmp_path):
+    (tmp_path / "user-1").touch()
+    job = replace(job_of(tmp_path / "o", total=8), needed=lambda block: block[0] > 0)
+    with Workers(InProcess(lambda: Doubler(tmp_path))) as workers:
+        assert run_job(job, workers, list) == [
+            ([0, 1, 2, 3], None),
+            ([4, 5, 6, 7], [8, 10, 12, 14]),
+        ]
