@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
     many, one = arguments.output / "many.vcf", arguments.output / "one.vcf"
     _repeated(arguments.vcf, many, arguments.records)
     _repeated(arguments.vcf, one, 1)
-    alone = _seconds(arguments, many, "alone.vcf", "--processes", "1")
+    alone = _seconds(arguments, many, "alone.vcf", "--processes", "0")
     if arguments.kills:
         num_kills, num_starts = _killed(arguments, many)
         found: dict[str, Any] = {"kills": num_kills, "starts": num_starts}
@@ -59,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
         shared = _seconds(arguments, many, "shared.vcf", *several)
         starts = [
             _seconds(arguments, one, "start.vcf", *words)
-            for words in (("--processes", "1"), several)
+            for words in (("--processes", "0"), several)
         ]
         found = {
             "seconds": {"alone": alone, "shared": shared},
@@ -133,10 +133,11 @@ def _killed(arguments: argparse.Namespace, vcf: Path) -> tuple[int, int]:
 
 
 def _children_of(pid: int) -> list[int]:
-    """Return the processes that a process has started, but for those that are dead already."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8")
-    children = [int(number) for number in text.split()]
-    return [each for each in children if Path(f"/proc/{each}/exe").exists()]  # a zombie has none
+    """Return the processes that a process and its children have started, and that live."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    children = map(int, path.read_text(encoding="utf-8").split()) if path.exists() else ()
+    alive = [each for each in children if Path(f"/proc/{each}/exe").exists()]  # a zombie has none
+    return [*alive, *(each for child in alive for each in _children_of(child))]
 
 
 if __name__ == "__main__":

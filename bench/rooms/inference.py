@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import inference as trials
+import workers
 from measure import Measure, in_own_process
 
 
@@ -19,6 +20,15 @@ def measures(quick: bool) -> list[Measure]:
         scans = trials.scans(mini, reference, long, 1 if quick else 3)
         panel = trials.real_panel(folder, 200 if quick else 5000)
         texts = trials.generation(mini, 4 if quick else 16, 60 if quick else 300, 1 if quick else 3)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        workers.prepared(folder, 300 if quick else 1500)
+        faster = {command: workers.speedup(folder, command) for command in workers.COMMANDS}
+        blocks_a_second = workers.driven(folder, 500 if quick else 4000, 2)
+    num_blocks = 1000 if quick else 7813  # of 128 records: 10^6
+    (_, few_bytes), (_, many_bytes) = (
+        in_own_process(f"driven_here({n})", "workers") for n in (100, num_blocks)
+    )
     most_bp = 300_000 if quick else 1_000_000
     (_, some_bytes), (took, most_bytes) = (
         in_own_process(f"scan_random({n})", "inference") for n in (100_000, most_bp)
@@ -48,6 +58,18 @@ def measures(quick: bool) -> list[Measure]:
             Measure("real_panel:in_the_network", 100 * panel["network_share"], "%"),
             Measure("real_panel:in_head_and_chain", 100 * panel["head_share"], "%"),
         ]
+    for command, found_of in faster.items():
+        times = found_of["times"]
+        found += [
+            Measure(f"two_processes:{command}", times, "times", 1.8, times >= 1.8),
+            Measure(f"two_processes:{command}:start", found_of["start_seconds"], "s"),
+        ]
+    found += [
+        Measure("driver:empty_blocks", blocks_a_second, "/s", 200, blocks_a_second >= 200),
+        Measure(f"driver:{num_blocks}_blocks:memory", many_bytes / 2**20, "MiB"),
+        Measure("driver:memory_against_100_blocks", many_bytes / few_bytes, "times", 1.1,
+                many_bytes <= 1.1 * few_bytes),
+    ]  # fmt: skip
     ratio = texts["base"] / texts["token"]
     return [
         *found,

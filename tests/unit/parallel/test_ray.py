@@ -1,0 +1,140 @@
+"""Blocks by actors of a Ray cluster, whose nodes are simulated on this machine."""
+
+import os
+import signal
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from carbon.errors import UserError
+from carbon.parallel.driver import Workers
+from carbon.parallel.ray import RayActors
+from tests.helpers.parallel import WHOLE, Doubler, job_of, run, this_process
+from tests.helpers.processes import waits_for
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # as this process, which may have imported Ray
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        # Two CPUs, of which the machine of a test has no more.
+        node = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 * 2**20}
+        cluster = Cluster(initialize_head=True, head_node_args=node)
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def actors(cluster, folder, **about):
+    make = partial(Doubler, folder, about)
+    return Workers(RayActors(make, cluster.address, threads=1, use_gpus=True))
+
+
+def num_kept(folder) -> int:
+    path = folder / ".o.progress"
+    return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
+
+
+def test_actors_write_the_bytes_of_one_process(cluster, tmp_path):
+    """One of them is killed at a block; an error of a worker is that of the run."""
+    (tmp_path / "kill-17").write_text("x")
+    with actors(cluster, tmp_path) as workers:
+        run(job_of(tmp_path / "o"), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+    (tmp_path / "user-9").touch()
+    with actors(cluster, tmp_path) as workers, pytest.raises(UserError, match="record 9"):
+        run(job_of(tmp_path / "p"), workers)
+    (tmp_path / "user-9").unlink()
+    with this_process(tmp_path) as workers:
+        run(job_of(tmp_path / "p", resume=True), workers)
+    assert (tmp_path / "p").read_text() == WHOLE
+
+
+@pytest.mark.nightly
+def test_a_block_that_kills_three_actors_is_named(cluster, tmp_path):
+    (tmp_path / "kill-17").write_text("xxx")
+    message = "records 17-20: 3 workers died"
+    with actors(cluster, tmp_path) as workers, pytest.raises(UserError, match=message):
+        run(job_of(tmp_path / "o"), workers)
+
+
+@pytest.mark.nightly
+def test_a_node_is_lost_and_another_is_added(cluster, tmp_path):
+    node = {"num_cpus": 2, "object_store_memory": 80 * 2**20}
+    lost = cluster.add_node(**node)
+    (tmp_path / "slow").write_text("0.4")
+
+    def change():
+        waits_for(lambda: num_kept(tmp_path) > 5, 120)
+        cluster.remove_node(lost, allow_graceful=False)
+        time.sleep(2)
+        cluster.add_node(**node)
+
+    with actors(cluster, tmp_path) as workers:
+        changes = threading.Thread(target=change)
+        changes.start()
+        run(job_of(tmp_path / "o", total=200), workers)
+        changes.join()
+    whole = "".join(f"{2 * n}\n" for n in range(200))
+    assert (tmp_path / "o").read_text() == whole
+
+
+@pytest.mark.nightly
+def test_more_actors_than_there_is_room_for(cluster, tmp_path, monkeypatch):
+    """Those that wait for room do not stop the others."""
+    monkeypatch.setattr(RayActors, "size", 9)
+    with actors(cluster, tmp_path) as workers:
+        run(job_of(tmp_path / "o"), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+
+
+@pytest.mark.nightly
+def test_actors_end_with_their_driver(cluster, tmp_path, start_driver):
+    (tmp_path / "slow").write_text("0.3")
+    driver = start_driver(tmp_path, cluster.address)
+    waits_for(lambda: num_kept(tmp_path) > 2, 120)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    waits_for(lambda: not _actors(), 30)
+    (tmp_path / "slow").unlink()
+    with actors(cluster, tmp_path) as workers:
+        run(job_of(tmp_path / "o", resume=True), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+
+
+def _actors() -> list[str]:
+    """Return the processes of actors that live, by their titles."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            title = path.read_text()
+        except OSError:
+            continue
+        found += [title] if title.startswith("ray::_Actor") else []
+    return found
+
+
+@pytest.fixture
+def start_driver():
+    import subprocess
+    import sys
+
+    started = []
+
+    def start(folder, address):
+        words = [sys.executable, "-m", "tests.helpers.parallel", f"{folder}/o", str(folder)]
+        started.append(subprocess.Popen([*words, "--ray", address], cwd=Path(__file__).parents[3]))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

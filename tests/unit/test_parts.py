@@ -1,0 +1,188 @@
+"""A result in parts by region, joined, has the records of one run."""
+
+import json
+import shutil
+import subprocess
+
+import pyarrow.parquet as pq
+import pytest
+
+from carbon.cli import main
+from carbon.errors import GenomeError
+from carbon.genome import Interval
+from carbon.genome.regions import Regions, read_regions
+from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+BASES = random_bases(500, 4)
+LENGTHS_BP = {"c": 500, "d": 90}
+REGIONS = ["c:1-120", "c:121-121", "c:122-350", "c:351-500", "d"]
+BED = "c\t0\t120\nc\t120\t121\nc\t121\t350\nc\t350\t500\nd\t0\t90\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("parts")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c": BASES, "d": "ACGT" * 22 + "AC"})
+    records = []
+    for n in [1, 40, *range(115, 128), 350, 351, 500]:
+        base = BASES[n - 1]
+        records.append(f"c\t{n}\t.\t{base}\t{'ACGT'['ACGT'.index(base) - 1]}\t.\t.\t.")
+    # Deletions that begin before a border and end after it.
+    records.insert(4, f"c\t117\t.\t{BASES[116:124]}\t{BASES[116]}\t.\t.\t.")
+    records += ["d\t0\t.\tN\t<DEL>\t.\t.\t.", "d\t9\t.\tA\tC,G\t.\t.\t.", "d\t91\t.\tN\tA\t.\t.\t."]
+    # bcftools joins headers that list the same contigs.
+    header = "##contig=<ID=c,length=500>\n##contig=<ID=d,length=90>\n"
+    write_vcf(folder / "in.vcf", records, header)
+    (folder / "regions.bed").write_text(BED)
+    return folder
+
+
+def score(folder, output, *more):
+    words = ["variants", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa", "--vcf"]
+    words += [f"{folder}/in.vcf", "--window", "60", "--skip-mismatches", "--output", str(output)]
+    return main([*words, *more])
+
+
+@pytest.mark.parametrize("ending", ["tsv", "parquet"])
+def test_joined_parts_are_the_whole(folder, tmp_path, capsys, ending):
+    assert score(folder, tmp_path / f"whole.{ending}") == 0
+    whole = capsys.readouterr().out
+    parts, summaries = [], []
+    for number, region in enumerate(REGIONS):
+        parts.append(str(tmp_path / f"{number}.{ending}"))
+        assert score(folder, parts[-1], "--region", region) == 0
+        summaries.append(tmp_path / f"{number}.json")
+        summaries[-1].write_text(capsys.readouterr().out)
+    assert main(["join", *parts, "--output", str(tmp_path / f"joined.{ending}")]) == 0
+    joined = tmp_path / f"joined.{ending}"
+    assert joined.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
+    assert main(["join", *map(str, summaries), "--output", str(tmp_path / "joined.json")]) == 0
+    summary = json.loads((tmp_path / "joined.json").read_text())
+    assert summary.pop("output") == parts and summary.pop("region") == REGIONS
+    expected = json.loads(whole)
+    expected.pop("output")
+    assert summary == expected
+
+
+def test_regions_of_a_file_are_those_of_the_whole(folder, tmp_path, capsys):
+    assert score(folder, tmp_path / "whole.vcf") == 0
+    assert score(folder, tmp_path / "all.vcf", "--regions-file", f"{folder}/regions.bed") == 0
+    assert (tmp_path / "all.vcf").read_bytes() == (tmp_path / "whole.vcf").read_bytes()
+    capsys.readouterr()
+    (tmp_path / "two.bed").write_text("c\t120\t121\nc\t116\t118\n")
+    assert score(folder, tmp_path / "two.vcf", "--regions-file", f"{tmp_path}/two.bed") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["records"], summary["region"]) == (4, "two.bed")
+
+
+def test_parts_of_bgzip_vcfs_are_joined_by_bcftools(folder, tmp_path):
+    if shutil.which("bcftools") is None:
+        pytest.skip("bcftools is not installed")
+    parts = []
+    for number, region in enumerate(REGIONS):
+        parts.append(str(tmp_path / f"{number}.vcf.gz"))
+        assert score(folder, parts[-1], "--region", region) == 0
+    joined = tmp_path / "joined.vcf.gz"
+    subprocess.run(["bcftools", "concat", "--naive", "-o", joined, *parts], check=True)
+    assert score(folder, tmp_path / "whole.vcf") == 0
+    text = subprocess.run(["bgzip", "-dc", joined], check=True, capture_output=True).stdout
+    assert text == (tmp_path / "whole.vcf").read_bytes()
+
+
+def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, capsys):
+    def scan(name, *place):
+        words = ["scan", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa", *place]
+        words += ["--window", "120", "--frames", "0,3", "--strands", "both"]
+        assert main([*words, "--output", f"{tmp_path}/{name}.tsv"]) == 0
+        return (tmp_path / f"{name}.tsv").read_text().splitlines()[2:]
+
+    whole = scan("whole", "--contig", "c")
+    parts = [row for n, region in enumerate(REGIONS[:4]) for row in scan(n, "--region", region)]
+    assert [row.split("\t")[:2] for row in parts] == [row.split("\t")[:2] for row in whole]
+    (tmp_path / "some.bed").write_text("d\t10\t40\nc\t0\t100\nc\t200\t260\nc\t250\t300\n")
+    some = scan("some", "--regions-file", f"{tmp_path}/some.bed")
+    places = [(row.split("\t")[0], int(row.split("\t")[1])) for row in some]
+    assert places == [
+        *(("c", n) for n in range(1, 101)), *(("c", n) for n in range(201, 301)),
+        *(("d", n) for n in range(11, 41)),
+    ]  # fmt: skip
+    assert some[:100] == scan("first", "--region", "c:1-100")
+
+
+def test_what_cannot_be_joined_is_one_line(folder, tmp_path, capsys):
+    assert score(folder, tmp_path / "a.tsv", "--region", "c:1-120") == 0
+    assert score(folder, tmp_path / "b.tsv", "--region", "c:121-500", "--by", "marginals") == 0
+    (tmp_path / "c.tsv").write_text("not a table\n")
+    (tmp_path / "d.tsv").write_text((tmp_path / "a.tsv").read_text().rstrip("\n"))
+    (tmp_path / "e.parquet").write_text("not a table\n")
+    (tmp_path / "f.json").write_text("[]")
+    capsys.readouterr()
+    for names, message in (
+        (["a.tsv", "b.tsv"], "b.tsv: differs from"),
+        (["a.tsv", "a.tsv"], "a.tsv: is named twice"),
+        (["a.tsv", "c.tsv"], "c.tsv: "),
+        (["a.tsv", "d.tsv"], "d.tsv: is cut off"),
+        (["a.tsv", "e.parquet"], "e.parquet: give parts that end in .tsv"),
+        (["none.tsv"], "none.tsv: no such file"),
+    ):
+        paths = [str(tmp_path / name) for name in names]
+        assert main(["join", *paths, "--output", str(tmp_path / "o.tsv")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line and not (tmp_path / "o.tsv").exists()
+    for name in ("e.parquet", "f.json"):
+        output = tmp_path / f"o.{name.partition('.')[2]}"
+        assert main(["join", str(tmp_path / name), "--output", str(output)]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1 and not output.exists()
+    assert main(["join", str(tmp_path / "a.tsv"), "--output", str(tmp_path / "o.vcf")]) == 2
+
+
+def test_a_position_outside_a_contig_counts_as_its_nearest_base():
+    regions = Regions([Interval("c", 0, 10), Interval("c", 490, 500)], LENGTHS_BP)
+    assert [regions.holds("c", n) for n in (-1, 0, 9, 10, 489, 490, 499, 500)] == [
+        True, True, True, False, False, True, True, True,
+    ]  # fmt: skip
+    assert not regions.holds("d", 0) and not regions.holds("e", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("e\t0\t5\n", "line 1: no contig 'e'"),
+        ("c\t0\t501\n", "line 1: ends past the 500 bases"),
+        ("c\t9\t9\n", "has no region"),
+        ("", "has no region"),
+        ("c\t5\n", "is no line of BED"),
+    ],
+)
+def test_a_file_of_regions_that_is_wrong(tmp_path, text, message):
+    path = tmp_path / "r.bed"
+    path.write_text(text)
+    with pytest.raises(GenomeError, match=message):
+        read_regions(None, path, LENGTHS_BP, {})
+
+
+def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
+    from carbon import parts, tables
+
+    monkeypatch.setattr(tables, "PARQUET_ROWS", 7)
+    monkeypatch.setattr(parts, "PARQUET_ROWS", 7)
+    columns = {"name": str, "number": int, "value": float}
+    rows = [(f"r{n}", n, None if n % 3 else n / 7) for n in range(20)]
+
+    def write(name, some):
+        with tables.TABLE_WRITERS[".parquet"](tmp_path / name, columns, {"by": "x"}) as sink:
+            for row in some:
+                sink(row)
+        return tmp_path / name
+
+    whole = write("whole.parquet", rows)
+    cut = [
+        write("a.parquet", rows[:3]),
+        write("b.parquet", rows[3:3]),
+        write("c.parquet", rows[3:]),
+    ]
+    parts.join_parts(cut, tmp_path / "joined.parquet")
+    assert (tmp_path / "joined.parquet").read_bytes() == whole.read_bytes()
+    assert pq.ParquetFile(whole).num_row_groups == 3
