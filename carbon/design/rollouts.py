@@ -1,20 +1,21 @@
 """Samples to learn from, by our own engine: of the one that learns, or of workers.
 
-Workers are as INTELLECT-2 (arXiv 2505.07291) has them. They draw and measure with the newest
-weights that they find, and pause where enough lies ready. The learner takes groups whose weights
-are at most so many rounds old, drops older ones, and corrects for the weights that drew them: the
-ratio of GRPO is that to the log-probabilities which the worker has told.
+Workers are as INTELLECT-2 (arXiv 2505.07291) has them. Each draws and measures a group with the
+weights that were newest when it began. The learner takes groups whose weights are at most so many
+rounds old, drops older ones, and corrects for the weights that drew them: the ratio of GRPO is that
+to the log-probabilities of the worker.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from carbon.console import progress
-from carbon.design.mail import Letter, Mailbox, Pause, Tensors
 from carbon.design.oracles import Oracle
 from carbon.design.rewards import measured
 from carbon.design.tune_task import TuneTask
@@ -23,7 +24,10 @@ from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.sampling import SamplingRule
 from carbon.inference.reading import Reader
 from carbon.model import LoadedModel
+from carbon.parallel.driver import Block, Workers
 from carbon.tokenizer import Vocabulary, decode_ids, encode_kmers
+
+Arrays = dict[str, NDArray[np.float32]]
 
 
 class OwnRollouts:
@@ -61,29 +65,45 @@ class Rollouts:
         num_dropped: groups that were too old, so far.
     """
 
-    def __init__(self, mailbox: Mailbox, most_stale: int) -> None:
-        """Take where samples come from, and how old their weights may be."""
-        self.mailbox, self.most_stale = mailbox, most_stale
+    def __init__(self, workers: Workers, task: TuneTask) -> None:
+        """Take who draws; each a `Sampler` of the task, with one group in flight."""
+        self._task = task
+        self._computed = workers.computed(self._groups())
+        self._round: int = 0
+        self._weights: Arrays = {}
         self.staleness_rounds = self.num_dropped = 0
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
-        """Publish the weights, and return a group."""
-        step = trainer.state.global_step
-        least_round = step - self.most_stale
-        self.mailbox.publish(step, adapter_of(trainer.model))
-        self.num_dropped += self.mailbox.drop(least_round)
-        letter = self.mailbox.take(least_round)
-        self.staleness_rounds = step - letter.round
+        """Return a group whose weights are not too old; workers draw with the newest from now on.
+
+        Raises:
+            UserError: an oracle fails, or three workers died on one group.
+        """
+        step = self._round = trainer.state.global_step
+        self._weights = {name: each.numpy() for name, each in adapter_of(trainer.model).items()}
+        _, group = next(self._computed)
+        while group["round"] < step - self._task.most_stale:
+            self.num_dropped += 1
+            _, group = next(self._computed)
+        self.staleness_rounds = step - group["round"]
         return {
             "prompt_ids": trainer.processing_class(text=list(prompts))["input_ids"],
-            "completion_ids": letter.ids.tolist(),
-            "logprobs": letter.log_probs.tolist(),
-            "oracle_values": letter.values.tolist(),
+            "completion_ids": group["ids"],
+            "logprobs": group["log_probs"],
+            "oracle_values": group["values"],
         }
 
     def told(self) -> dict[str, int]:
         """Return what the curves tell of a step."""
         return {"staleness_rounds": self.staleness_rounds, "dropped_groups": self.num_dropped}
+
+    def _groups(self) -> Iterator[Block]:
+        """Yield groups to draw, without end, each with the newest weights."""
+        for number in count():
+            seed = _seed_of(self._task.seed, number, self._round)
+            first = number * self._task.group
+            payload = (self._round, self._weights, seed, range(first, first + self._task.group))
+            yield Block(number, f"group {number + 1}", payload)
 
 
 def corrected(trainer: type) -> type:
@@ -101,13 +121,13 @@ def corrected(trainer: type) -> type:
     return Corrected
 
 
-def adapter_of(adapted: Any) -> Tensors:
-    """Return the weights of the adapter on the CPU."""
+def adapter_of(adapted: Any) -> dict[str, Tensor]:
+    """Return the weights of the adapter on the CPU, float32."""
     from peft import get_peft_model_state_dict
 
     # Without the word, peft looks for the start's vocabulary on the Hub.
     weights = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-    return {name: each.detach().cpu() for name, each in weights.items()}
+    return {name: each.detach().float().cpu() for name, each in weights.items()}
 
 
 Draw = Callable[[int, int, Sequence[int]], tuple[Tensor, Tensor]]
@@ -126,53 +146,62 @@ def by_our_engine(
     return draw
 
 
-def work(
-    adapted: Any,
-    vocabulary: Vocabulary,
-    draw: Draw,
-    oracles: Sequence[Oracle],
-    task: TuneTask,
-    mailbox: Mailbox,
-    worker: int,
-) -> int:
-    """Draw and measure groups until the run is over; return how many.
+class Sampler:
+    """A worker: adapters in, groups that are drawn and measured out.
 
-    Pauses while more groups lie ready than steps may be behind, of weights that the learner still
-    takes. Each worker looks for itself, so that there may be as many more as there are workers.
-
-    Args:
-        adapted: network of peft, whose head is held to 6-mers.
-        vocabulary: of it.
-        draw: draws with it.
-        oracles: that measure.
-        task: of the run.
-        mailbox: that was joined.
-        worker: number of this one.
-
-    Raises:
-        UserError: an oracle fails, or what draws.
+    Attributes:
+        about: what learner and workers must have alike.
     """
-    from peft import set_peft_model_state_dict
 
-    round_, seed, count, pause = None, 0, 0, Pause()
-    with progress("groups drawn", None) as advance:
-        while not mailbox.is_over():
-            if (newest := mailbox.newest(round_)) is not None:
-                if round_ is None:
-                    seed = _seed_of(task.seed, worker, newest[0])
-                round_ = newest[0]
-                set_peft_model_state_dict(adapted, newest[1])
-            if round_ is None or mailbox.num_waiting(round_ - task.most_stale) > task.most_stale:
-                pause.wait()
-                continue
-            samples = range(count * task.group, (count + 1) * task.group)
-            ids, log_probs = draw(round_, seed, samples)
-            bases = [decode_ids(row, vocabulary) for row in ids.numpy()]
-            values = torch.tensor(measured(oracles, bases), dtype=torch.float64)
-            mailbox.send(Letter(round_, ids, log_probs, values), worker, count)
-            count, pause = count + 1, Pause()
-            advance(1)
-    return count
+    def __init__(
+        self,
+        adapted: Any,
+        vocabulary: Vocabulary,
+        draw: Draw,
+        oracles: Sequence[Oracle],
+        about: dict[str, Any],
+        opened: ExitStack,
+    ) -> None:
+        """Take what draws and measures.
+
+        Args:
+            adapted: network of peft, whose head is held to 6-mers.
+            vocabulary: of it.
+            draw: draws with it.
+            oracles: that measure.
+            about: see above.
+            opened: is closed with this worker.
+        """
+        self.about = about
+        self._adapted, self._vocabulary, self._draw = adapted, vocabulary, draw
+        self._oracles, self._opened, self._round = oracles, opened, -1
+
+    def __call__(self, payload: tuple[int, Arrays, int, range]) -> dict[str, Any]:
+        """Return a group: its round, ids, log-probabilities and values, (samples, ...) each.
+
+        Raises:
+            UserError: an oracle fails, or what draws.
+        """
+        from peft import set_peft_model_state_dict
+
+        round_, weights, seed, samples = payload
+        if round_ != self._round:
+            tensors = {name: torch.from_numpy(each) for name, each in weights.items()}
+            set_peft_model_state_dict(self._adapted, tensors)
+            self._round = round_
+        ids, log_probs = self._draw(round_, seed, samples)
+        bases = [decode_ids(row, self._vocabulary) for row in ids.numpy()]
+        values = np.asarray(measured(self._oracles, bases), dtype=np.float64)
+        return {
+            "round": round_,
+            "ids": ids.tolist(),
+            "log_probs": log_probs.tolist(),
+            "values": values.tolist(),
+        }
+
+    def close(self) -> None:
+        """End the processes of oracles."""
+        self._opened.close()
 
 
 def drawn(

@@ -98,7 +98,8 @@ class TuneJob(NamedTuple):
         output: folder to write.
         on_cpu: leave a GPU alone.
         resume: go on with what an earlier run left.
-        mailbox: folder or URL by which workers draw; "" if the learner draws itself.
+        has_workers: whether workers draw, and not the learner itself.
+        vllm: address of a vLLM server that draws for the workers; "" if they draw themselves.
     """
 
     model: str
@@ -107,4 +108,5 @@ class TuneJob(NamedTuple):
     output: Path
     on_cpu: bool = False
     resume: bool = False
-    mailbox: str = ""
+    has_workers: bool = False
+    vllm: str = ""

@@ -5,9 +5,11 @@ design`; and the model that is written holds nothing of what trl changes.
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Unpack
@@ -28,10 +30,9 @@ from carbon.design.grpo import (
     tokenizer_of,
     trainer_of,
 )
-from carbon.design.mail import Mailbox
 from carbon.design.oracles import Oracle, adapted_contents, named_oracle, started
 from carbon.design.rewards import Rewards
-from carbon.design.rollouts import Draw, Rollouts, by_our_engine, work
+from carbon.design.rollouts import Draw, Rollouts, Sampler, by_our_engine
 from carbon.design.tune_folder import (
     COLUMNS,
     MODEL,
@@ -49,9 +50,20 @@ from carbon.files import atomic_folder, behind_links, free_folder
 from carbon.inference import Carbon, load
 from carbon.locks import locked_output
 from carbon.model import LoadedModel, load_model, model_folder
+from carbon.parallel.driver import Workers
+from carbon.parallel.engines import MakeWorker
+from carbon.parallel.options import workers_of
 from carbon.tokenizer import K, Vocabulary
 
 _LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
+
+
+StartWorkers = Callable[[MakeWorker], AbstractContextManager[Workers]]
+
+
+def started_by(arguments: Namespace) -> StartWorkers:
+    """Return what starts the workers that a command line asks for; each draws one group a time."""
+    return partial(workers_of, arguments, most_in_flight=1)
 
 
 def check_tuning(job: TuneJob) -> None:
@@ -64,27 +76,12 @@ def check_tuning(job: TuneJob) -> None:
         with locked_output(job.output):  # a run that is going on is no folder to remove
             if not job.resume:
                 free_folder(job.output)
-    if job.mailbox and (job.resume or num_processes() > 1):
-        raise UserError("a mailbox: one process learns, and cannot be resumed; take the other out")
-    if job.mailbox and not all(isinstance(oracle, str) for oracle in job.oracles):
-        raise UserError(
-            "a mailbox: workers are other commands; name oracles: python:MODULE:FUNCTION"
-        )
-    _check(job)
-
-
-def check_worker(job: TuneJob) -> None:
-    """Look for all that can be wrong with a worker before a model is loaded.
-
-    Raises:
-        UserError: something is.
-    """
-    if not job.mailbox:
-        raise UserError("a worker needs the --mailbox of the one that learns")
-    _check(job)
-
-
-def _check(job: TuneJob) -> None:
+    if job.has_workers and (job.resume or num_processes() > 1):
+        raise UserError("workers: one process learns, and cannot be resumed; take the other out")
+    if job.has_workers and not all(isinstance(oracle, str) for oracle in job.oracles):
+        raise UserError("workers are other processes; name oracles: python:MODULE:FUNCTION")
+    if job.vllm and not job.has_workers:
+        raise UserError("--vllm: a server draws for a worker; give --processes 1")
     for oracle in job.oracles:
         named_oracle(oracle)
     goals_for(job.task.goals, len(job.oracles))
@@ -109,7 +106,7 @@ def tune(
     *,
     device: str = "auto",
     resume: bool = False,
-    mailbox: str = "",
+    processes: int = 0,
     **options: Unpack[TuneOptions],
 ) -> Carbon:
     """Teach a model to draw what oracles like, write the run folder, and return the tuned model.
@@ -120,7 +117,7 @@ def tune(
         output: folder to write.
         device: `auto`, a GPU if there is one; or `cpu`.
         resume: go on from the last checkpoint of a run that was stopped.
-        mailbox: folder or URL by which `carbon tune --worker` draws; "" to draw in this process.
+        processes: worker processes that draw; 0 to draw in this process.
         **options: the fields of `TuneTask`; `length_bp` must be given.
 
     Raises:
@@ -129,21 +126,26 @@ def tune(
     """
     check_several("oracles", oracles, '["python:MODULE:FUNCTION"]')
     task, on_cpu = TuneTask(**options), device == "cpu"
-    job = TuneJob(str(model), oracles, task, Path(output), on_cpu, resume, mailbox)
+    job = TuneJob(str(model), oracles, task, Path(output), on_cpu, resume, processes > 0)
     check_tuning(job)
-    run_tuning(job)
+    given = Namespace(device=device, processes=processes, ray=None)
+    run_tuning(job, started_by(given) if processes else None)
     return load(job.output / MODEL, device=device)
 
 
-def run_tuning(job: TuneJob) -> dict[str, Any]:
+def run_tuning(job: TuneJob, start: StartWorkers | None = None) -> dict[str, Any]:
     """Tune, write the run folder, and return a summary.
+
+    Args:
+        job: of the run.
+        start: starts workers that draw, given how to make one; None to draw in this process.
 
     Raises:
         UserError: something does not fit the model, or an oracle fails; what was written until
             then stays.
     """
     with _locked(job), _ready(job) as (loaded, tokenizer, oracles):
-        return _tuned(job, loaded, tokenizer, oracles)
+        return _tuned(job, loaded, tokenizer, oracles, start)
 
 
 def _locked(job: TuneJob) -> AbstractContextManager[None]:
@@ -151,29 +153,24 @@ def _locked(job: TuneJob) -> AbstractContextManager[None]:
     return locked_output(job.output) if rank() == 0 else nullcontext()
 
 
-def run_worker(job: TuneJob, worker: int, vllm: str = "") -> dict[str, Any]:
-    """Draw and measure for the one that learns until it is done, and return a summary.
+def sampler(job: TuneJob, vllm: str = "") -> Sampler:
+    """Return a worker that draws and measures.
 
     Args:
         job: of the run.
-        worker: number of this one.
         vllm: address of a vLLM server that draws; "" to draw in this process.
 
     Raises:
-        UserError: something does not fit the model, the run has other settings, or an oracle or
-            the server fails.
+        UserError: something does not fit the model, or an oracle or the server fails.
     """
-    with (
-        _ready(job) as (loaded, tokenizer, oracles),
-        six_mers_alone(loaded),
-        closing(Mailbox(job.mailbox)) as mailbox,
-    ):
-        mailbox.join(_shared(_settings(job, oracles)))
-        network = adapted(job, loaded, tokenizer)
-        (prompt,) = tokenizer(text=[prompt_of(job.task)])["input_ids"]
-        with _drawing(vllm, network, loaded.vocabulary, prompt, job.task) as draw:
-            count = work(network, loaded.vocabulary, draw, oracles, job.task, mailbox, worker)
-    return {"worker": worker, "groups": count}
+    opened = ExitStack()
+    loaded, tokenizer, oracles = opened.enter_context(_ready(job))
+    opened.enter_context(six_mers_alone(loaded))
+    network = adapted(job, loaded, tokenizer)
+    (prompt,) = tokenizer(text=[prompt_of(job.task)])["input_ids"]
+    draw = opened.enter_context(_drawing(vllm, network, loaded.vocabulary, prompt, job.task))
+    about = _shared(_settings(job, oracles))
+    return Sampler(network, loaded.vocabulary, draw, oracles, about, opened)
 
 
 @contextmanager
@@ -222,12 +219,16 @@ def _check_fit(loaded: LoadedModel, task: TuneTask) -> None:
 
 
 def _tuned(
-    job: TuneJob, loaded: LoadedModel, tokenizer: Any, oracles: Sequence[Oracle]
+    job: TuneJob,
+    loaded: LoadedModel,
+    tokenizer: Any,
+    oracles: Sequence[Oracle],
+    start: StartWorkers | None,
 ) -> dict[str, Any]:
     goals = goals_for(job.task.goals, len(oracles))
     rewards = Rewards(oracles, goals, loaded.vocabulary, rank())
     settings, folder = _settings(job, oracles), behind_links(job.output)
-    with _rollouts(job, settings) as rollouts:
+    with _rollouts(job, settings, start) as rollouts:
         if rank() == 0:
             folder = begin_folder(job.output, settings, resume=job.resume)
         if not (job.resume and (folder / MODEL).is_dir()):
@@ -242,17 +243,22 @@ def _tuned(
 
 
 @contextmanager
-def _rollouts(job: TuneJob, settings: dict[str, Any]) -> Iterator[Rollouts | None]:
-    """Yield what workers draw, if they do; they are told when the run is over."""
-    if not job.mailbox:
+def _rollouts(
+    job: TuneJob, settings: dict[str, Any], start: StartWorkers | None
+) -> Iterator[Rollouts | None]:
+    """Yield what workers draw, if they do.
+
+    Raises:
+        UserError: workers have other settings or weights.
+    """
+    if start is None:
         yield None
         return
-    with closing(Mailbox(job.mailbox)) as mailbox:
-        mailbox.begin(_shared(settings))
-        try:
-            yield Rollouts(mailbox, job.task.most_stale)
-        finally:
-            mailbox.end()
+    with start(partial(sampler, job, job.vllm)) as workers:
+        about, ours = workers.about(), _shared(settings)
+        if other := sorted(n for n in {*about, *ours} if about.get(n) != ours.get(n)):
+            raise UserError(f"workers have another {', '.join(other)}; give all the same")
+        yield Rollouts(workers, job.task)
 
 
 def _shared(settings: dict[str, Any]) -> dict[str, Any]:

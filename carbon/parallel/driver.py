@@ -163,9 +163,14 @@ class _State:
 class Workers:
     """Workers of an engine, as a context; they start when they are needed."""
 
-    def __init__(self, engine: Engine) -> None:
-        """Start none yet."""
-        self._engine = engine
+    def __init__(self, engine: Engine, most_in_flight: int = MOST_IN_FLIGHT) -> None:
+        """Start none yet.
+
+        Args:
+            engine: that runs them.
+            most_in_flight: blocks of a worker.
+        """
+        self._engine, self._most_in_flight = engine, most_in_flight
         self._about: dict[str, Any] | None = None
         self._states: list[_State] = []
         self._waiting: deque[Block] = deque()
@@ -202,18 +207,15 @@ class Workers:
     def computed(self, blocks: Iterator[Block]) -> Iterator[tuple[int, Any]]:
         """Yield numbers and results of blocks, in the order in which they are computed.
 
-        At most `MOST_IN_FLIGHT` blocks a worker are read ahead. There are no more workers than
-        blocks.
+        At most two blocks a worker are read ahead. There are no more workers than blocks. A worker
+        has its next block before its last result is yielded.
         """
-        while True:
-            size = self._engine.size
-            room = max(0, MOST_IN_FLIGHT * size - self._num_read_ahead())
-            self._waiting.extend(islice(blocks, room))
-            if not self._num_read_ahead():
-                return
-            self._start(min(size, self._num_read_ahead()))
-            self._hand_out()
-            yield from self._answers()
+        self._hand_out(blocks)
+        while self._num_read_ahead():
+            for answer in self._answers():
+                self._hand_out(blocks)
+                yield answer
+            self._hand_out(blocks)
 
     def _num_read_ahead(self) -> int:
         """Return the number of blocks that wait or are in flight."""
@@ -225,9 +227,13 @@ class Workers:
             self._states.append(_State())
             self._engine.submit(len(self._states) - 1, None, None)
 
-    def _hand_out(self) -> None:
-        """Give the waiting blocks to the workers that are up, to idle ones first."""
-        for load in range(MOST_IN_FLIGHT):
+    def _hand_out(self, blocks: Iterator[Block]) -> None:
+        """Read blocks, and give them to the workers that are up, to idle ones first."""
+        size = self._engine.size
+        room = self._most_in_flight * size - self._num_read_ahead()
+        self._waiting.extend(islice(blocks, max(0, room)))
+        self._start(min(size, self._num_read_ahead()))
+        for load in range(self._most_in_flight):
             for worker, state in enumerate(self._states):
                 if self._waiting and state.is_up and len(state.in_flight) <= load:
                     block = self._waiting.popleft()

@@ -85,6 +85,11 @@ class Seat:
             self._worker = self._make()
         return self._worker.about if number is None else self._worker(payload)
 
+    def close(self) -> None:
+        """Let the worker end what it has started, if it has a `close`."""
+        if close := getattr(self._worker, "close", None):
+            close()
+
     def answer(self, number: int | None, payload: Any) -> Any:
         """Return what `compute` returns, or a `Failure` if it raises."""
         try:
@@ -120,4 +125,5 @@ class InProcess:
         yield Answer(0, number, self._seat.compute(number, payload))
 
     def close(self) -> None:
-        """Do nothing: the worker ends with its process."""
+        """Let the worker end what it has started."""
+        self._seat.close()

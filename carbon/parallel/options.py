@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from carbon.console import natural, say
 from carbon.errors import UserError
-from carbon.parallel.driver import Workers
+from carbon.parallel.driver import MOST_IN_FLIGHT, Workers
 from carbon.parallel.engines import Engine, InProcess, MakeWorker
 from carbon.parallel.local import LocalProcesses, StartMethod
 
@@ -60,17 +60,20 @@ def is_streamed(arguments: argparse.Namespace, reason: str | None) -> bool:
 
 
 @contextmanager
-def workers_of(arguments: argparse.Namespace, make: MakeWorker) -> Iterator[Workers]:
+def workers_of(
+    arguments: argparse.Namespace, make: MakeWorker, most_in_flight: int = MOST_IN_FLIGHT
+) -> Iterator[Workers]:
     """Yield the workers that a command line asks for, and end them.
 
     Args:
         arguments: with `device`, and what `add_workers` adds.
         make: makes a worker; pickled unless this process computes alone.
+        most_in_flight: blocks of a worker.
 
     Raises:
         UserError: the options contradict one another, or a device or cluster is not there.
     """
-    with _terminated_by_exit(), Workers(engine_of(arguments, make)) as workers:
+    with _terminated_by_exit(), Workers(engine_of(arguments, make), most_in_flight) as workers:
         yield workers
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carbon.console import natural
-from carbon.errors import UserError
 from carbon.verbs.common import Verbs, check_inputs
 from carbon.verbs.drawing import add_oracles
 
@@ -27,7 +26,7 @@ def add_parser(verbs: Verbs) -> None:
         "--model", required=True, help="model folder, or a name in the box or on the Hub"
     )
     add_oracles(verb)
-    verb.add_argument("--output", metavar="FOLDER", help="to write; not of a worker")
+    verb.add_argument("--output", required=True, metavar="FOLDER", help="to write")
     verb.add_argument(
         "--length", type=natural, required=True, metavar="BP", help="of a sample; a multiple of 6"
     )
@@ -35,7 +34,7 @@ def add_parser(verbs: Verbs) -> None:
     verb.add_argument("--tag", action="append", default=[], dest="tags", help="metadata tag")
     verb.add_argument("--seed", type=natural, default=0)
     _add_learning(verb)
-    _add_mailbox(verb)
+    _add_samplers(verb)
     verb.add_argument(
         "--timeout", type=float, default=600, metavar="SECONDS", help="of a group of an oracle"
     )
@@ -64,16 +63,16 @@ def _add_learning(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_mailbox(verb: argparse.ArgumentParser) -> None:
-    group = verb.add_argument_group("samples of workers")
+def _add_samplers(verb: argparse.ArgumentParser) -> None:
+    group = verb.add_argument_group("workers that draw")
     group.add_argument(
-        "--mailbox", default="", metavar="URL", help="folder or bucket by which workers draw"
+        "--processes", type=natural, metavar="N", help="worker processes on this machine that draw"
     )
     group.add_argument(
-        "--worker", type=natural, metavar="N", help="draw for the one that learns, as number N"
+        "--ray", metavar="HOST:PORT", help="draw on the Ray cluster with this head node"
     )
     group.add_argument(
-        "--vllm", default="", metavar="URL", help="have a vLLM server draw for this worker"
+        "--vllm", default="", metavar="URL", help="have a vLLM server of this machine draw"
     )
     group.add_argument(
         "--stale", type=natural, default=2, metavar="N", help="most rounds that weights are old"
@@ -83,20 +82,12 @@ def _add_mailbox(verb: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     check_inputs(arguments)
-    if (arguments.output is None) == (arguments.worker is None):
-        raise UserError("give either --output, or --worker and its --mailbox")
-    if arguments.vllm and arguments.worker is None:
-        raise UserError("--vllm: a server draws for a worker; give --mailbox and --worker")
     from carbon.design.grpo import rank
-    from carbon.design.tuning import check_tuning, check_worker, run_tuning, run_worker
+    from carbon.design.tuning import check_tuning, run_tuning, started_by
 
     job = _job(arguments)
-    if arguments.worker is not None:
-        check_worker(job)
-        print(json.dumps(run_worker(job, arguments.worker, arguments.vllm)))
-        return
     check_tuning(job)
-    summary = run_tuning(job)
+    summary = run_tuning(job, started_by(arguments) if job.has_workers else None)
     if rank() == 0:
         print(json.dumps(summary))
 
@@ -123,8 +114,9 @@ def _job(arguments: argparse.Namespace) -> "TuneJob":
         arguments.model,
         arguments.oracles,
         task,
-        Path(arguments.output or ""),
+        Path(arguments.output),
         on_cpu=arguments.device == "cpu",
         resume=arguments.resume,
-        mailbox=arguments.mailbox,
+        has_workers=bool(arguments.processes or arguments.ray),
+        vllm=arguments.vllm,
     )

@@ -1,20 +1,16 @@
-"""`carbon tune` with workers that draw: processes that share a folder and nothing else."""
+"""`carbon tune` with workers that draw, in processes of this machine."""
 
-import json
 import os
 import signal
-import subprocess
+import sys
 
 import pytest
 import torch
 
 import carbon
-from carbon import store
 from carbon.cli import main
-from carbon.design import mail
 from carbon.design.goals import Goal
 from carbon.design.grpo import six_mers_alone, tokenizer_of, trainer_of
-from carbon.design.mail import Letter, Mailbox
 from carbon.design.oracles import InProcess
 from carbon.design.rewards import Rewards
 from carbon.design.rollouts import Rollouts, drawn, log_probs_of
@@ -23,12 +19,9 @@ from carbon.errors import UserError
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model, save_model
 from carbon.run_folder import read_lines
-from carbon.store import open_tensors
 from carbon.tokenizer import NATIVE, decode_ids, encode
-from tests.helpers.bucket import bucket
 from tests.helpers.files import random_bases
-from tests.helpers.processes import waits_for
-from tests.helpers.warm import warm_python
+from tests.helpers.processes import waits_for, workers_of
 
 ORACLE = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
 
@@ -41,183 +34,52 @@ def folder(tmp_path, network, monkeypatch):
     return tmp_path
 
 
-def command(*words, steps=8, stale=1, mailbox="mailbox"):
+def command(*words, steps=8, stale=1):
     return [
         "tune", "--model", "base", "--oracle", "python:shares:gc", "--length", "30",
         "--group", "4", "--steps", str(steps), "--rate", "0.01", "--device", "cpu",
-        "--mailbox", mailbox, "--stale", str(stale), *map(str, words),
+        "--output", "out", "--stale", str(stale), *map(str, words),
     ]  # fmt: skip
 
 
-@pytest.fixture
-def started():
-    """Starts a command; what still runs when the test ends is ended with it."""
-    running = []
-
-    def start(*words, **more):
-        running.append(
-            subprocess.Popen(
-                [warm_python(), "-m", "carbon", *command(*words, **more)],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            )
-        )  # fmt: skip
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.communicate()
-
-
-def ended(*processes):
-    """Wait until all have ended well, or one has not; return what they told."""
-    well = [0] * len(processes)
-    waits_for(lambda: any(ends := [one.poll() for one in processes]) or ends == well, seconds=300)
-    told = {one: one.communicate() for one in processes if one.poll() is not None}
-    assert [one.poll() for one in processes] == well, told
-    return told
-
-
-def test_over_a_bucket(folder, started, monkeypatch):
-    with bucket() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        learner = started("--output", "out", steps=3, mailbox="s3://lab/tuned")
-        worker = started("--worker", 1, steps=3, mailbox="s3://lab/tuned")
-        told = ended(learner, worker)
-    assert [line["step"] for line in read_lines("out").steps] == [1, 2, 3]
-    assert json.loads(told[worker][0])["groups"] >= 3
-
-
 @pytest.mark.parametrize("stale", [0, 1])
-def test_a_worker_that_is_killed_takes_nothing_with_it(folder, started, stale):
+def test_a_worker_that_is_killed_takes_nothing_with_it(folder, start, stale):
     """Two workers, one of which is killed in the middle; no weights are older than allowed."""
-    learner = started("--output", "out", stale=stale)
-    lost, kept = (started("--worker", worker, stale=stale) for worker in (1, 2))
+    places = {"base": f"{folder}/base", "out": f"{folder}/out"}
+    words = [places.get(word, word) for word in command("--processes", 2, stale=stale)]
+    learner = start([sys.executable, "-m", "carbon", *words], PYTHONPATH=str(folder))
     waits_for((folder / "out/metrics.jsonl").exists)
-    lost.send_signal(signal.SIGKILL)
-    told = ended(learner, kept)
+    os.kill(workers_of(learner)[0], signal.SIGKILL)
+    _, said = learner.communicate(timeout=500)
+    assert learner.returncode == 0, said
+    assert "a worker died (SIGKILL); another one replaces it" in said
     lines = read_lines("out").steps
     assert [line["step"] for line in lines] == list(range(1, 9))
     assert lines[0]["staleness_rounds"] == 0
     assert all(0 <= line["staleness_rounds"] <= stale for line in lines)
     dropped = [line["dropped_groups"] for line in lines]
     assert dropped == sorted(dropped)
-    assert json.loads(told[kept][0])["groups"] >= 1
     assert (folder / "out/model/model.safetensors").is_file()
 
 
-def test_what_is_too_old_is_dropped_and_counted(tmp_path):
-    mailbox = Mailbox(str(tmp_path / "box"))
-    mailbox.begin({"a": 1})
-    ones = torch.ones(2, 3)
-
-    def letter(round_):
-        return Letter(round_, torch.full((2, 3), round_), ones, ones[:, :1].double())
-
-    for round_ in (3, 4, 4, 5):
-        mailbox.send(letter(round_), worker=1, number=mailbox.num_waiting(0))
-    torn = tmp_path / "box/samples/000005/2-000000.safetensors"
-    torn.write_bytes(b"of a worker that was killed")
-    assert [mailbox.num_waiting(least_round) for least_round in (3, 4, 5, 6)] == [4, 3, 1, 0]
-    assert mailbox.drop(4) == 1
-    assert [mailbox.take(4).round for _ in range(3)] == [5, 4, 4]
-    assert mailbox.num_waiting(0) == 0
-    assert list((tmp_path / "box/samples/000005").iterdir()) == [torn]
-
-
-def test_torn_samples_and_weights_are_not_taken(tmp_path):
-    mailbox = Mailbox(str(tmp_path / "box"))
-    mailbox.begin({})
-    ones = torch.ones(2, 3)
-    for number in range(2):
-        mailbox.send(Letter(0, ones, ones * number, ones * 2), worker=1, number=number)
-    path = tmp_path / "box/samples/000000/1-000000.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
-    assert mailbox.take(0).log_probs.equal(ones)
-    for round_ in range(4):
-        mailbox.publish(round_, {"w": ones * round_})
-    round_, weights = mailbox.newest(2)
-    assert round_ == 3 and weights["w"].equal(ones * 3)
-    assert mailbox.newest(3) is None
-    assert len(list((tmp_path / "box/weights").iterdir())) == 4
-    newest = tmp_path / "box/weights/000003.safetensors"
-    newest.write_bytes(newest.read_bytes()[:-1])
-    assert mailbox.newest(2) is None
-
-
-def test_storage_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
-    """Every call of storage fails once; a bucket's copies do not pile up on this machine."""
-    monkeypatch.setattr(store, "_PAUSES_SECONDS", (0.0, 0.0))  # a folder, a file
-    mailbox, failed, call = Mailbox(f"memory://{tmp_path}"), set(), store.Store._call
-    mailbox.begin({})
-
-    def failing_once(self, *given, **more):
-        if (what := (given[0], str(given[-1]))) not in failed:
-            failed.add(what)
-            raise OSError("storage does not answer")
-        return call(self, *given, **more)
-
-    monkeypatch.setattr(store.Store, "_call", failing_once)
-    ones = torch.ones(2, 3)
-    for round_ in range(4):
-        mailbox.publish(round_, {"w": ones * round_})
-        mailbox.send(Letter(round_, ones, ones + 1, ones + 2), worker=1, number=round_)
-    assert mailbox.newest(None)[0] == 3 and mailbox.drop(1) == 1
-    assert mailbox.take(0).round == 3 and mailbox.num_waiting(0) == 2
-    mailbox.end()
-    assert mailbox.is_over()
-    assert {name for name, _ in failed} >= {"put_file", "pipe_file", "rm", "ls", "get_file"}
-    assert "storage does not answer; trying again" in capsys.readouterr().err
-    assert [path.name for path in mailbox._scratch.iterdir()] == ["sent.safetensors"]
-    mailbox.close()
-
-
-def test_a_group_that_is_being_sent_is_left_alone(tmp_path, monkeypatch):
-    """The learner looks before each of its files, its tensors and its table, has its name."""
-    mailbox, looks = Mailbox(str(tmp_path / "box")), []
-    mailbox.begin({})
-    replace = os.replace
-
-    def after_a_look(*given):
-        looks.append((mailbox.num_waiting(0), mailbox.drop(1)))
-        replace(*given)
-
-    monkeypatch.setattr(os, "replace", after_a_look)
-    mailbox.send(Letter(0, *(torch.ones(2, 3) for _ in range(3))), worker=1, number=0)
-    assert looks == [(0, 0), (0, 0)] and mailbox.num_waiting(0) == 1
-
-
-def test_a_file_that_goes_while_it_is_read(tmp_path, monkeypatch):
-    mailbox = Mailbox(str(tmp_path / "box"))
-    mailbox.begin({})
-    mailbox.publish(0, {"w": torch.ones(2)})
-    monkeypatch.setattr(mail, "open_tensors", lambda file: open_tensors(file.with_name("gone")))
-    assert mailbox.newest(None) is None
+def test_an_oracle_that_fails_in_a_worker_ends_the_run(folder, capsys):
+    (folder / "shares.py").write_text("def gc(s): return [float('nan') for x in s]")
+    assert main(command("--processes", 1, steps=2)) == 2
+    assert "oracle 'gc': " in capsys.readouterr().err
 
 
 def test_an_oracle_that_no_worker_can_have(folder):
-    with pytest.raises(UserError, match="workers are other commands"):
-        carbon.tune("base", [len], "out", length_bp=30, mailbox="mailbox")
-    assert not (folder / "out").exists() and not (folder / "mailbox").exists()
-
-
-def test_a_worker_of_other_settings_and_a_mailbox_of_another_run(folder, capsys):
-    Mailbox("mailbox").begin({"group": 4})
-    assert main(command("--worker", 1)) == 2
-    assert "the run differs in: adapted, carbon, goals" in capsys.readouterr().err
-    assert main(command("--output", "out")) == 2
-    assert "is the mailbox of another run" in capsys.readouterr().err
+    with pytest.raises(UserError, match="workers are other processes; name oracles"):
+        carbon.tune("base", [len], "out", length_bp=30, processes=1)
     assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--worker", 1, "--output", "out"], "give either --output"),
-        (["--output", "out", "--resume"], "a mailbox: one process learns"),
-        (["--worker", 1, "--mailbox", ""], "a worker needs the --mailbox"),
-        (["--output", "out", "--vllm", "http://here"], "--vllm: a server draws for a worker"),
+        (["--processes", 2, "--resume"], "workers: one process learns"),
+        (["--vllm", "http://here"], "--vllm: a server draws for a worker; give --processes 1"),
+        (["--processes", 2, "--ray", "h:1"], "--ray and --processes: give one of them"),
     ],
 )
 def test_what_does_not_go_together(folder, capsys, words, message):
@@ -225,22 +87,28 @@ def test_what_does_not_go_together(folder, capsys, words, message):
     assert message in capsys.readouterr().err
 
 
+class Groups:
+    """Workers whose groups are those of a list."""
+
+    def __init__(self):
+        self.groups = []
+
+    def computed(self, blocks):
+        while True:
+            yield next(blocks).number, self.groups.pop(0)
+
+
 @pytest.fixture
 def trainer(folder):
-    """A learner at its first step, in whose mailbox a group lies that other weights drew."""
+    """A learner at its first step, for which a group lies ready that other weights drew."""
     loaded = load_model("base")
     task = TuneTask(length_bp=30, group=4, kl=0.0)
     job = TuneJob("base", ["python:shares:gc"], task, folder / "out", on_cpu=True)
     rewards = Rewards([InProcess(lambda s: [0.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
-    mailbox = Mailbox(str(folder / "box"))
-    mailbox.begin({})
+    workers = Groups()
+    tokenizer = tokenizer_of("base", loaded.vocabulary)
     with six_mers_alone(loaded):
-        yield (
-            trainer_of(
-                job, loaded, tokenizer_of("base", loaded.vocabulary), rewards, Rollouts(mailbox, 2)
-            ),
-            mailbox,
-        )
+        yield trainer_of(job, loaded, tokenizer, rewards, Rollouts(workers, task)), workers.groups
 
 
 def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
@@ -257,7 +125,7 @@ def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
 
 def test_the_loss_corrects_for_the_weights_that_drew(trainer):
     """By arithmetic: mean of -min(r A, clip(r) A), r = p now / p of who drew, A the z-score."""
-    learner, mailbox = trainer
+    learner, groups = trainer
     prompt = list(NATIVE.prefix())
     ids = torch.tensor([encode(random_bases(30, seed)).ids[1:6] for seed in range(4)])
     with torch.no_grad():
@@ -266,7 +134,10 @@ def test_the_loss_corrects_for_the_weights_that_drew(trainer):
     now = logits.log_softmax(-1).gather(-1, ids[..., None])[..., 0]
     shift = torch.linspace(-0.5, 0.5, 20).reshape(4, 5)
     values = torch.tensor([[0.1], [0.4], [0.2], [0.9]], dtype=torch.float64)
-    mailbox.send(Letter(0, ids, now - shift, values), worker=1, number=0)
+    log_probs = (now - shift).tolist()
+    groups.append(
+        {"round": 0, "ids": ids.tolist(), "log_probs": log_probs, "values": values.tolist()}
+    )
 
     learner.model.train()
     inputs = [dict(learner.train_dataset[0]) for _ in range(4)]
@@ -279,3 +150,15 @@ def test_the_loss_corrects_for_the_weights_that_drew(trainer):
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
     assert abs(expected.item()) > 0.02  # without the correction it is 0: the mean of z-scores
     assert learner.rollout_func.told() == {"staleness_rounds": 0, "dropped_groups": 0}
+
+
+def test_groups_of_old_weights_are_dropped_and_counted(trainer):
+    learner, groups = trainer
+    learner.state.global_step = 5
+    for round_ in (1, 2, 3, 5):
+        groups.append({"round": round_, "ids": [], "log_probs": [], "values": []})
+    rollouts = learner.rollout_func
+    rollouts(["<dna>"], learner)
+    assert rollouts.told() == {"staleness_rounds": 2, "dropped_groups": 2}
+    rollouts(["<dna>"], learner)
+    assert rollouts.told() == {"staleness_rounds": 0, "dropped_groups": 2}

@@ -1,8 +1,5 @@
 """A vLLM server that draws for `carbon tune`, started as docs/design.md tells."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from peft import set_peft_model_state_dict
@@ -87,11 +84,8 @@ def test_a_run_by_a_worker_that_asks_it(address, tmp_path, monkeypatch):
     words = [
         "tune", "--model", "yeast", "--oracle", "python:shares:gc", "--length", "60",
         "--group", "8", "--steps", "30", "--rate", "0.003", "--kl", "0", "--device", "cpu",
-        "--mailbox", "box", "--stale", "0",
+        "--processes", "1", "--vllm", address, "--stale", "0", "--output", "out",
     ]  # fmt: skip
-    asking = ["-m", "carbon", *words, "--worker", "1", "--vllm", address]
-    with subprocess.Popen([sys.executable, *asking]) as worker:
-        assert main([*words, "--output", "out"]) == 0
-    assert worker.returncode == 0
+    assert main(words) == 0
     steps = read_lines("out").steps
     assert len(steps) == 30 and steps[-1]["gc"] > steps[0]["gc"] + 0.15

@@ -118,7 +118,7 @@ def test_in_any_order_with_two_blocks_of_a_worker_in_flight(tmp_path, size):
 
     computed = Workers(Recorded(size)).computed(blocks())
     next(computed)
-    assert len(read) <= MOST_IN_FLIGHT * size
+    assert len(read) <= MOST_IN_FLIGHT * size + 1  # that one is no longer in flight
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
