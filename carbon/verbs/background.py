@@ -4,6 +4,7 @@ import argparse
 import json
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from carbon.console import natural
 from carbon.parallel.options import add_resume, add_workers, workers_of
@@ -18,6 +19,9 @@ from carbon.verbs.common import (
     loading_of,
     options_of,
 )
+
+if TYPE_CHECKING:
+    from carbon.inference.background import BackgroundJob, BackgroundScorer
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -59,7 +63,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     from carbon.inference.background import (
         BackgroundJob,
-        BackgroundScorer,
         Drawing,
         run_background_job,
     )
@@ -78,6 +81,14 @@ def run(arguments: argparse.Namespace) -> None:
         options=options_of(arguments, VariantOptions),
         resume=arguments.resume,
     )
-    make = partial(BackgroundScorer.load, job, loading_of(arguments))
+    make = partial(background_scorer, job, loading_of(arguments))
     with workers_of(arguments, make) as workers:
         print(json.dumps(run_background_job(job, workers)))
+
+
+def background_scorer(job: "BackgroundJob", loading: dict[str, Any]) -> "BackgroundScorer":
+    """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
+    from carbon.inference import load
+    from carbon.inference.background import BackgroundScorer
+
+    return BackgroundScorer(load(job.model, **loading).reader, job)

@@ -4,7 +4,7 @@ import argparse
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carbon.console import natural
 from carbon.options import COMBINATIONS, STRANDS_READ
@@ -22,7 +22,7 @@ from carbon.verbs.common import (
 )
 
 if TYPE_CHECKING:
-    from carbon.inference.scan import ScanJob
+    from carbon.inference.scan import ScanJob, ScanOptions, ScanWorker
 
 _OF_GENE = "gene"  # of --strands
 
@@ -109,8 +109,17 @@ def run(arguments: argparse.Namespace) -> None:
         return
     from carbon.inference.scan import run_scan_job
 
+    make = partial(scan_worker, loading_of(arguments))
     start = partial(workers_of, arguments)
-    print(json.dumps(run_scan_job(_job(arguments), loading_of(arguments), start)))
+    print(json.dumps(run_scan_job(_job(arguments), make, start)))
+
+
+def scan_worker(loading: dict[str, Any], job: "ScanJob", options: "ScanOptions") -> "ScanWorker":
+    """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
+    from carbon.inference import load as load_model
+    from carbon.inference.scan import ScanWorker
+
+    return ScanWorker(load_model(job.model, **loading).reader, job, options)
 
 
 def _job(arguments: argparse.Namespace) -> "ScanJob":

@@ -4,6 +4,7 @@ import argparse
 import json
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from carbon.parallel.options import add_resume, add_workers, workers_of
 from carbon.tables import TABLE_WRITERS, any_of
@@ -19,6 +20,9 @@ from carbon.verbs.common import (
     loading_of,
     options_of,
 )
+
+if TYPE_CHECKING:
+    from carbon.inference.variants import VariantJob, VariantScorer
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -90,7 +94,6 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.inference.variants import (
         VariantJob,
         VariantOptions,
-        VariantScorer,
         run_variant_job,
         variant_writer,
     )
@@ -113,6 +116,14 @@ def run(arguments: argparse.Namespace) -> None:
         background=Path(arguments.background) if arguments.background else None,
         own_background=None if arguments.no_background else folder / FILE_NAME,
     )
-    make = partial(VariantScorer.load, job, loading_of(arguments))
+    make = partial(variant_scorer, job, loading_of(arguments))
     with workers_of(arguments, make) as workers:
         print(json.dumps(run_variant_job(job, workers)))
+
+
+def variant_scorer(job: "VariantJob", loading: dict[str, Any]) -> "VariantScorer":
+    """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
+    from carbon.inference import load
+    from carbon.inference.variants import VariantScorer
+
+    return VariantScorer(load(job.model, **loading).reader, job)

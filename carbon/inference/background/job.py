@@ -99,13 +99,6 @@ class BackgroundScorer:
             "is_rounded_too": reader.dtype == "float32",
         }
 
-    @classmethod
-    def load(cls, job: BackgroundJob, loading: dict[str, Any]) -> "BackgroundScorer":
-        """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
-        from carbon.inference.loading import load
-
-        return cls(load(job.model, **loading).reader, job)
-
     def __call__(self, payload: list[_Part]) -> RoundedDeltas:
         """Return the deltas of variants, all of them with rounded weights or none."""
         reader, weights = self._reader, ""

@@ -1,5 +1,6 @@
 """Every base and every SNV of a region: values, files, pictures."""
 
+from carbon.inference.scan.blocks import ScanWorker
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
 from carbon.inference.scan.files import run_scan_job
 from carbon.inference.scan.job import ScanJob
@@ -14,6 +15,7 @@ __all__ = [
     "ScanJob",
     "ScanMethod",
     "ScanOptions",
+    "ScanWorker",
     "join_chunks",
     "plan_scan_job",
     "run_scan_job",

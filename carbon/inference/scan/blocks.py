@@ -52,13 +52,6 @@ class ScanWorker:
             "identity": identity_of(reader, job.model),
         }
 
-    @classmethod
-    def load(cls, job: ScanJob, options: ScanOptions, loading: dict[str, Any]) -> "ScanWorker":
-        """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
-        from carbon.inference.loading import load
-
-        return cls(load(job.model, **loading).reader, job, options)
-
     def __call__(self, payload: list[Window]) -> Packed:
         """Return the values of each window, and the number of tokens that were read."""
         found = read_windows(self._reader, self._reference, payload, self._method)

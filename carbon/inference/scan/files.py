@@ -11,7 +11,7 @@ from carbon.genome import Annotation
 from carbon.inference.scan.blocks import Packed, ScanWorker, chunks_from
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
 from carbon.inference.scan.job import Asked, ScanJob, asked, fingerprints, settings_of
-from carbon.inference.scan.method import ScanMethod
+from carbon.inference.scan.method import ScanMethod, ScanOptions
 from carbon.inference.scan.regions import Window, window_blocks
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.engines import MakeWorker
@@ -19,7 +19,7 @@ from carbon.parallel.engines import MakeWorker
 
 def run_scan_job(
     job: ScanJob,
-    loading: dict[str, Any],
+    make: Callable[[ScanJob, ScanOptions], ScanWorker],
     start: Callable[[MakeWorker], AbstractContextManager[Workers]],
 ) -> dict[str, Any]:
     """Scan a region, or a genome, into files, which appear when they are whole.
@@ -28,7 +28,7 @@ def run_scan_job(
 
     Args:
         job: what to scan.
-        loading: keywords of `carbon.load`.
+        make: makes a worker; a function of a module, or a partial of one.
         start: starts workers, given how to make one.
 
     Returns:
@@ -40,7 +40,7 @@ def run_scan_job(
     """
     with asked(job) as found:
         job.check_outputs()
-        with start(partial(ScanWorker.load, job, found.options, loading)) as workers:
+        with start(partial(make, job, found.options)) as workers:
             return _run(job, found, workers)
 
 

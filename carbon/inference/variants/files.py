@@ -116,13 +116,6 @@ class VariantScorer:
             "background": background,
         }
 
-    @classmethod
-    def load(cls, job: VariantJob, loading: dict[str, Any]) -> "VariantScorer":
-        """Return a worker with the model of a job, loaded with keywords of `carbon.load`."""
-        from carbon.inference.loading import load
-
-        return cls(load(job.model, **loading).reader, job)
-
     def __call__(self, payload: list[VcfRow]) -> list[list[Score]]:
         """Return the scores of the alleles of each record."""
         return _score_block(self._reader, self._reference, payload, self._method)

@@ -99,5 +99,5 @@ def test_the_command(tmp_path, capsys):
     assert texts["own"] == texts["continuous"]
     assert main([*words, "--engine", "continuous", "--right", "ACG"]) == 2
     assert "takes neither --draft nor --right" in capsys.readouterr().err
-    assert main([*words, "--engine", "continuous", "--processes", "2"]) == 2
+    assert main([*words, "--engine", "continuous", "--processes", "2"]) == 0
     assert "draws all prompts in one process" in capsys.readouterr().err
