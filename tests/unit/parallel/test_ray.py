@@ -72,17 +72,20 @@ def test_a_node_is_lost_and_another_is_added(cluster, tmp_path):
     lost = cluster.add_node(**node)
     (tmp_path / "slow").write_text("0.4")
 
-    def change():
-        waits_for(lambda: num_kept(tmp_path) > 5, 120)
-        cluster.remove_node(lost, allow_graceful=False)
-        time.sleep(2)
-        cluster.add_node(**node)
+    done = []
 
-    with actors(cluster, tmp_path) as workers:
-        changes = threading.Thread(target=change)
-        changes.start()
-        run(job_of(tmp_path / "o", total=200), workers)
-        changes.join()
+    def compute():
+        with actors(cluster, tmp_path) as workers:
+            done.append(run(job_of(tmp_path / "o", total=200), workers))
+
+    computing = threading.Thread(target=compute)
+    computing.start()
+    waits_for(lambda: num_kept(tmp_path) > 5, 120)
+    cluster.remove_node(lost, allow_graceful=False)
+    time.sleep(2)
+    cluster.add_node(**node)  # by the main thread, as Ray needs it
+    computing.join()
+    assert done == [200]
     whole = "".join(f"{2 * n}\n" for n in range(200))
     assert (tmp_path / "o").read_text() == whole
 
