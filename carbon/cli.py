@@ -8,6 +8,7 @@ from carbon.__version__ import __version__
 from carbon.console import Parser, run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
+from carbon.parallel.options import start_early
 from carbon.verbs import (
     adapt,
     background,
@@ -68,6 +69,7 @@ def main(argv: list[str] | None = None) -> int:
                 "an installed wheel does not have it (docs/install.md)"
             )
         arguments = _parser().parse_args(words)
+        start_early(arguments)
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)

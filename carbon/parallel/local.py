@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, get_context
+from multiprocessing import connection, forkserver, get_context
 from queue import SimpleQueue
 from typing import Any, Literal, NamedTuple
 
@@ -112,6 +112,13 @@ class LocalProcesses:
             process.join()
             return "it no longer answers"
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def start_fork_server(environment: Mapping[str, str]) -> None:
+    """Start the process that workers are forked from, which imports while this one does."""
+    forkserver.set_forkserver_preload(_PRELOADED)
+    with _inherited(environment):
+        forkserver.ensure_running()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from carbon.console import natural, say
 from carbon.errors import UserError
 from carbon.parallel.driver import MOST_IN_FLIGHT, Workers
 from carbon.parallel.engines import Engine, InProcess, MakeWorker
-from carbon.parallel.local import LocalProcesses, StartMethod
+from carbon.parallel.local import LocalProcesses, StartMethod, start_fork_server
 
 _ADDRESS = "RAY_ADDRESS"
 _CUDA, _AUTO = "cuda", "auto"
@@ -40,6 +40,15 @@ def add_workers(command: argparse.ArgumentParser) -> None:
 def add_resume(command: argparse.ArgumentParser) -> None:
     """Add continuing an earlier run."""
     command.add_argument("--resume", action="store_true", help="continue a run that was stopped")
+
+
+def start_early(arguments: argparse.Namespace) -> None:
+    """Start to import what worker processes need, while the driver imports what it needs."""
+    number = getattr(arguments, "processes", None) or 0
+    device = getattr(arguments, "device", "")
+    is_on_cpu = device == "cpu" or (device == _AUTO and not _has_gpu_files())
+    if 0 < number <= _MOST_PROCESSES and is_on_cpu and sys.platform == "linux":
+        start_fork_server(_threads(number))
 
 
 def loaded_device(arguments: argparse.Namespace) -> str:
@@ -148,9 +157,14 @@ def _gpus(device: str) -> list[str]:
     return chosen
 
 
+def _has_gpu_files() -> bool:
+    """Return whether the driver of NVIDIA shows a GPU."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
 def _visible_gpus() -> list[str]:
     """Return the GPUs that this process may use; a short-lived child counts them."""
-    if not any(Path("/dev").glob("nvidia[0-9]*")):
+    if not _has_gpu_files():
         return []  # without torch, whose import takes seconds
     count = "import torch; print(torch.cuda.device_count())"
     found = subprocess.run(
