@@ -10,6 +10,8 @@ from transformers import Trainer
 
 from carbon.cli import main
 
+pytestmark = pytest.mark.nightly
+
 CHECKPOINTS = (2, 4, 6, 8, 10, 12, 14)
 """62 rows of train make 8 steps an epoch, and 3 looks an epoch are one each 8 // 3 = 2 steps. The
 best look is at step 8, and three more without a better one end the run."""

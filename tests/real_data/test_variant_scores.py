@@ -77,8 +77,16 @@ def chosen(folder, name):
     return reference, snvs(reference, contig, length_bp - 500_000, 49_999, 6)
 
 
-@pytest.mark.parametrize("name", ["chr20", "chr21", "yeast"])
-@pytest.mark.parametrize("by", ["chain", "marginals"])
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [
+        ("chr20", "chain"),
+        *(
+            pytest.param(*row, marks=pytest.mark.nightly)
+            for row in (("chr20", "marginals"), ("chr21", "marginals"), ("yeast", "chain"))
+        ),
+    ],
+)
 def test_against_whole_windows(real_data, untrained, name, by):
     reference, variants = chosen(real_data, name)
     with reference:
@@ -86,7 +94,7 @@ def test_against_whole_windows(real_data, untrained, name, by):
         scores = list(untrained.score_variants(reference, variants, **options))
         assert len(scores) >= 5
         for variant, score in zip(variants, scores, strict=True):
-            # Some are padded; test_variant_writing compares this with bcftools norm.
+            # Some are padded; tests/unit/test_normalize.py compares this with bcftools norm.
             plain = normalize_variant(reference, variant)
             for strand, found in (("+", score.forward), ("-", score.reverse)):
                 ref, alt = (
@@ -97,6 +105,7 @@ def test_against_whole_windows(real_data, untrained, name, by):
                 assert found == pytest.approx(alt - ref, abs=1e-4)
 
 
+@pytest.mark.nightly
 def test_right_end_against_the_published_form(real_data, untrained):
     """24 kbp to the left, and the marginal of the first base of the next token."""
     reference, variants = chosen(real_data, "chr21")

@@ -191,7 +191,7 @@ def replace_kind(base, letter):
     return base._replace(letter=letter, kind="cds", codon=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_changes_of_several_bases_against_the_whole_protein(tmp_path_factory, data):
     strand, phase_bp, leftover_bp = (

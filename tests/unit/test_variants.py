@@ -206,15 +206,12 @@ def test_the_other_strand_of_everything_swaps_the_strands(model, reference, tmp_
         assert one.delta == pytest.approx(two.delta, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "by"),
-    [("centered", "chain"), ("right_end", "marginals"), ("centered", "marginals")],
-)
+@pytest.mark.parametrize(("protocol", "by"), [("centered", "chain"), ("right_end", "marginals")])
 def test_order_company_and_batches_change_no_byte(model, network, reference, protocol, by):
     rng = random.Random(1)
     variants = [
         variant_at(p, rng.choice([1, 1, 2]), rng.choice(["A", "CG", "TTT"]))
-        for p in range(0, 590, 7)
+        for p in range(0, 590, 23)
     ]
     variants = [v for v in variants if v.ref != v.alt]
     options = {"protocol": protocol, "window_bp": 96, "by": by, "strands": "both"}
@@ -226,12 +223,12 @@ def test_order_company_and_batches_change_no_byte(model, network, reference, pro
     small = Carbon(model.model)
     small.reader.batch_tokens = 64
     assert list(small.score_variants(reference, variants, **options)) == list(expected.values())
-    for variant in variants[::20]:
+    for variant in variants[::8]:
         assert list(model.score_variants(reference, [variant], **options)) == [expected[variant]]
 
 
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=5), st.integers(1, 40), st.data())
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_branches_are_rows_of_their_own(model, lengths, num_kmers, data):
     """What is measured after a shared stem is what is measured in one row each."""
     vocabulary = model.model.vocabulary
@@ -274,13 +271,12 @@ def test_what_stands_before_is_read_once(roomy, reference, monkeypatch):
     assert read == [(1, 32)]  # `<dna>` and 120 bp: the state at the end says it all
 
 
-@pytest.mark.parametrize("by", ["chain", "marginals"])
-def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference, by):
-    options = {"window_bp": 420, "by": by, "strands": "forward"}
+def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference):
+    options = {"window_bp": 420, "by": "chain", "strands": "forward"}
     scores = list(roomy.score_variants(reference, VARIANTS, **options))
     for variant, score in zip(VARIANTS, scores, strict=True):
         pair = centered_pair(reference, normalize_variant(reference, variant), 420, "+")
-        expected = centered_delta(roomy.model.network, pair, by)
+        expected = centered_delta(roomy.model.network, pair, "chain")
         assert score.delta == pytest.approx(expected, abs=1e-4)
     backwards = list(roomy.score_variants(reference, VARIANTS[::-1], **options))
     assert backwards[::-1] == scores
