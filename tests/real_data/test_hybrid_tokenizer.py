@@ -64,6 +64,7 @@ def test_published_vectors(hybrid):
         assert hybrid(text)["input_ids"] == ids
 
 
+@pytest.mark.nightly
 def test_untagged_dna_is_warned_of(hybrid, folder):
     for text in (UNTAGGED, "AUGCGCUAGCUA", "gatcctccat atacaacggt", f"<dna>A</dna> {UNTAGGED}"):
         fresh = HybridDNATokenizer(folder)

@@ -101,6 +101,7 @@ def test_a_cds_that_begins_in_a_codon_is_read_from_its_phase(real_data):
         assert not any("*" in protein[:-1] for _, protein in found)
 
 
+@pytest.mark.nightly
 def test_files_of_different_genomes(real_data):
     with (
         Reference(real_data / "human_chr21/GRCh38.chr21_24985581_26000306.fa.gz") as reference,

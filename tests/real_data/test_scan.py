@@ -36,6 +36,7 @@ def test_a_gene_of_yeast(real_data, tmp_path, network, capsys):
     assert (tmp_path / "act1.png").stat().st_size > 50_000
 
 
+@pytest.mark.nightly
 def test_names_of_ecoli(real_data):
     with Reference(real_data / f"{ECOLI}.fna.gz") as reference:
         annotation = read_annotation(real_data / f"{ECOLI}.gff.gz", reference)

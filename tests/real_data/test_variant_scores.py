@@ -15,6 +15,8 @@ from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.reference import HAS_BASE, centered_pair, chunks
 
+pytestmark = pytest.mark.nightly
+
 CHR20 = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz", "variants_chr20/1000G_phase3.chr20_1M_2M.vcf.gz"
 
 
@@ -79,13 +81,7 @@ def chosen(folder, name):
 
 @pytest.mark.parametrize(
     ("name", "by"),
-    [
-        ("chr20", "chain"),
-        *(
-            pytest.param(*row, marks=pytest.mark.nightly)
-            for row in (("chr20", "marginals"), ("chr21", "marginals"), ("yeast", "chain"))
-        ),
-    ],
+    [("chr20", "chain"), ("chr20", "marginals"), ("chr21", "marginals"), ("yeast", "chain")],
 )
 def test_against_whole_windows(real_data, untrained, name, by):
     reference, variants = chosen(real_data, name)
@@ -105,7 +101,6 @@ def test_against_whole_windows(real_data, untrained, name, by):
                 assert found == pytest.approx(alt - ref, abs=1e-4)
 
 
-@pytest.mark.nightly
 def test_right_end_against_the_published_form(real_data, untrained):
     """24 kbp to the left, and the marginal of the first base of the next token."""
     reference, variants = chosen(real_data, "chr21")

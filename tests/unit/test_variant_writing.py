@@ -80,22 +80,6 @@ def test_baselines_give_one_delta(genome, pair):
             assert one == other
 
 
-def test_a_padded_snv_is_the_snv(model, genome):
-    """The stop codon at 235: as gnomAD pads it, with a base of either side."""
-    reference, annotation = genome
-    ref = BASES[240]
-    alt = "ACGT"["ACGT".index(ref) - 1]
-    plain = Variant("c1", 240, ref, alt)
-    padded = Variant("c1", 239, BASES[239:242], BASES[239] + alt + BASES[241])
-    assert Consequences(reference, annotation).of(padded).consequence == "stop_lost"
-    for protocol in ("centered", "right_end"):
-        options = {"protocol": protocol, "window_bp": 120}
-        one, other = (
-            next(model.score_variants(reference, [v], **options)) for v in (plain, padded)
-        )
-        assert one[1:] == other[1:] and other.variant is padded
-
-
 # 14 A at 30 to 43, six CAG at 60 to 77 and ten CA at 300 to 319, each with the base before it.
 REPEATS = [
     Variant("c1", 29, BASES[29:31], BASES[29]),
