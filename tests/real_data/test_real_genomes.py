@@ -1,17 +1,15 @@
 """Real genomes and files that other projects keep for being nasty."""
 
-import gzip
 import json
 from collections import Counter
 
 import pytest
 
 from carbon.errors import GenomeError
-from carbon.genome import Reference, VcfReader, read_annotation, spliced, translate
+from carbon.genome import Reference, read_annotation, spliced, translate
 from carbon.tokenizer import HYBRID, encode
 from data_pipeline.reading.files import file_rows
 from data_pipeline.recipe import FilesConfig
-from tests.helpers.files import write_vcf
 
 YEAST = (
     "yeast/Saccharomyces_cerevisiae.R64-1-1.dna.toplevel.fa.gz",
@@ -113,26 +111,6 @@ def test_files_of_different_genomes(real_data):
         pytest.raises(GenomeError, match=r"same assembly|no contig"),
     ):
         read_annotation(real_data / ECOLI[1], reference)
-
-
-@pytest.mark.nightly
-def test_a_vcf_that_disagrees_with_its_reference(real_data, tmp_path):
-    """The worm's SNVs come without header; 10 of 8,713 REF disagree, in the source."""
-    path = real_data / "invertebrates_and_cress/C.elegans.vcf.gz"
-    with Reference(real_data / WORM[0]) as reference:
-        with pytest.raises(GenomeError, match="is not a VCF"):
-            VcfReader(path, reference)
-        with gzip.open(path, "rt") as lines:
-            records = [line.rstrip("\n") + "\t.\t.\t." for line in lines]
-        assert len(records) == 8713
-        vcf = write_vcf(tmp_path / "worm.vcf", records)
-        rows = list(VcfReader(vcf, reference))
-        others = [row for row in rows if row.disagreement is not None]
-        assert (len(rows), len(others)) == (8713, 10)
-        for row in others:
-            assert row.disagreement.reason == "ref_mismatch"
-            assert row.disagreement.there != row.columns[3]
-            assert len(row.disagreement.there) == len(row.columns[3])
 
 
 @pytest.mark.parametrize("kind", ["biopython_fasta", "biopython_gff", "gffutils"])
