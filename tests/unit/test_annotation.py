@@ -602,6 +602,9 @@ def test_a_trans_spliced_gene_has_codons(tmp_path, form):
         make = {"gtf": trans_spliced_gtf, "genbank": trans_spliced_genbank}[form]
         reference, annotation = make(tmp_path)
     assert annotation.left_out == ()
+    # 50 bases are 16 codons and two bases of one more: the next part begins with its third.
+    phases = {t.cds[0][0]: t.phase_bp for t in transcripts_of(annotation)}
+    assert phases == {100: 0, 300: 1}
     codons = trans_spliced_protein(PARTS)
     contig = next(iter(reference.contig_lengths_bp))
     consequences = Consequences(reference, annotation)
