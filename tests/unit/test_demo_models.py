@@ -3,7 +3,6 @@
 import gc
 import json
 import weakref
-from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
@@ -28,7 +27,7 @@ from demo.panels.read import Read
 from demo.panels.token import Token
 from demo.panels.variant import VariantEffect
 from tests.conftest import small_config
-from tests.helpers.demo import answered, make_lab
+from tests.helpers.demo import answered, make_lab, values_of
 from tests.helpers.server import served
 
 
@@ -78,30 +77,9 @@ def test_a_visitor_gets_the_model_of_the_choice_and_all_others_the_first(lab, ru
     given = {"length_bp": 60}
     expected = load(run / "export").generate(["ATGGCCAAG"], 60)[0]
     assert answered(other, given)["bases"] == expected != answered(panel, given)["bases"]
-    assert f"carbon.load({str(run / 'export')!r})" in other.python(other_values(other, given))
+    assert f"carbon.load({str(run / 'export')!r})" in other.python(values_of(other, **given))
     assert "my_run" in model_card(other.lab) and "my_run" not in model_card(lab)
     assert "base_model=" in other.link({"base_model": "my_run"})
-
-
-def other_values(panel, given):
-    from demo.fields import checked_values
-
-    return checked_values(panel.fields, given)
-
-
-def test_few_models_are_kept(lab, run, tmp_path):
-    names = [str(run / "export")]
-    for n in range(3):
-        folder = tmp_path / f"model{n}"
-        folder.symlink_to(run / "export")
-        names.append(str(folder))
-    opened = []
-    lab.offer = Offer(
-        {Path(n).name: n for n in names}, False, lambda name: opened.append(name) or load(name)
-    )
-    for name in [*names, names[-1], names[0]]:
-        lab.with_model(Path(name).name)
-    assert len(opened) == 5  # the last was kept, the first was not
 
 
 def test_a_folder_by_path_only_where_it_is_allowed(lab, run):
@@ -116,13 +94,10 @@ def test_a_folder_by_path_only_where_it_is_allowed(lab, run):
             lab.with_model(name)
 
 
-def test_without_others_there_is_no_switch(model, tmp_path):
+def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(model, tmp_path):
     panels = make_panels(make_lab(tmp_path, model))
     assert all("base_model" not in [f.name for f in panel.fields] for panel in panels)
-
-
-def test_a_simulated_genome_is_called_so(model, tmp_path):
-    lab = make_lab(tmp_path, model)
+    lab = panels[0].lab
     assert "simulated" not in model_card(lab)
     lab.is_simulated = True
     assert "a simulated genome" in model_card(lab)
@@ -195,7 +170,7 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
             for panel in (Generate(lab), Read(lab), VariantEffect(lab), Token(lab)):
                 other = panel.with_model(name)
                 result = answered(other, {})
-                other.show(other_values(other, {}), result)
+                other.show(values_of(other), result)
             refs.append(weakref.ref(other.lab.model.model.network))
             del panel, other, result
     finally:
