@@ -8,8 +8,6 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 import torch
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 
 from carbon.about_model import about_model, model_of_run
 from carbon.box import BOX
@@ -27,8 +25,8 @@ from demo.panels.read import Read
 from demo.panels.token import Token
 from demo.panels.variant import VariantEffect
 from tests.conftest import small_config
-from tests.helpers.demo import answered, make_lab, values_of
-from tests.helpers.server import served
+from tests.helpers.demo import answered, make_lab, values_of, visited
+from tests.helpers.server import asked, served
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +103,19 @@ def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(m
 
 def test_programs_choose_a_model_of_their_own(lab, run):
     lab.offer = Offer({"my_run": str(run)}, False, load)
+    fields = Generate(lab).fields
+
+    def bases(**given):
+        given = {"length_bp": 12} | given
+        data = [given.get(field.name, field.default) for field in fields]
+        kind, answer = asked(address, "generate", data)
+        return kind, answer[0]["bases"] if kind == "complete" else answer["error"]
+
     with served(lab) as address:
-        client = Client(address, verbose=False)
-        ask = {"length_bp": 30, "api_name": "/generate"}
-        other = client.predict(base_model="my_run", **ask)["bases"]
-        assert other != client.predict(**ask)["bases"]
-        assert other == client.predict(base_model="my_run", **ask)["bases"]
-        with pytest.raises(AppError, match="not in the list of choices"):
-            client.predict(base_model="/etc", **ask)
+        other = bases(base_model="my_run")
+        assert other != bases() and other == bases(base_model="my_run")
+        kind, told = bases(base_model="/etc")
+        assert kind == "error" and "not in the list of choices" in told
 
 
 def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, tmp_path):
@@ -167,12 +170,19 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
     gc.disable()
     try:
         for name in names:
-            for panel in (Generate(lab), Read(lab), VariantEffect(lab), Token(lab)):
+            for panel, given in (
+                (Generate(lab), {"length_bp": 12}),
+                (Read(lab), {"place": "c1:1-60"}),
+                (
+                    VariantEffect(lab),
+                    {"variant": "c1:20 T>A", "window_bp": 6},
+                ),  # outside of the gene
+                (Token(lab), {}),
+            ):
                 other = panel.with_model(name)
-                result = answered(other, {})
-                other.show(values_of(other), result)
+                visited(other, **given)
             refs.append(weakref.ref(other.lab.model.model.network))
-            del panel, other, result
+            del panel, other
     finally:
         gc.enable()
     assert alive == [[], [True], [False, True]]
