@@ -88,8 +88,7 @@ class Visitor:
     def open(self, path):
         """Go to a page and wait for its first answer, by the link that comes along with it.
 
-        The status is no sign of it. Gradio shows once more what came for a component before that
-        was there, after what has come since: a status can go back to "Waiting ..." and stay so.
+        The status may have come and gone; the link stays, and the address is that of the state.
         """
         self.page.goto(self.address + path)
         self.until(_HAS_LINK)
