@@ -19,6 +19,7 @@ from tests.helpers.runs import (
     full_weights,
     lines_of,
     make_config,
+    steps_of_each,
     without_pictures,
 )
 from tests.helpers.schemas import check_run
@@ -27,17 +28,13 @@ from train.config import CheckpointConfig, ParallelConfig
 from train.learners.alone import Alone
 from train.learners_config import LearnersConfig
 
-STEPS = 24
-SHORT = [
-    "checkpoint.every_steps=1000",
-    "stages.0.schedule=constant",
-    f"stages.0.tokens={STEPS // 2 * 512}",
-    f"stages.1.tokens={STEPS // 2 * 512}",
-]
+STEPS = 12  # of all learners
 
 
-def config_of(corpus, folder, microbatch_tokens=512, **learners):
-    config = make_config(corpus, folder, f"data.microbatch_tokens={microbatch_tokens}", *SHORT)
+def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **learners):
+    more = [f"data.microbatch_tokens={microbatch_tokens}", *steps_of_each(steps // 2),
+            "checkpoint.every_steps=1000", "stages.0.schedule=constant"]  # fmt: skip
+    config = make_config(corpus, folder, *more)
     return dataclasses.replace(config, learners=LearnersConfig(**learners))
 
 
@@ -165,7 +162,7 @@ METHODS = [
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_mailbox_has_the_bytes_of_a_group(method, corpus, tmp_path):
-    config = config_of(corpus, tmp_path, **method, count=2)
+    config = config_of(corpus, tmp_path, steps=16, **method, count=2)
     (steps, losses, one), (_, _, two) = run_ranks(2, train, config, ParallelConfig(), 2)
     others = learn_together(config, tmp_path / "mailbox")
     assert (steps, losses) == others[0][:2]
@@ -202,7 +199,7 @@ RESUMED = [
 @pytest.mark.parametrize("method", RESUMED)
 def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, tmp_path):
     """Twelve steps each, saved behind 5 and 10; the second learner lacks its later checkpoints."""
-    config = config_of(corpus, tmp_path, **method, count=2)
+    config = config_of(corpus, tmp_path, steps=24, **method, count=2)
     saves = CheckpointConfig(every_steps=5, every_minutes=0, keep=9)
     config = dataclasses.replace(config, checkpoint=saves)
     run_ranks(2, run_all, config, False)

@@ -29,8 +29,6 @@ _IMPORTED_ONCE = [
     "torch.utils.flop_counter",
     "transformers.models.llama.modeling_llama",
     "pyarrow.parquet",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg",
     "train.__main__",
     "train.loop.trainer",
 ]

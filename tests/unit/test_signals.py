@@ -73,8 +73,8 @@ def test_it_hears_while_the_main_thread_waits_and_then_gives_the_signals_back():
     before = [signal.getsignal(each) for each in STOPPING]
     with StopSignals(speaks=False) as told:
         told.saves = True
-        os.kill(os.getpid(), signal.SIGINT)
-        assert waits_for(lambda: told.name) == "SIGINT"
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert waits_for(lambda: told.name) == "SIGTERM"
     assert [signal.getsignal(each) for each in STOPPING] == before
     assert signal.set_wakeup_fd(-1) == -1
 

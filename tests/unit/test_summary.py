@@ -150,9 +150,17 @@ def page_of(run) -> tuple[str, Page]:
     return text, Page(text)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The page of a whole run: its file, its text, and what stands in it."""
+    run = whole_run(tmp_path_factory.mktemp("whole") / "run")
+    text, page = page_of(run)
+    return run / "summary.html", text, page
+
+
 class TestSummary:
-    def test_what_a_whole_run_says(self, tmp_path):
-        _, page = page_of(whole_run(tmp_path / "run"))
+    def test_what_a_whole_run_says(self, whole):
+        _, _, page = whole
         totals = {
             "steps": ["60 of 60 planned"],
             "steps skipped": ["2"],
@@ -202,16 +210,16 @@ class TestSummary:
         text, _ = page_of(run)
         assert " ".join(sentences) in text and text.count("the objective changes") == 2
 
-    def test_one_file_that_asks_for_nothing(self, tmp_path):
-        text, page = page_of(whole_run(tmp_path / "run"))
+    def test_one_file_that_asks_for_nothing(self, whole):
+        _, text, page = whole
         assert len(page.pictures) == 7
         for word in ("http", "src=", "<link", "<script", "@import", "<image", "xmlns"):
             assert word not in text
 
-    def test_equal_input_gives_equal_bytes(self, tmp_path):
-        pages = [write_summary(whole_run(tmp_path / n / "run")).read_bytes() for n in "ab"]
-        assert pages[0] == pages[1]
-        assert not list((tmp_path / "a" / "run").glob(".*"))
+    def test_equal_input_gives_equal_bytes(self, whole, tmp_path):
+        again = write_summary(whole_run(tmp_path / "run"))
+        assert again.read_bytes() == whole[0].read_bytes()
+        assert not list((tmp_path / "run").glob(".*"))
 
     def test_a_run_that_has_only_begun(self, tmp_path):
         _, page = page_of(write_run(tmp_path / "none"))
