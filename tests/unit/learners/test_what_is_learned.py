@@ -63,6 +63,7 @@ def test_two_learners_are_ahead_of_one_and_the_rarer_they_meet_the_less_is_learn
     assert found[1] < found[50] and found[10] < found[50]
 
 
+@pytest.mark.nightly
 def test_changes_that_are_lost_cost_little(alone):
     """Half of four learners' changes are lost at random, and all their owner did with them.
 
