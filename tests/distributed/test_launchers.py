@@ -4,7 +4,6 @@ import os
 import signal
 import stat
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,9 @@ import pytest
 from carbon.cli import main
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.processes import waits_for
 
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / "scripts" / "launch"
 SRUN = """#!/bin/bash
@@ -91,11 +92,7 @@ def test_tasks_of_ray_one_of_which_is_killed(start, folder, tmp_path):
     output = tmp_path / "o.parquet"
     tasks = [LAUNCH / "share_ray.py", "--tasks", "2", *words(folder, output)]
     driver = start([sys.executable, *tasks], RAY_ADDRESS="local")
-    deadline = time.monotonic() + 300
-    while not (found := _running(output)):
-        assert time.monotonic() < deadline and driver.poll() is None
-        time.sleep(0.01)
-    os.kill(found[0], signal.SIGKILL)
+    os.kill(waits_for(lambda: _running(output))[0], signal.SIGKILL)
     check([driver], folder, output)
 
 

@@ -52,6 +52,7 @@ def test_two_processes_one_of_which_is_killed(start, folder, whole, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi"]
 
 
+@pytest.mark.nightly
 def test_children_end_with_their_parent_and_one_process_goes_on(start, folder, whole, tmp_path):
     output = tmp_path / "o.vcf.gz"
     blocks = tmp_path / ".o.vcf.gz.blocks"

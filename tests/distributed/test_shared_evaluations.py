@@ -66,6 +66,7 @@ def test_two_processes_one_of_which_is_killed(start, folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.nightly
 def test_children_end_with_their_parent_and_one_process_goes_on(start, folder, tmp_path):
     output, blocks = tmp_path / "out", tmp_path / ".out.blocks"
     parent = two_processes(start, folder, output)
@@ -81,6 +82,7 @@ def test_children_end_with_their_parent_and_one_process_goes_on(start, folder, t
     assert not blocks.exists()
 
 
+@pytest.mark.nightly
 def test_two_agents_of_torchrun(start, folder, tmp_path):
     output = tmp_path / "out"
     command = [LAUNCH / "share_torchrun.sh", *words(folder, output)]
