@@ -209,13 +209,11 @@ def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
         for n in range(1, 51)
     ]  # fmt: skip
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(m)}\n" for m in metrics))
-    for name in ("a.html", "b.html"):
-        write_report(
-            tmp_path / name, title="T <x>", run=tmp_path, results=tmp_path / "results.json",
-            generated=None,
-        )  # fmt: skip
-    page = (tmp_path / "a.html").read_text()
-    assert page == (tmp_path / "b.html").read_text()
+    write_report(
+        tmp_path / "r.html", title="T <x>", run=tmp_path, results=tmp_path / "results.json",
+        generated=None,
+    )  # fmt: skip
+    page = (tmp_path / "r.html").read_text()
     opening = page.split("<h2>")[0]
     assert "behind the order-6 Markov model by 0.1000 [0.0500, 0.2000]." in opening
     assert "No difference is shown between the model and the best Markov model" in opening

@@ -12,7 +12,7 @@ from data_pipeline.recipe import BuildConfig
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import random_bases
 
-SIZES_KBP = (30, 45, 60, 30, 75, 45, 100)
+SIZES_KBP = (20, 30, 40, 20, 50, 30, 66)
 
 
 @pytest.fixture(scope="module")

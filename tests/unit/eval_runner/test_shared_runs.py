@@ -13,7 +13,6 @@ from carbon.errors import UserError
 from eval import answers as answers_module
 from eval import shared as shared_module
 from eval.records import read_record
-from eval.report import write_report
 from eval.runner import run_suite
 from tests.helpers.blocks import Stopped, stop_once_behind
 from tests.helpers.eval_runner import LABELLED, TASK, Oracle, answers, records_of, suite_of
@@ -40,7 +39,6 @@ def test_the_records_are_those_of_one_process(folder, task, context_bp):
     assert [p.name for p in alone] == [p.name for p in shared]
     assert records_of(folder / "out") == records_of(folder / "alone")
     assert not list((folder / "out").rglob(".*"))
-    write_report([folder / "out"], folder / "out", "T")
 
 
 def test_who_stops_loses_a_block_and_another_goes_on(folder, monkeypatch):
