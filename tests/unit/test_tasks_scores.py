@@ -42,13 +42,13 @@ def haystacks(tmp_path_factory, fasta) -> pa.Table:
 def table_of(name: str, haystacks: pa.Table) -> pa.Table:
     """Enough rows for chance to be near its mean."""
     if name.startswith("clinvar"):
-        return clinvar_table("7", GENOME, 1500, 600)
+        return clinvar_table("7", GENOME, 900, 600)
     tables = {
-        "sequence_recovery": lambda: recovery_table(300),
-        "brca2": lambda: windows_table(1500),
-        "traitgym_mendelian": lambda: windows_table(3000, positive=0.1),
-        "triplet_expansion": lambda: pairs_table(1000),
-        "synonymous_codons": lambda: pairs_table(1000),
+        "sequence_recovery": lambda: recovery_table(150),
+        "brca2": lambda: windows_table(900),
+        "traitgym_mendelian": lambda: windows_table(1500, positive=0.1),
+        "triplet_expansion": lambda: pairs_table(600),
+        "synonymous_codons": lambda: pairs_table(600),
         "genomic_niah": lambda: haystacks,
     }
     assert name in tables, f"the task {name} needs a table of examples here"
@@ -70,7 +70,7 @@ def results_of(name: str, model: Model, table: pa.Table, options: Options) -> li
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_that_knows_scores_one(name, haystacks, fasta):
-    table = table_of(name, haystacks).slice(0, 400)
+    table = table_of(name, haystacks).slice(0, 100)
     results = results_of(name, Oracle(table), table, options_for(name, fasta))
     summary = TASKS[name].summarise(results)
     assert summary.value.value == 1.0
@@ -102,7 +102,7 @@ def test_a_model_that_knows_nothing_is_at_chance(name, haystacks, fasta):
     ],
 )
 def test_the_report_has_what_it_needs(haystacks, fasta, name, groups, curves, others):
-    table = table_of(name, haystacks).slice(0, 400)
+    table = table_of(name, haystacks).slice(0, 120)
     results = results_of(name, UniformModel(), table, options_for(name, fasta))
     summary = TASKS[name].summarise(results)
     assert set(groups.split()) <= set(summary.groups)

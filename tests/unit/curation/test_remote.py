@@ -164,6 +164,20 @@ class TestOutputByUrl:
         far = read_manifest("memory://lab/c")
         assert far["outputs"] == self.folder(tmp_path, settings)["outputs"]
 
+    def test_a_second_build_of_it_is_refused_during_the_upload(
+        self, settings, memory, monkeypatch, capsys
+    ):
+        put, codes = type(memory).put_file, set()
+
+        def second(system, *words, **more):
+            codes.add(build("memory://lab/c", *settings))
+            put(system, *words, **more)
+
+        monkeypatch.setattr(type(memory), "put_file", second)
+        assert build("memory://lab/c", *settings) == 0
+        assert codes == {2}
+        assert "memory://lab/c: in use by process" in capsys.readouterr().err
+
     def test_what_waits_of_another_recipe_is_built_anew(
         self, tmp_path, settings, memory, monkeypatch, capsys
     ):
