@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
 from carbon.cli import main
-from carbon.errors import GenomeError, ModelError, UserError
+from carbon.errors import ModelError, UserError
 from carbon.genome import Piece, read_pieces, reverse_complement
 from carbon.losses import next_kmers
 from carbon.tokenizer import (
@@ -134,19 +134,15 @@ def test_native_ids_and_offsets_are_those_of_stock(native, stock, text):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_native_pads_and_truncates_as_stock(native, stock, side):
     texts = ["<dna>ACGTACGTACG", "<dna>A", "<dna>" + "ACGTTT" * 5]
+    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
+    found = []
     for tokenizer in (native, stock):
         tokenizer.padding_side = tokenizer.truncation_side = side
-    ours, theirs = (
-        t(texts, padding=True, truncation=True, max_length=4, return_tensors="np")
-        for t in (native, stock)
-    )
-    for name in ("input_ids", "attention_mask"):
-        assert ours[name].tolist() == theirs[name].tolist()
-    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
-    ours, theirs = (t.pad(rows, pad_to_multiple_of=4) for t in (native, stock))
-    assert ours["input_ids"] == theirs["input_ids"]
-    for tokenizer in (native, stock):
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=4)
+        padded = tokenizer.pad(rows, pad_to_multiple_of=4)
+        found.append([batch["input_ids"], batch["attention_mask"], padded["input_ids"]])
         tokenizer.padding_side = tokenizer.truncation_side = "right"
+    assert found[0] == found[1]
 
 
 def test_every_call_people_use(native, tmp_path):
@@ -174,6 +170,8 @@ def test_inside_datasets_map(native):
     assert rows["input_ids"][:] == [[2, 850, 3200], [2, 1]]
     assert rows["labels"][:] == [[-100, 850, 3200], [-100, 128]]
     assert rows["known_bases"][:] == [[0, 63, 1], [0, 1]]
+    of_sequences = native.pad([{"input_ids": [2], "labels": n} for n in (1, 0)])
+    assert of_sequences["labels"] == [1, 0]
     batch = native.pad(rows.remove_columns("text").to_list())
     assert batch["labels"] == [[-100, 850, 3200], [-100, 128, -100]]
     assert batch["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
@@ -181,19 +179,6 @@ def test_inside_datasets_map(native):
         lambda row: native(row["text"])
     )
     assert one_by_one["attention_mask"][:] == [[1, 1], []]
-
-
-def test_a_label_may_be_one_of_a_sequence(native):
-    rows = [native("<dna>ACGTAC") | {"labels": 1}, native("<dna>") | {"labels": 0}]
-    batch = native.pad(rows, return_tensors="pt")
-    assert batch["labels"].tolist() == [1, 0] and batch["input_ids"].shape == (2, 2)
-
-
-def test_the_vocabulary_is_fixed(native):
-    with pytest.raises(UserError, match="<mine>"):
-        native.add_tokens(["<mine>"])
-    with pytest.raises(UserError, match="<mask>"):
-        native.add_special_tokens({"mask_token": "<mask>"})
 
 
 def test_a_collator_that_copies_ids_to_labels_trains_no_wrong_base(native):
@@ -220,10 +205,14 @@ def test_what_dna_does_not_have(native):
     for wrong in ({"text_pair": "A"}, {"is_split_into_words": True}, {"stride": 3}):
         with pytest.raises(UserError):
             native("ACGT", **wrong)
-    with pytest.raises(UserError, match="give a text"):
-        native([1, 2])
-    with pytest.raises(UserError, match="id 4224 is not"):
-        native.decode([4224])
+    for call, message in (
+        (lambda: native([1, 2]), "give a text"),
+        (lambda: native.decode([4224]), "4224"),
+        (lambda: native.add_tokens(["<mine>"]), "<mine>"),
+        (lambda: native.add_special_tokens({"mask_token": "<mask>"}), "<mask>"),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
 
 
 # Regions of the hybrid tokenizer; byte pairs are stood in for by one token a character.
@@ -310,24 +299,6 @@ def test_lines_give_back_the_sequence(contigs, num_kmers):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"", "has no sequence"),
-        (b"ACGT\n", "line 1"),
-        (b">a\nAC\nA!\n", "line 3: '!'"),
-        (b">a\rACGT\r", "line 1: .* lone CR"),
-        (b">\nA\n", "line 1: .* without a name"),
-        (b"\x1f\x8b\x08\x00broken", "broken after line 0"),
-    ],
-)
-def test_a_bad_fasta_is_named(tmp_path, text, message):
-    path = tmp_path / "x.fa"
-    path.write_bytes(text)
-    with pytest.raises(GenomeError, match=message):
-        list(read_pieces(path, 60))
-
-
-@pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([], "has no tokens"),
@@ -357,16 +328,11 @@ def test_the_command_reads_and_writes_streams(capsys, monkeypatch):
     assert run(lines.encode(), "--decode") == fasta
 
 
-def test_blank_lines_before_a_header_are_no_bases(tmp_path):
-    (tmp_path / "x.fa").write_bytes(b"  \n>a\nAC\n")
-    assert list(read_pieces(tmp_path / "x.fa", 60)) == [("a", 0, b"AC")]
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_named_pipe_is_read_once(tmp_path, pack):
+def test_a_named_pipe_is_read_once(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    writer = threading.Thread(target=lambda: path.write_bytes(pack(b">a\nACGT\n")))
+    packed = gzip.compress(b">a\nACGT\n")
+    writer = threading.Thread(target=lambda: path.write_bytes(packed))
     writer.start()
     assert list(read_pieces(path, 60)) == [("a", 0, b"ACGT")]
     writer.join()

@@ -1,8 +1,5 @@
 """Generated text against stock transformers, sums over all 6-mers, and itself alone."""
 
-import itertools
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -113,34 +110,16 @@ class TestGenerate:
         assert model.generate([prompt], 24, temperature=0) == [expected]
         assert model.generate([prompt], 20, temperature=0) == [expected[:20]]
 
-    def test_a_tail_conditions_the_first_kmer(self, model, network):
-        """Frequencies of the next base against the mass of 6-mers that begin with the tail."""
-        prompt = random_bases(30)
-        p = stock_distribution(network, prompt).tolist()
-        texts = model.generate([prompt + "NT"] * 1000, 1, seed=1)
-        for base in "ACGT":
-            expected = mass(p, f"?T{base}???") / mass(p, "?T????")
-            spread = math.sqrt(expected * (1 - expected) / 1000)
-            assert abs(texts.count(base) / 1000 - expected) < 4.5 * spread + 1e-9
-
-    @pytest.mark.parametrize("tail", ["", "A", "TAC", "TACGT"])
+    @pytest.mark.parametrize("tail", ["", "A", "NT", "TAC", "TACGT"])
     def test_the_base_behind_a_tail_is_exact(self, model, network, tail):
         """p(base | prompt) against the sum over all 4,096 6-mers."""
-        prompt = random_bases(30)
+        prompt, known = random_bases(30), tail.replace("N", "?")
         p = stock_distribution(network, prompt).tolist()
         step = next(model.stream(prompt + tail, 6))
         assert len(step.bases) == 6 - len(tail)
         for n, base in enumerate("ATCG"):
-            expected = mass(p, (tail + base).ljust(6, "?")) / mass(p, tail.ljust(6, "?"))
+            expected = mass(p, (known + base).ljust(6, "?")) / mass(p, known.ljust(6, "?"))
             assert step.alternatives[0, n] == pytest.approx(expected, rel=1e-4)
-
-    def test_base_mode_draws_from_the_marginals(self, model, network):
-        p = stock_distribution(network, "").tolist()
-        texts = model.generate([""] * 2000, 6, seed=2, mode="base")
-        for place, base in itertools.product((0, 3, 5), "ACGT"):
-            expected = mass(p, "?" * place + base + "?" * (5 - place))
-            found = sum(text[place] == base for text in texts) / 2000
-            assert abs(found - expected) < 4.5 * math.sqrt(expected * (1 - expected) / 2000) + 1e-9
 
     @pytest.mark.parametrize("mode", MODES)
     def test_company_order_and_batch_do_not_matter(self, model, mode, monkeypatch):
@@ -182,14 +161,6 @@ class TestGenerate:
         assert "out of memory with 20 rows" in capsys.readouterr().err
         assert max(passes[5:]) > 8 and passes[-1] <= 8
 
-    def test_other_errors_are_not_taken_for_it(self, model, network, monkeypatch):
-        def broken(self, **_):
-            raise RuntimeError("no")
-
-        monkeypatch.setattr(type(network.model), "forward", broken)
-        with pytest.raises(RuntimeError, match=r"^no$"):
-            model.generate(["ACGT", "ACG"], 30)
-
     def test_generation_goes_on_when_the_context_is_full(self, model):
         """48 tokens are read; then `<dna>` and the last 24 6-mers start a new context."""
         (text,) = model.generate([""], 600, temperature=0)
@@ -209,13 +180,6 @@ class TestGenerate:
             model.generate([""], 60, temperature=0, tags=t) for t in ((), ("<fungi_species>",))
         )
         assert bare != tagged
-
-    def test_top_k_and_top_p_keep_the_likely(self, model):
-        greedy = model.generate(["ACGTAC"], 12, temperature=0)
-        for cut in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"temperature": 0.0001}):
-            assert model.generate(["ACGTAC"] * 20, 12, **cut) == greedy * 20
-        some = model.generate(["ACGTAC"] * 200, 6, top_k=3)
-        assert 1 < len(set(some)) <= 3
 
     def test_a_penalty_keeps_6mers_from_coming_again(self, model):
         """100 nats are more than the spread of this network: no 6-mer of the window comes again."""
