@@ -137,16 +137,6 @@ def test_a_stopped_run_goes_on(tmp_path, expected, capsys):
     assert (tmp_path / "p").read_bytes() == expected
 
 
-def test_a_journal_of_one_process_is_resumed_by_one(tmp_path):
-    journal = Journal(tmp_path / "o", {"power": 2}, resume=False)
-    journal.add([0])
-    journal.say_what_is_kept()
-    for resume in (False, True):
-        with pytest.raises(UserError, match=r"\.o\.progress: .* of one process"):
-            run(job_of(tmp_path / "o", resume=resume), Crew())
-    assert not (tmp_path / ".o.blocks").exists()
-
-
 @pytest.mark.parametrize("damage", ["cut off", "a bit", "of another place", "of another job"])
 def test_what_is_not_whole_is_done_again(tmp_path, expected, capsys, damage):
     output = tmp_path / "o"
@@ -176,25 +166,6 @@ def test_a_merge_that_lacks_a_block_is_refused(tmp_path):
         list(folder.results(plan))
     folder.write(1, [[1]])
     assert list(folder.results(plan)) == [[0], [1], [2]]
-
-
-def test_every_truncation_and_every_bit_of_a_file_is_noticed(tmp_path):
-    folder = BlockFolder(tmp_path / "o", {"a": 1})
-    folder.begin(lambda: Plan(1, 1), "l", resume=False)
-    folder.write(0, [[0.5, None, "x"]])
-    (path,) = folder.path.glob("*.block")
-    whole = path.read_bytes()
-    damaged = [whole[:size] for size in range(len(whole))]
-    for at in range(8 * len(whole)):
-        content = bytearray(whole)
-        content[at // 8] ^= 1 << at % 8
-        damaged.append(bytes(content))
-    for content in damaged:
-        path.write_bytes(content)
-        with pytest.raises(UserError, match="is damaged"):
-            folder.read(0)
-    path.write_bytes(whole)
-    assert folder.read(0) == [[0.5, None, "x"]]
 
 
 def test_a_block_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):

@@ -110,15 +110,15 @@ class TestText:
     def test_it_is_that_of_the_plain_way(self, mode, options, context_tokens):
         """Tails, rows that end and start again, contexts that fill, blocks that end."""
         model = other_network(5, context_tokens=context_tokens)
-        expected = model.generate(PROMPTS, 333, seed=4, mode=mode, **options)
+        expected = model.generate(PROMPTS[::2], 200, seed=4, mode=mode, **options)
         with graphs_on_cpu(7) as made:
-            assert model.generate(PROMPTS, 333, seed=4, mode=mode, **options) == expected
+            assert model.generate(PROMPTS[::2], 200, seed=4, mode=mode, **options) == expected
         assert sum(graph.num_replays for graph in made) > 10
 
     def test_a_graph_is_captured_once_for_rows_and_places(self):
         """125 6-mers behind 10: the first from the prompt, 7 at a time to 128 places and beyond."""
         model = other_network(5, context_tokens=700)
-        prompts = [random_bases(60, seed=n) for n in range(3)]
+        prompts = [random_bases(60, seed=n) for n in range(2)]
         expected = model.generate(prompts, 750, seed=4)
         with graphs_on_cpu(7) as made:
             assert model.generate(prompts, 750, seed=4) == expected

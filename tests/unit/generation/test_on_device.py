@@ -34,7 +34,7 @@ def test_a_draw_is_that_of_the_host(mode, options):
 @pytest.mark.parametrize(
     ("mode", "options", "prompts"),
     [
-        ("token", {}, PROMPTS),
+        ("token", {}, PROMPTS[::2]),
         ("base", {"temperature": 0.0}, PROMPTS[:8]),
         ("chain", {"top_p": 0.8}, PROMPTS[9:10]),
     ],
@@ -42,12 +42,12 @@ def test_a_draw_is_that_of_the_host(mode, options):
 def test_text_drawn_ahead_is_the_same(mode, options, prompts, monkeypatch):
     """Rows end and start again, contexts fill, tails condition the first 6-mer."""
     model = other_network(5)
-    expected = model.generate(prompts, 333, seed=4, mode=mode, **options)
+    expected = model.generate(prompts, 200, seed=4, mode=mode, **options)
     monkeypatch.setitem(drawing._AHEAD, "cpu", 7)
     told: list[int] = []
-    found = model.generate(prompts, 333, seed=4, mode=mode, advance=told.append, **options)
+    found = model.generate(prompts, 200, seed=4, mode=mode, advance=told.append, **options)
     assert found == expected
-    assert sum(told) == 333 * len(prompts)
+    assert sum(told) == 200 * len(prompts)
 
 
 @pytest.mark.parametrize(("num_rows", "options"), [(1, RULES[0]), (5, RULES[1]), (8, RULES[-1])])
