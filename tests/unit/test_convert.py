@@ -127,13 +127,6 @@ def test_what_scores_differently_is_not_written(folder, tmp_path, capsys, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_overwritten(folder, tmp_path, capsys):
-    (tmp_path / "mine").write_text("precious")
-    assert main(["convert", str(folder / "native"), str(tmp_path)]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
-
-
 @pytest.mark.parametrize("most_bytes", [0, 5000, 50_000])
 def test_a_full_disk_is_one_line_and_leaves_nothing(folder, tmp_path, capsys, most_bytes):
     """There is no room for the config, for the weights, for the tokenizer."""

@@ -159,5 +159,3 @@ def test_the_command_writes_parquet_in_row_groups(tmp_path, capsys, model, netwo
     vectors = np.stack(table["embedding"].to_numpy())
     expected = model.embed(records.values(), pool="end", layer=1, tags=["<fungi_species>"])
     assert vectors.tobytes() == np.stack(list(expected)).tobytes()
-    assert main([*words, "--output", f"{tmp_path}/o.tsv"]) == 2
-    assert "end the output with one of .parquet" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """A damaged journal is the beginning of what was written, or is refused."""
 
-import random
-
 import pytest
 
 from carbon.blocks.journal import Journal
@@ -43,22 +41,13 @@ def test_every_truncation_is_a_beginning(tmp_path, whole):
         assert kept == BLOCKS[: max(0, whole[:size].count(b"\n") - 1)]
 
 
-def test_mutations_are_refused_or_are_a_beginning(tmp_path, whole):
-    draw = random.Random(0)
-    num_refused = 0
-    for _ in range(200):
-        content, at = bytearray(whole), draw.randrange(len(whole))
-        change = draw.choice(["byte", "insert", "delete", "newline"])
-        if change == "byte":
-            content[at] ^= 1 << draw.randrange(8)
-        elif change == "delete":
-            del content[at : at + draw.randrange(1, 80)]
-        else:
-            content[at:at] = b"\n" if change == "newline" else draw.randbytes(3)
-        kept = reopened(tmp_path, bytes(content))
-        assert kept is None or kept == BLOCKS[: len(kept)]
-        num_refused += kept is None
-    assert num_refused > 170
+def test_every_changed_byte_is_refused(tmp_path, whole):
+    for at in range(0, len(whole), 3):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << at % 8
+        kept = reopened(tmp_path, bytes(changed))
+        # Without its last newline a line is torn, and is cut off.
+        assert kept is None or (whole[at:] == b"\n" and kept == BLOCKS[:-1])
 
 
 def test_lines_that_are_missing_doubled_or_in_another_order_are_refused(tmp_path, whole):

@@ -46,38 +46,31 @@ def check_four_threads(call, items=range(6)):
     assert not wrong, f"{len(wrong)} of {len(jobs)} differ"
 
 
-def test_embed_at_different_layers_at_once(model):
-    layers = [(n, layer) for n in range(3) for layer in (0, 1, 2, None)]
-    check_four_threads(lambda at: list(model.embed([SEQUENCES[at[0]]], layer=at[1])), layers)
+def scored_variants(model, reference, n):
+    bases = reference.fetch(Interval(f"c{n}", 200, 203))
+    variants = [Variant(f"c{n}", 200, bases[:1], alt) for alt in "ACGT" if alt != bases[0]]
+    return [s.delta for s in model.score_variants(reference, variants, window_bp=120)]
 
 
-def test_score(model):
-    check_four_threads(lambda n: [next(model.score([SEQUENCES[n]], strands="both")).bases])
+def scanned(model, reference, n):
+    chunks = model.scan(reference, Interval(f"c{n}", 0, 400), window_bp=120)
+    return [join_chunks(chunks).log_probabilities]
 
 
-def test_generate(model):
-    check_four_threads(lambda n: model.generate([SEQUENCES[n]] * 2, 30, seed=n))
+CALLS = {
+    "score": lambda model, _, n: [next(model.score([SEQUENCES[n]], strands="both")).bases],
+    "generate": lambda model, _, n: model.generate([SEQUENCES[n]] * 2, 30, seed=n),
+    "next token": lambda model, _, n: [model.next_token(SEQUENCES[n]).probabilities],
+    "embed": lambda model, _, n: [*model.embed([SEQUENCES[n]], layer=(0, 1, 2, None)[n % 4])],
+    "score variants": scored_variants,
+    "scan": scanned,
+    "fetch": lambda _, reference, n: [reference.fetch(Interval(f"c{n}", 3 * n, 390 - n))],
+}
 
 
-def test_next_token(model):
-    check_four_threads(lambda n: [model.next_token(SEQUENCES[n]).probabilities])
-
-
-def test_score_variants(model, reference):
-    def deltas(n):
-        bases = reference.fetch(Interval(f"c{n}", 200, 203))
-        variants = [Variant(f"c{n}", 200, bases[:1], alt) for alt in "ACGT" if alt != bases[0]]
-        return [s.delta for s in model.score_variants(reference, variants, window_bp=120)]
-
-    check_four_threads(deltas)
-
-
-def test_scan(model, reference):
-    def values(n):
-        chunks = model.scan(reference, Interval(f"c{n}", 0, 400), window_bp=120)
-        return [join_chunks(chunks).log_probabilities]
-
-    check_four_threads(values, range(4))
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call(model, reference, name):
+    check_four_threads(lambda n: CALLS[name](model, reference, n))
 
 
 WAYS = [{"name": "lora"}, {"name": "full"}, {"name": "probe", "layer": 1}]
@@ -89,7 +82,3 @@ def test_predict(tmp_path, network, options):
     torch.manual_seed(3)
     adapted, _ = adapted_of(base_folder(tmp_path, network), BINARY, way)
     check_four_threads(lambda n: list(adapted.predict([SEQUENCES[n]])))
-
-
-def test_fetch_of_one_reference(reference):
-    check_four_threads(lambda n: [reference.fetch(Interval(f"c{n}", 3 * n, 390 - n))])

@@ -81,14 +81,12 @@ def test_a_gap_is_filled(folder, capsys):
 @pytest.mark.parametrize(
     "words",
     [
-        "--require " + "A" * 80,
         "--draft no/such/model",
         "--draft-tokens 0 --draft {f}/draft",
         "--right ACG --prompts {f}/p.fa",
         "--right ACG --candidates 0",
         "-n 0",
         "--output {f}/absent/out.fa",
-        "--length 1000000000000 --gc 0.4 0.6 --gc-window 50",
         "--prompts {f}/p.fa -n 500001",
     ],
 )
