@@ -11,7 +11,6 @@ from carbon.genome import STOP_CODONS
 from carbon.genome.alphabet import IUPAC_BASES
 from carbon.inference import Carbon, Constraints
 from carbon.model import LoadedModel
-from carbon.options import MODES
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
 from tests.helpers.files import random_bases
@@ -50,8 +49,6 @@ RULES = [
     {"min_p": 0.3},
     {"temperature": 1.4, "top_k": 40, "top_p": 0.9, "min_p": 0.05},
 ]
-# Every rule and every mode, for properties that no pair of them makes special.
-RULES_IN_MODES = [([*MODES][n % len(MODES)], rule) for n, rule in enumerate(RULES)]
 
 
 def occurrences(motif: str, text: str) -> list[int]:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.cli import main
-from carbon.console import TimeLeft, progress
+from carbon.console import progress
 from carbon.errors import UserError
 from carbon.files import atomic_file, atomic_folder
 from carbon.model import save_model
@@ -156,16 +156,3 @@ def test_time_left_is_shown_when_it_is_known(monkeypatch, capsys):
         "job: 940/1000, 0:02:00 left",
         "job: 950/1000, 0:01:40 left",
     ]
-
-
-def test_time_left_needs_seconds_too(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("carbon.console.time.monotonic", lambda: now[0])
-    left = TimeLeft(1_000_000)
-    for _ in range(50):
-        now[0] += 0.1
-        left.advance(1)
-        assert (str(left) == "") == (now[0] < 2.3 - 1e-6), now
-    left.advance(1_000_000)
-    assert str(left) == ", 0:00:00 left"
-    assert str(TimeLeft(None)) == ""
