@@ -17,7 +17,6 @@ from tests.helpers.reference import (
     KMERS,
 )
 
-
 # Every rule and every mode, for properties that no pair of them makes special.
 RULES_IN_MODES = [([*MODES][n % len(MODES)], rule) for n, rule in enumerate(RULES)]
 
