@@ -8,11 +8,10 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from carbon.cli import main
-from carbon.errors import UserError
 from carbon.inference import load
 from carbon.model import convert as conversion
 from carbon.model import save_model
-from carbon.tokenizer import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS, encode
+from carbon.tokenizer import HYBRID, NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, room_for
 from tests.helpers.reference import INDEX, chunks
@@ -87,16 +86,6 @@ def test_the_folder_is_a_stock_native_one(folder, source, tmp_path):
     assert len(rest) == 19
     for name in rest:
         assert torch.equal(native.state_dict()[name], hybrid.state_dict()[name])
-
-
-def test_a_slice_of_a_hybrid_has_no_tags(folder, tmp_path, capsys):
-    assert main(["convert", str(folder / "tied"), str(tmp_path / "out")]) == 0
-    assert "metadata tags are left out" in capsys.readouterr().err
-    model = load(tmp_path / "out")
-    assert model.model.vocabulary.tags == ()
-    with pytest.raises(UserError, match="<fungi_species>"):
-        model.score(["ACGT"], tags=["<fungi_species>"])
-    assert load(folder / "native").model.vocabulary.tags == SPECIES_TAGS + GENE_TAGS
 
 
 def test_rounding_shows_in_the_scores_and_stays_within_the_tolerance(folder, tmp_path, capsys):

@@ -97,7 +97,7 @@ def test_a_tag_that_is_none_is_one_line(folder, tmp_path, named):
         load(tmp_path / "m")
 
 
-def test_a_hybrid_has_those_of_its_text(folder, tmp_path):
+def test_a_hybrid_has_those_of_its_text(tmp_path, capsys):
     """What its config may say of native rows counts for nothing, also when it is converted."""
     config = small_config()
     config.vocab_size, config.pad_token_id = HYBRID.size, HYBRID.pad
@@ -105,4 +105,7 @@ def test_a_hybrid_has_those_of_its_text(folder, tmp_path):
     LlamaForCausalLM(config).save_pretrained(tmp_path / "hybrid")
     assert load(tmp_path / "hybrid").model.vocabulary.tags == ()
     assert main(["convert", f"{tmp_path}/hybrid", f"{tmp_path}/out"]) == 0
+    assert "metadata tags are left out" in capsys.readouterr().err
     assert config_of(tmp_path / "out")["carbon_tags"] == []
+    with pytest.raises(UserError, match="<fungi_species>"):
+        load(tmp_path / "out").score(["ACGT"], tags=["<fungi_species>"])

@@ -38,19 +38,9 @@ def shape_of(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.shape, tensor.stride(), tensor.dtype
 
 
-class TestReplayed:
-    def test_contents_are_new_and_memory_is_old(self):
-        with graphs_on_cpu() as made:
-            double = Replayed(lambda x: (2 * x, x.view(3, 1)), torch.arange(3.0))
-            found, _ = double(torch.full((3,), 5.0))
-            later, viewed = double(torch.full((3,), 7.0))
-        assert (found.tolist(), later.tolist()) == ([10] * 3, [14] * 3)
-        assert viewed.tolist() == [[7], [7], [7]]
-        assert [graph.num_replays for graph in made] == [2]
-
-    def test_what_asks_the_device_is_refused(self):
-        with graphs_on_cpu(), pytest.raises(RuntimeError, match="asks the device"):
-            Replayed(lambda x: (x * x.sum().item(),), torch.ones(2))
+def test_what_asks_the_device_is_refused():
+    with graphs_on_cpu(), pytest.raises(RuntimeError, match="asks the device"):
+        Replayed(lambda x: (x * x.sum().item(),), torch.ones(2))
 
 
 class TestStep:
