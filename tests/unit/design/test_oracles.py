@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from carbon.adapt.loading import load_adapted
+from carbon.design.asked import KINDS
 from carbon.design.oracles import column_of, named_oracle, started
 from carbon.errors import UserError
 from tests.helpers.adapt import BASES as OF_BASES
@@ -43,11 +44,11 @@ def test_a_command_reads_fasta():
 
 
 def test_an_adapted_model_gives_what_it_predicts(tmp_path, network):
+    """As the process of an oracle of its kind does; processes are tested with functions."""
     folder = untrained_folder(base_folder(tmp_path, network), NUMBERS, tmp_path / "numbers")
     sequences = [random_bases(60, seed=n) for n in range(3)]
-    (oracle,) = started([f"adapted:{folder}:b"], 120)
-    found = oracle.values(NAMES, sequences)
-    oracle.close()
+    oracle = named_oracle(f"adapted:{folder}:b")
+    found = KINDS[oracle.kind](oracle.what)(sequences)
     predicted = list(load_adapted(folder).predict(sequences))
     assert oracle.name == "b"
     assert found == pytest.approx([float(each[1]) for each in predicted], abs=1e-6)
