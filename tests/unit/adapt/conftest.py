@@ -7,7 +7,7 @@ import pytest
 from filelock import FileLock
 
 import carbon
-from carbon.adapt import details, intervals
+from carbon.adapt import details, intervals, outcome
 from tests.helpers.adapt import base_folder, motif_rows, run_config, untrained_folder, write_rows
 
 
@@ -16,6 +16,13 @@ def few_resamples(monkeypatch):
     """Draw intervals of few resamples: how wide they are is no matter to most tests."""
     monkeypatch.setattr(intervals, "affordable_resamples", lambda num_samples: 60)
     monkeypatch.setattr(details, "_RESAMPLES_OF_GROUP", 60)
+
+
+@pytest.fixture
+def no_pages(monkeypatch):
+    """Leave out report and card, which take most of the time of a small run."""
+    monkeypatch.setattr(outcome, "write_report", lambda *_: None)
+    monkeypatch.setattr(outcome, "write_card", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import torch
 from transformers import LlamaForCausalLM
 
 import carbon
-from carbon.adapt import outcome
 from carbon.model import save_model
 from tests.conftest import small_config
 from tests.helpers.adapt import strict_json, write_rows
@@ -162,11 +161,8 @@ def config_of(row, folder, base):
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.nightly), 20])
-def test_every_pair_that_is_accepted_runs(tmp_path, base, monkeypatch, every):
+def test_every_pair_that_is_accepted_runs(tmp_path, base, no_pages, every):
     """All 59 rows take about 100 s; three of them stand for the others otherwise."""
-    # The pages are drawn in tests of their own, and take most of the time.
-    monkeypatch.setattr(outcome, "write_report", lambda *_: None)
-    monkeypatch.setattr(outcome, "write_card", lambda *_: None)
     wrong = []
     for number, row in enumerate(covering()[::every]):
         folder = tmp_path / str(number)

@@ -39,18 +39,6 @@ def parts_of(found):
     return {part: len(found.examples.part(part)) for part in ("train", "validation", "test")}
 
 
-def test_gue_is_read(tmp_path):
-    """A folder a task, with train.csv, dev.csv and test.csv: sequence,label."""
-    for seed, (name, number) in enumerate({"train": 12, "dev": 4, "test": 6}.items()):
-        rows = [(s, n % 3) for n, s in enumerate(sequences(number, 40, seed))]
-        write_lines(tmp_path / "GUE/splice/reconstructed" / f"{name}.csv",
-                    [("sequence", "label"), *rows], ",")  # fmt: skip
-    folder = f"data.folder={tmp_path}/GUE/splice/reconstructed"
-    found = prepared(read_run("gue_splice_reconstructed", (*GIVEN, folder)))
-    assert parts_of(found) == {"train": 12, "validation": 4, "test": 6}
-    assert found.question.kind == "classes" and found.question.names == ("0", "1", "2")
-
-
 @pytest.mark.parametrize("form", ["parquet", "fna"])
 def test_the_nucleotide_transformer_suite_is_read(tmp_path, form):
     """Revised: one table with sequence, name, label and task; first release: `>name|label`."""
@@ -188,7 +176,8 @@ def test_a_recipe_runs_and_tells_the_published_figures(tmp_path, base, capsys):
                   "way.name=probe", 'baselines=["constant"]'):  # fmt: skip
         command += ["--set", value]
     assert main([*command, "--dry-run"]) == 0
-    assert json.loads(capsys.readouterr().out)["examples"]["train"] == 24
+    told = json.loads(capsys.readouterr().out)
+    assert told["examples"] == {"train": 24, "validation": 8, "test": 8}
     assert main(command) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["published"]["mcc"]["DNABERT 3-mer"] == 0.7092

@@ -76,7 +76,7 @@ def short_rows(*others):
     return [(f"s{n}", b, n % 2) for n, b in enumerate(bases)]
 
 
-def test_a_probe_learns_from_tiles_with_known_bases(tmp_path, run):
+def test_a_probe_learns_from_tiles_with_known_bases(tmp_path, run, no_pages):
     baselines = ("constant", "composition", "kmers", "cnn")
     rows = short_rows(*[GAP] * 4)  # in each part
     results = run(rows, "binary", baselines, name="probe", too_long="tile")
@@ -90,7 +90,7 @@ def test_a_probe_learns_from_tiles_with_known_bases(tmp_path, run):
 @pytest.mark.parametrize(
     ("name", "too_long", "unread"), [("probe", "tile", 132), ("lora", "cut", 418)]
 )
-def test_labels_of_bases_that_are_not_read(tmp_path, run, name, too_long, unread):
+def test_labels_of_bases_that_are_not_read(tmp_path, run, no_pages, name, too_long, unread):
     rows = []
     for n in range(12):
         bases = random_bases(138, n) + "N" * 420 + random_bases(142, 100 + n)
