@@ -43,14 +43,29 @@ def test_a_command_reads_fasta():
     assert asked("""command:awk '!/^>/ {print gsub(/[GC]/, "") / 4}'""") == [1.0, 0.25, 0.0]
 
 
-def test_an_adapted_model_gives_what_it_predicts(tmp_path, network):
-    """As the process of an oracle of its kind does; processes are tested with functions."""
+def in_this_process(spec, names, sequences):
+    """Answer as the process of an oracle does; processes are tested with functions."""
+    oracle = named_oracle(spec)
+    return KINDS[oracle.kind](oracle.what)(sequences)
+
+
+def in_its_own_process(spec, names, sequences):
+    (oracle,) = started([spec], 300)
+    found = oracle.values(names, sequences)
+    oracle.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "answer", [in_this_process, pytest.param(in_its_own_process, marks=pytest.mark.nightly)]
+)
+def test_an_adapted_model_gives_what_it_predicts(tmp_path, network, answer):
     folder = untrained_folder(base_folder(tmp_path, network), NUMBERS, tmp_path / "numbers")
     sequences = [random_bases(60, seed=n) for n in range(3)]
-    oracle = named_oracle(f"adapted:{folder}:b")
-    found = KINDS[oracle.kind](oracle.what)(sequences)
+    spec = f"adapted:{folder}:b"
+    assert named_oracle(spec).name == "b"
     predicted = list(load_adapted(folder).predict(sequences))
-    assert oracle.name == "b"
+    found = answer(spec, NAMES, sequences)
     assert found == pytest.approx([float(each[1]) for each in predicted], abs=1e-6)
 
 

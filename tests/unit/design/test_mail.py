@@ -1,12 +1,6 @@
 """`carbon tune` with workers that draw: processes that share a folder and nothing else."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,14 +19,10 @@ from carbon.design.tune_task import TuneJob, TuneTask
 from carbon.errors import UserError
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model, save_model
-from carbon.run_folder import read_lines
 from carbon.store import open_tensors
 from carbon.tokenizer import NATIVE, decode_ids, encode
-from tests.helpers.bucket import bucket
 from tests.helpers.files import random_bases
-from tests.helpers.processes import waits_for
 
-ROOT = Path(__file__).parents[2]
 ORACLE = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
 
 
@@ -44,71 +34,12 @@ def folder(tmp_path, network, monkeypatch):
     return tmp_path
 
 
-def command(*words, steps=8, stale=1, mailbox="mailbox"):
+def command(*words):
     return [
         "tune", "--model", "base", "--oracle", "python:shares:gc", "--length", "30",
-        "--group", "4", "--steps", str(steps), "--rate", "0.01", "--device", "cpu",
-        "--mailbox", mailbox, "--stale", str(stale), *map(str, words),
+        "--group", "4", "--steps", "8", "--rate", "0.01", "--device", "cpu",
+        "--mailbox", "mailbox", "--stale", "1", *map(str, words),
     ]  # fmt: skip
-
-
-@pytest.fixture
-def started():
-    """Starts workers; what still runs when the test ends is ended with it."""
-    running = []
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-
-    def start(worker, **more):
-        words = [sys.executable, "-m", "carbon", *command("--worker", worker, **more)]
-        running.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True))
-        return running[-1]
-
-    yield start
-    for process in running:
-        process.kill()
-        process.communicate()
-
-
-def groups_of(worker):
-    """Wait until a worker has ended well; return how many groups it has drawn."""
-    told, _ = worker.communicate(timeout=300)
-    assert worker.returncode == 0
-    return json.loads(told)["groups"]
-
-
-@pytest.mark.nightly
-def test_over_a_bucket(folder, started, monkeypatch):
-    with bucket() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        there = {"steps": 3, "mailbox": "s3://lab/tuned"}
-        worker = started(1, **there)
-        assert main(command("--output", "out", **there)) == 0
-        assert groups_of(worker) >= 3
-    assert [line["step"] for line in read_lines("out").steps] == [1, 2, 3]
-
-
-@pytest.mark.parametrize("stale", [pytest.param(0, marks=pytest.mark.nightly), 1])
-def test_a_worker_that_is_killed_takes_nothing_with_it(folder, started, stale):
-    """Two workers, one of which is killed in the middle; no weights are older than allowed."""
-    lost, kept = (started(worker, stale=stale) for worker in (1, 2))
-
-    def kill_in_the_middle():
-        waits_for((folder / "out/metrics.jsonl").exists)
-        lost.send_signal(signal.SIGKILL)
-
-    killer = threading.Thread(target=kill_in_the_middle, daemon=True)
-    killer.start()
-    assert main(command("--output", "out", stale=stale)) == 0
-    killer.join()
-    assert groups_of(kept) >= 1
-    lines = read_lines("out").steps
-    assert [line["step"] for line in lines] == list(range(1, 9))
-    assert lines[0]["staleness_rounds"] == 0
-    assert all(0 <= line["staleness_rounds"] <= stale for line in lines)
-    dropped = [line["dropped_groups"] for line in lines]
-    assert dropped == sorted(dropped)
-    assert (folder / "out/model/model.safetensors").is_file()
 
 
 def test_what_is_too_old_is_dropped_and_counted(tmp_path):
