@@ -55,6 +55,8 @@ def pytest_terminal_summary(terminalreporter):
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
+    if not seconds:
+        return
     terminalreporter.section("seconds per file")
     for file, taken in seconds.most_common():
         terminalreporter.write_line(f"{taken:8.2f} {file}")

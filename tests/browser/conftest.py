@@ -39,15 +39,16 @@ _DARK = """(() => {
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
     """A browser with a folder of its own, where it keeps the scripts that it has compiled."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-    if path is None:
-        if "browser" in os.environ.get("CARBON_REQUIRE", ""):
-            pytest.fail("CARBON_REQUIRE has browser, but there is no chromium")
-        pytest.skip("no chromium")
     with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path  # of `playwright install chromium`
+        path = next(filter(shutil.which, ("chromium", "chromium-browser", "chrome", own)), None)
+        if path is None:
+            if "browser" in os.environ.get("CARBON_REQUIRE", ""):
+                pytest.fail("CARBON_REQUIRE has browser, but there is no chromium")
+            pytest.skip("no chromium")
         browser = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("chromium"),
-            executable_path=path,
+            executable_path=shutil.which(path),
             args=["--no-sandbox"],
             accept_downloads=True,
         )

@@ -3,7 +3,6 @@
 import atexit
 import gc
 import multiprocessing
-import multiprocessing.util  # whose own end of the process is then after ours
 import os
 import sys
 import tempfile

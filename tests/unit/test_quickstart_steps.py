@@ -33,6 +33,8 @@ LISTS = {
     "changes": ["--set", "seed=1"],
     "training": ["--set", "seed=2"],
     "renamed": ["--contigs", "chr"],
+    "code": ["--genetic-code", "4"],
+    "coded": ["--set", "assemblies.0.genetic_code=4"],
 }
 
 
@@ -46,7 +48,7 @@ def test_each_step_is_a_command_of_a_module(step):
 
 def test_settings_keep_every_letter():
     (build,) = [step for step in STEPS if step.name == "build"]
-    command = list(words(build.command, VALUES))
+    command = list(words(build.command, VALUES | LISTS))
     settings = dict(word.split("=", 1) for word in command if "=" in word)
     read = {key: tomllib.loads(f"v = {text}")["v"] for key, text in settings.items()}
     assert read == {
