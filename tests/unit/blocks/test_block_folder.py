@@ -93,11 +93,12 @@ def test_many_give_the_bytes_of_one(tmp_path, expected, monkeypatch, most_files)
     def take_part():
         results.append(run(job_of(output, compute=compute), of_launch()))
 
-    threads = [threading.Thread(target=take_part) for _ in range(4)]
+    threads = [threading.Thread(target=take_part, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(120)
+        assert not thread.is_alive()
     assert sorted(results, key=str) == [103, None, None, None]
     assert output.read_bytes() == expected
     assert sorted(done) == NUMBERS[::10]  # nothing twice
