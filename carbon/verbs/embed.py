@@ -38,10 +38,12 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
+    from carbon.files import check_no_input
     from carbon.genome import read_sequences
     from carbon.tables import chosen_by_ending
 
     chosen_by_ending(arguments.output, {".parquet": None})
+    check_no_input(arguments.output, arguments.sequences)
     records = read_sequences(arguments.sequences)
     check_inputs(arguments)
     with crew_of(arguments, why_alone(arguments.sequences, arguments.output)) as crew:

@@ -33,10 +33,13 @@ def add_parser(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
+    from carbon.files import check_no_input
     from carbon.genome import read_sequences
 
     output = arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    if output:
+        check_no_input(output, arguments.sequences)
     records = read_sequences(arguments.sequences)
     check_inputs(arguments)
     with crew_of(arguments, why_alone(arguments.sequences, output)) as crew:
