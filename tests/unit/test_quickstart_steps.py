@@ -58,6 +58,7 @@ def test_settings_keep_every_letter():
         "assemblies.0.contigs": AWKWARD,
         "assemblies.0.holdout": [AWKWARD],
         "assemblies.0.incomplete_cds": "drop",
+        "assemblies.0.genetic_code": 4,
     }
     assert set_options({"a": 1, "b": "x"}) == ["--set", "a=1", "--set", 'b="x"']
     (_, mixture) = set_options({"m": {'a "b"': 0.5, "c": 0.5}})
