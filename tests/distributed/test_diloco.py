@@ -8,12 +8,12 @@ import dataclasses
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import torch
 
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import (
+    assert_close,
     assert_equal,
     exported,
     full_weights,
@@ -100,11 +100,6 @@ def trainer_log(trainer):
     return RunLog.silent(trainer.config, trainer.ranks, trainer.course)
 
 
-def close(found, wanted, tolerance):
-    for name, value in wanted.items():
-        np.testing.assert_allclose(found[name], value, atol=tolerance, err_msg=name)
-
-
 @pytest.fixture(scope="module")
 def plain(corpus, tmp_path_factory):
     config = config_of(corpus, tmp_path_factory.mktemp("plain"), 128, **DILOCO)
@@ -130,7 +125,7 @@ def test_learners_of_one_launch_equal_the_reference(world_size, parallel, corpus
     assert steps[-1] == list(range(2, STEPS + 1, 2))
     first, second = (weights for _, _, weights in found if weights)
     assert_equal(first, second)
-    close(first, plain, 1e-4)
+    assert_close(first, plain)
 
 
 def learn(ranks, config, mailbox, number, told=None):
@@ -176,7 +171,7 @@ def test_learners_of_a_mailbox_may_have_other_layouts(corpus, plain, tmp_path):
     config = config_of(corpus, tmp_path, 128, **DILOCO)
     (_, _, one), (_, _, two) = learn_together(config, tmp_path / "mailbox", (1, 2))
     assert_equal(one, two)
-    close(one, plain, 1e-4)
+    assert_close(one, plain)
 
 
 def run_all(ranks, config, resume):
