@@ -99,8 +99,8 @@ def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding):
 
 def test_a_fork_of_a_killed_run_does_not_hold_its_lock(tmp_path):
     """As the manager that datatrove forks, which outlives a driver that is killed."""
-    forks = HOLD.replace(
-        "    print", "    import os; os.fork() or (time.sleep(5), os._exit(0))\n    print"
+    forks = HOLD.replace("time.sleep(60)", "time.sleep(5)").replace(
+        "    print", "    import os; os.fork() and time.sleep(60)  # the fork is ready\n    print"
     )
     words = [sys.executable, "-c", forks, str(tmp_path / "run")]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT)
