@@ -99,8 +99,8 @@ def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding):
 
 def test_a_fork_of_a_killed_run_does_not_hold_its_lock(tmp_path):
     """As the manager that datatrove forks, which outlives a driver that is killed."""
-    forks = HOLD.replace(
-        "    print", "    import os; os.fork() or (time.sleep(5), os._exit(0))\n    print"
+    forks = HOLD.replace("time.sleep(60)", "time.sleep(5)").replace(
+        "    print", "    import os; os.fork() and time.sleep(60)  # the fork is ready\n    print"
     )
     words = [sys.executable, "-c", forks, str(tmp_path / "run")]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT)
@@ -196,34 +196,32 @@ def test_without_flock_a_second_run_is_refused(tmp_path, monkeypatch):
 
 
 def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, monkeypatch):
-    """Whoever found it abandoned settles until the last of them has written its name."""
+    """All find it abandoned before one writes its name, and settle when the last has written."""
     without_flock(monkeypatch)
-    monkeypatch.setattr(locks, "_WRITTEN_SECONDS", 0.0)  # no wait for a name that is half written
     write_lock(tmp_path / "run", 1e6, machine="another")
-    held, refused, settling = [], [], []
-    changed = threading.Condition()
+    found, written, refused = threading.Barrier(4), threading.Barrier(4), threading.Semaphore(0)
+    write, held = locks._write, []
 
-    def note(what: list[int], until: Callable[[], bool] = lambda: True) -> None:
-        with changed:
-            what.append(1)
-            changed.notify_all()
-            assert changed.wait_for(until, timeout=60)
+    def write_after_all(handle: int, holder: locks.Holder) -> None:
+        found.wait(60)
+        write(handle, holder)
 
-    while_waiting(monkeypatch, lambda: note(settling, lambda: len(settling + refused) >= 4))
+    monkeypatch.setattr(locks, "_write", write_after_all)
+    while_waiting(monkeypatch, lambda: written.wait(60))
 
     def run() -> None:
         try:
             with locked_folder(tmp_path / "run"):
-                note(held, lambda: len(held + refused) == 4)
+                held.append(all(refused.acquire(timeout=60) for _ in range(3)))
         except UserError:
-            note(refused)
+            refused.release()
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(held), len(refused)) == (1, 3)
+    assert held == [True]
 
 
 def test_a_torn_lock_file_is_not_held_for_ever(tmp_path, monkeypatch):
