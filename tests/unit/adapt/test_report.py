@@ -91,7 +91,7 @@ def a_run(tmp_path, kind, way, baselines=("constant",)):
     return folder, results, (prepared, said)
 
 
-@pytest.mark.parametrize(("kind", "way"), zip(KINDS, ("lora", "probe") * 3, strict=False))
+@pytest.mark.parametrize(("kind", "way"), list(zip(KINDS, ("lora", "probe") * 3, strict=False)))
 def test_a_page_and_a_card_of_each_kind(tmp_path, kind, way):
     folder, results, _ = a_run(tmp_path, kind, way)
     page = write_report(folder).read_text(encoding="utf-8")
