@@ -17,7 +17,7 @@ import os
 import subprocess
 import tomllib
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 FAULTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -105,25 +105,33 @@ def try_all(given: argparse.Namespace) -> None:
 
 
 def first_failure(
-    tree: Path, fault: dict[str, str], files: list[str], seconds: Counter[str]
+    tree: Path, fault: dict[str, str], files: list[str], seconds: dict[str, float]
 ) -> str | None:
     """Return the first test that fails with a fault in the tree."""
     path = tree / fault["file"]
     text = path.read_text(encoding="utf-8")
     statement_at(text, fault["old"])
     quick = [file for file in files if seconds[file] < QUICK_SECONDS]
-    slow = [[file] for file in files if seconds[file] >= QUICK_SECONDS]
+    slow = [file for file in files if seconds[file] >= QUICK_SECONDS]
     path.write_text(text.replace(fault["old"], fault["new"]), encoding="utf-8")
     try:
-        found = (failure(tree, some) for some in [quick, *slow] if some)
-        return next(filter(None, found), None)
+        batches = [quick, *([file] for file in slow)]
+        return next(filter(None, (failure(tree, some) for some in batches if some)), None)
     finally:
         path.write_text(text, encoding="utf-8")
 
 
 def failure(tree: Path, files: list[str]) -> str | None:
     """Return the first test of these files that fails; `-x` ends the run with it."""
-    words = [tree / ".venv/bin/python", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    words: list[str | Path] = [
+        tree / ".venv/bin/python",
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
     try:
         done = subprocess.run(
             [*words, "-m", "not nightly", *files], cwd=tree, capture_output=True, text=True,
@@ -137,9 +145,9 @@ def failure(tree: Path, files: list[str]) -> str | None:
     return failed[0].partition(" - ")[0] if failed else done.stdout[-300:] + done.stderr[-300:]
 
 
-def seconds_of(report: Path) -> Counter[str]:
-    """Return the seconds of each test file by a JUnit report."""
-    found: Counter[str] = Counter()
+def seconds_of(report: Path) -> dict[str, float]:
+    """Return the seconds of each test file by a JUnit report; 0 of a file that it lacks."""
+    found: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
         file = case.get("file") or case.attrib["classname"].replace(".", "/") + ".py"
         found[file] += float(case.attrib["time"])

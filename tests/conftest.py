@@ -19,18 +19,15 @@ settings.load_profile("carbon")
 
 FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu", "servers"}
 LONGEST = [
-    "test_learners_come_and_go.py",
-    "test_quickstart.py",
-    "test_faults.py",
-    "test_parallel.py",
     "test_demo.py",
-    "test_readme.py",
-    "test_tutorials.py",
-    "test_curation.py",
-    "test_docs_site.py",
     "test_training.py",
-    "test_executors.py",
+    "test_parallel.py",
+    "test_learners_come_and_go.py",
+    "test_diloco.py",
+    "test_start.py",
+    "test_demo_panels.py",
     "test_demo_server.py",
+    "test_finetuning.py",
 ]
 
 
@@ -55,6 +52,8 @@ def pytest_terminal_summary(terminalreporter):
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[report.nodeid.partition("::")[0]] += report.duration
+    if not seconds:
+        return
     terminalreporter.section("seconds per file")
     for file, taken in seconds.most_common():
         terminalreporter.write_line(f"{taken:8.2f} {file}")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from tests.helpers.demo import learned_example, make_lab
+from demo.panels import PANELS
+from tests.helpers.demo import make_full_lab
 from tests.helpers.server import served
 
 SCREENSHOTS = Path(os.environ.get("CARBON_SCREENSHOTS", "test-artefacts/screenshots"))
@@ -17,20 +18,37 @@ ANSWERED = re.compile(r"^\d+\.\d\d s$")
 WIDTHS = {"wide": 1400, "narrow": 390}
 # What a page says when it is left while it is being answered; wrong only where it stays.
 _LEFT = ("AbortError", "Connection errored out")
+_DRAWN = """(() => {
+  const all = [...document.querySelectorAll(".figure")], has = (e) => e.querySelector(".main-svg");
+  return all.some(has) && all.every((e) => e.hidden || has(e));
+})()"""
+_HAS_LINK = """document.querySelector("#status .status") !== null
+  && [...document.querySelectorAll("textarea, input")]
+    .some((e) => (e.readOnly || e.disabled) && /^(http|[/])/.test(e.value))"""
+_DARK = """(() => {
+  const light = (color) => {
+    const [red, green, blue] = color.match(/[0-9.]+/g).map(Number);
+    return (0.299 * red + 0.587 * green + 0.114 * blue) / 255;
+  };
+  const ink = [...document.querySelectorAll(".js-plotly-plot text")].slice(0, 1);
+  return light(getComputedStyle(document.body).backgroundColor) < 0.2
+    && ink.every((e) => light(getComputedStyle(e).fill) > 0.6);
+})()"""
 
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
     """A browser with a folder of its own, where it keeps the scripts that it has compiled."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("chrome")
-    if path is None:
-        if "browser" in os.environ.get("CARBON_REQUIRE", ""):
-            pytest.fail("CARBON_REQUIRE has browser, but there is no chromium")
-        pytest.skip("no chromium")
     with sync_playwright() as playwright:
+        own = playwright.chromium.executable_path  # of `playwright install chromium`
+        path = next(filter(shutil.which, ("chromium", "chromium-browser", "chrome", own)), None)
+        if path is None:
+            if "browser" in os.environ.get("CARBON_REQUIRE", ""):
+                pytest.fail("CARBON_REQUIRE has browser, but there is no chromium")
+            pytest.skip("no chromium")
         browser = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("chromium"),
-            executable_path=path,
+            executable_path=shutil.which(path),
             args=["--no-sandbox"],
             accept_downloads=True,
         )
@@ -41,7 +59,7 @@ def chromium(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def lab(model, tmp_path_factory):
-    return make_lab(tmp_path_factory.mktemp("lab"), model, learned=learned_example())
+    return make_full_lab(tmp_path_factory.mktemp("lab"), model)
 
 
 @pytest.fixture(scope="session")
@@ -69,19 +87,38 @@ class Visitor:
             self.wrong.append(f"asked {url}")
 
     def open(self, path):
+        """Go to a page and wait for its first answer, by the link that comes along with it.
+
+        The status may have come and gone; the link stays, and the address is that of the state.
+        """
         self.page.goto(self.address + path)
-        self.answered()
+        self.until(_HAS_LINK)
+
+    def open_figures(self, panel):
+        """Go to the page of a panel, and wait for its figures where it has some."""
+        self.open("/" if panel is PANELS[0] else f"/{panel.name}")
+        if any(view.kind == "figure" for view in panel.views):
+            self.drawn()
+
+    def until(self, condition):
+        """Wait for a condition in the page's own language; return its value."""
+        return self.page.wait_for_function(condition).json_value()
 
     def drawn(self):
-        """Wait for a figure; it is drawn after the answer has come."""
-        self.page.locator(".js-plotly-plot .main-svg").first.wait_for()
+        """Wait for the figures; they are drawn after the answer has come."""
+        self.until(_DRAWN)
 
     def answered(self):
+        """Wait for an answer that comes after the page's first."""
         self.page.locator("#status").get_by_text(ANSWERED).wait_for()
+
+    def forget_status(self):
+        """Take the last answer's status away, so that the next one's can be waited for."""
+        self.page.evaluate("document.querySelector('#status .status').textContent = ''")
 
     def press(self, button):
         """Press a button and wait until the answer has come."""
-        self.page.evaluate("document.querySelector('#status .status').textContent = ''")
+        self.forget_status()
         self.page.get_by_role("button", name=button, exact=True).click()
         self.answered()
 
@@ -91,11 +128,25 @@ class Visitor:
         names = (self.page.get_by_role(role, name=name) for role in ("textbox", "combobox"))
         return next(names).or_(next(names))
 
-    def status(self):
-        return self.page.locator("#status").inner_text().strip()
+    def upload(self, number, path):
+        """Give a file to a field and wait until the server has it."""
+        self.page.locator("input[type=file]").nth(number).set_input_files(path)
+        self.page.locator(".file-preview a[href]").nth(number).wait_for()
+
+    def turn_into_a_phone_by_night(self):
+        """Be narrow and dark, and wait until the page and its figures are."""
+        self.page.set_viewport_size({"width": WIDTHS["narrow"], "height": 900})
+        self.page.emulate_media(color_scheme="dark")
+        # A figure that is drawn while the colours change keeps the ink of the day.
+        redraw = "document.body.classList.add('dark')"
+        self.page.wait_for_function(f"{_DARK} || {redraw}", polling=500)
+        self.until(f"document.documentElement.scrollWidth <= {WIDTHS['narrow']}")
+
+    def is_dark(self):
+        """Wait until the page is dark, and the ink of its figures light."""
+        self.until(_DARK)
 
     def keep(self, name):
-        self.page.wait_for_timeout(400)  # figures are drawn after the answer has come
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 

@@ -1,14 +1,20 @@
-"""Processes that the tests of this folder start."""
+"""The corpus of this folder, and processes that its tests start."""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.warm import warm_python
+from tests.helpers.runs import small_corpus
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def corpus():
+    return small_corpus()
 
 
 @pytest.fixture
@@ -17,7 +23,7 @@ def start():
     started = []
 
     def begun(command, **environment):
-        names = {"OMP_NUM_THREADS": "1", "PYTHON": warm_python()}
+        names = {"OMP_NUM_THREADS": "1", "PYTHON": sys.executable}
         process = subprocess.Popen(
             list(map(str, command)),
             cwd=ROOT,

@@ -5,46 +5,37 @@ the other, and the outer step as torch's SGD takes it.
 """
 
 import dataclasses
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import make_config, make_corpus
+from tests.helpers.runs import (
+    assert_close,
+    assert_equal,
+    exported,
+    full_weights,
+    lines_of,
+    make_config,
+    steps_of_each,
+    without_pictures,
+)
 from tests.helpers.schemas import check_run
 from train.__main__ import main
 from train.config import CheckpointConfig, ParallelConfig
 from train.learners.alone import Alone
 from train.learners_config import LearnersConfig
 
-STEPS = 24
-SHORT = [
-    "checkpoint.every_steps=1000",
-    "data.microbatch_tokens=64",
-    "stages.0.schedule=constant",
-    f"stages.0.tokens={STEPS // 2 * 512}",
-    f"stages.1.tokens={STEPS // 2 * 512}",
-]
+STEPS = 12  # of all learners
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-def config_of(corpus, folder, **learners):
-    config = make_config(corpus, folder, *SHORT)
+def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **learners):
+    more = [f"data.microbatch_tokens={microbatch_tokens}", *steps_of_each(steps // 2),
+            "checkpoint.every_steps=1000", "stages.0.schedule=constant"]  # fmt: skip
+    config = make_config(corpus, folder, *more)
     return dataclasses.replace(config, learners=LearnersConfig(**learners))
-
-
-def weights_of(trainer):
-    network = trainer.gathered()
-    return network and {n: p.detach().numpy().copy() for n, p in network.named_parameters()}
 
 
 def train(ranks, config, parallel, learners):
@@ -57,7 +48,7 @@ def train(ranks, config, parallel, learners):
     one = dataclasses.replace(config, parallel=parallel, output=output)
     trainer = Trainer(one, here)
     metrics = list(trainer.steps())
-    return [m["step"] for m in metrics], [m["loss"] for m in metrics], weights_of(trainer)
+    return [m["step"] for m in metrics], [m["loss"] for m in metrics], full_weights(trainer)
 
 
 def reference(ranks, config, learners, period):
@@ -93,7 +84,7 @@ def reference(ranks, config, learners, period):
             with torch.no_grad():
                 for p, a in zip(trainer.parts[0].parameters(), anchor, strict=True):
                     p.copy_(a)
-    return weights_of(trainers[0])
+    return full_weights(trainers[0])
 
 
 class Counting(Alone):
@@ -109,39 +100,32 @@ def trainer_log(trainer):
     return RunLog.silent(trainer.config, trainer.ranks, trainer.course)
 
 
-def close(found, wanted, tolerance):
-    for name, value in wanted.items():
-        np.testing.assert_allclose(found[name], value, atol=tolerance, err_msg=name)
-
-
 @pytest.fixture(scope="module")
 def plain(corpus, tmp_path_factory):
-    config = config_of(corpus, tmp_path_factory.mktemp("plain"), **DILOCO)
+    config = config_of(corpus, tmp_path_factory.mktemp("plain"), 128, **DILOCO)
     (weights,) = run_ranks(1, reference, config, 2, 3)
     return weights
 
 
 DILOCO = {"count": 2, "every_steps": 3, "codec": "fp32"}
-LAYOUTS = {
-    "2 learners": (2, ParallelConfig()),
-    "2 x 2 shards": (4, ParallelConfig()),
-    "2 x pipeline of 2": (4, ParallelConfig(pipeline=2)),
-    "2 x 2 replicas": (4, ParallelConfig(replicate=2)),
-}
+LAYOUTS = [
+    (2, ParallelConfig()),
+    (4, ParallelConfig(pipeline=2)),
+    (4, ParallelConfig(replicate=2)),
+    pytest.param(4, ParallelConfig(), marks=pytest.mark.nightly),
+]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_learners_of_one_launch_equal_the_reference(layout, corpus, plain, tmp_path):
-    world_size, parallel = LAYOUTS[layout]
-    config = config_of(corpus, tmp_path, **DILOCO)
+@pytest.mark.parametrize(("world_size", "parallel"), LAYOUTS)
+def test_learners_of_one_launch_equal_the_reference(world_size, parallel, corpus, plain, tmp_path):
+    config = config_of(corpus, tmp_path, 128, **DILOCO)
     found = run_ranks(world_size, train, config, parallel, 2)
     steps = [steps for steps, _, _ in found]
     assert steps[0] == list(range(1, STEPS, 2))
     assert steps[-1] == list(range(2, STEPS + 1, 2))
     first, second = (weights for _, _, weights in found if weights)
-    for name, value in first.items():
-        assert np.array_equal(value, second[name]), name
-    close(first, plain, 1e-4)
+    assert_equal(first, second)
+    assert_close(first, plain)
 
 
 def learn(ranks, config, mailbox, number, told=None):
@@ -154,40 +138,40 @@ def learn_together(config, mailbox, processes=(1, 1)):
     """Start learners of launches of their own, of so many processes; return what each found."""
     with ThreadPoolExecutor() as pool:
         found = pool.map(
-            lambda number: run_ranks(processes[number], learn, config, mailbox, number),
+            lambda number: run_ranks(processes[number], learn, config, mailbox, number, apart=True),
             range(len(processes)),
         )
         return [ranks[0] for ranks in found]
 
 
-METHODS = {
-    "DiLoCo": {"count": 2, "every_steps": 3},
-    "fragments": {"count": 2, "every_steps": 4, "fragments": 2},
-    "delayed": {"count": 2, "every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5},
-    "several in flight": {"count": 2, "every_steps": 4, "fragments": 4, "delay_steps": 3},
-    "delayed Nesterov": {"count": 2, "every_steps": 3, "momentum_every": 2, "codec": "fp32"},
-    "top2": {"count": 2, "every_steps": 3, "codec": "top2", "momentum": 0.0},
-}
+NIGHTLY = {"marks": pytest.mark.nightly}
+METHODS = [
+    pytest.param({"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5}, id="delayed"),
+    pytest.param({"every_steps": 3, "codec": "top2", "momentum": 0.0}, id="top2"),
+    pytest.param({"every_steps": 3}, id="DiLoCo", **NIGHTLY),
+    pytest.param({"every_steps": 4, "fragments": 2}, id="fragments", **NIGHTLY),
+    pytest.param({"every_steps": 4, "fragments": 4, "delay_steps": 3}, id="several", **NIGHTLY),
+    pytest.param({"every_steps": 3, "momentum_every": 2, "codec": "fp32"}, id="late", **NIGHTLY),
+]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_mailbox_has_the_bytes_of_a_group(method, corpus, tmp_path):
-    config = config_of(corpus, tmp_path, **METHODS[method])
+    config = config_of(corpus, tmp_path, steps=16, **method, count=2)
     (steps, losses, one), (_, _, two) = run_ranks(2, train, config, ParallelConfig(), 2)
     others = learn_together(config, tmp_path / "mailbox")
     assert (steps, losses) == others[0][:2]
-    for name, value in one.items():
-        for found in (two, *(weights for _, _, weights in others)):
-            assert np.array_equal(found[name], value), name
+    for found in (two, *(weights for _, _, weights in others)):
+        assert_equal(found, one)
 
 
+@pytest.mark.nightly
 def test_learners_of_a_mailbox_may_have_other_layouts(corpus, plain, tmp_path):
     """One has a process, the other divides its weights among two."""
-    config = config_of(corpus, tmp_path, **DILOCO)
+    config = config_of(corpus, tmp_path, 128, **DILOCO)
     (_, _, one), (_, _, two) = learn_together(config, tmp_path / "mailbox", (1, 2))
-    for name, value in one.items():
-        assert np.array_equal(value, two[name]), name
-    close(one, plain, 1e-4)
+    assert_equal(one, two)
+    assert_close(one, plain)
 
 
 def run_all(ranks, config, resume):
@@ -197,23 +181,25 @@ def run_all(ranks, config, resume):
 
     here = ranks_of_group(ranks.device, ParallelConfig(), 2)
     output = config.learners.folder(config.output, here.learner)
-    Trainer(dataclasses.replace(config, output=output), here, resumes=resume).run(resume)
+    with without_pictures():
+        Trainer(dataclasses.replace(config, output=output), here, resumes=resume).run(resume)
 
 
-RESUMED = {
-    "what was not sent": {"count": 2, "every_steps": 3, "codec": "top2"},
-    "in flight": {"count": 2, "every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5},
-}
+RESUMED = [
+    pytest.param({"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5}, id="flying"),
+    pytest.param({"every_steps": 3, "codec": "top2"}, id="what was not sent", **NIGHTLY),
+]
 
 
 @pytest.mark.parametrize("method", RESUMED)
 def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, tmp_path):
     """Twelve steps each, saved behind 5 and 10; the second learner lacks its later checkpoints."""
-    config = config_of(corpus, tmp_path, **RESUMED[method])
-    config = dataclasses.replace(config, checkpoint=CheckpointConfig(every_steps=5, keep=9))
+    config = config_of(corpus, tmp_path, steps=24, **method, count=2)
+    saves = CheckpointConfig(every_steps=5, every_minutes=0, keep=9)
+    config = dataclasses.replace(config, checkpoint=saves)
     run_ranks(2, run_all, config, False)
     runs = [tmp_path / f"learner-{number}" for number in (0, 1)]
-    wanted = [weights_in(run / "export") for run in runs]
+    wanted = [exported(run) for run in runs]
     assert wanted[0] == wanted[1]
     for lacking in ("learner-?/*/step-00000012", "learner-1/*/step-00000010"):
         for path in tmp_path.glob(lacking):
@@ -225,22 +211,17 @@ def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus,
     for run in runs:
         shutil.rmtree(run / "export")
     run_ranks(2, run_all, config, True)
-    assert [weights_in(run / "export") for run in runs] == wanted
+    assert [exported(run) for run in runs] == wanted
     check_run(runs[0], "metrics", "events", "rounds")
-    lines = (runs[0] / "rounds.jsonl").read_text(encoding="utf-8").splitlines()
-    numbers = [json.loads(line)["round"] for line in lines]
+    numbers = [line["round"] for line in lines_of(runs[0], "rounds")]
     assert numbers == list(range(len(numbers)))
 
 
 def check_anchors(runs, of_the_end):
     """What is exported of a checkpoint between meetings is what learners have in common."""
     for run in runs:
-        config, folder = str(run / "config.toml"), str(run / "early")
+        config, folder = str(run / "config.toml"), str(run / "early" / "export")
         assert main(["export", "--config", config, "--output", folder]) == 0
-    first, second = (weights_in(run / "early") for run in runs)
+    first, second = (exported(run / "early") for run in runs)
     assert first == second
     assert first != of_the_end
-
-
-def weights_in(folder):
-    return (folder / "model.safetensors").read_bytes()

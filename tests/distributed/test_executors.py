@@ -6,7 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from carbon.corpus import read_manifest
 from data_pipeline.__main__ import main
 from data_pipeline.running.executors import ExecutorConfig, Step, run_steps
+from tests.helpers.processes import waits_for
 
 ROOT = Path(__file__).parents[2]
 SOURCES = '["eukaryote", "mrna", "prokaryote"]'
@@ -53,18 +53,13 @@ def command(genomes, output, *settings):
     return [sys.executable, "-m", "data_pipeline", "build", *words]
 
 
-def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path):
-    done = subprocess.run(
-        command(genomes, tmp_path / "c", "executor.workers=2"),
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path, capfd):
+    assert main(["build", *words_of(genomes, tmp_path / "c", "executor.workers=2")]) == 0
+    told, said = capfd.readouterr()
     assert read_manifest(tmp_path / "c")["outputs"] == expected
     # What is said is ours alone, a line an input; and stdout is the result.
-    assert sorted(done.stderr.splitlines()) == sorted(
-        line for line in done.stderr.splitlines() if line.endswith(" records")
-    )
-    assert json.loads(done.stdout)["mrna"]["train"]["records"] > 0
+    assert all(line.endswith(" records") for line in said.splitlines())
+    assert json.loads(told)["mrna"]["train"]["records"] > 0
 
 
 def make_folder(parent, rank):
@@ -81,6 +76,7 @@ def test_more_ranks_than_tasks(tmp_path):
     assert len(list((tmp_path / "logs" / "some" / "stats").glob("*.json"))) == 32
 
 
+@pytest.mark.nightly
 def test_ray(genomes, expected, tmp_path):
     if "CARBON_SERVERS" not in os.environ:
         pytest.skip("scripts/test_servers starts Ray")
@@ -113,6 +109,7 @@ exec "$@"
 """
 
 
+@pytest.mark.nightly
 def test_slurm_scripts_run_the_same_steps(genomes, expected, tmp_path):
     """Its three commands are stood in for; the scripts that they get are the real ones."""
     scontrol = "#!/usr/bin/env bash\necho here\n"
@@ -140,25 +137,39 @@ def test_slurm_scripts_run_the_same_steps(genomes, expected, tmp_path):
     assert read_manifest(tmp_path / "c")["outputs"] == expected
 
 
-def test_killed_at_any_point_it_goes_on(genomes, expected, tmp_path):
-    """SIGKILL to the whole group after a growing time; the same command finishes the work."""
+def killed_when(condition, genomes, output):
+    """Start the build, kill its whole group as soon as something is so, and start it again."""
+    process = subprocess.Popen(
+        command(genomes, output), cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    waits_for(lambda: condition() or process.poll() is not None)
+    assert process.poll() is None, "it had ended before"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not output.exists()
+
+
+def test_killed_it_goes_on(genomes, expected, tmp_path):
+    """SIGKILL to the whole group; the same command finishes the work."""
     output = tmp_path / "c"
-    kills = 0
-    for pause in (0.4, 0.5, 0.6, 0.8, 1.0, 1.3, 1.7, 2.2):
-        process = subprocess.Popen(
-            command(genomes, output), cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        time.sleep(pause)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            kills += 1
-        process.wait()
-        if output.exists():
-            break
-    if not output.exists():
-        assert main(["build", *words_of(genomes, output)]) == 0
-    assert kills > 0
+    killed_when(lambda: any(tmp_path.rglob("*.parquet")), genomes, output)
+    assert main(["build", *words_of(genomes, output)]) == 0
+    assert read_manifest(output)["outputs"] == expected
+
+
+@pytest.mark.nightly
+def test_killed_again_and_again_it_goes_on(genomes, expected, tmp_path):
+    """Each time when it has written more than the time before."""
+    output, most = tmp_path / "c", 0
+
+    def has_more():
+        return len([path for path in tmp_path.rglob("*") if path.is_file()]) > most
+
+    for _ in range(6):
+        killed_when(has_more, genomes, output)
+        most = len([path for path in tmp_path.rglob("*") if path.is_file()])
+    assert main(["build", *words_of(genomes, output)]) == 0
     assert read_manifest(output)["outputs"] == expected
     left = {p.name for p in tmp_path.iterdir() if not p.name.startswith(".")}
     assert left in ({"c"}, {"c", "c.work"})
@@ -169,6 +180,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from data_pipeline.running.executors import ExecutorConfig, Step, run_steps
+from tests.helpers.processes import waits_for
 
 def sleep(folder, rank):
     import os, time  # it is sent to another process without its module
@@ -182,18 +194,19 @@ if __name__ == "__main__":
 """
 
 
+def two_numbers(folder):
+    names = [path.name for path in folder.iterdir() if path.name.isdigit()]
+    return names if len(names) == 2 else None
+
+
+@pytest.mark.nightly
 def test_tasks_end_with_a_killed_driver(tmp_path):
     """Else a task of one recipe would put its result among those of the next."""
     words = [sys.executable, "-c", SLEEPING, str(tmp_path)]
     driver = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
-    deadline = time.monotonic() + 120
-    while len(tasks := [path for path in tmp_path.iterdir() if path.name.isdigit()]) < 2:
-        assert time.monotonic() < deadline and driver.poll() is None
-        time.sleep(0.05)
+    tasks = waits_for(lambda: two_numbers(tmp_path) or driver.poll() is not None)
+    assert driver.poll() is None
     driver.kill()
     driver.wait()
-    deadline = time.monotonic() + 10
-    while any(Path("/proc", path.name).exists() for path in tasks):
-        assert time.monotonic() < deadline, "a task outlives its driver"
-        time.sleep(0.05)
+    waits_for(lambda: not any(Path("/proc", name).exists() for name in tasks))
     os.killpg(driver.pid, signal.SIGKILL)  # the manager of datatrove outlives it

@@ -7,12 +7,6 @@ import pytest
 
 from tests.helpers.bucket import NAME, bucket
 from tests.helpers.mailbox import Mailbox
-from tests.helpers.runs import make_corpus
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 def keys_in(environment):
@@ -21,16 +15,17 @@ def keys_in(environment):
     return {each["Key"] for each in found}
 
 
-def test_a_bucket_has_the_bytes_of_a_folder(corpus, tmp_path, monkeypatch):
+@pytest.mark.nightly
+def test_a_bucket_has_the_bytes_of_a_folder(tmp_path, monkeypatch):
     """One learner is told to stop behind its first meeting, and comes back."""
     together = {"quorum": 2, "grace_seconds": 60.0}
-    folder = Mailbox(corpus, tmp_path / "folder", **together)
+    folder = Mailbox(tmp_path / "folder", **together)
     folder.ends(folder.learner(0), folder.learner(1))
     with bucket() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         run = Mailbox(
-            corpus, tmp_path / "bucket", environment=environment,
+            tmp_path / "bucket", environment=environment,
             mailbox=f"s3://{NAME}/run", **together,
         )  # fmt: skip
         first, told = run.learner(0), run.learner(1, "told to stop")

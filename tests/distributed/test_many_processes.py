@@ -63,6 +63,7 @@ def test_a_worker_is_killed(start, folder, whole, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.vcf.gz", "o.vcf.gz.tbi"]
 
 
+@pytest.mark.nightly
 def test_workers_end_with_their_driver_and_one_process_goes_on(start, folder, whole, tmp_path):
     driver = two_processes(start, folder, tmp_path)
     workers = workers_of(driver)

@@ -1,21 +1,21 @@
-"""Every schedule and factoring of the processes against a plain loop over stock transformers.
+"""Schedules and factorings of the processes against a plain loop over stock transformers.
 
-The run has it all in four steps: the switch from CE to FNS, of the context and of RoPE theta, rows
-packed from many pieces, ragged masks. The processes are started once for all their layouts.
+Two steps have it all: the switch from CE to FNS, of the context and of RoPE theta, rows packed from
+many pieces, ragged masks, and moments of a step before.
 """
 
 import dataclasses
 import itertools
 import shutil
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 from torch.torch_version import TorchVersion
 
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import make_config, make_corpus
+from tests.helpers.runs import assert_close, full_weights, make_config, steps_of_each
+from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
 from train.compute_config import ComputeConfig
 from train.config import ParallelConfig
@@ -26,6 +26,7 @@ from train.network.row_share import RowShare
 from train.planning.course import Course
 from train.planning.sizes import llama_config
 
+NUM_STEPS = 2
 SCHEDULES = [
     name
     for name, schedule in PIPELINE_SCHEDULES.items()
@@ -33,12 +34,11 @@ SCHEDULES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
+def config_of(corpus, folder):
+    return make_config(corpus, folder / "run", "data.microbatch_tokens=64", *steps_of_each(1))
 
 
-def plain_loop(config, num_steps):
+def plain_loop(config):
     """Train stock transformers in fp64 with losses written as torch's CE and as 24 masked sums."""
     from transformers import LlamaForCausalLM
 
@@ -47,7 +47,7 @@ def plain_loop(config, num_steps):
 
     course = Course(config)
     rows = open_rows(config, course)
-    read = batches(rows, config, course, OneReader, range(num_steps))
+    read = batches(rows, config, course, OneReader, range(NUM_STEPS))
     network = LlamaForCausalLM(llama_config(config)).double()
     with torch.no_grad():
         for name, p in network.named_parameters():
@@ -57,7 +57,7 @@ def plain_loop(config, num_steps):
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
     metrics = []
-    for step in range(num_steps):
+    for step in range(NUM_STEPS):
         span = course.at(step)
         stage = span.stage
         rotary = network.model.rotary_emb
@@ -103,9 +103,7 @@ def row_losses(network, batch, row, objective):
 
 @pytest.fixture(scope="module")
 def plain(corpus, tmp_path_factory):
-    """With and without clipping that bites, for the clipped norm shows in the weights."""
-    config = make_config(corpus, tmp_path_factory.mktemp("plain"))
-    return plain_loop(config, 4)
+    return plain_loop(config_of(corpus, tmp_path_factory.mktemp("plain")))
 
 
 def train_all(ranks, config, layouts):
@@ -113,137 +111,106 @@ def train_all(ranks, config, layouts):
     from train.loop.trainer import Trainer
     from train.network.ranks import ranks_of_group
 
-    results = {}
-    for name, parallel, compute in layouts:
+    results = []
+    for parallel, compute in layouts:
         one = dataclasses.replace(config, parallel=parallel, compute=compute)
         trainer = Trainer(one, ranks_of_group(ranks.device, parallel))
-        metrics = list(itertools.islice(trainer.steps(), 4))
-        network = trainer.gathered()
-        weights = network and {n: p.detach().numpy() for n, p in network.named_parameters()}
-        results[name] = metrics, weights
+        results.append((list(trainer.steps()), full_weights(trainer)))
         dist.barrier()
     return results
 
 
-def layouts_of(world_size):
+def layout(pipeline, replicate, context, schedule="1f1b", kind="none", each=False):
+    """Return the settings of a layout; shards are what is left of the processes."""
+    parallel = ParallelConfig(
+        pipeline=pipeline, replicate=replicate, context=context, schedule=schedule,
+        reduce_each_microbatch=each,
+    )  # fmt: skip
+    return parallel, ComputeConfig(activation_checkpointing=kind)
+
+
+# Every pair of pipeline, replicate, context and shard above 1, schedules and ways to recompute.
+LAYOUTS = {
+    1: [layout(1, 1, 1)],
+    2: [
+        layout(2, 1, 1, "gpipe"),
+        layout(2, 1, 1, "interleaved_1f1b", "full"),
+        layout(2, 1, 1, "interleaved_zero_bubble"),
+        layout(1, 2, 1, each=True),
+        layout(1, 1, 1, kind="full", each=True),
+        layout(1, 1, 2, kind="selective"),
+    ],
+    4: [
+        layout(4, 1, 1, "1f1b"),
+        layout(2, 1, 1, "zbv"),
+        layout(2, 2, 1, "1f1b", "selective"),
+        layout(1, 2, 1),
+        layout(1, 2, 2, kind="full"),
+        layout(1, 1, 4),
+        layout(2, 1, 2, "interleaved_zero_bubble"),
+    ],
+}
+
+
+def all_layouts(world_size):
     """Return every way to share the work among so many processes that differs from the others."""
-    found = []
-    for pipeline in (1, 2, 4):
-        for replicate in (1, 2, 4):
-            if world_size % (pipeline * replicate):
-                continue
-            for schedule in SCHEDULES if pipeline > 1 else ["1f1b"]:
-                if pipeline == 4 and PIPELINE_SCHEDULES[schedule].pieces_a_rank != 1:
-                    continue  # tiny has four layers
-                shard = world_size // pipeline // replicate
-                name = f"{pipeline} x {replicate} x {shard} {schedule}"
-                parallel = ParallelConfig(pipeline=pipeline, replicate=replicate, schedule=schedule)
-                found.append((name, parallel, ComputeConfig()))
-    return found
+    sizes = [size for size in (1, 2, 4) if size <= world_size]
+    for pipeline, replicate, context in itertools.product(sizes, repeat=3):
+        if world_size % (pipeline * replicate * context):
+            continue
+        for schedule, kind in itertools.product(
+            SCHEDULES if pipeline > 1 else ["1f1b"], ACTIVATION_CHECKPOINTINGS
+        ):
+            # `tiny` has four layers; what takes backward apart recomputes nothing.
+            is_too_fine = pipeline == 4 and PIPELINE_SCHEDULES[schedule].pieces_a_rank != 1
+            is_apart = PIPELINE_SCHEDULES[schedule].takes_backward_apart and kind != "none"
+            if not is_too_fine and not is_apart:
+                yield layout(pipeline, replicate, context, schedule, kind)
 
 
-CHECKPOINTED = [
-    (f"{kind} {schedule}", ParallelConfig(pipeline=2, schedule=schedule),
-     ComputeConfig(activation_checkpointing=kind))
-    for kind, schedule in (("selective", "1f1b"), ("full", "interleaved_1f1b"))
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 4])
-def test_every_layout_equals_the_plain_loop(world_size, corpus, plain, tmp_path):
-    """Loss, gradient norm and weights after four steps, across a switch of all that can switch."""
-    layouts = layouts_of(world_size) + (CHECKPOINTED if world_size == 2 else [])
-    config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
-    results = run_ranks(world_size, train_all, config, layouts)
-    assert all(list(by_layout) == [name for name, _, _ in layouts] for by_layout in results)
-    compare_all(results, plain)
-
-
-@pytest.mark.parametrize("replicate", [1, 2])
-def test_gradients_reduced_each_microbatch_equal_the_plain_loop(replicate, corpus, plain, tmp_path):
-    parallel = ParallelConfig(replicate=replicate, reduce_each_microbatch=True)
-    config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
-    layouts = [("each", parallel, ComputeConfig())]
-    results = run_ranks(2, train_all, config, layouts)
-    compare_all(results, plain)
-
-
-SHARED_ROWS = {
-    2: [(1, 1, 2, "1f1b")],
-    4: [(1, 1, 2, "1f1b"), (1, 1, 4, "1f1b"), (1, 2, 2, "1f1b"), (2, 1, 2, "1f1b"),
-        (2, 1, 2, "interleaved_zero_bubble")],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("world_size", SHARED_ROWS)
-@pytest.mark.parametrize("kind", ["none", "selective", "full"])
-def test_shared_rows_equal_the_plain_loop(world_size, kind, corpus, plain, tmp_path):
-    """Alone, over shards, copies and a pipeline; pieces cross the slices, of 4 tokens and more."""
-    layouts = [
-        (
-            f"{pipeline} x {replicate} x context {context} {schedule}",
-            ParallelConfig(
-                pipeline=pipeline, replicate=replicate, context=context, schedule=schedule
-            ),
-            ComputeConfig(activation_checkpointing=kind),
-        )
-        for pipeline, replicate, context, schedule in SHARED_ROWS[world_size]
-        if schedule in SCHEDULES and (kind == "none" or "zero_bubble" not in schedule)
-    ]
-    config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
-    compare_all(run_ranks(world_size, train_all, config, layouts), plain)
+@pytest.mark.parametrize(
+    ("world_size", "layouts"),
+    [
+        *LAYOUTS.items(),
+        *(pytest.param(n, list(all_layouts(n)), marks=pytest.mark.nightly) for n in (2, 4)),
+    ],
+    ids=["1", "2", "4", "2 all", "4 all"],
+)
+def test_layouts_equal_the_plain_loop(world_size, layouts, corpus, plain, tmp_path):
+    """Loss, gradient norm and weights across a switch of all that can switch."""
+    layouts = [each for each in layouts if each[0].schedule in SCHEDULES]
+    results = run_ranks(
+        world_size, train_all, config_of(corpus, tmp_path), layouts, limit_seconds=3000
+    )
+    compare_all(results, layouts, plain)
 
 
 def test_shared_rows_in_bf16_are_those_of_shards(corpus, tmp_path):
     """Rounded alike: 8 bits of a gradient."""
-    layouts = [
-        (name, parallel, ComputeConfig(dtype="bfloat16"))
-        for name, parallel in {
-            "shards": ParallelConfig(),
-            "shared": ParallelConfig(context=2),
-        }.items()
-    ]
-    results = run_ranks(
-        2, train_all, make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64"), layouts
-    )
-    for by_layout in results:
-        shards, shared = (by_layout[name][0] for name in ("shards", "shared"))
+    compute = ComputeConfig(dtype="bfloat16")
+    layouts = [(ParallelConfig(context=context), compute) for context in (1, 2)]
+    for (shards, _), (shared, _) in run_ranks(2, train_all, config_of(corpus, tmp_path), layouts):
         for here, there in zip(shared, shards, strict=True):
             assert here["loss"] == pytest.approx(there["loss"], rel=1e-3)
             assert here["gradient_norm"] == pytest.approx(there["gradient_norm"], rel=3e-2)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not shutil.which("g++"), reason="compiling needs a C++ compiler")
 def test_compiled_layers_equal_the_plain_loop(corpus, plain, tmp_path):
-    layouts = [
-        (name, parallel, ComputeConfig(compile=True))
-        for name, parallel in {
-            "alone": ParallelConfig(),
-            "shared": ParallelConfig(context=2),
-        }.items()
-    ]
-    config = make_config(corpus, tmp_path / "r", "data.microbatch_tokens=64")
-    compare_all(run_ranks(2, train_all, config, layouts), plain)
+    layouts = [(ParallelConfig(context=n), ComputeConfig(compile=True)) for n in (1, 2)]
+    results = run_ranks(2, train_all, config_of(corpus, tmp_path), layouts, apart=True)
+    compare_all(results, layouts, plain)
 
 
-def compare_all(results, expected):
+def compare_all(results, layouts, expected):
     expected_metrics, expected_weights = expected
-    for rank, by_layout in enumerate(results):
-        for layout, (metrics, weights) in by_layout.items():
-            for found, (loss, norm) in zip(metrics, expected_metrics, strict=True):
-                assert found["loss"] == pytest.approx(loss, rel=2e-5), layout
-                assert found["gradient_norm"] == pytest.approx(norm, rel=1e-3), layout
-            assert [m["objective"] for m in metrics] == ["ce", "ce", "fns", "fns"]
+    for rank, found in enumerate(results):
+        for name, (metrics, weights) in zip(layouts, found, strict=True):
+            for line, (loss, norm) in zip(metrics, expected_metrics, strict=True):
+                assert line["loss"] == pytest.approx(loss, rel=2e-5), name
+                assert line["gradient_norm"] == pytest.approx(norm, rel=1e-3), name
+            assert [line["objective"] for line in metrics] == ["ce", "fns"]
             assert (weights is None) == (rank > 0)
             if weights is not None:
-                compare(weights, expected_weights, layout)
-
-
-def compare(weights, expected, layout):
-    assert set(weights) == set(expected)
-    for name, value in weights.items():
-        # Adam divides by the root of the square: where a gradient is nearly zero, rounding
-        # decides the sign of a step of the size of the learning rate.
-        distant = np.abs(value - expected[name]) > 1e-4
-        assert distant.mean() < 2e-3, (layout, name)
-        np.testing.assert_allclose(value, expected[name], atol=3e-2, err_msg=f"{layout} {name}")
+                assert_close(weights, expected_weights, name)

@@ -74,6 +74,7 @@ def test_two_processes_one_of_which_is_killed(start, folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.nightly
 def test_workers_end_with_their_driver_and_one_process_goes_on(start, folder, tmp_path):
     output = tmp_path / "out"
     driver = two_processes(start, folder, output)

@@ -2,181 +2,53 @@
 
 import dataclasses
 import gc
-import itertools
 import json
+import os
 import shutil
+import signal
 import weakref
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
+import torch.distributed as dist
 
 from carbon.config import load_config
 from carbon.corpus import read_source
 from carbon.errors import ModelError, UserError
 from carbon.inference import load
+from carbon.locks import locked_folder
 from eval.__main__ import main as evaluate
 from tests.helpers.files import same_files
+from tests.helpers.processes import waits_for
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus, spoil
+from tests.helpers.runs import (
+    BATCH_TOKENS,
+    assert_close,
+    assert_equal,
+    exported,
+    full_weights,
+    lines_of,
+    make_config,
+    run_to_the_end,
+    spoil,
+    take_steps,
+    trained_run,
+    without_pictures,
+    words_for,
+)
 from tests.helpers.schemas import check_run
 from train.__main__ import main
-from train.config import CheckpointConfig, TrainConfig
-from train.run_folder import saved
+from train.config import CheckpointConfig, GuardConfig, ParallelConfig, TrainConfig
+from train.loop.trainer import Trainer
+from train.run_folder import checkpoint, saved
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-def full_weights(trainer) -> dict[str, np.ndarray] | None:
-    network = trainer.gathered()
-    return network and {n: p.detach().numpy().copy() for n, p in network.named_parameters()}
-
-
-def take_steps(ranks, config: TrainConfig, num_steps: int):
-    from train.loop.trainer import Trainer
-
-    trainer = Trainer(config, ranks)
-    metrics = list(itertools.islice(trainer.steps(), num_steps))
-    return metrics, full_weights(trainer)
-
-
-def run_to_the_end(ranks, config: TrainConfig, resume: bool, accept_data_change: bool = False):
-    from train.loop.trainer import Trainer
-
-    trainer = Trainer(config, ranks)
-    try:
-        trainer.run(resume, accept_data_change)
-    except UserError as error:
-        return type(error), str(error)
-    return full_weights(trainer)
-
-
-def test_nats_per_base_are_those_of_the_exported_model(corpus, tmp_path):
-    """CE in nats per base is the likelihood that scoring finds, so an untrained run says 1.386."""
-    config = make_config(corpus, tmp_path / "r")
-    ((metrics, _),) = run_ranks(1, take_steps, config, 1)
-    assert metrics[0]["nats_per_base"] == pytest.approx(metrics[0]["loss"] / 6, rel=1e-6)
-    assert metrics[0]["nats_per_base"] == pytest.approx(np.log(4), abs=0.02)
-
-
-@pytest.fixture(scope="module")
-def finished(corpus, tmp_path_factory):
+def finished():
     """A run of two processes from start to end, its folder and its weights."""
-    folder = tmp_path_factory.mktemp("finished") / "run"
-    config = make_config(corpus, folder, "compute.profile_steps=[2, 3]")
-    weights, *_ = run_ranks(2, run_to_the_end, config, False)
-    return config, weights
-
-
-def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys):
-    config, weights = finished
-    words = ["--config", f"{config.output}/config.toml"]
-    assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 0
-    exported = dict(load(tmp_path / "model").model.network.named_parameters())
-    for name, value in weights.items():
-        assert np.array_equal(exported[name].detach().numpy(), value), name
-    assert same_files(tmp_path / "model", Path(config.output) / "export")
-    assert "load" in (tmp_path / "model" / "README.md").read_text()
-    assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert main(["summary", *words]) == 0
-    assert "summary.html" in capsys.readouterr().out
-
-
-def test_an_export_holds_one_weight_at_a_time(finished, tmp_path, monkeypatch):
-    config, weights = finished
-    alive, counts, load_one = weakref.WeakSet(), [], saved.load
-
-    def noting(tensors, **rest):
-        gc.collect()
-        counts.append(len(alive))
-        alive.update(tensors.values())
-        load_one(tensors, **rest)
-
-    monkeypatch.setattr(saved, "load", noting)
-    words = ["--config", f"{config.output}/config.toml", "--output", f"{tmp_path}/model"]
-    assert main(["export", *words]) == 0
-    assert counts == [0] * len(weights)
-
-
-def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_path):
-    probe = ["probe.every_steps=2", "probe.heldout_bp=2000", "probe.sites=8"]
-    config = make_config(corpus, tmp_path / "run", *probe)
-    weights, _ = run_ranks(2, run_to_the_end, config, False)
-    for name, value in finished[1].items():
-        assert np.array_equal(weights[name], value), name
-    check_run(tmp_path / "run", "probes")
-    lines = (tmp_path / "run" / "probes.jsonl").read_text().splitlines()
-    probes = [json.loads(line) for line in lines]
-    assert [probe["step"] for probe in probes] == [2, 4]
-    words = ["--model", f"{tmp_path}/run/export", "--corpus", str(corpus), "--sites", "8"]
-    words += ["--tasks", "sequence_recovery,heldout_likelihood", "--most-bp", "2000"]
-    assert evaluate(["heldout", *words, "--output", str(tmp_path / "results")]) == 0
-    results = json.loads((tmp_path / "results" / "results.json").read_text())
-    assert probes[1]["recovery"] == results["sequence_recovery"]["value"]
-    assert probes[1]["heldout_nats_per_base"] == results["heldout_likelihood"]["value"]
-
-
-def run_with_a_signal(ranks, config: TrainConfig):
-    """Train; the first stage ends on a signal after its first step."""
-    import train.loop.trainer
-    from train.loop.trainer import Trainer
-
-    def signal(stage, state):
-        return "told so" if stage.name == "ce" and state.step == 1 else ""
-
-    train.loop.trainer.signal_to_end = signal
-    trainer = Trainer(config, ranks)
-    trainer.run(resume=True)
-    return full_weights(trainer)
-
-
-def test_a_stage_that_a_signal_ends(corpus, tmp_path):
-    """One step of the first stage is left out, and a resumed run knows."""
-    config = make_config(corpus, tmp_path / "run")
-    weights, _ = run_ranks(2, run_with_a_signal, config)
-    folder = tmp_path / "run"
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["objective"] for line in lines] == ["ce", "fns", "fns"]
-    assert [line["tokens"] for line in lines] == [n * BATCH_TOKENS for n in (1, 2, 3)]
-    assert "told so: 'ce' ends" in (folder / "events.jsonl").read_text()
-    shutil.rmtree(folder / "checkpoints" / "step-00000003")
-    again, _ = run_ranks(2, run_to_the_end, config, True)
-    for name, value in weights.items():
-        assert np.array_equal(again[name], value), name
-
-
-def run_rolled_back(ranks, config: TrainConfig):
-    """The first stage ends on a signal after its first step; the next step is spoilt."""
-    from train.loop.trainer import Trainer
-
-    take = Trainer.__init__
-
-    def prepared(self, *arguments):
-        take(self, *arguments)
-        spoil(self, at_step=1)
-
-    Trainer.__init__ = prepared
-    return run_with_a_signal(ranks, config)
-
-
-def test_a_rollback_to_before_a_signal(corpus, tmp_path):
-    """The checkpoint is that of step 0; the stage has ended all the same, and stays ended."""
-    config = make_config(
-        corpus, tmp_path / "run", "guard.policy=rollback", "checkpoint.every_steps=10"
-    )
-    run_ranks(2, run_rolled_back, config)
-    folder = tmp_path / "run"
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert [line["objective"] for line in lines] == ["ce", "fns", "fns"]
-    assert ["skipped" in line for line in lines] == [False, True, False]
-    check_run(folder, "metrics", "events")
-    state = json.loads((folder / "checkpoints/step-00000003/state.json").read_text())["state"]
-    # Steps 1 and 2 are left out of the weights: one update remains.
-    assert state["ended"] == {"0": 1} and state["skipped"] == [[0, 1]] and state["updates"] == 1
+    return trained_run()
 
 
 def copy_of(finished, tmp_path, *, up_to_step: int) -> TrainConfig:
@@ -188,22 +60,28 @@ def copy_of(finished, tmp_path, *, up_to_step: int) -> TrainConfig:
     return dataclasses.replace(config, output=str(tmp_path / "run"))
 
 
+# What a run leaves behind
+
+
+def test_nats_per_base_are_those_of_the_exported_model(corpus, tmp_path):
+    """CE in nats per base is the likelihood that scoring finds, so an untrained run says 1.386."""
+    ((metrics, _),) = run_ranks(1, take_steps, make_config(corpus, tmp_path / "r"), 1)
+    assert metrics[0]["nats_per_base"] == pytest.approx(metrics[0]["loss"] / 6, rel=1e-6)
+    assert metrics[0]["nats_per_base"] == pytest.approx(np.log(4), abs=0.02)
+
+
 def test_a_run_folder_holds_what_it_promises(finished):
-    config, weights = finished
+    config, _ = finished
     folder = Path(config.output)
     assert load_config(TrainConfig, folder / "config.toml") == config
     check_run(folder, "metrics", "events")
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = lines_of(folder)
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert [line["tokens"] for line in lines] == [n * BATCH_TOKENS for n in (1, 2, 3, 4)]
-    assert {"stage", "objective", "learning_rate", "tokens_per_second", "mfu"} <= set(lines[0])
     assert sorted(p.name for p in (folder / "checkpoints").iterdir()) == [
         "step-00000002", "step-00000004"
     ]  # fmt: skip
     assert not [p for p in folder.rglob("*") if p.suffix in (".pt", ".pkl") or "metadata" in p.name]
-    exported = dict(load(folder / "export").model.network.named_parameters())
-    for name, value in weights.items():
-        assert np.array_equal(exported[name].detach().numpy(), value), name
     records = [read_source(config.data.corpus, name, "train") for name in ("eukaryote", "mrna")]
     assert {code for table in records for code in table["species_type"].to_pylist()} == {"inv"}
     assert {code for table in records for code in table["gene_type"].to_pylist()} == {"cds"}
@@ -214,13 +92,223 @@ def test_a_run_folder_holds_what_it_promises(finished):
         assert any("mm" in event.get("name", "") for event in trace["traceEvents"])
 
 
+def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys, monkeypatch):
+    """The folder is that of the run's end, and one weight is in memory at a time."""
+    config, weights = finished
+    alive, counts, load_one = weakref.WeakSet(), [], saved.load
+
+    def noting(tensors, **rest):
+        gc.collect()
+        counts.append(len(alive))
+        alive.update(tensors.values())
+        load_one(tensors, **rest)
+
+    monkeypatch.setattr(saved, "load", noting)
+    words = ["--config", f"{config.output}/config.toml"]
+    gc.freeze()  # what is there already need not be looked through for each weight
+    try:
+        assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 0
+    finally:
+        gc.unfreeze()
+    assert counts == [0] * len(weights)
+    network = load(tmp_path / "model").model.network
+    assert_equal({n: p.detach().numpy() for n, p in network.named_parameters()}, weights)
+    assert same_files(tmp_path / "model", Path(config.output) / "export")
+    assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    config = copy_of(finished, tmp_path, up_to_step=4)
+    assert main(["summary", "--config", f"{config.output}/config.toml"]) == 0
+    assert "summary.html" in capsys.readouterr().out
+
+
+def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_path):
+    probe = ["probe.every_steps=2", "probe.heldout_bp=2000", "probe.sites=8"]
+    config = make_config(corpus, tmp_path / "run", *probe)
+    weights, _ = run_ranks(2, run_to_the_end, config)
+    assert_equal(weights, finished[1])
+    check_run(tmp_path / "run", "probes")
+    probes = lines_of(tmp_path / "run", "probes")
+    assert [probe["step"] for probe in probes] == [2, 4]
+    words = ["--model", f"{tmp_path}/run/export", "--corpus", str(corpus), "--sites", "8"]
+    words += ["--tasks", "sequence_recovery,heldout_likelihood", "--most-bp", "2000"]
+    assert evaluate(["heldout", *words, "--output", str(tmp_path / "results")]) == 0
+    results = json.loads((tmp_path / "results" / "results.json").read_text())
+    assert probes[1]["recovery"] == results["sequence_recovery"]["value"]
+    assert probes[1]["heldout_nats_per_base"] == results["heldout_likelihood"]["value"]
+
+
+# Stages that signals end, and bad steps
+
+
+def run_with_a_signal(ranks, config: TrainConfig, spoilt_at=None):
+    """Train; the first stage ends on a signal after its first step, and a step may be spoilt."""
+    from train.loop.trainer import Trainer
+
+    def signal(stage, state):
+        return "told so" if stage.name == "ce" and state.step == 1 else ""
+
+    with mock.patch("train.loop.trainer.signal_to_end", signal):
+        trainer = Trainer(config, ranks)
+        if spoilt_at is not None:
+            spoil(trainer, at_step=spoilt_at)
+        with without_pictures():
+            trainer.run(resume=True)
+    return full_weights(trainer)
+
+
+def test_a_stage_that_a_signal_ends(corpus, tmp_path):
+    """One step of the first stage is left out, and a resumed run knows."""
+    config = make_config(corpus, tmp_path / "run")
+    weights, _ = run_ranks(2, run_with_a_signal, config)
+    folder = tmp_path / "run"
+    assert [line["objective"] for line in lines_of(folder)] == ["ce", "fns", "fns"]
+    assert [line["tokens"] for line in lines_of(folder)] == [n * BATCH_TOKENS for n in (1, 2, 3)]
+    assert "told so: 'ce' ends" in (folder / "events.jsonl").read_text()
+    shutil.rmtree(folder / "checkpoints" / "step-00000003")
+    again, _ = run_ranks(2, run_to_the_end, config, True)
+    assert_equal(again, weights)
+
+
+def test_a_rollback_to_before_a_signal(corpus, tmp_path):
+    """The checkpoint is that of step 0; the stage has ended all the same, and stays ended."""
+    more = ("guard.policy=rollback", "checkpoint.every_steps=10")
+    config = make_config(corpus, tmp_path / "run", *more)
+    run_ranks(1, run_with_a_signal, config, 1)
+    folder = tmp_path / "run"
+    assert [line["objective"] for line in lines_of(folder)] == ["ce", "fns", "fns"]
+    assert ["skipped" in line for line in lines_of(folder)] == [False, True, False]
+    check_run(folder, "metrics", "events")
+    state = json.loads((folder / "checkpoints/step-00000003/state.json").read_text())["state"]
+    # Steps 1 and 2 are left out of the weights: one update remains.
+    assert state["ended"] == {"0": 1} and state["skipped"] == [[0, 1]] and state["updates"] == 1
+
+
+def run_with_nan(ranks, config, policy_runs):
+    """Train under each policy; on the last rank alone the loss of step 3 is not a number."""
+    from train.loop.trainer import Trainer
+
+    results = []
+    for name, guard in policy_runs:
+        one = dataclasses.replace(config, output=f"{config.output}/{name}", guard=guard)
+        trainer = Trainer(one, ranks)
+        if ranks.rank == ranks.world_size - 1:
+            spoil(trainer, at_step=2)
+        try:
+            with without_pictures():
+                trainer.run(resume=False)
+            results.append("done")
+        except FloatingPointError as error:
+            results.append(str(error))
+        trainer.checkpoints.finish()
+    return results
+
+
+def test_a_gradient_that_is_no_number_on_one_rank(corpus, tmp_path):
+    """All ranks leave the step out, roll back, or stop, as the policy says; the rest goes on."""
+    config = make_config(corpus, tmp_path, "checkpoint.every_steps=1")
+    runs = [(name, GuardConfig(policy=name)) for name in ("skip", "rollback", "stop")]
+    runs.append(("patience", GuardConfig(policy="skip", most_bad_steps=0)))
+    results = run_ranks(2, run_with_nan, config, runs)
+    assert results[0] == results[1]
+    skipped, rolled, stopped, impatient = results[0]
+    assert (skipped, rolled) == ("done", "done")
+    assert "step 3: the gradient norm is nan" in stopped
+    assert "guard.most_bad_steps = 0" in impatient
+    for name in ("skip", "rollback"):
+        lines = lines_of(tmp_path / name)
+        assert [line["step"] for line in lines] == [1, 2, 3, 4]
+        assert ["skipped" in line for line in lines] == [False, False, True, False]
+        assert lines[2]["gradient_norm"] is None and np.isfinite(lines[3]["loss"])
+        assert name in {line["event"] for line in lines_of(tmp_path / name, "events")}
+    # Here the last checkpoint is that of step 2, so both policies leave out step 3 alone.
+    assert lines_of(tmp_path / "skip")[3] == lines_of(tmp_path / "rollback")[3]
+    state = json.loads((tmp_path / "skip/checkpoints/step-00000004/state.json").read_text())
+    assert state["state"]["skipped"] == [[2, 2]] and state["state"]["updates"] == 3
+
+
+def run_saving_always(ranks, config):
+    """A gradient of step 4 is no number; the clock of the first process asks for every step."""
+    from train.loop.trainer import Trainer
+    from train.run_folder.checkpoint import Checkpoints
+
+    with mock.patch.object(Checkpoints, "are_due", lambda self: ranks.is_first):
+        trainer = Trainer(config, ranks)
+        spoil(trainer, at_step=3)
+        with without_pictures():
+            trainer.run(resume=False)
+    found = sorted(path.name for path in (Path(config.output) / "checkpoints").iterdir())
+    return found, trainer.state.skipped
+
+
+def test_a_rollback_does_not_depend_on_the_clock(corpus, tmp_path):
+    """Back to step 2, though there is a checkpoint of step 3: steps 3 and 4 are left out."""
+    more = ("stages.1.tokens=1536", "guard.policy=rollback", "checkpoint.keep=1")
+    config = make_config(corpus, tmp_path / "run", *more)
+    (found, skipped), _ = run_ranks(2, run_saving_always, config)
+    assert skipped == [[2, 3]]
+    assert found == ["step-00000004", "step-00000005"]  # of two a regular one, and the newest
+
+
+# Going on
+
+
 def test_resuming_on_the_same_layout_gives_the_same_bits(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=2)
-    weights, *_ = run_ranks(2, run_to_the_end, config, True)
-    for name, value in finished[1].items():
-        assert np.array_equal(weights[name], value), name
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3, 4]
+    weights, _ = run_ranks(2, run_to_the_end, config, True)
+    assert_equal(weights, finished[1])
+    assert [line["step"] for line in lines_of(config.output)] == [1, 2, 3, 4]
+
+
+def save_and_resume(ranks, config, saved_at, resumed_at):
+    """Train two steps under a layout and save, if one is given; under others go on to the end."""
+    results = []
+    if saved_at:
+        trainer = trainer_of(ranks, config, "saved", saved_at)
+        steps = trainer.steps()
+        losses = [next(steps)["loss"] for _ in range(2)]
+        trainer.checkpoints.save(trainer.state)
+        trainer.checkpoints.finish()
+        losses = [metrics["loss"] for metrics in steps]
+        results.append((losses, full_weights(trainer)))
+    for number, parallel in enumerate(resumed_at):
+        name = f"{ranks.world_size}-{number}"
+        if ranks.is_first:
+            shutil.copytree(Path(config.output) / "saved", Path(config.output) / name)
+        dist.barrier()
+        trainer = trainer_of(ranks, config, name, parallel)
+        assert trainer.load() and trainer.state.step == 2
+        results.append(([metrics["loss"] for metrics in trainer.steps()], full_weights(trainer)))
+    return results
+
+
+def trainer_of(ranks, config, name, parallel):
+    from train.loop.trainer import Trainer
+    from train.network.ranks import ranks_of_group
+
+    one = dataclasses.replace(config, parallel=parallel, output=f"{config.output}/{name}")
+    return Trainer(one, ranks_of_group(ranks.device, parallel))
+
+
+SAVED_AT = ParallelConfig(pipeline=2, context=2, schedule="interleaved_1f1b")
+RESUMED_AT = {
+    4: [ParallelConfig(pipeline=4, schedule="gpipe"), ParallelConfig(replicate=2)],
+    2: [ParallelConfig(pipeline=2, schedule="zbv")],
+    1: [ParallelConfig()],
+}
+
+
+def test_a_checkpoint_goes_on_at_any_layout(corpus, tmp_path):
+    """Saved by a pipeline of two, each sharded over two that share rows; resumed by four others."""
+    config = make_config(corpus, tmp_path, "data.microbatch_tokens=64")
+    found = []
+    for world_size, layouts in RESUMED_AT.items():
+        saved_at = SAVED_AT if world_size == 4 else None
+        found += run_ranks(world_size, save_and_resume, config, saved_at, layouts)[0]
+    (losses, expected), *others = found
+    assert len(losses) == 2 and len(others) == 4
+    for number, (after, weights) in enumerate(others):
+        np.testing.assert_allclose(after, losses, rtol=2e-5, err_msg=str(number))
+        assert_close(weights, expected, number)
 
 
 def resumed_by_the_command(ranks, config: TrainConfig):
@@ -228,48 +316,39 @@ def resumed_by_the_command(ranks, config: TrainConfig):
     from train.loop.trainer import Trainer
     from train.network import parallel
 
-    made, make = [], parallel.initial_weight
-
-    def counted(name, *arguments):
-        made.append(name)
-        return make(name, *arguments)
-
-    parallel.initial_weight = counted
-    trainer = Trainer(config, ranks, resumes=True)
-    assert not made
-    trainer.run(True)
-    return full_weights(trainer), len(made)
+    make = mock.Mock(wraps=parallel.initial_weight)
+    with mock.patch.object(parallel, "initial_weight", make):
+        trainer = Trainer(config, ranks, resumes=True)
+        assert not make.called
+        with without_pictures():
+            trainer.run(True)
+    return full_weights(trainer), make.call_count
 
 
 def test_what_is_loaded_is_not_made_before(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=2)
     (weights, made), (_, also) = run_ranks(2, resumed_by_the_command, config)
     assert (made, also) == (0, 0)
-    for name, value in finished[1].items():
-        assert np.array_equal(weights[name], value), name
+    assert_equal(weights, finished[1])
     shutil.rmtree(config.output)
     (weights, made), _ = run_ranks(2, resumed_by_the_command, config)
     assert made == len(finished[1])  # there was none to go on from
-    for name, value in finished[1].items():
-        assert np.array_equal(weights[name], value), name
+    assert_equal(weights, finished[1])
 
 
-def test_resuming_on_another_layout_agrees_to_rounding(finished, tmp_path):
-    config = copy_of(finished, tmp_path, up_to_step=2)
-    (weights,) = run_ranks(1, run_to_the_end, config, True)
-    for name, value in finished[1].items():
-        assert (np.abs(weights[name] - value) > 1e-4).mean() < 2e-3, name
-
-
-def test_a_torn_checkpoint_is_passed_over(finished, tmp_path):
+@pytest.mark.parametrize("what", ["torn", "gone"])
+def test_a_checkpoint_that_is_not_whole_is_passed_over(finished, tmp_path, what, capsys):
     config = copy_of(finished, tmp_path, up_to_step=4)
     shard = next((tmp_path / "run" / "checkpoints" / "step-00000004").glob("*.safetensors"))
-    shard.write_bytes(shard.read_bytes()[:-100])
+    if what == "torn":
+        shard.write_bytes(shard.read_bytes()[:-100])
+    else:
+        shard.unlink()
     # Keeping one only must not keep the torn one for being the latest.
     config = dataclasses.replace(config, checkpoint=CheckpointConfig(every_steps=1, keep=1))
-    weights, *_ = run_ranks(2, run_to_the_end, config, True)
-    for name, value in finished[1].items():
-        assert np.array_equal(weights[name], value), name
+    (weights,) = run_ranks(1, run_to_the_end, config, True)
+    assert_close(weights, finished[1])
+    assert "step-00000004: is not whole" in capsys.readouterr().err
     kept = [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()]
     assert kept == ["step-00000004"]
 
@@ -280,16 +359,12 @@ def test_what_may_not_be_resumed(finished, tmp_path):
     assert kind is UserError and "--resume auto" in message
     other = dataclasses.replace(config, seed=99)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
-    assert kind is ModelError and "seed was 0, is 99; resume with those of its run" in message
+    assert kind is ModelError and "seed was 0, is 99" in message
     assert "--accept-data-change" not in message
     other = on_one_strand(config, tmp_path)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
-    assert kind is ModelError and "both_strands.eukaryote was True, is False; " in message
-    assert "or go on with other data by --accept-data-change" in message
-
-
-def resume_each(ranks, configs: list[TrainConfig]):
-    return [run_to_the_end(ranks, config, True) for config in configs]
+    assert kind is ModelError and "both_strands.eukaryote was True, is False" in message
+    assert "--accept-data-change" in message
 
 
 def test_a_checkpoint_from_before_some_keys(finished, tmp_path):
@@ -302,15 +377,15 @@ def test_a_checkpoint_from_before_some_keys(finished, tmp_path):
     path.write_text(json.dumps(table))
     clipped = dataclasses.replace(config.optimizer, clip_norm=0.5)
     other = dataclasses.replace(config, optimizer=clipped)
-    (((kind, message), weights),) = run_ranks(1, resume_each, [other, config])
-    assert kind is ModelError and "other settings: optimizer.clip_norm was 1.0, is 0.5;" in message
-    for name, value in finished[1].items():
-        assert (np.abs(weights[name] - value) > 1e-4).mean() < 2e-3, name
+    ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
+    assert kind is ModelError and "optimizer.clip_norm was 1.0, is 0.5" in message
+    (weights,) = run_ranks(1, run_to_the_end, config, True)
+    assert_close(weights, finished[1])
 
 
 def on_one_strand(config: TrainConfig, folder: Path) -> TrainConfig:
     """Return the run over a copy of its corpus whose manifest takes the other strand away."""
-    shutil.copytree(config.data.corpus, folder / "corpus")
+    shutil.copytree(config.data.corpus, folder / "corpus", dirs_exist_ok=True)
     path = folder / "corpus" / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["both_strands"] = dict.fromkeys(manifest["both_strands"], False)
@@ -361,3 +436,66 @@ def test_other_data_can_be_accepted(finished, tmp_path):
     other = on_one_strand(config, tmp_path)
     (weights,) = run_ranks(1, run_to_the_end, other, True, True)
     assert any(not np.allclose(weights[n], v, atol=2e-5) for n, v in finished[1].items())
+
+
+# The command, in this process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_the_same_command_goes_on(
+    corpus, tmp_path, number, code, capsys, monkeypatch
+):
+    config = make_config(corpus, tmp_path / "run", "checkpoint.every_steps=1000")
+    metrics_of = Trainer._metrics
+
+    def with_a_signal(trainer, *given):
+        if trainer.state.step == 1:
+            os.kill(os.getpid(), number)
+            waits_for(lambda: trainer._told.name)
+        return metrics_of(trainer, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_metrics", with_a_signal)
+        assert main(words_for(config)) == code
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == f"{number.name}: saved; go on with --resume auto"
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000002"]
+    if number == signal.SIGTERM:
+        whole = make_config(corpus, tmp_path / "whole")
+        run_ranks(1, run_to_the_end, whole)
+        with without_pictures():
+            assert main(words_for(config)) == 0
+        assert lines_of(config.output) == lines_of(whole.output)
+        assert exported(config.output) == exported(whole.output)
+
+
+def test_a_second_run_in_a_folder_is_refused_and_changes_nothing(finished, tmp_path, capsys):
+    config = copy_of(finished, tmp_path, up_to_step=4)
+    words = words_for(config)
+    files = [path for path in Path(config.output).rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    with locked_folder(config.output):
+        assert main(words) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"error: {config.output}: in use by process {os.getpid()} on ")
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_full_disk_is_one_error_and_nothing_is_lost(corpus, tmp_path, capsys, monkeypatch):
+    """One checkpoint fits, and is kept whole when the next does not."""
+    config = make_config(corpus, tmp_path / "run")
+    folders = []
+
+    class OfASmallDisk(checkpoint.HuggingFaceStorageWriter):
+        def write_data(self, *given):
+            if self.path not in folders:
+                folders.append(self.path)
+            if len(folders) > 1:
+                raise OSError(28, "No space left on device")
+            return super().write_data(*given)
+
+    monkeypatch.setattr(checkpoint, "HuggingFaceStorageWriter", OfASmallDisk)
+    assert main(words_for(config)) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ") and "no space left on device" in error
+    assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000002"]

@@ -17,11 +17,8 @@ LAYOUTS = {
     1: [ParallelConfig()],
     3: [ParallelConfig()],  # no side of a matrix is a multiple of it
     4: [
-        ParallelConfig(),
-        ParallelConfig(pipeline=2),
         ParallelConfig(pipeline=2, schedule="zbv"),
         ParallelConfig(replicate=2),
-        ParallelConfig(pipeline=2, replicate=2),
         ParallelConfig(pipeline=4),
     ],
 }

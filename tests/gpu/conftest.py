@@ -1,6 +1,7 @@
 """The device that a test computes on; the CPU runs the same code over kernels that stand in."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +9,13 @@ from torch import nn
 
 from tests.helpers.attention import kernels_on_cpu
 from tests.helpers.graphs import graphs_on_cpu
+from tests.helpers.runs import small_corpus
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Return a small corpus."""
+    return small_corpus()
 
 
 @pytest.fixture(params=["cpu", "cuda"])

@@ -1,17 +1,14 @@
 """Whole runs: stopped and gone on with, and on as many devices as there are."""
 
-import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from carbon.config import to_toml
-from tests.helpers.runs import make_config, make_corpus
+from tests.helpers.runs import lines_of, make_config, words_for
 from train.config import ParallelConfig, TrainConfig
 from train.loop.trainer import Trainer
 from train.network.ranks import joined_ranks
@@ -23,12 +20,6 @@ ROWS = ("stages.0.batch_rows=16", "stages.0.tokens=2048", "stages.1.batch_rows=1
 NUM_STEPS = 4
 # On a GPU sums of atomics come in any order.
 CLOSE = {"cpu": 0.0, "cuda": 1e-2}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a small corpus."""
-    return make_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 def settings_of(corpus: Path, output: Path, device: str) -> TrainConfig:
@@ -44,12 +35,12 @@ def run(config: TrainConfig, *, resume: bool) -> None:
 
 def losses(folder: Path) -> dict[int, float]:
     """Return the loss of each step."""
-    lines: list[dict[str, Any]] = [
-        json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()
-    ]
-    return {int(line["step"]): float(line["loss"]) for line in lines}
+    return {int(line["step"]): float(line["loss"]) for line in lines_of(folder)}
 
 
+@pytest.mark.parametrize(
+    "device", [pytest.param("cpu", marks=pytest.mark.nightly), "cuda"], indirect=True
+)
 def test_a_run_goes_on_and_is_the_same_on_all_devices(
     device: str, corpus: Path, tmp_path: Path
 ) -> None:
@@ -71,11 +62,10 @@ def test_a_run_goes_on_and_is_the_same_on_all_devices(
 
     count = torch.cuda.device_count() if device == "cuda" else 2
     processes = 1 << count.bit_length() - 1  # the largest power of two, which the rows can share
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(to_toml(settings_of(corpus, tmp_path / "all", device)), encoding="utf-8")
+    config = settings_of(corpus, tmp_path / "all", device)
     words = ["-m", "train.launch", "--standalone", "--nproc-per-node", str(processes)]
     done = subprocess.run(
-        [sys.executable, *words, "-m", "train", "--config", str(recipe)],
+        [sys.executable, *words, "-m", "train", *words_for(config)],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

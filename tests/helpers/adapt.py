@@ -1,6 +1,9 @@
-"""A tiny model and a tiny question for tests of adapting."""
+"""A tiny model, tiny questions and tiny runs for tests of fine-tuning."""
 
 import copy
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,14 +12,13 @@ import torch
 from carbon.adapt.config import WayConfig
 from carbon.adapt.examples import Examples
 from carbon.adapt.folder import Manifest, weights_sha256
-from carbon.adapt.loading import head_for
+from carbon.adapt.loading import head_for, write_adapted
 from carbon.adapt.network import AdaptedNetwork, OpenedModel
 from carbon.adapt.predictor import Adapted
 from carbon.adapt.question import Question
 from carbon.adapt.tuning import with_lora
 from carbon.model import LoadedModel, load_model, save_model
 from carbon.tokenizer import NATIVE
-from tests.helpers.files import random_bases
 
 BINARY = Question("binary", ("no", "yes"), "binary_cross_entropy")
 NUMBERS = Question("numbers", ("a", "b"), "mse")
@@ -78,4 +80,51 @@ def adapted_of(
     return Adapted(network, NATIVE, manifest), opened
 
 
-__all__ = ["BASES", "BINARY", "NUMBERS", "adapted_of", "base_folder", "examples_of", "random_bases"]
+def untrained_folder(base: Path, question: Question, folder: Path) -> Path:
+    """Write the folder of an adapted model, of the way `full`, that has learned nothing."""
+    adapted, opened = adapted_of(base, question, WayConfig(name="full"))
+    folder.mkdir()
+    write_adapted(folder, adapted.network, opened, adapted.manifest)
+    return folder
+
+
+def write_rows(path: Path, rows: Any, columns: Any = ("id", "sequence", "label")) -> Path:
+    """Write a CSV."""
+    with path.open("w", newline="") as sink:
+        csv.writer(sink).writerows([columns, *rows])
+    return path
+
+
+def motif_rows(number: int = 80) -> list[tuple[str, str, int]]:
+    """Return sequences of 40 bp; every second one has a motif."""
+    rng = np.random.default_rng(0)
+    drawn = ["".join(rng.choice(list("ACGT"), 40)) for _ in range(number)]
+    return [
+        (f"s{n}", s[:12] + "TATAAATATAAA" + s[24:] if n % 2 else s, n % 2)
+        for n, s in enumerate(drawn)
+    ]
+
+
+def run_config(folder: Path, kind: str = "binary", **way: Any) -> dict[str, Any]:
+    """Return a run on `data.csv` and the model `base` of a folder, as plain values."""
+    return {
+        "model": str(folder / "base"),
+        "output": str(folder / "out"),
+        "data": {
+            "path": str(folder / "data.csv"),
+            "name": "id",
+            "split": {"validation_share": 0.25, "test_share": 0.25},
+        },
+        "question": {"kind": kind},
+        "way": {"dropout": 0.0, "epochs": 1.0, "batch": 8, **way},
+        "baselines": [],
+    }
+
+
+def strict_json(path: Path) -> Any:
+    """Read JSON that has no NaN and no infinity."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)

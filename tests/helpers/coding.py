@@ -39,11 +39,6 @@ class BuiltGene:
         ahead = len(self.flank[0]) + index
         return ahead if self.strand == "+" else len(self.contig) - 1 - ahead
 
-    @property
-    def protein(self) -> str:
-        """What Biopython makes of the whole codons."""
-        return translated([base for base in self.bases])
-
     def runs(self, kinds: set[str]) -> list[tuple[int, int, int]]:
         """Return ascending spans of consecutive bases of these kinds, and the phase of each."""
         found, index = [], 0

@@ -1,21 +1,62 @@
-"""What the demo's panels are tested with: a genome with one gene, and a model in a folder."""
+"""What the demo's panels are tested with: a genome with one gene, a model, a run, and a visitor."""
 
+import html
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
+from carbon.cli import main as carbon
 from carbon.genome import Interval, reverse_complement
 from carbon.genome.opened import Genome
 from carbon.inference import Carbon
 from carbon.inference.learning import Learning
 from carbon.model import save_model
+from demo.app import make_panels
+from demo.fields import Values, checked_values
 from demo.lab import Lab
-from demo.panel import Progress
+from demo.panel import Panel, Progress, Result
 from tests.helpers.files import random_bases, write_fasta
 
 GENE = "ABC"
 _EXONS, _CDS = ((101, 500), (601, 1000)), ((111, 500), (601, 930))  # 1-based; 240 codons
 _CONTIG_BP = 1400
+
+RUN_RECIPE = """
+output = "elsewhere"
+seed = 0
+[model]
+preset = "tiny"
+[data]
+corpus = "corpus"
+microbatch_tokens = 512
+[[stages]]
+name = "{first}"
+objective = "ce"
+tokens = 40_960
+mixture = {{ eukaryote = 0.75, mrna = 0.25 }}
+context_tokens = 256
+batch_rows = 4
+learning_rate = 3e-3
+schedule = "constant"
+[[stages]]
+name = "second"
+objective = "fns"
+tokens = 20_480
+mixture = {{ eukaryote = 0.5, mrna = 0.5 }}
+context_tokens = 256
+batch_rows = 4
+learning_rate = 1e-3
+schedule = "linear"
+"""  # 40 steps and 20
 
 
 def write_genome(folder: Path, contig: str = "c1", strand: str = "+") -> tuple[Path, Path]:
@@ -52,6 +93,57 @@ def make_lab(
     return Lab(model, str(folder / "model"), genome, folder, learned=learned)
 
 
+def make_full_lab(folder: Path, model: Carbon, name: str = "a_run") -> Lab:
+    """Return a lab where every page has something to show: a training run and a predictor too."""
+    from tests.helpers.adapt import BINARY
+
+    lab = make_lab(folder, model, learned=learned_example())
+    write_run(lab.runs / name, [step_line(n, name) for n in range(1, 61)], first=name)
+    write_predictor(lab, "activity", BINARY)
+    return lab
+
+
+def write_predictor(lab: Lab, name: str, question: Any, **options: Any) -> Any:
+    """Write a folder of a model with a head that has learned nothing; return the model."""
+    from carbon.adapt.config import WayConfig
+    from carbon.adapt.loading import write_adapted
+    from tests.helpers.adapt import adapted_of
+
+    way = WayConfig(**{"name": "full", "dropout": 0.0} | options)
+    adapted, opened = adapted_of(lab.runs / "model", question, way, seed=len(name))
+    folder = lab.runs / name
+    folder.mkdir(parents=True)
+    write_adapted(folder, adapted.network, opened, adapted.manifest)
+    return adapted
+
+
+def step_line(step: int, first: str = "first", switch: int = 40, **changes: Any) -> dict[str, Any]:
+    """Return what a training writes of a step; the second stage begins after step `switch`."""
+    stage, objective = (first, "ce") if step <= switch else ("second", "fns")
+    return {
+        "step": step, "tokens": 1024 * step, "stage": stage, "objective": objective,
+        "context_tokens": 256, "loss": 8.0 if step <= switch else 1.3,
+        "nats_per_base": 1.4 - step / 10_000, "marginal_nats_per_base": 1.4 - step / 20_000,
+        "learning_rate": 1e-3, "gradient_norm": 1 / step, "tokens_per_second": 2048.0, "mfu": None,
+    } | changes  # fmt: skip
+
+
+def write_run(
+    folder: Path,
+    steps: Iterable[Mapping[str, Any]],
+    probes: Iterable[Mapping[str, Any]] = (),
+    events: Iterable[Mapping[str, Any]] = (),
+    first: str = "first",
+) -> Path:
+    """Write the folder of a training run; return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(RUN_RECIPE.format(first=first))
+    for name, lines in (("metrics", steps), ("probes", probes), ("events", events)):
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (folder / f"{name}.jsonl").write_text(text)
+    return folder
+
+
 def learned_example() -> Learning:
     """Return three steps of the gene and what lies before it, where it alone becomes known."""
     nats = np.full((3, 1000), np.log(4), dtype=np.float16)
@@ -59,9 +151,62 @@ def learned_example() -> Learning:
     return Learning(Interval("c1", 0, 1000), (0, 25, 9000), nats)
 
 
-def answered(panel, values):
-    """Return the last result of a panel, with each field's default where none is given."""
-    from demo.fields import checked_values
+def panel_of(lab: Lab, name: str) -> Panel:
+    """Return the panel of a page."""
+    (panel,) = [panel for panel in make_panels(lab) if panel.name == name]
+    return panel
 
-    items = panel.answer(checked_values(panel.fields, values))
-    return [item for item in items if not isinstance(item, Progress)][-1]
+
+def values_of(panel: Panel, **given: Any) -> Values:
+    """Return a value for every field, its default where none is given."""
+    return checked_values(panel.fields, given)
+
+
+def answered(panel: Panel, given: Mapping[str, Any]) -> Result:
+    """Return the last result of a panel, which JSON can hold."""
+    items = panel.answer(checked_values(panel.fields, given))
+    result = [item for item in items if not isinstance(item, Progress)][-1]
+    json.dumps(result, allow_nan=False)
+    return result
+
+
+def visited(panel: Panel, **given: Any) -> tuple[Values, Result, Mapping[str, Any]]:
+    """Return the values of a visit, the answer, and what the views show of it."""
+    values = values_of(panel, **given)
+    result = answered(panel, given)
+    return values, result, panel.show(values, result)
+
+
+def downloads_of(shown: Mapping[str, Any]) -> dict[str, str]:
+    """Return the files that the views offer, by their names."""
+    markup = "".join(view for view in shown.values() if isinstance(view, str))
+    found = re.findall(r'download="([^"]*)" href="data:[^,]*,([^"]*)"', markup)
+    return {html.unescape(name): unquote(text) for name, text in found}
+
+
+def printed_by(program: str) -> list[str]:
+    """Run a program of a page; return the lines that it prints."""
+    with redirect_stdout(StringIO()) as out:
+        exec(program, {})
+    return out.getvalue().splitlines()
+
+
+def run_commands(lines: str, capsys: Any) -> list[str]:
+    """Run command lines of a page, ours in this process; return what each of ours prints."""
+    from train.__main__ import main as train
+
+    capsys.readouterr()
+    printed = []
+    for line in lines.splitlines():
+        match shlex.split(line, comments=True):
+            case []:
+                continue
+            case ["carbon", *words]:
+                assert carbon(words) == 0, line
+                printed.append(capsys.readouterr().out)
+            case ["python", "-m", "train", *words]:
+                assert train(words) == 0, line
+                printed.append(capsys.readouterr().out)
+            case _:  # writes a file by the shell
+                subprocess.run(["bash", "-c", line], check=True)
+    return printed

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from carbon.corpus import SCHEMA, read_source
-from data_pipeline.__main__ import main
+from tests.helpers.curation import assembly
+from tests.helpers.curation import build as build_corpus
 
 SOURCES = ("eukaryote", "eukaryote_concatenated", "mrna", "mrna_splice", "promoter")
 
@@ -21,23 +22,11 @@ SPLITS = ("train", "test")
 ORGANISM = "Testus <simulatus>"
 
 
-def build(genome, output, *overrides):
-    settings = [
-        f"output={output}",
-        f"assemblies.0.genome={genome}/genome.fa",
-        f"assemblies.0.annotation={genome}/genes.gff3",
-        f"assemblies.0.sources={list(SOURCES)}",
-        f"assemblies.0.organism={ORGANISM}",
-        "assemblies.0.species_type=fng",
-        "assemblies.0.licence=CC0",
-        "assemblies.0.name=sim",
-        'assemblies.0.holdout=["chr6"]',
-        "keep.min_record_bp=1100",
-        "cut.upstream_bp=1000",
-        "cut.concatenated_bp=9000",
-        *overrides,
-    ]
-    assert main(["build", *(word for item in settings for word in ("--set", item))]) == 0
+def build(genome, output):
+    told = {"organism": ORGANISM, "species_type": "fng", "licence": "CC0", "name": "sim"}
+    settings = assembly(genome, sources=list(SOURCES), holdout='["chr6"]', **told)
+    limits = ("keep.min_record_bp=1100", "cut.upstream_bp=1000", "cut.concatenated_bp=9000")
+    assert build_corpus(output, *settings, *limits) == 0
 
 
 def rewritten(corpus, folder, source, split, change, row_group_size=1024):
@@ -73,20 +62,8 @@ def number(text):
     return float(text.replace(",", ""))
 
 
-def expected_summary(corpus):
-    return {
-        (source, split): slow_numbers(read_source(corpus, source, split).to_pylist())
-        for source in SOURCES
-        for split in SPLITS
-    }
-
-
-def section(path, title):
-    return re.search(f"<h2>{title}</h2>(.*?)(<h2>|</html>)", path.read_text(), re.DOTALL)[1]
-
-
-def cells(path, title, table=0):
-    """The cells of a table of the page, the header first."""
-    text = re.findall("<table>(.*?)</table>", section(path, title))[table]
-    rows = re.findall("<tr>(.*?)</tr>", text)
+def cells(path, title):
+    """The cells of the first table of a section of the page, the header first."""
+    section = path.read_text().partition(f"<h2>{title}</h2>")[2]
+    rows = re.findall("<tr>(.*?)</tr>", section.partition("</table>")[0])
     return [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]

@@ -6,8 +6,10 @@ import signal
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 from carbon.store import Store
+from tests.helpers.processes import waits_for
 from train.__main__ import main
 from train.learners.learner import Learner
 
@@ -51,7 +53,13 @@ def _before(method, happens, of):
 
 
 def _die(*_):
+    _fate().touch()
     os._exit(9)
+
+
+def _fate():
+    """Return the file that is there when a learner of this run has been killed."""
+    return Path(os.environ.get("CARBON_FATE", os.devnull))
 
 
 def _die_while_writing(store, source, path):
@@ -87,7 +95,7 @@ FAULTS = {
     "killed before it tells": partial(_before, "write_table", _die, _OF_ROUND),
     "killed before the record": partial(_before, "create_table", _die, f"meetings/{ROUND:06d}"),
     "late with the record": partial(
-        _before, "create_table", lambda *_: time.sleep(5), f"meetings/{ROUND:06d}"
+        _before, "create_table", lambda *_: waits_for(_fate().exists), f"meetings/{ROUND:06d}"
     ),
     "stopped": partial(_after_steps, _stop_itself),
     "told to stop": partial(_after_steps, _ask_to_stop),

@@ -11,10 +11,12 @@ def children_of(process) -> list[int]:
 
 
 def waits_for(condition, seconds=500):
+    """Wait until there is something, and return it."""
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)
+    return found
 
 
 def workers_of(driver) -> list[int]:

@@ -1,14 +1,33 @@
-"""A small corpus and a short run over it, for tests of the trainer."""
+"""A small corpus, short runs over it, and one that has come to its end."""
 
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
-from carbon.config import load_config
+import numpy as np
+
+from carbon.config import load_config, to_toml
+from carbon.errors import UserError
 from data_pipeline.__main__ import main as data_pipeline
+from tests.helpers.artefacts import built
+from tests.helpers.ranks import run_ranks
 from train.config import TrainConfig
 
 RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
 BATCH_TOKENS = 8 * 64
 CONTEXTS = (64, 128)  # of the two stages
+CLOCKED = ("tokens_per_second", "mfu")
+Weights = dict[str, np.ndarray]
+
+
+def small_corpus() -> Path:
+    """Return the corpus that all tests of runs read, and none changes."""
+    return built("corpus", make_corpus) / "corpus"
 
 
 def make_corpus(folder: Path) -> Path:
@@ -25,7 +44,10 @@ def make_corpus(folder: Path) -> Path:
 
 
 def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
-    """Two steps of CE over 8 rows of 64 tokens, and two of FNS over 4 of 128 with another theta."""
+    """Two steps of CE over 8 rows of 64 tokens, and two of FNS over 4 of 128 with another theta.
+
+    No checkpoint is due by the clock, however busy the machine.
+    """
     return load_config(
         TrainConfig,
         RECIPE,
@@ -33,20 +55,140 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
             f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
             *(f"stages.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),
             *(f"stages.{i}.batch_rows={BATCH_TOKENS // n}" for i, n in enumerate(CONTEXTS)),
-            "stages.1.rope_theta=5e6", "checkpoint.every_steps=2",
+            "stages.1.rope_theta=5e6", "checkpoint.every_steps=2", "checkpoint.every_minutes=0",
             "checkpoint.keep=5", "stages.0.warmup_steps=0",
-            f"stages.0.tokens={2 * BATCH_TOKENS}", f"stages.1.tokens={2 * BATCH_TOKENS}", *more,
+            *steps_of_each(2), *more,
         ],
     )  # fmt: skip
 
 
-def spoil(trainer, at_step: int) -> None:
+def steps_of_each(steps: int) -> tuple[str, str]:
+    """Return the settings by which each of the two stages has so many steps."""
+    tokens = steps * BATCH_TOKENS
+    return f"stages.0.tokens={tokens}", f"stages.1.tokens={tokens}"
+
+
+def trained_run() -> tuple[TrainConfig, Weights]:
+    """Return the settings of a run of two processes that is at its end, and its weights.
+
+    Its folder is there for all tests: those that change it copy it.
+    """
+    folder = built("run", _train_to_the_end)
+    with np.load(folder / "weights.npz") as weights:
+        return _config_of_trained(folder), dict(weights)
+
+
+def _train_to_the_end(folder: Path) -> None:
+    weights, _ = run_ranks(2, run_with_pictures, _config_of_trained(folder))
+    np.savez(folder / "weights.npz", **weights)
+
+
+def _config_of_trained(folder: Path) -> TrainConfig:
+    return make_config(small_corpus(), folder / "run", "compute.profile_steps=[2, 3]")
+
+
+# What a process does in a test
+
+
+def full_weights(trainer: Any) -> Weights | None:
+    """Return the whole weights on the first process."""
+    network = trainer.gathered()
+    return network and {n: p.detach().numpy().copy() for n, p in network.named_parameters()}
+
+
+def take_steps(
+    ranks: Any, config: TrainConfig, num_steps: int
+) -> tuple[list[dict[str, Any]], Weights | None]:
+    """Take steps of a run; return their metrics, and the weights behind the last."""
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    metrics = list(itertools.islice(trainer.steps(), num_steps))
+    return metrics, full_weights(trainer)
+
+
+def run_to_the_end(
+    ranks: Any, config: TrainConfig, resume: bool = False, accept_data_change: bool = False
+) -> Any:
+    """Run to the end; return the weights, or the kind and the message of an error."""
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    try:
+        with without_pictures():
+            trainer.run(resume, accept_data_change)
+    except UserError as error:
+        return type(error), str(error)
+    return full_weights(trainer)
+
+
+def run_with_pictures(ranks: Any, config: TrainConfig) -> Weights | None:
+    """Run to the end, with the page and the card."""
+    from train.loop.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    trainer.run(resume=False)
+    return full_weights(trainer)
+
+
+@contextmanager
+def without_pictures() -> Iterator[None]:
+    """Let runs end without their page and their card, which take longer than a few small steps."""
+    names = ("train.run_folder.summary", "train.run_folder.card")
+    with mock.patch.dict(sys.modules, dict.fromkeys(names, mock.Mock())):
+        yield
+
+
+def spoil(trainer: Any, at_step: int) -> None:
     """Let a gradient of this rank be no number in the step behind so many."""
     run = trainer.pipeline._run_loop
 
-    def spoiled(batch):
+    def spoiled(batch: Any) -> None:
         run(batch)
         if trainer.state.step == at_step:
             next(iter(trainer.parts[0].parameters())).grad.mul_(float("nan"))
 
     trainer.pipeline._run_loop = spoiled
+
+
+# What a run leaves behind
+
+
+def words_for(config: TrainConfig) -> list[str]:
+    """Return what a run is started with, which goes on if it can."""
+    path = Path(config.output).with_suffix(".toml")
+    path.write_text(to_toml(config), encoding="utf-8")
+    return ["--config", str(path), "--resume", "auto"]
+
+
+def lines_of(folder: str | Path, name: str = "metrics") -> list[dict[str, Any]]:
+    """Return the lines of a file of a run, without what a clock says."""
+    text = (Path(folder) / f"{name}.jsonl").read_text(encoding="utf-8")
+    return [
+        {key: value for key, value in json.loads(line).items() if key not in CLOCKED}
+        for line in text.splitlines()
+    ]
+
+
+def exported(folder: str | Path) -> bytes:
+    """Return the file of the weights that a run has exported."""
+    return (Path(folder) / "export" / "model.safetensors").read_bytes()
+
+
+def assert_close(found: Weights, expected: Weights, name: object = "") -> None:
+    """Fail unless weights are those of other layouts, but for rounding.
+
+    Adam divides by the root of the square: where a gradient is nearly zero, rounding decides the
+    sign of a step of the size of the learning rate.
+    """
+    assert found.keys() == expected.keys()
+    for key, value in found.items():
+        assert (np.abs(value - expected[key]) > 1e-4).mean() < 2e-3, (name, key)
+        np.testing.assert_allclose(value, expected[key], atol=3e-2, err_msg=f"{name} {key}")
+
+
+def assert_equal(found: Weights, expected: Weights) -> None:
+    """Fail unless weights are the same bit for bit."""
+    assert found.keys() == expected.keys()
+    for key, value in found.items():
+        assert np.array_equal(value, expected[key]), key

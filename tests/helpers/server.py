@@ -1,8 +1,12 @@
 """The demo as a server of its own, for tests that come to it from outside."""
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import requests
 
 from demo.app import build, launch_options
 from demo.lab import Lab
@@ -30,3 +34,12 @@ def served(lab: Lab, limits: Limits | None = None) -> Iterator[str]:
         yield address.rstrip("/")
     finally:
         app.close()
+
+
+def asked(address: str, name: str, data: list[Any]) -> tuple[str, Any]:
+    """Return how a question ends, and with what, as a program without Gradio's client gets it."""
+    calls = f"{address}/gradio_api/call/{name}"
+    event = requests.post(calls, json={"data": data}).json()
+    *_, last = requests.get(f"{calls}/{event['event_id']}").text.strip().split("\n\n")
+    kind, answer = last.splitlines()
+    return kind.removeprefix("event: "), json.loads(answer.removeprefix("data: "))

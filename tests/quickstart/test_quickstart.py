@@ -5,14 +5,15 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from carbon.genome import read_sequences
-from tests.helpers.warm import warm_environment, warm_python
+from tests.helpers.shell import ROOT, run_shell
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.nightly  # tests/unit/test_quickstart_runs.py has a smaller one
 SHORT = [
     "--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128",
     "--set", "stages.0.batch_rows=4", "--set", "stages.1.batch_rows=4",
@@ -29,7 +30,7 @@ PROMISED = (
 
 
 def quickstart(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [warm_python(), str(ROOT / "scripts" / "quickstart.py"), *words]
+    command = [sys.executable, str(ROOT / "scripts" / "quickstart.py"), *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
@@ -113,42 +114,20 @@ def test_a_genome_without_annotation(small, tmp_path):
     assert (tmp_path / "mine" / "report.html").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--annotation", "a.gff3"], "--annotation: give the --genome that it belongs to"),
-        (["--genome", "absent.fa"], "--genome absent.fa: no such file"),
-        (["--genome", "absent.fa", "--annotation", "a.gff3"], "absent.fa: no such file"),
-        (["--genome", "g.fa", "--annotation", "a.gff3"], "no contig 'chr1'"),
-        (["--minutes", "0"], "give more than 0"),
-        (["--processes", "0"], "give 1 or more"),
-        (["--processes", "3"], "16 rows of a batch cannot be shared evenly"),
-        (["--set", "stages.0.tokns=5"], "did you mean 'tokens'?"),
-        (["--set", "output=x"], "the quickstart sets it itself"),
-    ],
-)
-def test_mistakes_leave_nothing_behind(tmp_path, words, message):
-    (tmp_path / "g.fa").write_text(">1\nACGT\n")
-    (tmp_path / "a.gff3").write_text("chr1\tx\tgene\t1\t3\t.\t+\t.\tID=g\n")
-    before = sorted(p.name for p in tmp_path.iterdir())
-    done = quickstart(tmp_path, *words)
-    assert done.returncode == 2
-    (line,) = [x for x in done.stderr.splitlines() if x.startswith("error")]
-    assert message in line
-    after = sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".fai")
-    assert after == before
-
-
 def code_blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(), flags=re.DOTALL)
 
 
+def genome_in(folder: Path, small: Path) -> Path:
+    for name in ("genome.fa", "genes.gff3"):
+        shutil.copy(small / "quickstart" / "genome" / name, folder / name)
+    return folder / "genome.fa"
+
+
 def test_the_commands_of_the_tokenizer_page(small, tmp_path):
     (block,) = code_blocks(ROOT / "docs" / "tokenizers.md", "bash")
-    genome = tmp_path / "genome.fa"
-    shutil.copy(small / "quickstart" / "genome" / "genome.fa", genome)
-    line = f"set -e\n{block}"
-    subprocess.run(line, shell=True, cwd=tmp_path, env=warm_environment(), check=True)
+    genome = genome_in(tmp_path, small)
+    run_shell(block, tmp_path)
     assert dict(read_sequences(tmp_path / "again.fa")) == {
         name: bases.upper() for name, bases in read_sequences(genome)
     }
@@ -157,32 +136,20 @@ def test_the_commands_of_the_tokenizer_page(small, tmp_path):
 def test_the_commands_of_the_corpus_page(small, tmp_path):
     """They build all that a eukaryote gives, look at it, trace a record and write the report."""
     (block,) = code_blocks(ROOT / "docs" / "corpus.md", "bash")
-    for name in ("genome.fa", "genes.gff3"):
-        shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
-    block = block.replace("data_pipeline/recipes/", f"{ROOT}/data_pipeline/recipes/")
-    done = subprocess.run(
-        f"set -e\n{block}", shell=True, cwd=tmp_path, env=warm_environment(), capture_output=True,
-        text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "every base agrees with genome.fa" in done.stdout
+    genome_in(tmp_path, small)
+    recipes = "data_pipeline/recipes/"
+    printed = run_shell(block.replace(recipes, f"{ROOT}/{recipes}"), tmp_path)
+    assert "every base agrees with genome.fa" in printed
     assert "mrna_splice" in (tmp_path / "curated.html").read_text()
 
 
 def test_the_commands_of_the_training_page(small, tmp_path):
     """They build, look at the plan and train under torchrun, with a shorter run put in."""
     (block,) = code_blocks(ROOT / "docs" / "training.md", "bash")
-    for name in ("genome.fa", "genes.gff3"):
-        shutil.copy(small / "quickstart" / "genome" / name, tmp_path / name)
-    recipes = ROOT / "train" / "recipes"
-    short = f"{recipes}/tiny.toml --set stages.0.warmup_steps=1"
+    genome_in(tmp_path, small)
+    short = f"{ROOT}/train/recipes/tiny.toml --set stages.0.warmup_steps=1"
     for stage in (0, 1):  # two steps of each
         short += f" --set stages.{stage}.tokens=2048 --set stages.{stage}.batch_rows=4"
-    block = block.replace("train/recipes/tiny.toml", short)
-    done = subprocess.run(
-        ["bash", "-e", "-c", block], cwd=tmp_path, env=warm_environment(OMP_NUM_THREADS="1"),
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert '# plan: {"parameters": 1279104' in done.stdout
+    printed = run_shell(block.replace("train/recipes/tiny.toml", short), tmp_path)
+    assert '# plan: {"parameters": 1279104' in printed
     assert (tmp_path / "runs" / "mine" / "export" / "model.safetensors").exists()

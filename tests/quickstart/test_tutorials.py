@@ -1,32 +1,21 @@
 """The tutorials as they stand: their commands run in order, and print what the pages show."""
 
 import math
-import os
 import re
-import subprocess
-from pathlib import Path
+import sys
 
 import pytest
 
-from tests.helpers.warm import warm_environment, warm_python
+from tests.helpers.shell import ROOT, run_shell
 
-ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.nightly
 TUTORIALS = ROOT / "docs" / "tutorials"
 BLOCK = re.compile(r"```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)```", re.DOTALL)
-LONG = pytest.mark.skipif(
-    os.environ.get("CARBON_TUTORIALS") != "all", reason="minutes long: scripts/test_tutorials"
-)
 NUMBER = re.compile(r"^-?\d+(?:\.\d+)?$")
 
 
 @pytest.mark.parametrize(
-    "page",
-    [
-        "score-a-vcf",
-        "adapt-to-a-task",
-        "scan-a-gene",
-        pytest.param("read-an-evaluation", marks=LONG),
-    ],
+    "page", ["score-a-vcf", "adapt-to-a-task", "scan-a-gene", "read-an-evaluation"]
 )
 def test_it_runs_and_prints_what_it_shows(page, tmp_path):
     """A block with a title is a file; `text` is what the commands before it have printed."""
@@ -35,13 +24,7 @@ def test_it_runs_and_prints_what_it_shows(page, tmp_path):
         if title:
             (tmp_path / title).write_text(block, encoding="utf-8")
         elif language == "bash":
-            done = subprocess.run(
-                ["bash", "-ec", block], cwd=tmp_path, env=warm_environment(),
-                capture_output=True,
-                text=True,
-            )  # fmt: skip
-            assert done.returncode == 0, f"{block}\n{done.stderr}"
-            printed = done.stdout
+            printed = run_shell(block, tmp_path)
         elif language == "text":
             assert_alike(block, printed)
             shown += 1
@@ -66,20 +49,14 @@ def test_a_wrong_number_or_word_is_seen():
             assert_alike("delta -3.32 stop", wrong)
 
 
-@LONG
 def test_training_on_a_genome(tmp_path):
     """The commands of the page with the least of a training, so that they take a minute."""
     page = (TUTORIALS / "train-on-your-genome.md").read_text(encoding="utf-8")
-    commands = [block for language, _, block in BLOCK.findall(page) if language == "bash"]
     less = "--minutes 0.1 --variants 40 --sites 20 --set stages.0.context_tokens=128 "
     less += "--set stages.1.context_tokens=128"
-    for block in commands:
-        run = block.replace("--minutes 3", less).replace(
-            "bash scripts/quickstart", f"{warm_python()} {ROOT}/scripts/quickstart.py"
-        )
-        done = subprocess.run(
-            ["bash", "-ec", run], cwd=tmp_path, capture_output=True, text=True,
-            env=warm_environment(),
-        )  # fmt: skip
-        assert done.returncode == 0, f"{run}\n{done.stderr}"
+    start = f"{sys.executable} {ROOT}/scripts/quickstart.py"
+    for language, _, block in BLOCK.findall(page):
+        if language == "bash":
+            less_of_it = block.replace("--minutes 3", less)
+            run_shell(less_of_it.replace("bash scripts/quickstart", start), tmp_path)
     assert (tmp_path / "viii" / "report.html").exists()

@@ -10,6 +10,7 @@ from Bio.Seq import Seq
 from carbon.cli import main
 from carbon.genome import Consequences, Reference, Variant, effect_on, read_gene_file, spliced
 from carbon.genome.cds_codes import cds_of_unknown_code
+from carbon.model import save_model
 from tests.helpers.files import write_fasta
 
 YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
@@ -26,7 +27,6 @@ UNTOLD = ("coding_sequence_variant", ".", ".")
     [
         ("ncbi.gff3", (), RIGHT, {}),
         ("ncbi.gff3", ("--genetic-code", "1"), RIGHT, {}),
-        ("ensembl.gff3", ("--genetic-code", "4"), RIGHT, {}),
         ("ensembl.gff3", ("--genetic-code", "Chromosome=4"), RIGHT, {}),
         (
             "ensembl.gff3",
@@ -36,12 +36,22 @@ UNTOLD = ("coding_sequence_variant", ".", ".")
         ),
     ],
 )
-def test_the_case_of_table_4(real_data, tmp_path, capsys, annotation, more, expected, counts):
+def test_the_case_of_table_4(
+    real_data, tmp_path, capsys, network, annotation, more, expected, counts
+):
+    save_model(network, tmp_path / "model")
     case = real_data.parent / "cases" / "07_genetic_code"
     output = tmp_path / "out.tsv"
-    words = ["variants", "--model", "yeast", "--reference", str(case / "g.fa"), "--window", "48"]
-    words += ["--vcf", str(case / "v.vcf"), "--annotation", str(case / annotation)]
-    assert main([*words, "--no-background", "--output", str(output), *more]) == 0
+    words = ["variants", "--model", str(tmp_path / "model"), "--window", "48"]
+    words += [
+        "--reference",
+        str(case / "g.fa"),
+        "--vcf",
+        str(case / "v.vcf"),
+        "--annotation",
+        str(case / annotation),
+    ]
+    assert main([*words, "--output", str(output), *more]) == 0
     assert json.loads(capsys.readouterr().out)["cds_of_unknown_genetic_code"] == counts
     _, names, *lines = output.read_text().splitlines()
     rows = [dict(zip(names.split("\t"), line.split("\t"), strict=True)) for line in lines]
@@ -85,6 +95,7 @@ def test_known_changes_of_the_human_mitochondrion(real_data, tmp_path):
             assert (found.gene, found.consequence, found.codon, found.amino_acids) == expected
 
 
+@pytest.mark.nightly
 def test_the_mitochondrion_of_yeast_has_table_3(real_data):
     gtf = real_data / f"{YEAST}.96.gtf.gz"
     with gzip.open(gtf, "rt") as lines:
@@ -117,6 +128,7 @@ def tryptophans(reference, transcript):
             yield start + at + 2, bases[at + 2], "GA".replace(bases[at + 2], "")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fasta", "genes", "states_table"),
     [

@@ -94,6 +94,7 @@ def test_places_of_chr20_are_those_of_htslib(real_data):
     assert not shortened and max(end - start for start, end in places) > 10_000
 
 
+@pytest.mark.nightly
 def test_a_bcf_of_chr20_has_the_records_of_its_vcf(real_data, tmp_path):
     bcf = write_bcf(tmp_path / "x", real_data / CHR20)
     with Reference(real_data / CHR20_REFERENCE) as reference:

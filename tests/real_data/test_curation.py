@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from carbon.corpus import open_packing, open_store, read_manifest, read_source, source_files
-from carbon.errors import GenomeError
 from carbon.files import sha256_of_file
 from carbon.genome import (
     GENETIC_CODE,
     Reference,
     read_annotation,
-    read_sequences,
     spliced,
     unpack_genbank,
 )
@@ -48,6 +46,7 @@ def yeast(real_data, tmp_path_factory):
     return corpus
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "files", [ECOLI, FLY, WORM, CRESS, HUMAN9], ids=lambda files: files[0].partition("/")[2]
 )
@@ -64,6 +63,7 @@ def has_records(corpus):
         assert manifest["sources"][source]["test"]["records"] > 0
 
 
+@pytest.mark.nightly
 def test_every_cds_of_the_yeast_corpus_translates(real_data, yeast):
     """Those of the nucleus: the mitochondrion has another code."""
     has_records(yeast)
@@ -83,6 +83,7 @@ def test_every_cds_of_the_yeast_corpus_translates(real_data, yeast):
     assert dropped["mrna:near_duplicate"] > 50
 
 
+@pytest.mark.nightly
 def test_ecoli_is_the_same_from_both_formats(real_data, tmp_path):
     common = {"name": "K12", "sources": '["eukaryote", "mrna", "mrna_splice", "prokaryote"]'}
     organism = "Escherichia coli str. K-12 substr. MG1655"
@@ -99,7 +100,8 @@ def test_ecoli_is_the_same_from_both_formats(real_data, tmp_path):
 @pytest.mark.parametrize(
     ("path", "total", "different"),
     [
-        (GENBANK, 4298, 3),  # three selenoproteins, whose UGA is no stop
+        # Three selenoproteins, whose UGA is no stop.
+        pytest.param(GENBANK, 4298, 3, marks=pytest.mark.nightly),
         ("small_genomes/NC_000932.gb", 83, 0),
         ("small_genomes/NC_001422.gbk", 11, 0),
         ("small_genomes/NC_005816.gb", 10, 0),
@@ -135,6 +137,7 @@ def test_proteins_are_those_of_the_record(real_data, path, total, different):
     assert (right + wrong, wrong) == (total, different)
 
 
+@pytest.mark.nightly
 def test_slippage(real_data):
     """The ribosome reads one base of SARS-CoV-2 twice; dnaX of E. coli is a product of slipping."""
     folder = real_data / "small_genomes/sars_cov_2"
@@ -183,56 +186,7 @@ def test_a_part_of_a_chromosome_needs_its_offset(real_data, tmp_path, capsys):
         assert sorted(stops_of.values()) == [[], []] + [[-1]] * 14
 
 
-def test_two_numberings_of_one_chromosome_are_not_mixed(real_data):
-    with (
-        Reference(real_data / CHR21) as reference,
-        pytest.raises(GenomeError, match=r"no contig 'NC_000021\.9'"),
-    ):
-        read_annotation(real_data / "human_chr21/refseq.gff.gz", reference)
-
-
-def test_everything_in_one_corpus(real_data, tmp_path):
-    """Worm, fly, cress, human chr9, chloroplast, phage, plasmid, transcripts and promoters."""
-    settings = []
-    for i, (files, kind) in enumerate(
-        ((WORM, "inv"), (FLY, "inv"), (CRESS, "pln"), (HUMAN9, "mam"))
-    ):
-        sources = '["eukaryote", "mrna", "mrna_splice", "promoter"]'
-        more = {"species_type": kind, "sources": sources, "incomplete_cds": "drop"}
-        settings += of(real_data, files, i, **more)
-    small = ("NC_000932.gb", "NC_001422.gbk", "NC_005816.gb", "lambda.gbk")
-    for i, name in enumerate(small, start=4):
-        more = {"holdout": "[]", "sources": '["prokaryote", "mrna"]'}
-        settings += of(real_data, [f"small_genomes/{name}"], i, **more)
-    for i, (name, source, kind) in enumerate(
-        (
-            ("transcripts/human_chr22_refseq.fa.gz", "mrna", "mam"),
-            ("transcripts/C.elegans_transcripts.fa.gz", "mrna", "inv"),
-            ("promoters/hs_pos_TATA.txt", "promoter", "mam"),
-            ("promoters/mm_pos_TATA.txt", "promoter", "mam"),
-        )
-    ):
-        values = {"path": real_data / name, "source": source, "species_type": kind}
-        settings += [f"files.{i}.{key}={value}" for key, value in values.items()]
-    assert build(tmp_path / "c", *settings, "executor.workers=2") == 0
-    manifest = read_manifest(tmp_path / "c")
-    assert manifest["left_out"] == []
-    for source in ("eukaryote", "mrna", "mrna_splice", "promoter", "prokaryote"):
-        assert manifest["sources"][source]["train"]["records"] > 0
-    plasmid = [r for r in rows_of(tmp_path / "c", "prokaryote") if r["assembly"] == "NC_005816.gb"]
-    assert {row["species_type"] for row in plasmid} == {"pro"}
-    assert plasmid[0]["organism"].startswith("Yersinia pestis")
-    with Reference(real_data / HUMAN9[0]) as reference:
-        for row in rows_of(tmp_path / "c", "mrna_splice"):
-            if row["assembly"] != "GRCh38.chr9_1_1000000":
-                continue
-            spans = tuple(sorted((s["start"], s["end"]) for s in row["segments"]))
-            assert spliced(reference, "9", spans, row["strand"]) == row["sequence"]
-    given = sum(1 for _ in read_sequences(real_data / "transcripts/human_chr22_refseq.fa.gz"))
-    files = [each for each in manifest["inputs"] if "human_chr22" in each["title"]]
-    assert given == 918 and len(files) == 1
-
-
+@pytest.mark.nightly
 def test_packing_wastes_little(real_data, yeast, tmp_path):
     """Under 2 % with every sample bare, or no row more than the tokens need at the very least."""
     mammal = {"species_type": "mam", "holdout": "[]", "incomplete_cds": "drop"}

@@ -68,7 +68,7 @@ def stock(folder, tokenizer):
     return read
 
 
-@pytest.mark.parametrize("tags", [(), TAGS[:1], TAGS[1:], TAGS])
+@pytest.mark.parametrize("tags", [(), TAGS])
 def test_score_and_embed_are_those_of_stock_transformers(model, stock, tags):
     sequence = random_bases(120)
     ids, log_p, states = stock(f"{''.join(tags)}<dna>{sequence}")
@@ -92,17 +92,18 @@ def test_tags_are_the_text_that_was_trained(model, tokenizer):
         model.score(["ACGT"], tags=["<dragon>"])
 
 
-@pytest.mark.parametrize("tags", [(), TAGS])
-def test_generate(model, stock, tags):
+@pytest.mark.nightly
+def test_generate(model, stock):
     prompt = random_bases(60)
-    text = f"{''.join(tags)}<dna>{prompt}"
+    text = f"{''.join(TAGS)}<dna>{prompt}"
     for _ in range(3):
         _, log_p, _ = stock(text)
         text += next(kmer for kmer, i in INDEX.items() if i == int(log_p[-1].argmax()))
-    (found,) = model.generate([prompt], 18, temperature=0, tags=tags)
+    (found,) = model.generate([prompt], 18, temperature=0, tags=TAGS)
     assert found == text[-18:]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
 def test_variants_and_scan(model, tmp_path, protocol):
     """A delta is a difference of scores, and that of the scan at the same place."""
@@ -124,6 +125,7 @@ def test_variants_and_scan(model, tmp_path, protocol):
         assert chunk.deltas[0]["ACGT".index(variant.alt)] == pytest.approx(alt - ref, abs=1e-3)
 
 
+@pytest.mark.nightly
 def test_without_the_tokenizer_there_are_no_tags(folder, tmp_path):
     for name in ("config.json", "model.safetensors"):
         shutil.copy(folder / name, tmp_path)
@@ -136,6 +138,7 @@ def test_without_the_tokenizer_there_are_no_tags(folder, tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_model_of_the_hub_has_its_tags(folder, tmp_path):
     """From the cache that a download leaves, without a network."""
     cached = tmp_path / "hub" / "models--house--hybrid"
@@ -151,6 +154,7 @@ def test_a_model_of_the_hub_has_its_tags(folder, tmp_path):
     assert (done.returncode, done.stdout) == (0, "13\n"), done.stderr
 
 
+@pytest.mark.nightly
 def test_it_is_tuned_and_stays_what_it_is(folder, tmp_path, monkeypatch):
     (tmp_path / "shares.py").write_text("def g(s): return [x.count('G') / len(x) for x in s]")
     monkeypatch.chdir(tmp_path)

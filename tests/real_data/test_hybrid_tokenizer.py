@@ -64,6 +64,7 @@ def test_published_vectors(hybrid):
         assert hybrid(text)["input_ids"] == ids
 
 
+@pytest.mark.nightly
 def test_untagged_dna_is_warned_of(hybrid, folder):
     for text in (UNTAGGED, "AUGCGCUAGCUA", "gatcctccat atacaacggt", f"<dna>A</dna> {UNTAGGED}"):
         fresh = HybridDNATokenizer(folder)
@@ -81,6 +82,7 @@ def test_untagged_dna_is_warned_of(hybrid, folder):
     assert found["offset_mapping"][1:3] == [(0, 6), (6, 12)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("files", ["tokenizer.json", "vocab.json and merges.txt", "released"])
 def test_every_kind_of_local_folder(hybrid, folder, files, tmp_path):
     if files == "tokenizer.json":
@@ -104,6 +106,7 @@ def test_every_kind_of_local_folder(hybrid, folder, files, tmp_path):
             AutoTokenizer.from_pretrained(tmp_path)
 
 
+@pytest.mark.nightly
 @given(text=st.text(max_size=40).filter(lambda text: "<" not in text))
 def test_text_is_that_of_qwen2(hybrid, folder, text):
     """Against transformers' own class of the same vocabulary."""
@@ -126,6 +129,7 @@ def test_decoding(hybrid):
     assert len(hybrid) == 155_776 and len(hybrid.get_vocab()) == 155_767
 
 
+@pytest.mark.nightly
 def test_settings_of_the_base_do_not_leak(hybrid, folder, tmp_path):
     """A saved `tokenizer.json` may hold truncation and padding, and tokens of its user's."""
     own = Tokenizer.from_str(hybrid.byte_pairs.to_str())
@@ -140,6 +144,7 @@ def test_settings_of_the_base_do_not_leak(hybrid, folder, tmp_path):
         HybridDNATokenizer(tmp_path)
 
 
+@pytest.mark.nightly
 def test_a_chat_template_is_kept(folder, tmp_path):
     template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     HybridDNATokenizer(folder, chat_template=template).save_pretrained(tmp_path)

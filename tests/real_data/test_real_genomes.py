@@ -1,15 +1,15 @@
 """Real genomes and files that other projects keep for being nasty."""
 
-import gzip
 import json
 from collections import Counter
 
 import pytest
 
 from carbon.errors import GenomeError
-from carbon.genome import Reference, VcfReader, read_annotation, spliced, translate
+from carbon.genome import Reference, read_annotation, spliced, translate
 from carbon.tokenizer import HYBRID, encode
-from tests.helpers.files import write_vcf
+from data_pipeline.reading.files import file_rows
+from data_pipeline.recipe import FilesConfig
 
 YEAST = (
     "yeast/Saccharomyces_cerevisiae.R64-1-1.dna.toplevel.fa.gz",
@@ -59,7 +59,13 @@ def test_yeast(real_data):
 
 @pytest.mark.parametrize(
     ("files", "least_intact"),
-    [(ECOLI, 4295), (FLY, 236), (WORM, 300), (CRESS, 459), (HUMAN9, 30)],
+    [
+        (FLY, 236),
+        *(
+            pytest.param(*row, marks=pytest.mark.nightly)
+            for row in ((ECOLI, 4295), (WORM, 300), (CRESS, 459), (HUMAN9, 30))
+        ),
+    ],
 )
 def test_other_genomes(real_data, files, least_intact):
     total, intact = coding(real_data, files)
@@ -93,6 +99,7 @@ def test_a_cds_that_begins_in_a_codon_is_read_from_its_phase(real_data):
         assert not any("*" in protein[:-1] for _, protein in found)
 
 
+@pytest.mark.nightly
 def test_files_of_different_genomes(real_data):
     with (
         Reference(real_data / "human_chr21/GRCh38.chr21_24985581_26000306.fa.gz") as reference,
@@ -104,61 +111,6 @@ def test_files_of_different_genomes(real_data):
         pytest.raises(GenomeError, match=r"same assembly|no contig"),
     ):
         read_annotation(real_data / ECOLI[1], reference)
-
-
-def test_a_real_vcf(real_data):
-    """1000 Genomes sites: every REF agrees, multi-allelic, indel and symbolic ones among them."""
-    folder = real_data / "variants_chr20"
-    fasta, vcf = folder / "GRCh37.chr20_1M_2M.fa.gz", folder / "1000G_phase3.chr20_1M_2M.vcf.gz"
-    counts = Counter()
-    with Reference(fasta) as reference:
-        for row in VcfReader(vcf, reference):
-            counts["records"] += 1
-            counts["multi"] += len(row.variants) > 1
-            counts["symbolic"] += any(v.why_unscorable() == "symbolic_allele" for v in row.variants)
-    assert counts["records"] == 28_998
-    assert (counts["multi"], counts["symbolic"]) == (138, 24)
-
-
-def test_a_vcf_that_disagrees_with_its_reference(real_data, tmp_path):
-    """The worm's SNVs come without header; 10 of 8,713 REF disagree, in the source."""
-    path = real_data / "invertebrates_and_cress/C.elegans.vcf.gz"
-    with Reference(real_data / WORM[0]) as reference:
-        with pytest.raises(GenomeError, match="is not a VCF"):
-            VcfReader(path, reference)
-        with gzip.open(path, "rt") as lines:
-            records = [line.rstrip("\n") + "\t.\t.\t." for line in lines]
-        assert len(records) == 8713
-        vcf = write_vcf(tmp_path / "worm.vcf", records)
-        rows = list(VcfReader(vcf, reference))
-        others = [row for row in rows if row.disagreement is not None]
-        assert (len(rows), len(others)) == (8713, 10)
-        for row in others:
-            assert row.disagreement.reason == "ref_mismatch"
-            assert row.disagreement.there != row.columns[3]
-            assert len(row.disagreement.there) == len(row.columns[3])
-
-
-def test_an_unsorted_vcf(real_data, tmp_path):
-    path = real_data / "human_chr21/test_not_ordered.vcf"
-    lines = [x.split("\t") for x in path.read_text().splitlines() if x and x[0] != "#"]
-    places = [(line[0], int(line[1])) for line in lines]
-    assert places != sorted(places)
-    fasta = tmp_path / "n.fa"
-    longest = Counter()
-    for contig, position in places:
-        longest[contig] = max(longest[contig], position + 200)
-    # Only the order is looked at: a contig of N agrees with no REF, so each is written in.
-    with fasta.open("w") as sink:
-        for contig, length_bp in longest.items():
-            bases = bytearray(b"N" * length_bp)
-            for line in lines:
-                if line[0] == contig:
-                    at = int(line[1]) - 1
-                    bases[at : at + len(line[3])] = line[3].encode()
-            sink.write(f">{contig}\n{bases.decode()}\n")
-    with Reference(fasta) as reference, pytest.raises(GenomeError, match="not sorted"):
-        list(VcfReader(path, reference))
 
 
 @pytest.mark.parametrize("kind", ["biopython_fasta", "biopython_gff", "gffutils"])
@@ -180,16 +132,15 @@ def test_nasty_files_end_with_one_line_or_none(real_data, tmp_path, kind):
     assert refused > 0
 
 
-def test_nasty_vcfs_end_with_one_line_or_none(real_data, tmp_path):
-    (tmp_path / "any.fa").write_text(">none\nACGT\n")
-    paths = sorted((real_data / "malformed" / "hts_specs_vcf").rglob("*.vcf"))
-    assert len(paths) > 20
-    with Reference(tmp_path / "any.fa") as reference:
-        for path in paths:
-            try:
-                list(VcfReader(path, reference))
-            except GenomeError as error:
-                assert path.name in str(error) and "\n" not in str(error)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("transcripts/human_chr22_refseq.fa.gz", 918), ("promoters/hs_pos_TATA.txt", 2929)],
+)
+def test_sequences_of_transcripts_and_promoters(real_data, name, number):
+    """The one is FASTA, the other has a sequence in each line."""
+    config = FilesConfig(path=str(real_data / name), source="mrna")
+    found = [row["sequence"] for row in file_rows(real_data / name, config)]
+    assert len(found) == number and all(set(bases.upper()) <= set("ACGTN") for bases in found)
 
 
 def test_published_vectors_of_the_hybrid_tokenizer(real_data):

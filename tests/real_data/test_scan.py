@@ -17,6 +17,7 @@ YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
 ECOLI = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic"
 
 
+@pytest.mark.nightly
 def test_a_gene_of_yeast(real_data, tmp_path, network, capsys):
     """ACT1 lies on the reverse strand of VI, with an intron of 309 bases."""
     save_model(network, tmp_path / "model")
@@ -35,6 +36,7 @@ def test_a_gene_of_yeast(real_data, tmp_path, network, capsys):
     assert (tmp_path / "act1.png").stat().st_size > 50_000
 
 
+@pytest.mark.nightly
 def test_names_of_ecoli(real_data):
     with Reference(real_data / f"{ECOLI}.fna.gz") as reference:
         annotation = read_annotation(real_data / f"{ECOLI}.gff.gz", reference)
@@ -43,6 +45,7 @@ def test_names_of_ecoli(real_data):
     assert find_gene(annotation, "b0344") == gene
 
 
+@pytest.mark.nightly
 def test_snvs_of_people(real_data, model):
     """With equal contexts a look-up in a scan is what `right_end` gives, one by one."""
     folder = real_data / "variants_chr20"
@@ -74,6 +77,7 @@ def test_the_end_of_a_chromosome(real_data, model):
     assert np.isfinite(scan.log_probabilities).all()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("strands", ["forward", "reverse"])
 def test_a_whole_genome(real_data, model, strands, monkeypatch):
     """Bacteriophage lambda, 48,502 bases: every one once, in order."""

@@ -15,6 +15,8 @@ from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
 from train.start.model import open_start
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.fixture
 def config(real_data, tmp_path):

@@ -1,6 +1,5 @@
 """Datasets built from real genomes: yeast, E. coli, worm, fly, cress, human 9, 20 and 21."""
 
-import gzip
 from collections import Counter
 from pathlib import Path
 
@@ -58,6 +57,7 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
+@pytest.mark.nightly
 def test_recovery_of_six_groups(real_data, tmp_path):
     task = TASKS["sequence_recovery"]
     output = tmp_path / "r.parquet"
@@ -81,7 +81,11 @@ def test_recovery_of_six_groups(real_data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("group", "table"), [("fng", "s_cerevisiae_4932"), ("pro", "e_coli_316407")]
+    ("group", "table"),
+    [
+        pytest.param("fng", "s_cerevisiae_4932", marks=pytest.mark.nightly),
+        ("pro", "e_coli_316407"),
+    ],
 )
 def test_codon_tables_agree_with_genomes(real_data, group, table):
     """Usage counted here from the CDS that the builders take, against Kazusa's."""
@@ -112,6 +116,7 @@ SPECIES = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("group", SPECIES)
 def test_synonymous_codons_of_genomes(real_data, tmp_path, group):
     """Every row keeps protein, length and flanks, on both strands; the real one is the genome's."""
@@ -141,6 +146,7 @@ def test_synonymous_codons_of_genomes(real_data, tmp_path, group):
             assert {y for _, y in changed if GENETIC_CODE[y] != "*"} <= best
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("group", ["pro", "pln", "mam"])
 def test_expansions_of_genomes(real_data, tmp_path, group):
     """Patches begin a codon of the CDS as the annotation has it, and keep its length."""
@@ -170,6 +176,7 @@ def test_expansions_of_genomes(real_data, tmp_path, group):
     assert len(results) == len(rows)
 
 
+@pytest.mark.nightly
 def test_niah_of_three_kingdoms(real_data, tmp_path):
     task = TASKS["genomic_niah"]
     output = tmp_path / "n.parquet"
@@ -214,6 +221,7 @@ def snvs_of_people(real_data: Path, num_rows: int) -> tuple[Path, list[dict]]:
     return fasta, rows
 
 
+@pytest.mark.nightly
 def test_variants_of_people_become_windows(real_data, tmp_path, model):
     fasta, rows = snvs_of_people(real_data, 600)
     table = tmp_path / "list.parquet"
@@ -245,50 +253,3 @@ def test_variants_of_people_become_windows(real_data, tmp_path, model):
     pq.write_table(pa.Table.from_pylist([row | {"pos": row["pos"] + 1} for row in rows]), table)
     with pytest.raises(GenomeError, match="is it the assembly"):
         task.build(output, table=table, reference=fasta)
-
-
-def test_variants_of_worms_with_ten_that_disagree(real_data, tmp_path):
-    """10 of 8,713 REFs are not in the sequence: these are left out, and the rest is kept."""
-    fasta = real_data / "invertebrates_and_cress/C.elegans.fa.gz"
-    table = tmp_path / "worm.tsv"
-    with gzip.open(real_data / "invertebrates_and_cress/C.elegans.vcf.gz", "rt") as lines:
-        records = [line.rstrip("\n").split("\t") for line in lines if not line.startswith("##")]
-    records = records[1:] if records[0][0].startswith("#") else records
-    text = [f"{r[0]}\t{r[1]}\t{r[3]}\t{r[4]}\t{n % 2}" for n, r in enumerate(records)]
-    table.write_text("\n".join(["chrom\tpos\tref\talt\tlabel", *text]) + "\n")
-    report = TASKS["traitgym_mendelian"].build(
-        tmp_path / "w.parquet", table=table, reference=fasta, num_examples=100
-    )
-    assert report.rows == 100
-    assert 1 <= report.dropped["ref_mismatch"] <= 10
-
-
-def test_clinvar_of_human_21(real_data, tmp_path, model):
-    """Real places of chromosome 21 with verdicts written in; `right_end` on the real FASTA."""
-    fasta = real_data / "human_chr21/GRCh38.chr21_24985581_26000306.fa.gz"
-    first = 24_985_581
-    with Reference(fasta) as reference:
-        (contig,) = reference.contig_lengths_bp
-    header = ["##fileformat=VCFv4.1"]
-    header += [f"##INFO=<ID={n},Number=.,Type=String,Description=\"x\">"
-               for n in ("CLNSIG", "CLNREVSTAT", "MC")]  # fmt: skip
-    lines = []
-    for line in (real_data / "human_chr21/test.vcf").read_text().splitlines():
-        columns = line.split("\t")
-        if line.startswith("#") or len(columns[3] + columns[4]) != 2:
-            continue
-        sense = ("Pathogenic", "Benign")[len(lines) % 2]
-        info = f"CLNSIG={sense};CLNREVSTAT=reviewed_by_expert_panel;MC=SO:1|missense_variant"
-        place = [contig, str(int(columns[1]) - first + 1), *columns[2:5], ".", ".", info]
-        lines.append("\t".join(place))
-    vcf = tmp_path / "clinvar.vcf"
-    head = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO"
-    vcf.write_text("\n".join([*header, head, *lines]) + "\n")
-    task = TASKS["clinvar_coding"]
-    report = task.build(tmp_path / "c.parquet", vcf=vcf, reference=fasta)
-    assert report.rows == len(lines) > 50 and report.dropped == {}
-    options = Options(reference=fasta, sizes={"window_bp": 240})
-    examples = task.examples(task.read(tmp_path / "c.parquet"), options)
-    results = list(task.run(CarbonModel(model, "tiny"), examples))
-    assert len(results) == report.rows
-    assert 0.2 < task.summarise(results).value.value < 0.8

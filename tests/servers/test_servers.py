@@ -14,6 +14,7 @@ from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import random_bases
 from tests.helpers.vllm import python_of, served_by_vllm
 
+pytestmark = pytest.mark.nightly
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 PROMPT = "ATGGCTGTCTCTAAAGTT"
 

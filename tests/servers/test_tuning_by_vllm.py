@@ -14,6 +14,7 @@ from carbon.model import load_model
 from carbon.run_folder import read_lines
 from tests.helpers.vllm import served_by_vllm
 
+pytestmark = pytest.mark.nightly
 ORACLE = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
 TASK = TuneTask(length_bp=60, prompt="ATGGCTGTCTCTAAAGTT", group=4)
 

@@ -4,11 +4,12 @@ Spans below are 0-based and half-open; lines of files are 1-based and inclusive.
 """
 
 import gzip
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from Bio.Seq import Seq
 
-from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.genome import (
     Consequences,
@@ -22,8 +23,6 @@ from carbon.genome import (
 from carbon.genome.cds_codes import cds_of_unknown_code
 from carbon.genome.gene_parts import role_of
 from carbon.genome.kind_pieces import pieces_of_kinds
-from carbon.genome.marks import is_exceptional, is_pseudo, is_set, partial_ends
-from carbon.model import save_model
 from data_pipeline.simulation.variants import _intergenic
 from tests.helpers.files import random_bases, write_fasta
 from tests.unit.test_genbank import flat_file
@@ -54,49 +53,174 @@ def transcripts_of(annotation):
     return [t for gene in annotation.genes for t in gene.transcripts]
 
 
-def term_at(reference, annotation, position, contig="c1", base=None):
-    ref = base or BASES[contig][position]
-    alt = "A" if ref != "A" else "C"
-    return Consequences(reference, annotation).of(Variant(contig, position, ref, alt))
+def snv(contig, position):
+    ref = BASES[contig][position]
+    return Variant(contig, position, ref, "A" if ref != "A" else "C")
 
 
-# Exons from UTRs and CDS.
+def term_at(reference, annotation, position, contig="c1"):
+    return Consequences(reference, annotation).of(snv(contig, position))
 
 
-@pytest.mark.parametrize("strand", ["+", "-"])
-@pytest.mark.parametrize("name", ["a.gff3", "a.gff3.gz"])
-def test_exons_are_the_union_of_utrs_and_cds(tmp_path, strand, name):
+# Exons and CDS: (first and last line numbers of the format, 0-based spans of the transcripts).
+
+GTF = 'gene_id "g"; transcript_id "t";'
+T = "ID=t;Parent=g"
+GENE = ("gene", 101, 400, "+", ".", "ID=g")
+MRNA = ("mRNA", 101, 400, "+", ".", T)
+TWO_EXONS = [("exon", 101, 190, "+", ".", "Parent=t"), ("exon", 301, 400, "+", ".", "Parent=t")]
+FIRST_UTR = ("five_prime_UTR", 101, 120, "+", ".", "Parent=t")
+
+
+def utrs_and_cds(strand):
     left, right = ("five", "three") if strand == "+" else ("three", "five")
-    text = gff3(
+    return [
         ("gene", 101, 400, strand, ".", "ID=g"),
-        ("mRNA", 101, 400, strand, ".", "ID=t;Parent=g"),
+        ("mRNA", 101, 400, strand, ".", T),
         (f"{right}_prime_UTR", 381, 400, strand, ".", "Parent=t"),
         ("CDS", 301, 380, strand, 0, "ID=p;Parent=t"),
         ("CDS", 151, 190, strand, 0, "ID=p;Parent=t"),
         (f"{left}_prime_UTR", 141, 150, strand, ".", "Parent=t"),
         (f"{left}_prime_UTR", 101, 120, strand, ".", "Parent=t"),
-    )
-    (transcript,) = transcripts_of(read(tmp_path, text, name)[1])
-    assert transcript.exons == ((100, 120), (140, 190), (300, 400))
-    assert transcript.introns == ((120, 140), (190, 300))
-    assert transcript.cds == ((150, 190), (300, 380))
+    ]
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [("five_prime_utr", "three_prime_utr"), ("UTR", "UTR"), ("5UTR", "3UTR"), ("5'UTR", "3'UTR")],
-)
-def test_a_gtf_with_utrs_and_no_exons(tmp_path, kinds):
-    """The stop codon of a GTF stands between the CDS and the UTR."""
-    told = 'gene_id "g"; transcript_id "t";'
-    text = gff3(
-        (kinds[0], 101, 120, "+", ".", told),
-        ("CDS", 121, 150, "+", 0, told),
-        ("stop_codon", 151, 153, "+", 0, told),
-        (kinds[1], 154, 180, "+", ".", told),
-    )
-    (transcript,) = transcripts_of(read(tmp_path, text, "a.gtf")[1])
-    assert (transcript.exons, transcript.cds) == (((100, 180),), ((120, 153),))
+def exons_numbered(*numbers):
+    spans = ((101, 140), (201, 260), (401, 470))
+    return [
+        ("exon", *span, "+", ".", GTF + f' exon_number "{n}";' * (n is not None))
+        for span, n in zip(spans, numbers, strict=True)
+    ]
+
+
+UNION = [(((100, 120), (140, 190), (300, 400)), ((150, 190), (300, 380)))]
+EXONS = {
+    "the union of UTRs and CDS": ("a.gff3", utrs_and_cds("+"), UNION),
+    "the same on the reverse strand, gzip": ("a.gff3.gz", utrs_and_cds("-"), UNION),
+    **{
+        f"a GTF without exons, its stop codon between CDS and {utr3}": (
+            "a.gtf",
+            [(utr5, 101, 120, "+", ".", GTF), ("CDS", 121, 150, "+", 0, GTF),
+             ("stop_codon", 151, 153, "+", 0, GTF), (utr3, 154, 180, "+", ".", GTF)],
+            [(((100, 180),), ((120, 153),))],
+        )
+        for utr5, utr3 in (("five_prime_utr", "three_prime_utr"), ("UTR", "UTR"),
+                           ("5UTR", "3UTR"), ("5'UTR", "3'UTR"))
+    },
+    "exons of the file stand, whatever a UTR over the intron says": (
+        "a.gff3",
+        [GENE, MRNA, *TWO_EXONS, ("five_prime_UTR", 101, 310, "+", ".", "Parent=t"),
+         ("CDS", 311, 340, "+", 0, "Parent=t")],
+        [(((100, 190), (300, 400)), ((310, 340),))],
+    ),
+    "exons that are given in part are completed": (
+        "a.gff3",
+        [("mRNA", 101, 400, "+", ".", "ID=t"), TWO_EXONS[0],
+         ("CDS", 161, 190, "+", 0, "Parent=t"), ("CDS", 301, 330, "+", 0, "Parent=t"),
+         ("three_prime_UTR", 331, 400, "+", ".", "Parent=t")],
+        [(((100, 190), (300, 400)), ((160, 190), (300, 330)))],
+    ),
+    **{
+        f"a {kind} is an exon": (
+            "a.gff3",
+            [GENE, MRNA, (kind, 101, 190, "+", ".", "Parent=t"),
+             ("CDS", 131, 190, "+", 0, "Parent=t")],
+            [(((100, 190),), ((130, 190),))],
+        )
+        for kind in ("noncoding_exon", "coding_exon", "interior_exon", "Exon")
+    },
+    "a UTR that juts out of its exon": (
+        "a.gff3",
+        [("gene", 201, 450, "+", ".", "ID=q"), ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"),
+         ("exon", 291, 340, "+", ".", "Parent=t"), ("exon", 381, 420, "+", ".", "Parent=t"),
+         ("five_prime_UTR", 201, 300, "+", ".", "Parent=t"),
+         ("CDS", 301, 340, "+", 0, "ID=p;Parent=t"), ("CDS", 381, 410, "+", 2, "ID=p;Parent=t"),
+         ("three_prime_UTR", 411, 450, "+", ".", "Parent=t")],
+        [(((200, 340), (380, 450)), ((300, 340), (380, 410)))],
+    ),
+    "UTRs below the gene are of its one coding transcript": (
+        "a.gff3",
+        [GENE, ("five_prime_UTR", 101, 120, "+", ".", "Parent=g"), MRNA,
+         ("CDS", 121, 180, "+", 0, "ID=p;Parent=t")],
+        [(((100, 180),), ((120, 180),))],
+    ),
+    "one transcript ID of two genes": (
+        "a.gff3",
+        [line for at, gene in ((101, "g"), (501, "h")) for line in (
+            ("gene", at, at + 89, "+", ".", f"ID={gene}"),
+            ("mRNA", at, at + 89, "+", ".", f"ID=rna-NM_1;Parent={gene}"),
+            ("CDS", at, at + 89, "+", 0, "ID=p;Parent=rna-NM_1"))],
+        [(((100, 190),),) * 2, (((500, 590),),) * 2],
+    ),
+    "one transcript ID on two strands of a GTF": (
+        "a.gtf",
+        [("CDS", 101, 190, "+", 0, GTF), ("CDS", 501, 590, "-", 0, GTF)],
+        [(((100, 190),),) * 2, (((500, 590),),) * 2],
+    ),
+    "parts of one CDS with IDs of their own": (
+        "a.gff3",
+        [("gene", 101, 190, "+", ".", "ID=g"), ("CDS", 161, 190, "+", 0, "ID=p.2;Parent=g"),
+         ("CDS", 101, 140, "+", 0, "ID=p.1;Parent=g")],
+        [(((100, 140), (160, 190)),) * 2],
+    ),
+    "IDs that are escaped": (
+        "a.gff3",
+        [("mRNA", 101, 190, "+", ".", "ID=t%2C1"), ("exon", 101, 190, "+", ".", "Parent=t%2C1"),
+         ("exon", 301, 390, "+", ".", "Parent=t%2c1")],
+        [(((100, 190), (300, 390)), ())],
+    ),
+    "a base that the ribosome skips is no intron": (
+        "a.gff3",
+        [("gene", 101, 190, "+", ".", "ID=g"),
+         *(("CDS", *span, "+", 0, "ID=p;Parent=g;exception=ribosomal slippage")
+           for span in ((101, 130), (132, 161)))],
+        [(((100, 161),), ((100, 130), (131, 161)))],
+    ),
+    **{
+        f"a GTF whose CDS ends at {last}, with {len(stop)} stop_codon": (
+            "a.gtf",
+            [*stop, ("CDS", 111, last, "+", 0, GTF), ("exon", 111, 160, "+", ".", GTF)],
+            [(((110, 160),), ((110, end),))],
+        )
+        for stop, last, end in (
+            ([("stop_codon", 138, 140, "+", 0, GTF)], 137, 140),
+            ([("stop_codon", 138, 140, "+", 0, GTF)], 140, 140),
+            ([], 137, 137),
+        )
+    },
+    **{
+        f"exons with the numbers {numbers} are one transcript": (
+            "a.gtf", exons_numbered(*numbers), [(((100, 140), (200, 260), (400, 470)), ())]
+        )
+        for numbers in ((1, 1, 1), (3, 2, 1), (None, None, None))
+    },
+    "a transcript of several lines below one gene is one": (
+        "a.gff3",
+        [("gene", 101, 590, "+", ".", "ID=g"), ("mRNA", 101, 190, "+", ".", T),
+         ("mRNA", 501, 590, "+", ".", T), ("CDS", 101, 190, "+", 0, "ID=p;Parent=t"),
+         ("CDS", 501, 590, "+", 0, "ID=p;Parent=t")],
+        [(((100, 190), (500, 590)),) * 2],
+    ),
+    "a gene over the origin in two lines is one": (
+        "a.gff3",
+        [("region", 1, BP, "+", ".", "ID=c;Is_circular=true"),
+         ("gene", 871, BP, "+", ".", "ID=g"), ("gene", 1, 30, "+", ".", "ID=g"),
+         ("CDS", 871, BP, "+", 0, "ID=p;Parent=g"), ("CDS", 1, 30, "+", 0, "ID=p;Parent=g")],
+        [(((870, BP + 30),),) * 2],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", EXONS)
+def test_exons_and_cds(tmp_path, case):
+    name, lines, expected = EXONS[case]
+    _, annotation = read(tmp_path, gff3(*lines), name)
+    assert [(t.exons, t.cds) for t in transcripts_of(annotation)] == expected
+    assert {t.strand for t in transcripts_of(annotation)} == {line[3] for line in lines}
+    assert annotation.left_out == ()
+    for transcript, (exons, _) in zip(transcripts_of(annotation), expected, strict=True):
+        introns = pairwise(exons)
+        assert transcript.introns == tuple((left[1], right[0]) for left, right in introns)
 
 
 @pytest.mark.parametrize("with_gene", [True, False])
@@ -116,157 +240,109 @@ def test_a_genbank_record_with_utrs_and_no_messenger(tmp_path, with_gene):
     assert annotation.genes[0].interval == Interval("AB1.1", 100, 200)
 
 
-def test_exons_of_a_file_stand_whatever_utrs_say(tmp_path):
-    text = gff3(
-        ("gene", 101, 400, "+", ".", "ID=g"),
-        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
-        ("exon", 101, 190, "+", ".", "Parent=t"),
-        ("exon", 301, 400, "+", ".", "Parent=t"),
-        ("five_prime_UTR", 101, 310, "+", ".", "Parent=t"),  # over the intron
-        ("CDS", 311, 340, "+", 0, "Parent=t"),
-    )
-    (transcript,) = transcripts_of(read(tmp_path, text)[1])
-    assert transcript.exons == ((100, 190), (300, 400))
-
-
-def test_exons_that_are_given_in_part_are_completed(tmp_path):
-    text = gff3(
-        ("mRNA", 101, 400, "+", ".", "ID=t"),
-        ("exon", 101, 190, "+", ".", "Parent=t"),
-        ("CDS", 161, 190, "+", 0, "Parent=t"),
-        ("CDS", 301, 330, "+", 0, "Parent=t"),
-        ("three_prime_UTR", 331, 400, "+", ".", "Parent=t"),
-    )
-    (transcript,) = transcripts_of(read(tmp_path, text)[1])
-    assert transcript.exons == ((100, 190), (300, 400))
-
-
-@pytest.mark.parametrize(
-    "kind", ["noncoding_exon", "coding_exon", "interior_exon", "five_prime_coding_exon", "Exon"]
-)
-def test_terms_below_exon_are_exons(tmp_path, kind):
-    text = gff3(
-        ("gene", 101, 400, "+", ".", "ID=g"),
-        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
-        (kind, 101, 190, "+", ".", "Parent=t"),
-        ("CDS", 131, 190, "+", 0, "Parent=t"),
-    )
-    (transcript,) = transcripts_of(read(tmp_path, text)[1])
-    assert (transcript.exons, transcript.cds) == (((100, 190),), ((130, 190),))
-
-
 def test_what_is_no_part_of_a_transcript():
     kinds = ("mRNA", "gene", "start_codon", "exon_junction", "UTR_intron", "five_prime_cap")
     assert [role_of(kind) for kind in kinds] == [None] * 6
 
 
-def test_utrs_below_the_gene_are_of_its_one_coding_transcript(tmp_path):
-    lines = [
-        ("gene", 101, 400, "+", ".", "ID=g"),
-        ("five_prime_UTR", 101, 120, "+", ".", "Parent=g"),
-        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
-        ("CDS", 121, 180, "+", 0, "ID=p;Parent=t"),
+def test_utrs_that_cannot_be_placed_are_left_out(tmp_path):
+    """Those below a gene of two coding transcripts; and without a CDS nothing tells the intron."""
+    two = [
+        line
+        for name, at in (("t", 121), ("u", 201))
+        for line in (
+            ("mRNA", 101, 400, "+", ".", f"ID={name};Parent=g"),
+            ("CDS", at, at + 59, "+", 0, f"ID=p{name};Parent={name}"),
+        )
     ]
-    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
-    assert transcript.exons == ((100, 180),)
-    lines += [
-        ("mRNA", 101, 400, "+", ".", "ID=u;Parent=g"),
-        ("CDS", 201, 260, "+", 0, "ID=q;Parent=u"),
-    ]
-    _, annotation = read(tmp_path, gff3(*lines))  # which of the two it is of is unknown
+    utr = ("five_prime_UTR", 101, 120, "+", ".", "Parent=g")
+    _, annotation = read(tmp_path, gff3(GENE, utr, *two))
     assert [t.exons for t in transcripts_of(annotation)] == [((120, 180),), ((200, 260),)]
     assert [(each.name, each.reason) for each in annotation.left_out] == [("g", "utr_without_cds")]
-
-
-def test_utrs_alone_are_no_transcript(tmp_path):
-    """Between them is no intron: the CDS is missing."""
-    text = gff3(
-        ("gene", 101, 400, "+", ".", "ID=g;Name=abc"),
-        ("mRNA", 101, 400, "+", ".", "ID=t;Parent=g"),
-        ("five_prime_UTR", 101, 120, "+", ".", "Parent=t"),
-        ("three_prime_UTR", 381, 400, "+", ".", "Parent=t"),
-        ("gene", 501, 600, "+", ".", "ID=h"),
-    )
-    reference, annotation = read(tmp_path, text)
+    alone = [("gene", 101, 400, "+", ".", "ID=g;Name=abc"), MRNA, FIRST_UTR,
+             ("three_prime_UTR", 381, 400, "+", ".", "Parent=t"),
+             ("gene", 501, 600, "+", ".", "ID=h")]  # fmt: skip
+    reference, annotation = read(tmp_path, gff3(*alone))
     assert [(each.name, each.reason) for each in annotation.left_out] == [("t", "utr_without_cds")]
     assert term_at(reference, annotation, 200) == ("abc", *[None] * 5)
 
 
 # Marks.
 
+AS_GFF3 = [
+    ("pseudo=true", True), ("PSEUDO=TRUE", True), ("pseudo=1", True), ("pseudo=yes", True),
+    ("pseudo", True), ("pseudo=", True), (" pseudo = true ", True),
+    ("pseudogene=unprocessed", True), ("Pseudogene=allelic", True), ("pseudo=%74rue", True),
+    ("exception=RNA%20editing", True), ("exception=ribosomal slippage,RNA editing", True),
+    ("exception=low-quality", True),
+    ("pseudo=false", False), ("pseudo=0", False), ("pseudogene=no", False),
+    ("Note=pseudo=true is not meant", False), ("note=a pseudogene of x", False),
+    ("product=exception=none", False), ("exception=ribosomal%20slippage", False),
+    ("Exception=Ribosomal_Slippage", False), ("ribosomal_slippage=true", False),
+    ("Note=partial=true", False), ("Note=with cds_start_NF in it", False),
+]  # fmt: skip
+AS_GTF = [
+    ('pseudo "true";', True), ('pseudo "True";', True), ("pseudo;", True), ("pseudo 1 ;", True),
+    ('pseudogene "processed";', True), ('exception "a; b";', True),
+    ('gene_biotype "unprocessed_pseudogene";', True),
+    ('note "pseudo "; note "exception of x";', False), ('pseudo "false";', False),
+    ('exception "ribosomal slippage";', False), ('note "x; pseudo; y";', False),
+]  # fmt: skip
+
 
 @pytest.mark.parametrize(
-    ("mark", "is_marked"),
-    [
-        ("pseudo=true", True), ("pseudo=True", True), ("PSEUDO=TRUE", True), ("pseudo=1", True),
-        ("pseudo=yes", True), ("pseudo", True), ("pseudo=", True), (" pseudo = true ", True),
-        ("pseudogene=unprocessed", True), ("Pseudogene=allelic", True), ("pseudo=%74rue", True),
-        ("exception=RNA%20editing", True), ("exception=ribosomal slippage,RNA editing", True),
-        ("pseudo=false", False), ("pseudo=0", False), ("pseudogene=no", False),
-        ("Note=pseudo=true is not meant", False), ("note=a pseudogene of x", False),
-        ("product=exception=none", False), ("exception=ribosomal%20slippage", False),
-        ("Exception=Ribosomal_Slippage", False), ("ribosomal_slippage=true", False),
-        ("Note=partial=true", False), ("Note=with cds_start_NF in it", False),
-    ],
-)  # fmt: skip
-def test_marks_are_read_by_key(tmp_path, mark, is_marked):
+    ("name", "mark", "is_marked"),
+    [("a.gff3", *row) for row in AS_GFF3] + [("a.gtf", *row) for row in AS_GTF],
+)
+def test_marks_are_read_by_key(tmp_path, name, mark, is_marked):
     text = gff3(
         ("gene", 101, 190, "+", ".", "ID=g"),
         ("CDS", 101, 190, "+", 0, f"ID=p;Parent=g;{mark}"),
     )
-    (transcript,) = transcripts_of(read(tmp_path, text)[1])
+    if name == "a.gtf":
+        told = f"{GTF} {mark}"
+        text = gff3(("exon", 101, 190, "+", ".", told), ("CDS", 101, 190, "+", 0, told))
+    (transcript,) = transcripts_of(read(tmp_path, text, name)[1])
     assert (transcript.phase_bp is None) == is_marked and transcript.incomplete == is_marked
     assert transcript.cds == ((100, 190),)
 
 
 @pytest.mark.parametrize(
-    ("mark", "is_marked"),
+    ("kind", "more", "is_pseudo"),
     [
-        ('pseudo "true";', True), ('pseudo "True";', True), ("pseudo;", True),
-        ('pseudogene "processed";', True), ('exception "a; b";', True), ("pseudo 1 ;", True),
-        ('note "pseudo "; note "exception of x";', False), ('pseudo "false";', False),
-        ('exception "ribosomal slippage";', False), ('note "x; pseudo; y";', False),
+        ("pseudogene", "", True),
+        ("gene", ";pseudogene=unitary", True),
+        ("gene", ";gene_biotype=pseudogene", True),
+        ("gene", ";biotype=transcribed_processed_pseudogene", True),
+        ("gene", ";biotype=polymorphic_pseudogene", False),
+        ("gene", ";biotype=translated_processed_pseudogene", False),
+        ("gene", ";biotype=protein_coding", False),
     ],
-)  # fmt: skip
-def test_marks_of_a_gtf(tmp_path, mark, is_marked):
-    text = gff3(("CDS", 101, 190, "+", 0, f'gene_id "g"; transcript_id "t"; {mark}'))
-    (transcript,) = transcripts_of(read(tmp_path, text, "a.gtf")[1])
-    assert (transcript.phase_bp is None) == is_marked and transcript.incomplete == is_marked
+)
+def test_a_pseudogene_by_its_own_line(tmp_path, kind, more, is_pseudo):
+    lines = [
+        (kind, 201, 500, "+", ".", f"ID=q{more}"),
+        ("mRNA", 201, 500, "+", ".", "ID=t;Parent=q"),
+        ("CDS", 301, 390, "+", 0, "ID=p;Parent=t"),
+    ]
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
+    assert (transcript.phase_bp is None, transcript.incomplete) == (is_pseudo, is_pseudo)
 
 
 def test_every_value_of_a_key_that_is_repeated_counts(tmp_path):
-    told = 'gene_id "g"; transcript_id "t"; tag "basic"; tag "cds_start_NF"; tag "x";'
-    (transcript,) = transcripts_of(
-        read(tmp_path, gff3(("CDS", 101, 190, "+", 0, told)), "a.gtf")[1]
-    )
-    assert not transcript.has_start
+    told = f'{GTF} tag "basic"; tag "cds_start_NF"; tag "x";'
+    of_gtf = read(tmp_path, gff3(("CDS", 101, 190, "+", 0, told)), "a.gtf")[1]
     told = "ID=p;Parent=g;tag=basic,cds_start_NF"
-    text = gff3(("gene", 101, 190, "+", ".", "ID=g"), ("CDS", 101, 190, "+", 0, told))
-    (transcript,) = transcripts_of(read(tmp_path, text)[1])
-    assert not transcript.has_start
+    lines = [("gene", 101, 190, "+", ".", "ID=g"), ("CDS", 101, 190, "+", 0, told)]
+    for annotation in (of_gtf, read(tmp_path, gff3(*lines))[1]):
+        (transcript,) = transcripts_of(annotation)
+        assert not transcript.has_start
 
 
-def test_a_gene_that_is_pseudo_has_pseudo_cds(tmp_path):
-    text = gff3(
-        ("gene", 101, 190, "+", ".", "ID=g;pseudogene=unitary"),
-        ("mRNA", 101, 190, "+", ".", "ID=t;Parent=g"),
-        ("CDS", 101, 190, "+", 0, "ID=p;Parent=t"),
-    )
-    _, annotation = read(tmp_path, text)
-    (transcript,) = transcripts_of(annotation)
-    assert transcript.phase_bp is None and annotation.genes[0].biotype == "pseudogene"
-
-
-def test_a_line_that_spells_a_key_in_two_ways(tmp_path):
-    """The key of the format has the capital."""
-    text = gff3(("gene", 101, 190, "+", ".", "id=12;name=x y;ID=g;Name=abc"))
-    (gene,) = read(tmp_path, text)[1].genes
-    assert (gene.gene_id, gene.name) == ("g", "abc")
-
-
-def test_spaces_and_quotes_do_not_turn_gff3_into_gtf(tmp_path):
-    text = gff3(("gene", 101, 190, "+", ".", "ID = g ; Name = abc"))
-    (gene,) = read(tmp_path, text)[1].genes
+@pytest.mark.parametrize("told", ["id=12;name=x y;ID=g;Name=abc", "ID = g ; Name = abc"])
+def test_keys_in_two_spellings_and_between_spaces(tmp_path, told):
+    """The key of the format has the capital; spaces and quotes do not turn GFF3 into GTF."""
+    (gene,) = read(tmp_path, gff3(("gene", 101, 190, "+", ".", told)))[1].genes
     assert (gene.gene_id, gene.name) == ("g", "abc")
 
 
@@ -286,23 +362,14 @@ def test_spaces_and_quotes_do_not_turn_gff3_into_gtf(tmp_path):
 )  # fmt: skip
 def test_partial_ends(tmp_path, strand, mark, has_start, incomplete):
     """Left and right are of the contig, whatever the strand."""
-    for name, told in (("a.gff", f"ID=p;{mark};start_type=Edge"), ("a.gtf", _as_gtf(mark))):
+    pairs = (pair.split("=") for pair in mark.split(";"))
+    gtf = GTF + " ".join(f' {key} "{value}";' for key, value in pairs)
+    for name, told in (("a.gff", f"ID=p;{mark};start_type=Edge"), ("a.gtf", gtf)):
         (found,) = transcripts_of(read(tmp_path, gff3(("CDS", 101, 190, strand, 0, told)), name)[1])
         assert (found.has_start, found.incomplete, found.phase_bp) == (has_start, incomplete, 0)
 
 
-def _as_gtf(mark):
-    pairs = (pair.split("=") for pair in mark.split(";"))
-    return 'gene_id "g"; transcript_id "t"; ' + " ".join(f'{k} "{v}";' for k, v in pairs)
-
-
-def test_marks_alone():
-    assert is_set({"is_circular": "TRUE"}, "is_circular") and not is_set({}, "is_circular")
-    assert not is_pseudo({"note": "pseudo"}) and is_exceptional({"exception": "low-quality"})
-    assert partial_ends({"partial": "10"}) == (True, False)
-
-
-@pytest.mark.parametrize("value", ["true", "True", "TRUE", "1", "yes"])
+@pytest.mark.parametrize("value", ["true", "TRUE", "1", "yes"])
 def test_a_circle_in_any_spelling(tmp_path, value):
     text = gff3(
         ("region", 1, BP, "+", ".", f"ID=c;Is_circular={value}"),
@@ -310,6 +377,15 @@ def test_a_circle_in_any_spelling(tmp_path, value):
     )
     _, annotation = read(tmp_path, text)
     assert annotation.circular == {"c1"} and annotation.genes[0].interval.end == BP + 30
+
+
+def test_the_genetic_code_of_a_gene_line_and_in_quotes(tmp_path):
+    lines = [
+        ("gene", 301, 390, "+", ".", 'ID=q;transl_table="4"'),
+        ("CDS", 301, 390, "+", 0, "ID=p;Parent=q"),
+    ]
+    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
+    assert transcript.genetic_code == 4
 
 
 # One identifier at several places.
@@ -329,15 +405,11 @@ def block(first, strand="+", contig="c1", name="abc"):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (block(101), block(301, contig="c2", name="def")),
-        (block(101), block(301, "-", "c2", "def")),
-        (block(101), block(501, name="def")),
-        (block(101), block(501, "-", name="def")),
-    ],
+    "second",
+    [block(301, "-", "c2", "def"), block(501, name="def"), block(501, "-", name="def")],
 )
-def test_one_id_at_two_places_is_two_genes(tmp_path, first, second):
+def test_one_id_at_two_places_is_two_genes(tmp_path, second):
+    first = block(101)
     reference, annotation = read(tmp_path, gff3(*first, *second))
     assert annotation.left_out == ()
     for name, (_, start, end, strand, _, _, contig) in (("abc", first[0]), ("def", second[0])):
@@ -348,23 +420,10 @@ def test_one_id_at_two_places_is_two_genes(tmp_path, first, second):
     assert term_at(reference, annotation, 250).consequence == "intergenic_variant"
 
 
-def test_one_transcript_id_of_two_genes_of_a_gff3(tmp_path):
-    text = gff3(
-        ("gene", 101, 190, "+", ".", "ID=g"),
-        ("mRNA", 101, 190, "+", ".", "ID=rna-NM_1;Parent=g"),
-        ("CDS", 101, 190, "+", 0, "ID=p;Parent=rna-NM_1"),
-        ("gene", 501, 590, "+", ".", "ID=h"),
-        ("mRNA", 501, 590, "+", ".", "ID=rna-NM_1;Parent=h"),
-        ("CDS", 501, 590, "+", 0, "ID=p;Parent=rna-NM_1"),
-    )
-    _, annotation = read(tmp_path, text)
-    assert [(g.gene_id, g.interval.start, g.transcripts[0].cds) for g in annotation.genes] == [
-        ("g", 100, ((100, 190),)), ("h", 500, ((500, 590),))
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("lines", ["transcripts", "genes", "numbers"])
-@pytest.mark.parametrize("strand", ["+", "-"])
+@pytest.mark.parametrize(
+    ("lines", "strand"),
+    [("transcripts", "+"), ("genes", "-"), ("numbers", "+"), ("numbers", "-")],
+)
 def test_one_transcript_id_at_two_loci_of_a_gtf(tmp_path, lines, strand):
     rows = []
     for at in (101, 501):
@@ -380,56 +439,11 @@ def test_one_transcript_id_at_two_loci_of_a_gtf(tmp_path, lines, strand):
             rows.append(("CDS", start, start + 29, strand, 0, told + more))
     reference, annotation = read(tmp_path, gff3(*rows), "a.gtf")
     assert annotation.left_out == ()
-    assert [gene.interval for gene in annotation.genes] == [
-        Interval("c1", 100, 200), Interval("c1", 500, 600)
-    ]  # fmt: skip
-    assert [t.exons for t in transcripts_of(annotation)] == [
-        ((100, 140), (160, 200)), ((500, 540), (560, 600))
-    ]  # fmt: skip
+    assert [(gene.interval, gene.transcripts[0].exons) for gene in annotation.genes] == [
+        (Interval("c1", 100, 200), ((100, 140), (160, 200))),
+        (Interval("c1", 500, 600), ((500, 540), (560, 600))),
+    ]
     assert term_at(reference, annotation, 350).consequence == "intergenic_variant"
-
-
-def test_one_transcript_id_on_two_strands_of_a_gtf(tmp_path):
-    told = 'gene_id "G"; transcript_id "NM_1";'
-    text = gff3(("CDS", 101, 190, "+", 0, told), ("CDS", 501, 590, "-", 0, told))
-    _, annotation = read(tmp_path, text, "a.gtf")
-    assert [(t.strand, t.cds) for t in transcripts_of(annotation)] == [
-        ("+", ((100, 190),)), ("-", ((500, 590),))
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("numbers", [(1, 1, 1), (3, 2, 1), (None, None, None)])
-def test_exons_numbered_in_other_ways_stay_one_transcript(tmp_path, numbers):
-    rows = []
-    for (first, last), number in zip(((101, 140), (201, 260), (401, 470)), numbers, strict=True):
-        more = "" if number is None else f' exon_number "{number}";'
-        rows.append(("exon", first, last, "+", ".", f'gene_id "g"; transcript_id "t";{more}'))
-    (transcript,) = transcripts_of(read(tmp_path, gff3(*rows), "a.gtf")[1])
-    assert transcript.exons == ((100, 140), (200, 260), (400, 470))
-
-
-def test_a_transcript_of_several_lines_below_one_gene_is_one(tmp_path):
-    """GFF3 writes a feature that is not in one piece so."""
-    text = gff3(
-        ("gene", 101, 590, "+", ".", "ID=g"),
-        ("mRNA", 101, 190, "+", ".", "ID=t;Parent=g"),
-        ("mRNA", 501, 590, "+", ".", "ID=t;Parent=g"),
-        ("CDS", 101, 190, "+", 0, "ID=p;Parent=t"),
-        ("CDS", 501, 590, "+", 0, "ID=p;Parent=t"),
-    )
-    (transcript,) = transcripts_of(read(tmp_path, text)[1])
-    assert transcript.cds == ((100, 190), (500, 590))
-
-
-def test_a_gene_over_the_origin_in_two_lines_is_one(tmp_path):
-    text = gff3(
-        ("region", 1, BP, "+", ".", "ID=c;Is_circular=true"),
-        ("gene", 871, BP, "+", ".", "ID=g"), ("gene", 1, 30, "+", ".", "ID=g"),
-        ("CDS", 871, BP, "+", 0, "ID=p;Parent=g"), ("CDS", 1, 30, "+", 0, "ID=p;Parent=g"),
-    )  # fmt: skip
-    (gene,) = read(tmp_path, text)[1].genes
-    assert gene.interval == Interval("c1", 870, BP + 30)
-    assert gene.transcripts[0].cds == ((870, BP + 30),)
 
 
 # What is left out.
@@ -482,16 +496,6 @@ def test_no_simulated_control_lies_in_what_is_left_out(tmp_path):
     assert places == {*range(260, 400), *range(660, BP - 1)}
 
 
-def test_a_gene_whose_exons_have_the_other_strand_is_one(tmp_path):
-    text = gff3(
-        ("gene", 101, 190, "-", ".", "ID=g"),
-        ("mRNA", 101, 190, "-", ".", "ID=t;Parent=g"),
-        ("exon", 101, 190, "+", ".", "Parent=t"),
-    )
-    _, annotation = read(tmp_path, text)
-    assert [gene.strand for gene in annotation.genes] == ["+"] and annotation.left_out == ()
-
-
 def test_a_variant_of_a_gene_that_is_read_keeps_its_consequence(tmp_path):
     """A gene without a strand overlaps it."""
     text = gff3(*block(101), ("gene", 91, 390, ".", ".", "ID=h;Name=def"))
@@ -506,26 +510,6 @@ def test_a_bed_line_without_a_strand(tmp_path):
     reference, annotation = read(tmp_path, text, "a.bed")
     assert [(each.name, each.reason) for each in annotation.left_out] == [("def", "no_strand")]
     assert term_at(reference, annotation, 320) == ("def", *[None] * 5)
-
-
-def test_the_commands_count_what_is_left_out(tmp_path, capsys, network):
-    save_model(network, tmp_path / "model")
-    read(tmp_path, gff3(*block(101), ("gene", 301, 390, ".", ".", "ID=h;Name=def")))
-    capsys.readouterr()
-    base = BASES["c1"][319]
-    (tmp_path / "v.vcf").write_text(
-        "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
-        f"c1\t320\t.\t{base}\t{'A' if base != 'A' else 'C'}\t.\t.\t.\n"
-    )
-    words = ["variants", "--model", tmp_path / "model", "--reference", tmp_path / "g.fa",
-             "--vcf", tmp_path / "v.vcf", "--annotation", tmp_path / "a.gff3",
-             "--window", "48", "--output", tmp_path / "out.tsv"]  # fmt: skip
-    assert main([str(word) for word in words]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
-    assert lines == [f"{tmp_path}/a.gff3: annotation: left out 1: 1 no_strand (e.g. h)"]
-    header, row = (tmp_path / "out.tsv").read_text().splitlines()[-2:]
-    columns = dict(zip(header.split("\t"), row.split("\t"), strict=True))
-    assert (columns["gene"], columns["consequence"]) == ("def", ".")
 
 
 # Features past the end of a contig.
@@ -618,6 +602,9 @@ def test_a_trans_spliced_gene_has_codons(tmp_path, form):
         make = {"gtf": trans_spliced_gtf, "genbank": trans_spliced_genbank}[form]
         reference, annotation = make(tmp_path)
     assert annotation.left_out == ()
+    # 50 bases are 16 codons and two bases of one more: the next part begins with its third.
+    phases = {t.cds[0][0]: t.phase_bp for t in transcripts_of(annotation)}
+    assert phases == {100: 0, 300: 1}
     codons = trans_spliced_protein(PARTS)
     contig = next(iter(reference.contig_lengths_bp))
     consequences = Consequences(reference, annotation)
@@ -625,11 +612,11 @@ def test_a_trans_spliced_gene_has_codons(tmp_path, form):
     for start, end, strand in PARTS:
         places = range(start, end) if strand == "+" else range(end - 1, start - 1, -1)
         for place in places:
-            ref = BASES["c1"][place]
-            alt = "A" if ref != "A" else "C"
-            found = consequences.of(Variant(contig, place, ref, alt))
+            variant = replace(snv("c1", place), contig=contig)
+            found = consequences.of(variant)
             assert found.gene == "rps"
             codon, within = codons[offset // 3], offset % 3
+            alt = variant.alt
             read_alt = alt if strand == "+" else str(Seq(alt).complement())
             changed = codon[:within] + read_alt + codon[within + 1 :]
             old, new = str(Seq(codon).translate()), str(Seq(changed).translate())
@@ -638,12 +625,12 @@ def test_a_trans_spliced_gene_has_codons(tmp_path, form):
                 assert found.amino_acids == (old if old == new else f"{old}/{new}")
             offset += 1
     assert offset == 141
-    between = Variant(contig, 250, BASES["c1"][250], "A" if BASES["c1"][250] != "A" else "C")
+    between, intron = (
+        consequences.of(replace(snv("c1", place), contig=contig)) for place in (250, 370)
+    )
     # The GTF has one line of a gene, over all.
-    expected = None if form == "gtf" else "intergenic_variant"
-    assert consequences.of(between).consequence == expected
-    intron = Variant(contig, 370, BASES["c1"][370], "A" if BASES["c1"][370] != "A" else "C")
-    assert consequences.of(intron).consequence == "intron_variant"
+    assert between.consequence == (None if form == "gtf" else "intergenic_variant")
+    assert intron.consequence == "intron_variant"
 
 
 def test_a_trans_spliced_cds_without_a_genetic_code_is_not_judged_by_its_stops(tmp_path):
@@ -696,48 +683,45 @@ def test_an_order_that_is_unknown_gives_no_codons(tmp_path):
     assert left_out.intervals[0] == Interval("c1", 100, 150)
 
 
-def never_intergenic(reference, annotation, places, gene="q"):
-    consequences = Consequences(reference, annotation)
+COVERED = {
+    **{
+        f"a gene line of strand {strand} over a CDS of strand -": (
+            [("gene", 201, 500, strand, ".", "ID=q;Name=q"),
+             ("CDS", 301, 390, "-", 0, "ID=p;Parent=q")],
+            [200, 250, 480, 499],
+        )
+        for strand in ".?+"
+    },
+    "a gene line without a strand over transcripts of both": (
+        [("gene", 201, 500, ".", ".", "ID=q;Name=q"),
+         ("mRNA", 301, 330, "+", ".", "ID=a;Parent=q"), ("exon", 301, 330, "+", ".", "Parent=a"),
+         ("mRNA", 361, 390, "-", ".", "ID=b;Parent=q"), ("exon", 361, 390, "-", ".", "Parent=b")],
+        [200, 345, 499],
+    ),
+    "a transcript line wider than its gene and exons": (
+        [("gene", 201, 300, "+", ".", "ID=q;Name=q"),
+         ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"), ("exon", 211, 300, "+", ".", "Parent=t")],
+        [200, 350, 449],
+    ),
+    "a transcript line wider than its exons": (
+        [("mRNA", 201, 450, "+", ".", "ID=q;Name=q"), ("exon", 211, 300, "+", ".", "Parent=q")],
+        [200, 350, 449],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COVERED)
+def test_a_line_of_a_gene_or_transcript_covers_its_bases(tmp_path, case):
+    lines, places = COVERED[case]
+    reference, annotation = read(tmp_path, gff3(*lines))
     for place in places:
-        ref = BASES["c1"][place]
-        found = consequences.of(Variant("c1", place, ref, "A" if ref != "A" else "C"))
-        assert (found.gene, found.consequence) == (gene, None), place
+        found = term_at(reference, annotation, place)
+        assert (found.gene, found.consequence) == ("q", None), place
     free = list(intergenic(annotation, reference.contig_lengths_bp))
     assert not any(i.contig == "c1" and i.start <= p < i.end for i in free for p in places)
-
-
-@pytest.mark.parametrize("strand", [".", "?", "+"])
-def test_a_gene_line_covers_its_bases_whatever_its_strand(tmp_path, strand):
-    """The CDS has the strand -, the line of its gene none or the other."""
-    lines = [
-        ("gene", 201, 500, strand, ".", "ID=q;Name=q"),
-        ("CDS", 301, 390, "-", 0, "ID=p;Parent=q"),
-    ]
-    reference, annotation = read(tmp_path, gff3(*lines))
-    never_intergenic(reference, annotation, [200, 250, 480, 499])
-    assert annotation.genes[0].interval == Interval("c1", 200, 500)
-
-
-def test_a_gene_without_a_strand_above_transcripts_of_both(tmp_path):
-    lines = [
-        ("gene", 201, 500, ".", ".", "ID=q;Name=q"),
-        ("mRNA", 301, 330, "+", ".", "ID=a;Parent=q"),
-        ("exon", 301, 330, "+", ".", "Parent=a"),
-        ("mRNA", 361, 390, "-", ".", "ID=b;Parent=q"),
-        ("exon", 361, 390, "-", ".", "Parent=b"),
-    ]
-    reference, annotation = read(tmp_path, gff3(*lines))
-    never_intergenic(reference, annotation, [200, 345, 499])
-
-
-@pytest.mark.parametrize("gene", [("gene", 201, 300, "+", ".", "ID=q;Name=q"), None])
-def test_a_transcript_line_wider_than_its_gene_and_exons(tmp_path, gene):
-    lines = [
-        ("mRNA", 201, 450, "+", ".", "ID=q;Name=q" if gene is None else "ID=t;Parent=q"),
-        ("exon", 211, 300, "+", ".", "Parent=q" if gene is None else "Parent=t"),
-    ]
-    reference, annotation = read(tmp_path, gff3(*[gene] * bool(gene), *lines))
-    never_intergenic(reference, annotation, [200, 350, 449])
+    if lines[-1][0] == "CDS":
+        (gene,) = annotation.genes
+        assert (gene.interval, gene.strand) == (Interval("c1", 200, 500), "-")
 
 
 def test_a_transcript_without_exons_that_is_wider_than_its_gene_is_counted(tmp_path):
@@ -752,57 +736,6 @@ def test_a_transcript_without_exons_that_is_wider_than_its_gene_is_counted(tmp_p
     assert (left_out.name, left_out.reason) == ("wide", "transcript_without_exons")
     free = list(intergenic(annotation, reference.contig_lengths_bp))
     assert not any(i.contig == "c1" and i.start < 450 and i.end > 200 for i in free)
-
-
-@pytest.mark.parametrize(
-    ("kind", "more", "is_pseudo"),
-    [
-        ("pseudogene", "", True),
-        ("gene", ";gene_biotype=pseudogene", True),
-        ("gene", ";biotype=transcribed_processed_pseudogene", True),
-        ("gene", ";biotype=polymorphic_pseudogene", False),
-        ("gene", ";biotype=translated_processed_pseudogene", False),
-        ("gene", ";biotype=protein_coding", False),
-    ],
-)
-def test_a_pseudogene_by_its_type(tmp_path, kind, more, is_pseudo):
-    lines = [
-        (kind, 201, 500, "+", ".", f"ID=q{more}"),
-        ("CDS", 301, 390, "+", 0, "ID=p;Parent=q"),
-    ]
-    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
-    assert (transcript.phase_bp is None, transcript.incomplete) == (is_pseudo, is_pseudo)
-
-
-def test_a_pseudogene_by_its_biotype_in_gtf(tmp_path):
-    told = 'gene_id "q"; transcript_id "t"; gene_biotype "unprocessed_pseudogene";'
-    lines = [("exon", 301, 390, "+", ".", told), ("CDS", 301, 390, "+", 0, told)]
-    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines), "a.gtf")[1])
-    assert transcript.phase_bp is None and transcript.incomplete
-
-
-def test_a_utr_that_juts_out_of_its_exon(tmp_path):
-    lines = [
-        ("gene", 201, 450, "+", ".", "ID=q"),
-        ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"),
-        ("exon", 291, 340, "+", ".", "Parent=t"),
-        ("exon", 381, 420, "+", ".", "Parent=t"),
-        ("five_prime_UTR", 201, 300, "+", ".", "Parent=t"),
-        ("CDS", 301, 340, "+", 0, "ID=p;Parent=t"),
-        ("CDS", 381, 410, "+", 2, "ID=p;Parent=t"),
-        ("three_prime_UTR", 411, 450, "+", ".", "Parent=t"),
-    ]
-    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
-    assert transcript.exons == ((200, 340), (380, 450))
-
-
-def test_the_genetic_code_of_a_gene_line_and_in_quotes(tmp_path):
-    lines = [
-        ("gene", 301, 390, "+", ".", 'ID=q;transl_table="4"'),
-        ("CDS", 301, 390, "+", 0, "ID=p;Parent=q"),
-    ]
-    (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
-    assert transcript.genetic_code == 4
 
 
 @pytest.mark.parametrize("strand", ["+", "."])

@@ -29,32 +29,26 @@ def takers(model, network, tmp_path_factory):
 NAMES = ("score", "embed", "generate", "predict")
 
 
-def one_line(error):
+def refused(call, match):
+    """Raise unless a call is a TypeError of one line that says what to pass."""
+    with pytest.raises(TypeError, match=match) as error:
+        call()
     text = str(error.value)
     assert "\n" not in text
     assert "pass" in text or "read a file first" in text or "write" in text
-    return text
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("given", NOT_LISTS, ids=repr)
-def test_what_is_not_a_list_of_sequences(takers, name, given):
-    with pytest.raises(TypeError, match=r"^(sequences|prompts): a ") as error:
-        takers[name](given)
-    one_line(error)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("item", NOT_ITEMS, ids=repr)
-def test_an_item_that_is_not_a_sequence(takers, name, item):
-    with pytest.raises(TypeError, match=r"item 2: a \w+ is not a str;") as error:
-        takers[name](["ACGTAC", item])
-    one_line(error)
+def test_what_is_not_a_list_of_sequences_and_an_item_that_is_not_one(takers, name):
+    for given in NOT_LISTS:
+        refused(lambda given=given: takers[name](given), "^(sequences|prompts): a ")
+    for item in NOT_ITEMS:
+        refused(lambda item=item: takers[name](["ACGTAC", item]), r"item 2: a \w+ is not a str;")
 
 
 @pytest.mark.parametrize("name", ["score", "embed", "predict"])
 def test_a_file_name_as_text_is_not_read_as_unknown_bases(takers, name):
-    with pytest.raises(UserError, match=r"item 1: '\.' is not a letter of DNA; read a file first"):
+    with pytest.raises(UserError, match=r"item 1: '\.' .* read a file first"):
         takers[name](["data/genome.fa"])
 
 
@@ -75,11 +69,10 @@ def test_tags_may_be_any_iterable_and_are_used(model):
     assert model.variant_method(tags=iter([tag])).tags == (tag,)
 
 
-def test_a_wrong_list_is_refused_before_anything_is_asked_for(model):
-    with pytest.raises(TypeError):
-        model.score("ATGGCC")
-    with pytest.raises(TypeError):
-        model.embed("ATGGCC")
+def test_a_wrong_list_is_refused_before_anything_is_computed(model):
+    for lazy in (model.score, model.embed):
+        with pytest.raises(TypeError):
+            lazy("ATGGCC")
 
 
 @pytest.mark.parametrize(
@@ -99,19 +92,7 @@ def test_a_wrong_list_is_refused_before_anything_is_asked_for(model):
     ],
 )
 def test_other_arguments(model, name, call):
-    with pytest.raises(TypeError, match=f"^{name}: a ") as error:
-        call(model)
-    one_line(error)
-
-
-def test_contigs_of_a_background_are_a_list(model, tmp_path):
-    # By letters "VIII" would be the contigs V and I, three times.
-    (tmp_path / "g.fa").write_text(">V\nACGTACGTAC\n>I\nACGTACGTAC\n")
-    with (
-        carbon.Reference(tmp_path / "g.fa") as reference,
-        pytest.raises(TypeError, match="contigs"),
-    ):
-        model.background(reference, contigs="VI")
+    refused(lambda: call(model), f"^{name}: a ")
 
 
 class TestVariants:
@@ -121,18 +102,16 @@ class TestVariants:
         with carbon.Reference(tmp_path / "g.fa") as opened:
             yield opened
 
-    @pytest.mark.parametrize("given", ["c:10 A>T", carbon.Variant("c", 0, "A", "T")], ids=repr)
-    def test_one_is_not_a_list(self, model, reference, given):
-        with pytest.raises(TypeError, match=r"^variants: a .*Variant\(\.\.\.\)"):
-            model.score_variants(reference, given)
-
-    def test_text_is_not_a_variant(self, model, reference):
-        with pytest.raises(TypeError, match="variants, item 1: a str is not a Variant; write"):
+    def test_text_is_not_a_variant_or_an_interval(self, model, reference):
+        for given in ("c:10 A>T", carbon.Variant("c", 0, "A", "T")):
+            with pytest.raises(TypeError, match=r"^variants: a "):
+                model.score_variants(reference, given)
+        with pytest.raises(TypeError, match="variants, item 1: a str is not a Variant"):
             list(model.score_variants(reference, ["c:10 A>T"]))
-
-    def test_a_region_as_text_is_not_an_interval(self, model, reference):
-        with pytest.raises(TypeError, match="interval: a str is not a Interval; write"):
+        with pytest.raises(TypeError, match="interval: a str"):
             model.scan(reference, "c:1-60")
+        with pytest.raises(TypeError, match="contigs"):  # by letters "VI" would be V and I
+            model.background(reference, contigs="VI")
 
     def test_a_path_is_not_an_open_reference(self, model):
         variant = carbon.Variant("c", 0, "A", "T")

@@ -4,13 +4,12 @@ import gzip
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError
 from carbon.genome import Annotation, Reference, read_annotation
 from carbon.genome.gene_lookup import find_gene
-from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 BASES = random_bases(2000, 1)
@@ -20,7 +19,8 @@ FORWARD = GENE.format("+", 109, 241)
 
 
 def read(folder, text: str, name: str = "a.bed", contigs=None) -> Annotation:
-    (folder / name).write_bytes(text.encode())
+    content = text.encode()
+    (folder / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with Reference(write_fasta(folder / "g.fa", contigs or {"c1": BASES})) as reference:
         return read_annotation(folder / name, reference)
 
@@ -39,28 +39,12 @@ def test_a_line_of_twelve_columns_is_the_transcript_of_the_gff3(tmp_path, strand
     bed = FORWARD
     if strand == "-":  # turned round, the contig of 400 has it at 120 to 300
         bed = "c1\t120\t300\tt1\t0\t-\t159\t291\t0\t2\t60,60\t0,120\n"
+    expected = placed(read(tmp_path, gff3, "a.gff3", {"c1": bases}))
+    assert placed(read(tmp_path, bed, "a.bed.gz", {"c1": bases})) == expected
     found = read(tmp_path, bed, contigs={"c1": bases})
-    assert placed(found) == placed(read(tmp_path, gff3, "a.gff3", {"c1": bases}))
+    assert placed(found) == expected
     (gene,) = found.genes
     assert (gene.gene_id, gene.name, gene.transcripts[0].transcript_id) == ("t1", "t1", "t1")
-
-
-def test_a_corpus_of_it_is_that_of_the_gff3(tmp_path):
-    """FASTA and BED are enough, plain or gzip."""
-    bases, gff3, _ = place_gene()
-    write_fasta(tmp_path / "genome.fa", {"c1": bases})
-    (tmp_path / "genes.gff3").write_text(gff3)
-    (tmp_path / "genes.bed.gz").write_bytes(gzip.compress(FORWARD.encode()))
-    sources = '["eukaryote", "mrna", "mrna_splice"]'
-    for name in ("genes.gff3", "genes.bed.gz"):
-        settings = assembly(tmp_path, annotation=tmp_path / name, sources=sources, holdout="[]")
-        assert build(tmp_path / f"c-{name}", *settings) == 0
-    for source in ("eukaryote", "mrna", "mrna_splice"):
-        expected, found = (
-            [{k: v for k, v in row.items() if k != "name"} for row in rows_of(corpus, source)]
-            for corpus in (tmp_path / "c-genes.gff3", tmp_path / "c-genes.bed.gz")
-        )
-        assert found == expected and found
 
 
 def test_lines_of_one_name_are_exons_of_one_transcript(tmp_path):
@@ -116,6 +100,7 @@ def test_transcripts_that_share_a_base_of_an_exon_are_one_gene(tmp_path):
 spans = st.lists(st.integers(0, 60), min_size=2, max_size=8, unique=True).map(sorted)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(spans, st.sampled_from("+-")), min_size=1, max_size=8), st.data())
 def test_every_base_is_an_exon_where_the_lines_say_so(tmp_path_factory, drawn, data):
     """Blocks, thick parts, and the genes that they make, against sets of bases."""
@@ -156,27 +141,18 @@ def test_every_base_is_an_exon_where_the_lines_say_so(tmp_path_factory, drawn, d
     ("text", "message"),
     [
         ("", "has no feature; give a GFF3, GTF or BED"),
-        ("track name=x\n# nothing\n", "has no feature"),
-        ("c1\t1\t9\n", "line 1: 3 columns; a BED of transcripts has 6, the strand in the sixth"),
         ("c1\t1\t9\tx\t0\t+\nc1\tone\t9\tx\t0\t+\n", "line 2: 'one' is not a whole number"),
-        ("c1\t-1\t9\tx\t0\t+\n", "'-1' is not a whole number of 0 or more"),
         (f"c1\t1\t{'9' * 5000}\tx\t0\t+\n", "is not a whole number"),
         ("c1\t1\t²\tx\t0\t+\n", "'²' is not a whole number"),
         ("c1\t9\t1\tx\t0\t+\n", "line 1: need start <= end, got 9 and 1"),
         ("c1\t9\t9\tx\t0\t+\n", "line 1: has no base"),
-        ("c1\t1\t9\tx\t0\tplus\n", "strand 'plus' in column 6: must be +, - or ."),
         ("c1\t1\t9\tx\t0\t.\n", "'x' and 0 more are left out: no_strand"),
         ("c1\t1\t90000\tx\t0\t+\n", "ends at 90000, but contig 'c1' of"),
         ("c2\t1\t9\tx\t0\t+\n", "no contig 'c2' in the FASTA, which has 'c1'"),
         (FORWARD.replace("\t2\t60,60", "\t3\t60,60"), "says 3 blocks, and has 2 sizes and 2"),
         (FORWARD.replace("0,120", "0,121"), "blocks reach from 100 to 281, the line from 100"),
-        (FORWARD.replace("60,60", "130,60"), "its blocks are empty, overlap or do not ascend"),
         (FORWARD.replace("\t2\t60,60,\t0,120", "\t3\t60,0,60\t0,90,120"), "are empty, overlap"),
-        (FORWARD.replace("60,60", "60,x"), "'x' is not a whole number"),
-        (FORWARD.replace("60,60,", ","), "'' is not a whole number"),
         (FORWARD.replace("109\t241", "90\t241"), "thickStart 90 and thickEnd 241 are no part"),
-        (FORWARD.replace("109\t241", "170\t210"), "thickStart 170 and thickEnd 210 are no part"),
-        (FORWARD.replace("109\t241", "241\t109"), "are no part of its blocks"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_one_line(tmp_path, text, message):

@@ -12,7 +12,7 @@ from hatchling.builders.wheel import WheelBuilder
 from huggingface_hub import constants
 
 import carbon
-from carbon import box
+from carbon import NativeDNATokenizer, box
 from carbon.cli import main
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant, read_annotation
@@ -49,14 +49,11 @@ def test_a_name_of_the_box_is_its_folder(filled):
     sequences = ["ATGGCCAAGTAA", "ACGTN" * 9]
     by_name, by_path = (carbon.load(s).score(sequences) for s in ("yeast", filled.folder))
     assert [s.log_likelihood for s in by_name] == [s.log_likelihood for s in by_path]
-
-
-def test_the_tokenizer_takes_the_name(filled):
-    tokenizer = carbon.NativeDNATokenizer.from_pretrained("yeast")
-    assert (
+    ids, expected = (
         tokenizer("<dna>ACGTAC</dna>")["input_ids"]
-        == (carbon.NativeDNATokenizer()("<dna>ACGTAC</dna>")["input_ids"])
+        for tokenizer in (NativeDNATokenizer.from_pretrained("yeast"), NativeDNATokenizer())
     )
+    assert ids == expected
 
 
 def test_a_local_folder_comes_first(filled, network):
@@ -130,31 +127,25 @@ def test_evaluation_takes_the_name(filled):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "ask",
     [
-        ["info", "yeast"],
-        ["next", "--model", "yeast", "--prompt", "ATGGCC"],
-        ["convert", "yeast", "there"],
-    ],
-)
-def test_an_installation_without_it_says_so_in_a_line(emptied, words, capsys):
-    assert main(words) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: yeast: this installation of Carbon is without it (")
-    assert "scripts/box" in line
-
-
-def test_without_it_python_and_evaluation_say_the_same(emptied):
-    for ask in (
         lambda: carbon.load("yeast"),
-        lambda: carbon.box.entry("yeast"),
+        lambda: box.entry("yeast"),
         lambda: entrants_of(["yeast"], ["float32"]),
         lambda: load_any("yeast", "yeast", yarn=None),
-    ):
-        with pytest.raises(UserError, match="yeast: this installation of Carbon is without it"):
-            ask()
-    with pytest.raises(ModelError, match="wheat: is not in the box, which has yeast"):
-        carbon.box.entry("wheat")
+    ],
+)
+def test_an_installation_without_it_says_so(emptied, ask):
+    with pytest.raises(UserError, match="yeast: this installation of Carbon is without it"):
+        ask()
+    with pytest.raises(ModelError, match="wheat"):
+        box.entry("wheat")
+
+
+def test_an_installation_without_it_says_so_in_a_line(emptied, capsys):
+    assert main(["convert", "yeast", "there"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: yeast:") and "scripts/box" in line
 
 
 def test_models_lists_the_box(filled, network, capsys):
@@ -165,10 +156,6 @@ def test_models_lists_the_box(filled, network, capsys):
     assert model["bytes"] == sum(path.stat().st_size for path in filled.folder.glob("*"))
     for key in ("folder", "genome", "annotation"):
         assert Path(model[key]).exists()
-    assert main(["models"]) == 0
-    text = capsys.readouterr().out
-    assert f"yeast  {count_parameters(network):,}".split() == text.splitlines()[1].split()[:2]
-    assert "1.2345" in text and str(filled.genome) in text and str(filled.annotation) in text
 
 
 def test_models_lists_an_empty_box(emptied, capsys):
@@ -176,7 +163,7 @@ def test_models_lists_an_empty_box(emptied, capsys):
     (model,) = json.loads(capsys.readouterr().out)["box"]
     assert model["name"] == "yeast" and not model["is_there"]
     assert main(["models"]) == 0
-    assert "yeast" in (text := capsys.readouterr().out) and "not in this installation" in text
+    assert "not in this installation" in capsys.readouterr().out
 
 
 def test_models_says_where_a_fetched_one_lies(emptied, tmp_path, monkeypatch, capsys):
@@ -201,8 +188,6 @@ def test_models_says_where_a_fetched_one_lies(emptied, tmp_path, monkeypatch, ca
         ),
         "HuggingFaceBio/Carbon-8B": None,
     }
-    assert main(["models"]) == 0
-    assert found["HuggingFaceBio/Carbon-3B"] in capsys.readouterr().out
 
 
 def test_models_needs_no_torch(filled):
@@ -246,12 +231,6 @@ def test_the_box_of_the_wheel_is_small():
     assert {p for p in on_disk if "__pycache__" not in p.parts} == set(files)
 
 
-def test_entries_are_known_by_their_names():
-    for name, entry in box.BOX.items():
-        assert entry.name == name and entry.folder == box.ROOT / name
-        assert name.isidentifier(), "a name that no path and no name on the Hub looks like"
-
-
 def test_what_lies_beside_a_model_is_copied_and_scored(filled, capsys):
     assert main(["models", "--copy", "yeast"]) == 0
     out, err = capsys.readouterr()
@@ -266,15 +245,3 @@ def test_what_lies_beside_a_model_is_copied_and_scored(filled, capsys):
     assert "yeast_VIII: is there already" in capsys.readouterr().err
     assert main(["models", "--copy", "yeast", "--output", "other"]) == 0
     assert Path("other", filled.variants_file).read_bytes() == Path(variants).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--copy", "maize"], "maize: is not in the box, which has yeast"),
-        (["--output", "x"], "--output: give the model with --copy NAME"),
-    ],
-)
-def test_a_copy_that_cannot_be_made(words, message, filled, capsys):
-    assert main(["models", *words]) == 2
-    assert message in capsys.readouterr().err and not any(Path().iterdir())

@@ -9,6 +9,7 @@ import carbon
 from carbon.genome import Consequences, Interval, Reference, Variant, read_annotation
 from tests.helpers.box import real_entry
 
+pytestmark = pytest.mark.nightly  # test_box_yeast has that a gene is likelier than it backwards
 ENO2 = Interval("VIII", 451_326, 452_640)
 STOPS = {"TAA", "TAG", "TGA"}
 

@@ -28,7 +28,13 @@ def panel(tmp_path_factory):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("label", CODONS)
+@pytest.mark.parametrize(
+    "label",
+    [
+        pytest.param(label, marks=[pytest.mark.nightly] * (label != "A stop codon gained"))
+        for label in CODONS
+    ],
+)
 def test_what_is_told_is_so(panel, label):
     entry = real_entry("yeast")
     text, sentence = entry.told_variants[label]

@@ -105,12 +105,6 @@ def test_files_that_are_no_toml(tmp_path):
         load_config(Outer, tmp_path / "bad.toml")
 
 
-def test_the_shipped_recipe_resolves():
-    config = load_config(TrainConfig, RECIPE)
-    assert [stage.objective for stage in config.stages] == ["ce", "fns"]
-    assert Course(config).at(config.stages[0].num_steps).stage.name == "fns"
-
-
 GOLDEN = Path(__file__).parents[1] / "golden" / "recipes"
 
 
@@ -148,12 +142,8 @@ def test_the_published_recipe():
         ("optimizer.beta1=2.0", "beta1 = 2.0"),
         ("optimizer.clip_norm=0.0", "clip_norm = 0.0"),
         ("stages.0.warmup_steps=-1", "warmup_steps = -1"),
-        ('output=""', "output = '': give a name"),
         ('output=" "', "output = ' ': give a name"),
-        ('data.corpus=""', "corpus = '': give a name"),
-        ('data.cache="  "', "cache = '  ': give a name"),
         ('stages.0.name=""', "name = '': give a name"),
-        ('probe.source=""', "source = '': give a name"),
         ("seed=-1", "seed = -1: give 0 or more"),
         ("data.workers=5000", "workers = 5000: give 0 to 1024"),
         ("parallel.timeout_seconds=1000000000000", "timeout_seconds = 1000000000000: give 1 to"),
@@ -182,10 +172,6 @@ def test_build_settings_are_checked():
         ({"keep": {"near_identity": 0.5}}, "near_identity: give 0.8 to 1"),
         ({"executor": {"kind": "slurm"}}, "slurm needs executor.partition"),
         ({"evaluations": [{"path": "p", "assembly": "h"}]}, "assembly 'h': there are g"),
-        ({"evaluations": [{"path": ""}]}, "path = '': give a name"),
-        ({"files": [{"path": "", "source": "mrna"}]}, "path = '': give a name"),
-        ({"assemblies": [one | {"genome": ""}]}, "genome = '': give a name"),
-        ({"output": ""}, "output = '': give a name"),
         ({"executor": {"cpus_per_task": 0}}, "cpus_per_task = 0: give 1 or more"),
     ):
         with pytest.raises(ConfigError, match=message):

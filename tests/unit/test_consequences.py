@@ -191,7 +191,7 @@ def replace_kind(base, letter):
     return base._replace(letter=letter, kind="cds", codon=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_changes_of_several_bases_against_the_whole_protein(tmp_path_factory, data):
     strand, phase_bp, leftover_bp = (
@@ -249,6 +249,14 @@ def on_the_line(variant):
         (158, 70, "", Consequence("ABC", "t1", "splice_acceptor_variant")),
         (170, 9, "", Consequence("ABC", "t1", "intron_variant")),
         (245, 2, "ACC", Consequence("ABC", "t1", "3_prime_UTR_variant")),
+        # The last codon and the stop codon, CAA TAA: the one that stays a stop gains none.
+        (
+            237,
+            4,
+            "TTAG",
+            Consequence("ABC", "t1", "missense_variant", 23, "CAATAA/CATTAG", "Q*/H*"),
+        ),
+        (235, 6, "TAATAG", Consequence("ABC", "t1", "stop_gained", 23, "CAATAA/TAATAG", "Q*/**")),
         (90, 200, "", Consequence("ABC", "t1", "transcript_ablation")),
         (112, 1, "<DEL>", Consequence()),
         (112, 1, "N", Consequence()),

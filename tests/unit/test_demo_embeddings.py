@@ -1,26 +1,16 @@
 """The demo's map of sequences."""
 
-import contextlib
-import io
-import json
-import shlex
-import urllib.parse
-from pathlib import Path
-
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from carbon.cli import main
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, intergenic, read_annotation, reverse_complement
 from carbon.genome.opened import Genome
 from carbon.inference import Carbon
 from carbon.model import load_model, save_model
-from demo.fields import checked_values
 from demo.lab import Lab
-from demo.panel import Progress
 from demo.panels.embeddings import Embeddings
+from tests.helpers.demo import answered, downloads_of, visited
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 
@@ -40,14 +30,6 @@ def panel(lab) -> Embeddings:
     return Embeddings(lab)
 
 
-def ask(panel, **given):
-    values = checked_values(panel.fields, given)
-    *progress, result = panel.answer(values)
-    assert progress and all(isinstance(item, Progress) for item in progress)
-    json.dumps(result)
-    return values, result
-
-
 SMALL = {"per_kind": 4, "piece_bp": 20}
 
 
@@ -58,20 +40,8 @@ def slow_principal(vectors):
     return centered @ axes[:, [-1, -2]], values[[-1, -2]] / values.sum()
 
 
-def fasta_of(panel, values, result):
-    markup = panel.show(values, result)["downloads"]
-    start = markup.index("data:", markup.index('download="sequences.fa"'))
-    return urllib.parse.unquote(markup[start : markup.index('"', start)].split(",", 1)[1])
-
-
-def upload(folder: Path, text: str) -> list[str]:
-    path = folder / "own.fa"
-    path.write_text(text)
-    return [str(path)]
-
-
 def test_pieces_of_three_kinds(panel, lab):
-    values, result = ask(panel, **SMALL)
+    _, result, shown = visited(panel, **SMALL)
     assert {x: result["labels"].count(x) for x in set(result["labels"])} == {
         "coding": 3, "intron": 3, "intergenic": 4,
     }  # fmt: skip
@@ -79,37 +49,17 @@ def test_pieces_of_three_kinds(panel, lab):
     # The CDS begins at base 110 of the contig (1-based), the intron at 161.
     assert result["names"][0] == "c1:110-129(+)" and "c1:161-180(+)" in result["names"]
     bases = lab.genome.reference.fetch(lab.genome.place("c1:110-129", 0, 100))
-    assert f">c1:110-129(+) label=coding\n{bases}\n" in fasta_of(panel, values, result)
+    assert f">c1:110-129(+) label=coding\n{bases}\n" in downloads_of(shown)["sequences.fa"]
 
 
 def test_places_are_principal_components_of_the_vectors(panel, lab):
-    values, result = ask(panel, **SMALL, pool="last", layer="1")
-    sequences = fasta_of(panel, values, result).split("\n")[1::2]
+    _, result, shown = visited(panel, **SMALL, pool="last", layer="1")
+    sequences = downloads_of(shown)["sequences.fa"].split("\n")[1::2]
     vectors = np.stack(list(lab.model.embed(sequences, pool="last", layer=1))).astype(float)
     places, explained = slow_principal(vectors)
     np.testing.assert_allclose(np.abs(result["x"]), np.abs(places[:, 0]), atol=1e-4)
     np.testing.assert_allclose(np.abs(result["y"]), np.abs(places[:, 1]), atol=1e-4)
     np.testing.assert_allclose(result["explained"], explained, rtol=1e-5)
-
-
-@pytest.mark.parametrize("more", [{}, {"pool": "end", "layer": "1"}])
-def test_python_and_command_give_the_same(panel, tmp_path, monkeypatch, more):
-    values, result = ask(panel, **SMALL, **more)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sequences.fa").write_text(fasta_of(panel, values, result))
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(panel.python(values), {})
-    rows = [line.split() for line in out.getvalue().splitlines()]
-    assert [row[0] for row in rows] == result["names"]
-    np.testing.assert_allclose([float(row[1]) for row in rows], result["x"], atol=1e-5)
-    np.testing.assert_allclose([float(row[2]) for row in rows], result["y"], atol=1e-5)
-
-    comment, command = panel.command(values).splitlines()
-    assert comment.startswith("# sequences.fa") and main(shlex.split(command)[1:]) == 0
-    table = pq.read_table("vectors.parquet").to_pydict()
-    assert table["name"] == result["names"]
-    places, _ = slow_principal(np.array(table["embedding"]))
-    np.testing.assert_allclose(np.abs(places[:, 0]), np.abs(result["x"]), atol=1e-4)
 
 
 def test_genes_of_the_other_strand_are_read_along_it(model, tmp_path):
@@ -118,18 +68,18 @@ def test_genes_of_the_other_strand_are_read_along_it(model, tmp_path):
     fasta = write_fasta(tmp_path / "genome.fa", {"c1": bases})
     genome = Genome.open(fasta, tmp_path / "genes.gff3")
     panel = Embeddings(Lab(model, "MODEL", genome, tmp_path))
-    values, result = ask(panel, **SMALL)
+    _, result, shown = visited(panel, **SMALL)
     first = result["names"][0]
     assert first.endswith("(-)")
     start, end = map(int, first.removeprefix("c1:").removesuffix("(-)").split("-"))
     coding = reverse_complement(bases[start - 1 : end])
-    assert f">{first} label=coding\n{coding}\n" in fasta_of(panel, values, result)
+    assert f">{first} label=coding\n{coding}\n" in downloads_of(shown)["sequences.fa"]
 
 
 def test_a_genome_without_genes(model, tmp_path):
     contigs = {"a": random_bases(100), "b": random_bases(100, seed=1)}
     genome = Genome.open(write_fasta(tmp_path / "genome.fa", contigs), None)
-    _, result = ask(Embeddings(Lab(model, "MODEL", genome, tmp_path)), **SMALL)
+    result = answered(Embeddings(Lab(model, "MODEL", genome, tmp_path)), SMALL)
     assert set(result["labels"]) == {"a", "b"}
 
 
@@ -149,42 +99,10 @@ def test_a_genome_whose_genes_are_a_bed_of_other_names(lab, tmp_path):
 
 def test_labels_of_uploads(panel, tmp_path):
     text = f">s1 label=red more\n{random_bases(30)}\n>s2 a promoter\n{random_bases(40, 1)}\n"
-    files = upload(tmp_path, f"{text}>s3\n{random_bases(50, 2)}\n")
-    _, result = ask(panel, sequences=files)
+    (tmp_path / "own.fa").write_text(f"{text}>s3\n{random_bases(50, 2)}\n")
+    result = answered(panel, {"sequences": [str(tmp_path / "own.fa")]})
     assert result["labels"] == ["red", "a promoter", "own"]
     assert result["lengths_bp"] == [30, 40, 50]
-
-
-def test_hostile_names_are_shown(panel, tmp_path):
-    name = "<img/src=x/onerror=alert(1)>"
-    text = "".join(f">{name}{n} label={name}\n{random_bases(30, n)}\n" for n in range(3))
-    values, result = ask(panel, sequences=upload(tmp_path, text))
-    shown = panel.show(values, result)
-    assert name not in json.dumps(shown) and "&lt;img" in shown["table"]
-    assert shown["map"]["data"][0]["name"].startswith("&lt;img")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (">a\nACGT\n>b\nACGA\n", "2 sequences; a map needs 3"),
-        (">a\nACGT\n>b\nNNNN\n>c\nACGT\n", "b: has no base"),
-        (">a\nACGT\n>b\nACGT\n>c\nACGT\n", "the same vector"),
-        (f">a\n{'A' * 3001}\n", "3,001 bases; give 3,000"),
-        ("".join(f">s{n}\nACGT\n" for n in range(201)), "more than 200"),
-        ("ACGT\n", "own.fa line 1: expected a header"),
-        (">a\nMKLV\n", "not a DNA letter"),
-    ],
-)
-def test_uploads_that_make_no_sense(panel, tmp_path, text, message):
-    with pytest.raises(UserError, match=message) as caught:
-        ask(panel, sequences=upload(tmp_path, text))
-    assert str(tmp_path) not in str(caught.value)
-
-
-def test_pieces_that_nothing_holds(panel):
-    with pytest.raises(UserError, match="shorter pieces"):
-        ask(panel, piece_bp=500)
 
 
 def test_what_is_between_genes(tmp_path):

@@ -13,7 +13,7 @@ from demo import first_start
 from demo.lab import Lab
 from demo.panels.read import Read
 from tests.helpers.box import fill
-from tests.helpers.demo import GENE, answered, write_genome
+from tests.helpers.demo import GENE, visited, write_genome
 
 YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
 SENTENCE = "Known <to> all."
@@ -66,15 +66,8 @@ def test_a_known_gene_is_an_example_with_its_sentence(read):
     example = read.examples()[0]
     assert (example.label, example.sentence) == (GENE, SENTENCE)
     assert 'title="Known &lt;to&gt; all."' in read.example_links()
-
-
-@pytest.mark.parametrize(("place", "is_told"), [(GENE, True), ("c1:1-60", False)])
-def test_the_answer_says_why_a_gene_is_known(read, place, is_told):
-    from demo.fields import checked_values
-
-    values = {"place": place}
-    shown = read.show(checked_values(read.fields, values), answered(read, values))
-    assert ("Known &lt;to&gt; all." in shown["facts"]) == is_told
+    _, _, shown = visited(read, place=GENE)
+    assert "Known &lt;to&gt; all." in shown["facts"]
 
 
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")

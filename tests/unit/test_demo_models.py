@@ -3,14 +3,11 @@
 import gc
 import json
 import weakref
-from pathlib import Path
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 import torch
-from gradio_client import Client
-from gradio_client.exceptions import AppError
 
 from carbon.about_model import about_model, model_of_run
 from carbon.box import BOX
@@ -28,8 +25,8 @@ from demo.panels.read import Read
 from demo.panels.token import Token
 from demo.panels.variant import VariantEffect
 from tests.conftest import small_config
-from tests.helpers.demo import answered, make_lab
-from tests.helpers.server import served
+from tests.helpers.demo import answered, make_lab, values_of, visited
+from tests.helpers.server import asked, served
 
 
 @pytest.fixture(scope="module")
@@ -78,30 +75,9 @@ def test_a_visitor_gets_the_model_of_the_choice_and_all_others_the_first(lab, ru
     given = {"length_bp": 60}
     expected = load(run / "export").generate(["ATGGCCAAG"], 60)[0]
     assert answered(other, given)["bases"] == expected != answered(panel, given)["bases"]
-    assert f"carbon.load({str(run / 'export')!r})" in other.python(other_values(other, given))
+    assert f"carbon.load({str(run / 'export')!r})" in other.python(values_of(other, **given))
     assert "my_run" in model_card(other.lab) and "my_run" not in model_card(lab)
     assert "base_model=" in other.link({"base_model": "my_run"})
-
-
-def other_values(panel, given):
-    from demo.fields import checked_values
-
-    return checked_values(panel.fields, given)
-
-
-def test_few_models_are_kept(lab, run, tmp_path):
-    names = [str(run / "export")]
-    for n in range(3):
-        folder = tmp_path / f"model{n}"
-        folder.symlink_to(run / "export")
-        names.append(str(folder))
-    opened = []
-    lab.offer = Offer(
-        {Path(n).name: n for n in names}, False, lambda name: opened.append(name) or load(name)
-    )
-    for name in [*names, names[-1], names[0]]:
-        lab.with_model(Path(name).name)
-    assert len(opened) == 5  # the last was kept, the first was not
 
 
 def test_a_folder_by_path_only_where_it_is_allowed(lab, run):
@@ -116,13 +92,10 @@ def test_a_folder_by_path_only_where_it_is_allowed(lab, run):
             lab.with_model(name)
 
 
-def test_without_others_there_is_no_switch(model, tmp_path):
+def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(model, tmp_path):
     panels = make_panels(make_lab(tmp_path, model))
     assert all("base_model" not in [f.name for f in panel.fields] for panel in panels)
-
-
-def test_a_simulated_genome_is_called_so(model, tmp_path):
-    lab = make_lab(tmp_path, model)
+    lab = panels[0].lab
     assert "simulated" not in model_card(lab)
     lab.is_simulated = True
     assert "a simulated genome" in model_card(lab)
@@ -130,14 +103,19 @@ def test_a_simulated_genome_is_called_so(model, tmp_path):
 
 def test_programs_choose_a_model_of_their_own(lab, run):
     lab.offer = Offer({"my_run": str(run)}, False, load)
+    fields = Generate(lab).fields
+
+    def bases(**given):
+        given = {"length_bp": 12} | given
+        data = [given.get(field.name, field.default) for field in fields]
+        kind, answer = asked(address, "generate", data)
+        return kind, answer[0]["bases"] if kind == "complete" else answer["error"]
+
     with served(lab) as address:
-        client = Client(address, verbose=False)
-        ask = {"length_bp": 30, "api_name": "/generate"}
-        other = client.predict(base_model="my_run", **ask)["bases"]
-        assert other != client.predict(**ask)["bases"]
-        assert other == client.predict(base_model="my_run", **ask)["bases"]
-        with pytest.raises(AppError, match="not in the list of choices"):
-            client.predict(base_model="/etc", **ask)
+        other = bases(base_model="my_run")
+        assert other != bases() and other == bases(base_model="my_run")
+        kind, told = bases(base_model="/etc")
+        assert kind == "error" and "not in the list of choices" in told
 
 
 def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, tmp_path):
@@ -192,12 +170,19 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
     gc.disable()
     try:
         for name in names:
-            for panel in (Generate(lab), Read(lab), VariantEffect(lab), Token(lab)):
+            for panel, given in (
+                (Generate(lab), {"length_bp": 12}),
+                (Read(lab), {"place": "c1:1-60"}),
+                (
+                    VariantEffect(lab),
+                    {"variant": "c1:20 T>A", "window_bp": 6},
+                ),  # outside of the gene
+                (Token(lab), {}),
+            ):
                 other = panel.with_model(name)
-                result = answered(other, {})
-                other.show(other_values(other, {}), result)
+                visited(other, **given)
             refs.append(weakref.ref(other.lab.model.model.network))
-            del panel, other, result
+            del panel, other
     finally:
         gc.enable()
     assert alive == [[], [True], [False, True]]

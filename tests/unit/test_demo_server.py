@@ -15,28 +15,18 @@ from carbon.errors import UserError
 from carbon.genome.opened import Genome
 from demo.__main__ import main
 from demo.app import make_panels
-from demo.fields import Field, checked_values, link_to
+from demo.fields import Field, link_to
 from demo.lab import Lab
 from demo.limits import Limits
 from demo.page import _status
-from tests.helpers.demo import answered, make_lab
+from tests.helpers.demo import answered, make_lab, panel_of
 from tests.helpers.files import write_fasta
-from tests.helpers.server import served
-
-VISITORS = 30
+from tests.helpers.server import asked, served
 
 
 @pytest.fixture(scope="module")
 def lab(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("lab")
-    run = folder / "run"
-    run.mkdir()
-    (run / "config.toml").write_text('output = "run"\n[[stages]]\nname = "ce"\n')
-    line = {"step": 1, "tokens": 64, "stage": "ce", "objective": "ce", "loss": 8.0,
-            "nats_per_base": 1.4, "learning_rate": 0.1, "gradient_norm": 1.0,
-            "tokens_per_second": 10.0, "mfu": 0.1}  # fmt: skip
-    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
-    return make_lab(folder, model)
+    return make_lab(tmp_path_factory.mktemp("lab"), model)
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +40,10 @@ def client(address):
     return Client(address, verbose=False)
 
 
+def data_of(panel, **given):
+    return [given.get(field.name, field.default) for field in panel.fields]
+
+
 def approximately(answer):
     """Return nested numbers for a comparison to the last bits that JSON and threads may move."""
     if isinstance(answer, dict):
@@ -59,46 +53,28 @@ def approximately(answer):
     return pytest.approx(answer, rel=1e-5, abs=1e-6) if isinstance(answer, float) else answer
 
 
+def test_every_panel_is_an_endpoint_and_there_are_no_others(lab, client, address):
+    panels = make_panels(lab)
+    found = set(client.view_api(return_format="dict")["named_endpoints"])
+    assert found == {f"/{panel.name}" for panel in panels}
+    told = requests.get(f"{address}/api").text
+    assert all(f"<td>{field.name}</td>" in told for panel in panels for field in panel.fields)
+    for name in ("generate", "variant"):
+        expected = json.loads(json.dumps(answered(panel_of(lab, name), {})))
+        assert client.predict(api_name=f"/{name}") == approximately(expected)
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("given", "message"),
     [
-        "primer",
-        "generate",
-        "read",
-        "variant",
-        "token",
-        "tokenizer",
-        "training",
-        "embeddings",
-        "compare",
+        ({"place": "nowhere", "api_name": "/read"}, r"'nowhere': is not in genes\.gff3"),
+        ({"length_bp": 10**9, "api_name": "/generate"}, "1200"),
+        ({"prompt": "A" * 7000, "api_name": "/generate"}, "6,000"),
     ],
 )
-def test_endpoints_give_what_the_panels_answer(lab, client, name):
-    (panel,) = [panel for panel in make_panels(lab) if panel.name == name]
-    assert json.loads(json.dumps(client.predict(api_name=f"/{name}"))) == approximately(
-        json.loads(json.dumps(answered(panel, {})))
-    )
-
-
-def test_there_are_no_other_endpoints(lab, client):
-    found = set(client.view_api(return_format="dict")["named_endpoints"])
-    assert found == {f"/{panel.name}" for panel in make_panels(lab)}
-
-
-def test_the_page_for_programs_names_every_parameter(lab, address):
-    text = requests.get(f"{address}/api").text
-    for panel in make_panels(lab):
-        assert f"/{panel.name}" in text
-        assert all(f"<td>{field.name}</td>" in text for field in panel.fields)
-
-
-def test_errors_of_endpoints_are_sentences(client):
-    with pytest.raises(AppError, match=r"gene 'nowhere': is not in genes\.gff3"):
-        client.predict(place="nowhere", api_name="/read")
-    with pytest.raises(AppError, match="greater than maximum value 1200"):
-        client.predict(length_bp=10**9, api_name="/generate")
-    with pytest.raises(AppError, match="letters; give 6,000 at most"):
-        client.predict(prompt="A" * 7000, api_name="/generate")
+def test_errors_of_endpoints_are_sentences(client, given, message):
+    with pytest.raises(AppError, match=message):
+        client.predict(**given)
 
 
 @pytest.mark.parametrize(
@@ -112,17 +88,19 @@ def test_errors_of_endpoints_are_sentences(client):
     ],
 )
 def test_values_that_fit_no_field_are_said_to(address, caplog, capfd, name, data):
-    event = requests.post(f"{address}/gradio_api/call/{name}", json={"data": data}).json()
-    told = requests.get(f"{address}/gradio_api/call/{name}/{event['event_id']}").text
-    error = json.loads(told.partition("data: ")[2].splitlines()[0])["error"]
-    assert "field" in error or "list of choices" in error
-    assert "Traceback" not in told + caplog.text + "".join(capfd.readouterr())
+    kind, told = asked(address, name, data)
+    assert kind == "error" and ("field" in told["error"] or "list of choices" in told["error"])
+    assert "Traceback" not in str(told) + caplog.text + "".join(capfd.readouterr())
 
 
-def test_an_uploaded_genome(client, tmp_path):
+def test_an_uploaded_genome_is_read_and_a_program_is_not(client, tmp_path):
     fasta = write_fasta(tmp_path / "mine.fa", {"z": "ACGT" * 50})
     read = client.predict(place="z:1-12", genome=[handle_file(str(fasta))], api_name="/read")
     assert (read["region"], read["bases"]) == ("z:1-12", "ACGT" * 3)
+    script = tmp_path / "run.py"
+    script.write_text("raise SystemExit('this was run')\n")
+    with pytest.raises(AppError):
+        client.predict(genome=[handle_file(str(script))], api_name="/read")
 
 
 def test_no_file_outside_the_uploads_is_read(lab, address, tmp_path):
@@ -131,73 +109,57 @@ def test_no_file_outside_the_uploads_is_read(lab, address, tmp_path):
         for path in (secret, "/etc/passwd", "../../../../etc/passwd"):
             answer = requests.get(f"{address}/gradio_api/{route}{path}")
             assert answer.status_code in (403, 404) and "root:" not in answer.text
-    (panel,) = [panel for panel in make_panels(lab) if panel.name == "read"]
-    for asked in (None, [{"path": str(secret), "meta": {"_type": "gradio.FileData"}}]):
-        given = {"place": "z:1-12" if asked else lab.example.name, "genome": asked}
-        data = [given.get(field.name, field.default) for field in panel.fields]
-        event = requests.post(f"{address}/gradio_api/call/read", json={"data": data}).json()
-        told = requests.get(f"{address}/gradio_api/call/read/{event['event_id']}").text
-        assert ("event: error" in told) == bool(asked) and "ACGTACGTACGT" not in told
+    panel = panel_of(lab, "read")
+    for files in (None, [{"path": str(secret), "meta": {"_type": "gradio.FileData"}}]):
+        place = "z:1-12" if files else lab.example.name
+        kind, told = asked(address, "read", data_of(panel, place=place, genome=files))
+        assert (kind == "error") == bool(files) and "ACGTACGTACGT" not in str(told)
 
 
-def test_uploads_are_bounded_in_size_and_kind(lab, client, tmp_path):
-    with served(lab, Limits(upload_bytes=1000)) as small:
-        large = write_fasta(tmp_path / "large.fa", {"z": "ACGT" * 5000})
-        with open(large, "rb") as source:
-            answer = requests.post(f"{small}/gradio_api/upload", files={"files": source})
-        assert answer.status_code == 413
-    script = tmp_path / "run.py"
-    script.write_text("raise SystemExit('this was run')\n")
-    with pytest.raises(AppError):
-        client.predict(genome=[handle_file(str(script))], api_name="/read")
-
-
-def test_bodies_are_bounded(lab):
-    with served(lab, Limits(uploads_per_minute=2, upload_bytes=1000)) as small:
-        long = {"data": ["A" * 2**20, "2"]}
-        answer = requests.post(f"{small}/gradio_api/call/tokenizer", json=long)
-        assert (answer.status_code, answer.json()["detail"][-13:]) == (413, "bytes at most")
-        unknown = requests.post(f"{small}/gradio_api/call/tokenizer", data=iter([b'{"data":[]}']))
-        assert unknown.status_code == 413
+def test_bodies_uploads_and_questions_are_bounded(lab):
+    limits = Limits(calls_per_minute=2, uploads_per_minute=2, upload_bytes=1000)
+    with served(lab, limits) as small:
+        call, upload = (f"{small}/gradio_api/{path}" for path in ("call/tokenizer", "upload"))
+        assert requests.post(call, json={"data": ["A" * 2**20, "2"]}).status_code == 413
+        assert requests.post(call, data=iter([b'{"data":[]}'])).status_code == 413  # no length
         many = [("files", (f"{n}.fa", b"A" * 1000)) for n in range(100)]
-        assert requests.post(f"{small}/gradio_api/upload", files=many).status_code == 413
-        upload = [requests.post(f"{small}/gradio_api/upload", files=many[:4]) for _ in range(3)]
-        assert [answer.status_code for answer in upload] == [200, 200, 429]
-        assert "2 uploads a minute" in upload[-1].json()["detail"]
+        assert requests.post(upload, files=many).status_code == 413
+        large = {"files": ("large.fa", b"A" * 1001)}
+        assert requests.post(upload, files=large).status_code == 413
+        codes = [requests.post(upload, files=many[:4]).status_code for _ in range(2)]
+        assert codes == [200, 429]  # the second and the third of this minute
+        answers = [asked(small, "tokenizer", ["ACGT", "2"]) for _ in range(3)]
+        assert [kind for kind, _ in answers] == ["complete", "complete", "error"]
+        assert "2 questions a minute" in answers[-1][1]["error"]
 
 
-def asked(address, name, data):
-    """Return the events that answer a question, as a program without Gradio's client gets them."""
-    event = requests.post(f"{address}/gradio_api/call/{name}", json={"data": data}).json()
-    return requests.get(f"{address}/gradio_api/call/{name}/{event['event_id']}").text
-
-
-def test_few_sessions_are_kept(lab):
+def test_few_sessions_are_kept(lab, monkeypatch):
     """Each holds what was asked and answered, whether its visitor is still there or not."""
 
     def kept():
         return sum(type(item) is SessionState for item in gc.get_objects())
 
+    monkeypatch.setattr("demo.app._SESSIONS", 5)
     with served(lab) as own:
         before = kept()
-        for _ in range(110):
+        for _ in range(12):
             asked(own, "tokenizer", ["ACGT", "2"])
-        assert kept() - before <= 101
+        assert kept() - before <= 6
 
 
-def test_what_the_browser_is_told(address):
+def test_what_the_browser_is_told(lab, address):
     headers = requests.get(address).headers
     assert "default-src 'self'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
-
-
-def test_one_address_asks_so_often_a_minute(lab):
-    with served(lab, Limits(calls_per_minute=2)) as limited:
-        client = Client(limited, verbose=False)
-        for _ in range(2):
-            client.predict(api_name="/tokenizer")
-        with pytest.raises(AppError, match="2 questions a minute"):
-            client.predict(api_name="/tokenizer")
+    for panel in make_panels(lab):
+        text = requests.get(address + panel.path).text
+        assert f"<title>{panel.title} · Carbon</title>" in text and text.count("<title>") == 1
+        assert text.count('property="og:title"') == text.count('property="og:image"') == 1
+    picture = text.partition('property="og:image" content="')[2].partition('"')[0]
+    assert picture.startswith(address) and requests.get(picture).content[1:4] == b"PNG"
+    assert b"<svg" in requests.get(f"{address}/favicon.ico").content
+    host = {"Host": 'x"><script>alert(1)</script>'}
+    assert "<script>alert" not in requests.get(address + "/read", headers=host).text
 
 
 def test_the_minute_goes_by():
@@ -246,31 +208,43 @@ def test_an_answer_that_takes_too_long_is_broken_off():
     assert found == [0, 1, 2]
 
 
-def test_a_class_behind_one_address_at_once(lab):
-    """All are answered under the limits as they are, and memory comes back."""
+def visits(room, panel, visitors):
+    """Let visitors ask at once, each for a seed; return the bases that they get."""
 
     def visit(seed):
-        given = {"seed": seed, "length_bp": 60}
-        data = [given.get(field.name, field.default) for field in panel.fields]
-        *_, last = asked(room, "generate", data).strip().split("\n\n")
-        event, answer = last.splitlines()
-        assert event == "event: complete", answer
-        return json.loads(answer.removeprefix("data: "))[0]["bases"]
+        kind, answer = asked(room, "generate", data_of(panel, seed=seed, length_bp=24))
+        assert kind == "complete", answer
+        return answer[0]["bases"]
+
+    with ThreadPoolExecutor(visitors) as pool:
+        return list(pool.map(visit, range(visitors)))
+
+
+def expected_of(panel, visitors):
+    return [answered(panel, {"seed": n, "length_bp": 24})["bases"] for n in range(visitors)]
+
+
+def test_visitors_who_ask_at_once_each_get_their_own(lab, address):
+    panel = panel_of(lab, "generate")
+    found = visits(address, panel, 6)
+    assert found == expected_of(panel, 6) and len(set(found)) == 6
+
+
+@pytest.mark.nightly
+def test_a_class_behind_one_address_at_once(lab):
+    """All are answered under the limits as they are, and memory comes back."""
 
     def peak_mib():
         gc.collect()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-    (panel,) = [panel for panel in make_panels(lab) if panel.name == "generate"]
-    with served(lab, Limits()) as room, ThreadPoolExecutor(VISITORS) as pool:
-        found = list(pool.map(visit, range(VISITORS)))
+    panel = panel_of(lab, "generate")
+    with served(lab, Limits()) as room:
+        found = visits(room, panel, 30)
         first_mib = peak_mib()
         for _ in range(2):
-            assert list(pool.map(visit, range(VISITORS))) == found
-    assert found == [
-        answered(panel, {"seed": n, "length_bp": 60})["bases"] for n in range(VISITORS)
-    ]
-    assert len(set(found)) == VISITORS
+            assert visits(room, panel, 30) == found
+    assert found == expected_of(panel, 30)
     assert peak_mib() - first_mib < 100  # two rounds more keep nothing of a round's size
 
 
@@ -302,23 +276,6 @@ def test_values_that_are_not_possible(kind, value, message):
 def test_bases_are_taken_as_they_are_typed():
     field = Field("f", "F", "", "bases")
     assert field.checked(" >mine\nacgu\nAC ") == "ACGTAC"
-
-
-def test_the_bounds_of_a_number_are_digits():
-    assert Field("f", "F", 0, "integer", most=1_000_000).span == "0 to 1,000,000"
-    assert Field("f", "F", 1.0, "number", least=0.05, most=1.0).span == "0.05 to 1"
-
-
-def test_links_restore_values(lab):
-    for panel in make_panels(lab):
-        for example in panel.examples():
-            path, _, query = panel.link(example.values).partition("?")
-            assert path == panel.path
-            given = dict(requests.compat.unquote(pair).split("=", 1) for pair in query.split("&"))
-            given = {key: value.replace("+", " ") for key, value in given.items()}
-            assert checked_values(panel.fields, given) == checked_values(
-                panel.fields, example.values
-            )
 
 
 def test_a_link_leaves_out_what_is_as_it_was():

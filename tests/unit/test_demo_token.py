@@ -1,23 +1,16 @@
-"""The panel of one token: its numbers against plain sums, its code against its answer."""
+"""The panel of one token: its numbers against plain sums, and what clicks change."""
 
-import ast
-import contextlib
-import io
 import math
-import shlex
 
 import pytest
 
-from carbon.cli import main
-from carbon.errors import UserError
 from carbon.genome.opened import Genome
 from carbon.inference import load
-from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels.token import Token
 from demo.token_figures import marginal_bars
 from tests.helpers.box import real_entry
-from tests.helpers.demo import answered, make_lab
+from tests.helpers.demo import answered, make_lab, values_of
 from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
 
 GIVEN = {"fixed": "G..A..", "kmer": "ttgaca"}
@@ -50,11 +43,13 @@ def test_numbers_against_a_stock_forward(panel, network):
 
 
 def test_the_defaults_are_coding_bases_and_what_follows_them(panel):
-    result, values = answered(panel, {}), checked_values(panel.fields, {})
+    result, values = answered(panel, {}), values_of(panel)
     assert values["context"].startswith("ATGTACCAATTAGGAGCA") and len(values["context"]) == 366
     assert values["context"].endswith(result["context"])
     assert result["kmer"] == ("ATG" + "TACCAATTAGGAGCA" * 25)[366:372]
     assert result["given_probabilities"] == pytest.approx(result["probabilities"], rel=1e-5)
+    label, first = panel.examples()[0].label, panel.examples()[0].values
+    assert label == "An intron begins" and answered(panel, first)["kmer"].startswith("GT")
 
 
 def test_a_context_is_cut_from_the_left(panel):
@@ -63,19 +58,8 @@ def test_a_context_is_cut_from_the_left(panel):
     assert longer["probabilities"] == exact["probabilities"]
 
 
-def test_examples_answer_and_show(panel):
-    labels = [example.label for example in panel.examples()]
-    assert labels[0] == "An intron begins"
-    for example in panel.examples():
-        values = checked_values(panel.fields, example.values)
-        result = answered(panel, example.values)
-        shown = panel.show(values, result)
-        assert set(shown) == {view.name for view in panel.views}
-    assert answered(panel, panel.examples()[0].values)["kmer"].startswith("GT")
-
-
 def test_clicks(panel):
-    values = checked_values(panel.fields, GIVEN)
+    values = values_of(panel, **GIVEN)
     shown = panel.show(values, answered(panel, GIVEN))
     picks = {pick.view: pick.set for pick in panel.picks()}
     heat = shown["map"]["data"][0]
@@ -97,42 +81,6 @@ def test_what_was_before_is_drawn_only_where_bases_are_fixed():
     flat, fixed = [[0.25] * 4] * 6, [[1, 0, 0, 0], *[[0.25] * 4] * 5]
     assert len(marginal_bars(flat, flat, "AAAAAA", "......")["data"]) == 2
     assert len(marginal_bars(flat, fixed, "AAAAAA", "A.....")["data"]) == 3
-
-
-@pytest.mark.parametrize("given", [GIVEN, {}])
-def test_the_program_and_the_command_give_the_same(panel, given, capsys):
-    values, result = checked_values(panel.fields, given), answered(panel, given)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(panel.python(values), {})
-    lines = printed.getvalue().splitlines()
-    assert lines[:10] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
-    assert ast.literal_eval(lines[10]) == result["given_marginals"]
-    for line, loss in zip(lines[11:], result["losses"], strict=True):
-        kmer, cross_entropy_nats, fns_nats = line.split()
-        assert kmer == loss["kmer"]
-        assert float(cross_entropy_nats) == pytest.approx(loss["cross_entropy_nats"], rel=1e-6)
-        assert float(fns_nats) == pytest.approx(loss["fns_nats"], rel=1e-6)
-    assert main(shlex.split(panel.command(values))[1:]) == 0
-    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]
-    for kmer, p, *_ in rows:
-        assert float(p) == pytest.approx(result["given_probabilities"][INDEX[kmer]], rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"kmer": "ACGT"}, "give six letters of ACGT"),
-        ({"kmer": "<b>x.."}, "give six letters of ACGT"),
-        ({"fixed": "AC"}, "give six letters"),
-        ({"context": "<img src=x>"}, "is not a DNA letter"),
-        ({"context": "A" * 6001}, "give 6,000 at most"),
-    ],
-)
-def test_what_makes_no_sense_is_told(panel, given, message):
-    with pytest.raises(UserError, match=message):
-        answered(panel, given)
 
 
 def test_the_box_opens_on_a_6mer_that_its_model_expects():

@@ -1,12 +1,7 @@
 """The demo's page of training runs."""
 
-import contextlib
-import html
-import io
 import json
 import os
-import re
-import shlex
 
 import numpy as np
 import pytest
@@ -14,63 +9,15 @@ import pytest
 from carbon.errors import ConfigError, UserError
 from carbon.genome.opened import Genome
 from carbon.run_folder import read_lines, read_recipe
-from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels.training import Training, find_runs
+from tests.helpers.demo import answered, step_line, visited, write_run
 from tests.helpers.files import place_gene, write_fasta
-from train.__main__ import main as train
-
-RECIPE = """
-output = "elsewhere"
-seed = 0
-[model]
-preset = "tiny"
-[data]
-corpus = "corpus"
-microbatch_tokens = 512
-[[stages]]
-name = "{first}"
-objective = "ce"
-tokens = 40_960
-mixture = {{ eukaryote = 0.75, mrna = 0.25 }}
-context_tokens = 256
-batch_rows = 4
-learning_rate = 3e-3
-schedule = "constant"
-[[stages]]
-name = "second"
-objective = "fns"
-tokens = 20_480
-mixture = {{ eukaryote = 0.5, mrna = 0.5 }}
-context_tokens = 256
-batch_rows = 4
-learning_rate = 1e-3
-schedule = "linear"
-"""  # 40 steps and 20
-
-
-def step_line(step, first="first", switch=40, **changes):
-    stage, objective = (first, "ce") if step <= switch else ("second", "fns")
-    return {
-        "step": step, "tokens": 1024 * step, "stage": stage, "objective": objective,
-        "context_tokens": 256, "loss": 8.0 if step <= switch else 1.3,
-        "nats_per_base": 1.4 - step / 10_000, "marginal_nats_per_base": 1.4 - step / 20_000,
-        "learning_rate": 1e-3, "gradient_norm": 1 / step, "tokens_per_second": 2048.0, "mfu": None,
-    } | changes  # fmt: skip
 
 
 def probe_line(step):
     return {"step": step, "tokens": 1024 * step, "heldout_nats_per_base": 1.41, "recovery": 0.3,
             "recovery_bf16": 0.29}  # fmt: skip
-
-
-def write_run(folder, steps, probes=(), events=(), first="first"):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(RECIPE.format(first=first))
-    for name, lines in (("metrics", steps), ("probes", probes), ("events", events)):
-        text = "".join(f"{json.dumps(line)}\n" for line in lines)
-        (folder / f"{name}.jsonl").write_text(text)
-    return folder
 
 
 @pytest.fixture
@@ -97,13 +44,6 @@ def panel(lab):
     return Training(lab)
 
 
-def ask(panel, **given):
-    values = checked_values(panel.fields, given)
-    *_, result = panel.answer(values)
-    json.dumps(result, allow_nan=False)
-    return values, result
-
-
 def test_runs_are_found_the_newest_first(panel, runs):
     assert panel.fields[0].choices == ("newest", "deep/mine", "older")
     far = write_run(runs / "a" / "b" / "c" / "d", [step_line(1)])
@@ -115,7 +55,7 @@ def test_runs_are_found_the_newest_first(panel, runs):
 
 
 def test_what_is_answered(panel):
-    values, result = ask(panel)
+    _, result, shown = visited(panel)
     assert (result["run"], result["model"], result["step"]) == ("deep/mine", "tiny", 60)
     assert (result["tokens"], result["planned_tokens"]) == (61_440, 61_440)
     starts = [(s["step"], s["stage"], s["objective"]) for s in result["switches"]]
@@ -125,7 +65,6 @@ def test_what_is_answered(panel):
     assert points["nats_per_base"][0] == 1.4 - 1 / 10_000
     assert points["loss"][6] is None and result["skipped_steps"] == [7]
     assert [event["event"] for event in result["events"]] == ["start"]
-    shown = panel.show(values, result)
     names = [trace["name"] for trace in shown["curves"]["data"]]
     assert {"chain", "marginals", "chain, held out", "loss", "fp32", "bf16"} <= set(names)
     assert "MFU" not in names
@@ -136,10 +75,10 @@ def test_what_is_answered(panel):
 
 
 def test_along_tokens_and_the_last_steps(panel):
-    values, result = ask(panel, axis="tokens", last_steps=10)
+    _, result, shown = visited(panel, axis="tokens", last_steps=10)
     assert result["points"]["step"] == list(range(51, 61))
     assert [probe["step"] for probe in result["probes"]] == [60]
-    first = panel.show(values, result)["curves"]["data"][0]
+    first = shown["curves"]["data"][0]
     assert first["x"] == [1024 * step for step in range(51, 61)]
 
 
@@ -147,7 +86,7 @@ def test_long_runs_are_thinned_by_means_within_stages(panel, runs):
     steps = [step_line(n, switch=4001) for n in range(1, 9002)]
     write_run(runs / "long", steps)
     panel = Training(panel.lab)
-    _, result = ask(panel, run="long")
+    result = answered(panel, {"run": "long"})
     points = result["points"]
     assert len(points["step"]) <= 402 and 2 < result["steps_per_point"] <= 23
     # A mean over both stages would lie between their losses.
@@ -167,42 +106,36 @@ def test_a_line_that_is_being_written(panel, runs):
     path = runs / "deep" / "mine" / "metrics.jsonl"
     with path.open("a") as sink:
         sink.write('{"step": 61, "tok')
-    assert ask(panel)[1]["step"] == 60
+    assert answered(panel, {})["step"] == 60
 
 
 def test_what_was_written_since_is_seen(panel, runs):
-    assert ask(panel)[1]["step"] == 60
+    assert answered(panel, {})["step"] == 60
     path = runs / "deep" / "mine" / "metrics.jsonl"
     with path.open("a") as sink:
         sink.write(json.dumps(step_line(61)) + "\n")
-    assert ask(panel)[1]["step"] == 61
+    assert answered(panel, {})["step"] == 61
     # Resumed from step 30: the trainer takes the lines behind it back.
     path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:30]))
-    _, result = ask(panel)
+    result = answered(panel, {})
     assert result["step"] == 30 and len(result["switches"]) == 1
 
 
 def test_a_run_that_has_not_begun_or_has_gone(panel, runs):
     for name in ("metrics.jsonl", "probes.jsonl"):
         (runs / "deep" / "mine" / name).write_text("")
-    values, result = ask(panel, run="deep/mine")
+    _, result, shown = visited(panel, run="deep/mine")
     assert result["step"] == 0 and result["switches"] == []
-    assert "not begun" in panel.show(values, result)["facts"]
+    assert "not begun" in shown["facts"]
     (runs / "deep" / "mine" / "config.toml").unlink()
     with pytest.raises(UserError, match="no longer there"):
-        ask(panel, run="deep/mine")
-
-
-def test_only_runs_that_were_found(panel):
-    for name in ("../older", "/etc", str(panel.lab.runs / "older")):
-        with pytest.raises(UserError, match="there is no"):
-            ask(panel, run=name)
+        answered(panel, {"run": "deep/mine"})
 
 
 def test_no_run_is_said(lab, tmp_path):
     lab.runs = tmp_path / "empty"
     with pytest.raises(UserError, match=r"no training run under .*train/recipes/tiny.toml") as told:
-        ask(Training(lab))
+        answered(Training(lab), {})
     assert str(tmp_path) not in str(told.value)
 
 
@@ -212,7 +145,7 @@ def test_a_broken_run_is_named_without_its_folder(lab, tmp_path):
     for name, text in (("metrics.jsonl", b"\xff\n"), ("config.toml", b"= 3")):
         (run / name).write_bytes(text)
         with pytest.raises(UserError, match=rf"^a/{name}: ") as told:
-            ask(Training(lab))
+            answered(Training(lab), {})
         assert str(tmp_path) not in str(told.value)
 
 
@@ -237,40 +170,3 @@ def test_files_that_are_broken(tmp_path):
     (run / "config.toml").unlink()
     with pytest.raises(ConfigError, match="no such file"):
         read_recipe(run)
-
-
-@pytest.mark.parametrize("last_steps", [0, 25])
-def test_python_prints_the_points(panel, last_steps):
-    values, result = ask(panel, last_steps=last_steps)
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(panel.python(values), {})
-    printed = [[float(v) for v in line.split()] for line in out.getvalue().splitlines()]
-    names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")
-    columns = [[np.nan if v is None else v for v in result["points"][n]] for n in names]
-    np.testing.assert_array_equal(printed, np.transpose(columns))
-
-
-def test_command_writes_the_page(panel, runs, capsys):
-    values, result = ask(panel)
-    _, command = panel.command(values).splitlines()
-    words = shlex.split(command)
-    assert words[:3] == ["python", "-m", "train"] and train(words[3:]) == 0
-    path = runs / "deep" / "mine" / "summary.html"
-    assert capsys.readouterr().out.strip() == str(path)
-    page = html.unescape(re.sub(r"<[^>]+>", " ", path.read_text()))
-    assert f"{result['points']['nats_per_base'][-1]:.4f} at step 60" in page
-
-
-def test_hostile_names_are_shown(panel, runs):
-    name = "<img src=x onerror=alert(1)>"
-    steps = [step_line(n, name) for n in range(1, 61)]
-    events = [{"step": 1, "event": name, "message": name}]
-    write_run(runs / "deep" / "mine", steps, [], events, first=name)
-    values, result = ask(panel)
-    shown = json.dumps(panel.show(values, result))
-    assert "<img" not in shown and "&lt;img" in shown
-
-
-def test_examples_are_answered(panel):
-    for example in panel.examples():
-        assert ask(panel, **example.values)[1]["points"]["step"]

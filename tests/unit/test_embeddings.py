@@ -36,21 +36,17 @@ def slow_mean(states: np.ndarray, sequence: str, first: int = 1) -> np.ndarray:
 
 class TestAgainstStockTransformers:
     @pytest.mark.parametrize("layer", LAYERS)
-    @pytest.mark.parametrize("sequence", [random_bases(120), random_bases(63), "acGTNACgtaNNNNNNA"])
-    def test_mean_over_known_bases(self, model, network, sequence, layer):
-        (vector,) = model.embed([sequence], layer=layer)
-        expected = slow_mean(stock_states(network, sequence, layer), sequence)
-        assert vector.dtype == np.float32 and vector.shape == (32,)
-        np.testing.assert_allclose(vector, expected, atol=1e-5)
-
-    @pytest.mark.parametrize("layer", LAYERS)
-    @pytest.mark.parametrize("sequence", [random_bases(120), random_bases(63), "ACGTNA", "N"])
-    def test_last_and_end(self, model, network, sequence, layer):
-        (last,) = model.embed([sequence], pool="last", layer=layer)
-        (end,) = model.embed([sequence], pool="end", layer=layer)
-        np.testing.assert_allclose(last, stock_states(network, sequence, layer)[-1], atol=1e-5)
-        closed = stock_states(network, sequence, layer, close=True)
-        np.testing.assert_allclose(end, closed[-1], atol=1e-5)
+    def test_mean_over_known_bases_last_and_end(self, model, network, layer):
+        for sequence in (random_bases(120), random_bases(63), "acGTNACgtaNNNNNNA"):
+            (mean,) = model.embed([sequence], layer=layer)
+            states = stock_states(network, sequence, layer)
+            assert mean.dtype == np.float32 and mean.shape == (32,)
+            np.testing.assert_allclose(mean, slow_mean(states, sequence), atol=1e-5)
+            (last,) = model.embed([sequence], pool="last", layer=layer)
+            np.testing.assert_allclose(last, states[-1], atol=1e-5)
+            (end,) = model.embed([sequence], pool="end", layer=layer)
+            closed = stock_states(network, sequence, layer, close=True)
+            np.testing.assert_allclose(end, closed[-1], atol=1e-5)
 
     def test_behind_all_layers_and_before_the_norm(self, model, network):
         (vector,) = model.embed([random_bases(60)], pool="last", layer=2)
@@ -101,11 +97,6 @@ def test_company_and_padding_change_no_byte(model, sequences, pool, layer):
     assert [vector.tobytes() for vector in together] == [vector.tobytes() for vector in alone]
 
 
-def test_a_mean_of_nothing_is_no_number(model):
-    unknown, empty, known = model.embed(["NNNNNNNN", "", "ANNN"])
-    assert np.isnan(unknown).all() and np.isnan(empty).all() and np.isfinite(known).all()
-
-
 @pytest.mark.parametrize("pool", ["mean", "last", "end"])
 def test_a_record_without_bases_has_no_embedding(model, pool):
     """Neither alone nor in company: the state of `<dna>` or `</dna>` would tell nothing of it."""
@@ -113,6 +104,8 @@ def test_a_record_without_bases_has_no_embedding(model, pool):
     before, empty, behind = model.embed(["ACGT", "", "A"], pool=pool)
     assert alone.shape == (32,) and np.isnan(alone).all() and np.isnan(empty).all()
     assert np.isfinite(before).all() and np.isfinite(behind).all()
+    unknown, known = model.embed(["NNNNNNNN", "ANNN"])  # a mean of nothing is no number
+    assert np.isnan(unknown).all() and np.isfinite(known).all()
 
 
 def test_sequences_are_read_as_they_are_needed(model):
@@ -131,11 +124,10 @@ def test_rows_are_read_in_groups_and_give_the_same(model, monkeypatch):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"pool": "max"}, "pool 'max': give one of mean, last, end"),
-        ({"layer": 3}, "layer 3: the model has 2; give 0 to 2"),
-        ({"layer": -1}, "layer -1: the model has 2"),
-        ({"tags": ("<dragon>",)}, "'<dragon>' is not in the native vocabulary"),
-        ({"tags": ("<fungi_species>",) * 46}, "leave no room in a context of 48 tokens"),
+        ({"layer": 3}, "layer 3: .* give 0 to 2"),
+        ({"layer": -1}, "layer -1"),
+        ({"tags": ("<dragon>",)}, "<dragon>"),
+        ({"tags": ("<fungi_species>",) * 46}, "no room in a context of 48 tokens"),
     ],
 )
 def test_what_is_not_possible_is_said_at_once(model, wrong, message):
@@ -143,52 +135,27 @@ def test_what_is_not_possible_is_said_at_once(model, wrong, message):
         model.embed([], **wrong)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, network):
-    folder = tmp_path_factory.mktemp("embed")
-    save_model(network, folder / "model")
-    records = {f"s{n}": random_bases(1 + n % 90, n) for n in range(1100)}
-    write_fasta(folder / "s.fa", records)
-    return folder
+def test_the_command_writes_parquet_in_row_groups(tmp_path, capsys, model, network, monkeypatch):
+    save_model(network, tmp_path / "model")
+    records = {f"s{n}": random_bases(1 + n % 90, n) for n in range(110)}
+    fasta, output = write_fasta(tmp_path / "s.fa", records), tmp_path / "out.parquet"
+    monkeypatch.setattr("carbon.inference.embeddings.files._ROW_GROUP", 50)
+    method = ["--pool", "end", "--layer", "1", "--tag", "<fungi_species>"]
+    words = ["embed", "--model", str(tmp_path / "model"), str(fasta)]
+    assert main([*words, "--output", str(output), *method]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["sequences"], summary["width"], summary["layer"]) == (110, 32, 1)
 
-
-class TestCommand:
-    def test_parquet_in_row_groups(self, folder, capsys, model, monkeypatch):
-        monkeypatch.setattr("carbon.inference.embeddings.files._ROW_GROUP", 500)
-        output = folder / "out.parquet"
-        method = ["--pool", "end", "--layer", "1", "--tag", "<fungi_species>"]
-        arguments = ["--model", str(folder / "model"), str(folder / "s.fa")]
-        assert main(["embed", *arguments, "--output", str(output), *method]) == 0
-        summary = json.loads(capsys.readouterr().out)
-        assert (summary["sequences"], summary["width"], summary["layer"]) == (1100, 32, 1)
-
-        found = pq.ParquetFile(output)
-        sizes = [found.metadata.row_group(i).num_rows for i in range(found.num_row_groups)]
-        assert sizes == [500, 500, 100]
-        kind = found.schema_arrow.field("embedding").type
-        assert (kind.list_size, str(kind.value_type)) == (32, "float")
-        told = json.loads(found.schema_arrow.metadata[b"carbon"])
-        assert told["pool"] == "end" and told["tags"] == ["<fungi_species>"]
-        table = found.read()
-        assert table["name"].to_pylist() == [f"s{n}" for n in range(1100)]
-        assert table["bases"].to_pylist()[:100] == [1 + n % 90 for n in range(100)]
-        vectors = np.stack(table["embedding"].to_numpy())
-        sequences = [random_bases(1 + n % 90, n) for n in (0, 600, 1099)]
-        expected = model.embed(sequences, pool="end", layer=1, tags=["<fungi_species>"])
-        assert vectors[[0, 600, 1099]].tobytes() == np.stack(list(expected)).tobytes()
-
-    @pytest.mark.parametrize(
-        ("extra", "message"),
-        [
-            (["--output", "o.tsv"], "end the output with one of .parquet"),
-            (["--output", "o.parquet", "--layer", "9"], "layer 9"),
-            (["--output", "no/o.parquet"], "the folder no does not exist"),
-        ],
-    )
-    def test_mistakes(self, folder, capsys, extra, message, tmp_path, monkeypatch):
-        monkeypatch.chdir(tmp_path)
-        arguments = ["--model", str(folder / "model"), str(folder / "s.fa")]
-        assert main(["embed", *arguments, *extra]) == 2
-        captured = capsys.readouterr()
-        assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
-        assert list(tmp_path.iterdir()) == []
+    found = pq.ParquetFile(output)
+    sizes = [found.metadata.row_group(i).num_rows for i in range(found.num_row_groups)]
+    assert sizes == [50, 50, 10]
+    kind = found.schema_arrow.field("embedding").type
+    assert (kind.list_size, str(kind.value_type)) == (32, "float")
+    settings = json.loads(found.schema_arrow.metadata[b"carbon"])
+    assert settings["pool"] == "end" and settings["tags"] == ["<fungi_species>"]
+    table = found.read()
+    assert table["name"].to_pylist() == [*records]
+    assert table["bases"].to_pylist() == [*map(len, records.values())]
+    vectors = np.stack(table["embedding"].to_numpy())
+    expected = model.embed(records.values(), pool="end", layer=1, tags=["<fungi_species>"])
+    assert vectors.tobytes() == np.stack(list(expected)).tobytes()

@@ -1,3 +1,5 @@
+"""Held-out likelihood, recovery and variants against counting, and the report about them."""
+
 import json
 import math
 from collections import Counter
@@ -10,7 +12,6 @@ from carbon.errors import ConfigError, CorpusError, GenomeError
 from carbon.genome import Reference, reverse_complement
 from carbon.inference.held_out import choose_sites
 from carbon.uncertainty import bootstrap, mean, ratio
-from eval.__main__ import main
 from eval.heldout.likelihood import heldout_likelihood
 from eval.heldout.meaning import meaning_of
 from eval.heldout.overlap import overlap_clause, overlap_with_train
@@ -23,7 +24,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 TRAIN = ["ACGTTGCAACGNTTACGACG", "GGGATTACAGGG", "acgt" * 9]
 
 
-@pytest.mark.parametrize("order", [0, 1, 2, 3])
+@pytest.mark.parametrize("order", [0, 3])
 def test_markov_against_a_dictionary(order):
     counts = Counter()
     for sequence in TRAIN:
@@ -83,16 +84,16 @@ def test_sites_lie_in_their_records():
 
 def test_recovery_and_likelihood_of_a_model(model):
     train, test = [random_bases(2000, 1)], [random_bases(600, 2), random_bases(700, 3)]
-    recovery = sequence_recovery(model, train, test, 40, seed=0)
+    recovery = sequence_recovery(model, train, test, 20, seed=0)
     assert 0 <= recovery["low"] <= recovery["value"] <= recovery["high"] <= 1
-    _prompt, _target = choose_sites(test, 40, 252, 0)[0]
-    sites = choose_sites(test, 40, 252, 0)
+    sites = choose_sites(test, 20, 252, 0)
     texts = [model.generate([prompt], 30, temperature=0)[0] for prompt, _ in sites]
     shares = [
         sum(a == b for a, b in zip(text, target, strict=True)) / 30
         for text, (_, target) in zip(texts, sites, strict=True)
     ]
     assert recovery["value"] == pytest.approx(np.mean(shares))
+    assert "0.25 is chance" in meaning_of("sequence_recovery", recovery)
     likelihood = heldout_likelihood(model, train, test, 10_000, seed=0)
     assert likelihood["num_bases"] == 600 + 700 - 12
     assert likelihood["markov"][0]["value"] == pytest.approx(np.log(4), abs=0.02)
@@ -138,32 +139,22 @@ def test_auroc_against_counting_pairs(tmp_path):
     assert pysam.VariantFile(str(vcf)).header.info["LABEL"]
 
 
-def test_what_a_good_number_is(model):
-    """Beside the number stand knowing nothing, the best Markov model, and what is published."""
-    train, test = ["ACGGT" * 400], ["ACGGT" * 120]
-    likelihood = heldout_likelihood(model, train, test, 10_000, seed=0)
-    told = meaning_of("heldout_likelihood", likelihood)
-    every = [*likelihood["markov"], *likelihood["others"].values()]
-    best = min(each["value"] for each in every)
-    assert "1.386 is knowing nothing (ln 4)" in told
-    assert (
-        f"the best Markov model ({likelihood['best_markov'].replace('_', ' ')}) {best:.4f}" in told
-    )
-    for ahead, words in (
+@pytest.mark.parametrize(
+    ("ahead", "words"),
+    [
         ((-0.046, -0.144, 0.013), "No difference is shown between this model and the best Markov "
          "model: -0.0460 [-0.1440, 0.0130], an interval that includes 0."),
         ((-0.046, -0.144, -0.013), "This model is behind the best Markov model by 0.0460 [0.01"),
         ((0.02, 0.01, 0.03), "This model is ahead of the best Markov model by 0.0200 [0.0100, "),
-    ):  # fmt: skip
-        difference = dict(zip(("value", "low", "high"), ahead, strict=True))
-        told = meaning_of("heldout_likelihood", likelihood | {"ahead_of_best": difference})
-        assert words in told and "worse" not in told
-    recovery = sequence_recovery(model, train, test, 20, seed=0)
-    told = meaning_of("sequence_recovery", recovery)
-    assert f"reaches {recovery['markov'][recovery['best_markov_order']]['value']:.3f} here" in told
-    assert "0.25 is chance" in told and "Carbon-8B 0.640" in told and "report" in told
-    told = meaning_of("variant_auroc", {"value": 0.7, "markov_6": {"value": 0.6}})
-    assert "0.5 is chance" in told and "reaches 0.600" in told
+    ],
+)  # fmt: skip
+def test_a_model_is_told_ahead_or_behind_by_its_interval_alone(ahead, words):
+    difference = dict(zip(("value", "low", "high"), ahead, strict=True))
+    each = {"value": 1.3}
+    likelihood = {"value": 1.3, "markov": [each], "others": {"codon_periodic": {"value": 1.25}}}
+    likelihood |= {"best_markov": "codon_periodic", "ahead_of_best": difference}
+    told = meaning_of("heldout_likelihood", likelihood)
+    assert words in told and "the best Markov model (codon periodic) 1.2500" in told
 
 
 def test_31_mers_of_held_out_records_are_looked_for_on_both_strands_of_training_records():
@@ -181,12 +172,12 @@ def test_31_mers_of_held_out_records_are_looked_for_on_both_strands_of_training_
 
 def test_overlap_is_said_whatever_it_is():
     none = overlap_with_train(["A" * 40], ["C" * 40])
-    assert overlap_clause(none) == "none of its 10 31-mers occurs in training records"
+    assert overlap_clause(none).startswith("none of its 10 31-mers")
     short = overlap_with_train(["A" * 40], ["C" * 30])
     assert short["value"] is None and "too short" in overlap_clause(short)
     few = none | {"num_shared": 1, "num_kmers": 5000, "value": 1 / 5000}
-    assert overlap_clause(few).startswith("less than 0.1% of its 31-mers also occur")
-    assert "copies" in meaning_of("overlap_with_train", few)
+    assert overlap_clause(few).startswith("less than 0.1%")
+    assert "not measured" in overlap_clause(None)
 
 
 def test_nothing_to_measure_is_said(model, tmp_path):
@@ -201,75 +192,43 @@ def test_nothing_to_measure_is_said(model, tmp_path):
             read_scored(vcf, reference, Markov(0, TRAIN))
 
 
-def test_variants_are_asked_for_before_anything_is_loaded(capsys, tmp_path):
-    words = ["heldout", "--model", "absent", "--corpus", "absent", "--output", f"{tmp_path}/out"]
-    assert main([*words, "--tasks", "variant_auroc"]) == 2
-    assert "give --vcf (scored) and --reference" in capsys.readouterr().err
-    assert main([*words, "--tasks", "nothing"]) == 2
-    assert "choose from sequence_recovery" in capsys.readouterr().err
-    assert main(words) == 2
-    assert "absent: no such model folder" in capsys.readouterr().err
-
-
-def metrics_of(objectives):
-    return [
-        {"step": n, "tokens": 100 * n, "objective": objective, "nats_per_base": 1.4 - n / 100,
-         "marginal_nats_per_base": 1.4 - n / 200}
-        for n, objective in enumerate(objectives, start=1)
-    ]  # fmt: skip
-
-
 def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
     estimate = {"value": 1.4, "low": 1.3, "high": 1.5, "num_samples": 9}
     behind = {"value": -0.1, "low": -0.2, "high": -0.05, "num_samples": 9}
-    results = {
-        "heldout_likelihood": estimate
-        | {"num_bases": 100, "markov": [estimate] * 7, "resampled": "records"}
-        | {"best_markov": "order_0", "share_ahead_of_best": estimate}
-        | {"ahead_of_order_6": behind, "ahead_of_best": behind | {"high": 0.1}}
-    }
+    likelihood = estimate | {
+        "num_bases": 100, "markov": [estimate] * 7, "resampled": "records",
+        "best_markov": "order_0", "share_ahead_of_best": estimate,
+        "ahead_of_order_6": behind, "ahead_of_best": behind | {"high": 0.1},
+    }  # fmt: skip
+    overlap = overlap_with_train(["A" * 40], ["A" * 40 + "C" * 40])
+    results = {"heldout_likelihood": likelihood, "overlap_with_train": overlap}
     (tmp_path / "results.json").write_text(json.dumps(results))
-    lines = [json.dumps(m) + "\n" for m in metrics_of(["ce"] * 30 + ["fns"] * 20)]
-    (tmp_path / "metrics.jsonl").write_text("".join(lines))
-    pages = []
-    for name in ("a.html", "b.html"):
-        write_report(
-            tmp_path / name, title="T <x>", run=tmp_path, results=tmp_path / "results.json",
-            generated=None,
-        )  # fmt: skip
-        pages.append((tmp_path / name).read_text())
-    assert pages[0] == pages[1]
-    opening = pages[0].split("<h2>")[0]
-    assert "The model is behind the order-6 Markov model by 0.1000 [0.0500, 0.2000]." in opening
-    assert "No difference is shown between the model and the best Markov model (order 0)" in opening
-    assert "behind the best Markov model" not in pages[0]
-    assert "how much of it also occurs in the training records was not measured" in opening
-    assert "never read" not in opening
-    results["heldout_likelihood"] |= {
-        "best_markov": "codon_periodic",
-        "others": {"codon_periodic": estimate},
-        "ahead_of_best": {"value": -0.25, "low": -0.3, "high": -0.2},
-        "share_ahead_of_best": estimate,
-        "resampled": "genes",
-    }
-    results["overlap_with_train"] = overlap_with_train(["A" * 40], ["A" * 40 + "C" * 40])
-    (tmp_path / "results.json").write_text(json.dumps(results))
+    metrics = [
+        {"step": n, "tokens": 100 * n, "objective": "ce" if n <= 30 else "fns",
+         "nats_per_base": 1.4 - n / 100, "marginal_nats_per_base": 1.4 - n / 200}
+        for n in range(1, 51)
+    ]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(m)}\n" for m in metrics))
     write_report(
-        tmp_path / "c.html", title="", run=tmp_path, results=tmp_path / "results.json",
+        tmp_path / "r.html", title="T <x>", run=tmp_path, results=tmp_path / "results.json",
         generated=None,
     )  # fmt: skip
-    opening = (tmp_path / "c.html").read_text().split("<h2>")[0]
-    assert "is behind the best Markov model (codon periodic) by 0.2500 [0.2000, 0.3000]." in opening
+    page = (tmp_path / "r.html").read_text()
+    opening = page.split("<h2>")[0]
+    assert "behind the order-6 Markov model by 0.1000 [0.0500, 0.2000]." in opening
+    assert "No difference is shown between the model and the best Markov model" in opening
     # Of the 50 31-mers the first 10 are all A.
-    assert "20.0% of its 31-mers also occur in the training records (10 of 50)" in opening
-    assert "<svg" in pages[0].split("<h2>In short")[0]  # the loss, where recovery has no picture
-    assert "At step 31" in pages[0] and "<svg" in pages[0] and "T &lt;x&gt;" in pages[0]
-    assert not any(word in pages[0] for word in ("src=", "<link", "<script", "@import"))
+    assert "(10 of 50)" in opening and "At step 31" in page and "T &lt;x&gt;" in page
 
 
 def test_what_a_report_lacks_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"metrics\.jsonl: no such file"):
-        write_report(tmp_path / "r.html", title="", run=tmp_path, results=tmp_path, generated=None)
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"st')
-    with pytest.raises(ConfigError, match=r"metrics\.jsonl line 2: is not valid JSON"):
-        write_report(tmp_path / "r.html", title="", run=tmp_path, results=tmp_path, generated=None)
+    for lines, message in (
+        ("", r"metrics\.jsonl: no such file"),
+        ('{"step": 1}\n{"st', r"metrics\.jsonl line 2: is not valid JSON"),
+    ):
+        if lines:
+            (tmp_path / "metrics.jsonl").write_text(lines)
+        with pytest.raises(ConfigError, match=message):
+            write_report(
+                tmp_path / "r.html", title="", run=tmp_path, results=tmp_path, generated=None
+            )

@@ -57,7 +57,7 @@ def by_dictionary(sequence: str, order: int) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("order", [0, 1, 2, 4])
+@pytest.mark.parametrize("order", [0, 1, 4])
 def test_markov_against_a_dictionary(order):
     model = MarkovModel(order, word_tables(order, TRAIN))
     sequence = "ACGGTNACGTTGAacgttgca"
@@ -90,14 +90,6 @@ def test_words_are_counted_across_blocks(monkeypatch):
     expected = [np.log(model.next_base([sequence[:n]])[0]["ACGT".index(b)])
                 for n, b in enumerate(sequence[:100])]  # fmt: skip
     assert model.base_log_likelihoods(sequence[:100]) == pytest.approx(expected)
-
-
-def test_a_fit_of_order_12_takes_four_bytes_a_word():
-    tables = word_tables(12, [random_bases(2000, 1)])
-    assert sum(table.nbytes for table in tables) == 4 * sum(4**n for n in range(1, 14))
-    assert tables[12].sum() == 2000 - 12
-    model = MarkovModel(12, tables)
-    assert model.log_likelihoods([random_bases(2000, 1)]) > -1000  # -2,773 knowing nothing
 
 
 def test_markov_generates_the_likeliest_and_recalls_by_its_last_bases():
@@ -170,8 +162,10 @@ def test_transitions_and_cpg_by_hand(tmp_path):
 STRANDS = {"+": "forward", "-": "reverse"}
 
 
-@pytest.mark.parametrize("strands", ["forward", "reverse", "both"])
-@pytest.mark.parametrize("protocol", ["centered", "right_end"])
+@pytest.mark.parametrize(
+    ("protocol", "strands"),
+    [("centered", "forward"), ("right_end", "reverse"), ("centered", "both")],
+)
 def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands):
     model = MarkovModel(3, word_tables(3, [random_bases(3000, 4)]))
     reading = Reading(protocol, 120, strands)
@@ -223,7 +217,6 @@ def test_windows_by_hand(reference):
 
 
 def test_orders_out_of_range_and_nothing_to_fit_on_are_refused():
-    with pytest.raises(UserError, match="Markov order 13: give 0 to 12"):
-        word_tables(13, TRAIN)
-    with pytest.raises(UserError, match="no 6 known bases in a row"):
-        word_tables(5, ["ACGTNACG", ""])
+    for order, sequences, message in ((13, TRAIN, "order 13"), (5, ["ACGTNACG", ""], "no 6 known")):
+        with pytest.raises(UserError, match=message):
+            word_tables(order, sequences)

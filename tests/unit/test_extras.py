@@ -1,15 +1,13 @@
-"""`carbon doctor` on extras, `carbon --version`, and rooms that the wheel does not have."""
+"""`carbon doctor` on extras, and `carbon --version`."""
 
 import re
-import tomllib
 from importlib.metadata import PackageNotFoundError
-from pathlib import Path
 
 import pytest
 import torch
 
 from carbon import extras
-from carbon.cli import ROOMS, main
+from carbon.cli import main
 
 
 class Installed:
@@ -57,21 +55,9 @@ def test_each_extra_is_whole_or_says_what_it_lacks(monkeypatch):
     assert set(extras.extras_told().values()) == {"not known: carbon-dna is not installed here"}
 
 
-def test_every_extra_that_users_install_is_reported():
-    pyproject = Path(__file__).parents[2] / "pyproject.toml"
-    declared = tomllib.loads(pyproject.read_text())["project"]["optional-dependencies"]
-    assert set(extras.TOLD) == set(declared) - {"rooms", "docs", "dev"}
-
-
-def test_the_version_tells_torch_and_device(capsys):
+def test_the_version_names_torch_and_the_device(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert end.value.code in (None, 0)
-    told = capsys.readouterr().out
-    assert re.fullmatch(rf"carbon \S+, torch {re.escape(torch.__version__)}, .+\n", told)
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_says_where_it_runs(room, capsys):
-    assert main([room, "--help"]) == 2
-    assert f"`python -m {room}`" in capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert re.fullmatch(rf"carbon \S+, torch {re.escape(torch.__version__)}, .+\n", said)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pysam
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError
@@ -74,11 +74,11 @@ def all_bases(path: Path) -> dict[str, str]:
         }
 
 
-@pytest.mark.parametrize("packing", ["plain", "bgzip"])
-@given(layout=layouts, damage=damages)
-@example(layout=([150], 60, "\n", "", True), damage=("offset", 0, 1))
-@example(layout=([150], 60, "\n", "", True), damage=("line bytes", 0, 1))
-@example(layout=([121, 3], 60, "\n", "", True), damage=("both of the line", 0, 61))
+@settings(max_examples=80)
+@given(packing=st.sampled_from(["plain", "bgzip"]), layout=layouts, damage=damages)
+@example(layout=([150], 60, "\n", "", True), damage=("offset", 0, 1), packing="plain")
+@example(layout=([150], 60, "\n", "", True), damage=("line bytes", 0, 1), packing="plain")
+@example(layout=([121, 3], 60, "\n", "", True), damage=("both of the line", 0, 61), packing="plain")
 def test_a_wrong_index_is_never_used(packing, layout, damage):
     text, contigs = laid_out(*layout)
     with tempfile.TemporaryDirectory() as folder:
@@ -111,8 +111,10 @@ def several_blocks(tmp_path_factory) -> tuple[Path, dict[str, str]]:
     return folder / "g.fa.gz", contigs
 
 
-@pytest.mark.parametrize("number", range(9))
-@pytest.mark.parametrize("by", [-1, 1, 30, -(1 << 16)])
+@pytest.mark.parametrize(
+    ("number", "by"),
+    [(n, by) for n in range(9) for by in ((-1, 1), (30, -(1 << 16)))[n % 2]],
+)
 def test_wrong_blocks_of_a_bgzip(several_blocks, tmp_path, number, by):
     """Also of a block in the middle of a contig."""
     path = Path(shutil.copy(several_blocks[0], tmp_path))

@@ -91,9 +91,15 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("table", STARTS)
-@pytest.mark.parametrize("strand", "+-")
-@pytest.mark.parametrize("ending", STATED)
+# Each table on both strands, in two of the three formats.
+WAYS = [
+    (table, strand, [*STATED][(number + (strand == "-")) % 3])
+    for number, table in enumerate(STARTS)
+    for strand in "+-"
+]
+
+
+@pytest.mark.parametrize(("table", "strand", "ending"), WAYS)
 def test_every_snv_by_the_stated_table(tmp_path, ending, strand, table):
     write, mark = STATED[ending]
     start = sorted(STARTS[table])[table % len(STARTS[table])]
@@ -111,8 +117,7 @@ def test_every_snv_by_the_stated_table(tmp_path, ending, strand, table):
     assert cds_of_unknown_code(reference, annotation) == {}
 
 
-@pytest.mark.parametrize("ending", STATED)
-@pytest.mark.parametrize("strand", "+-")
+@pytest.mark.parametrize(("ending", "strand"), [("gff3", "-"), ("gtf", "+"), ("gb", "-")])
 def test_a_table_is_chosen_where_none_is_stated(tmp_path, ending, strand):
     write, mark = STATED[ending]
     cds = random_cds(4, seed=3, more=("TGA", "TGG"))
@@ -215,14 +220,10 @@ def test_a_mitochondrion_without_a_table_is_counted_and_not_judged(tmp_path):
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ("7", "^7 is not an NCBI translation table; give one of 1, 2, 3, 4, 5, 6, 9, 10, .*, 33$"),
-        ("0", "^0 is not"),
-        ("-1", "^'-1' is not"),
-        ("four", "^'four' is not"),
-        ("", "^'' is not"),
+        *((table, "is not an NCBI translation table") for table in ("7", "0", "-1", "four", "")),
         ("4,5", "gives every contig two translation tables"),
         ("c1=4,c1=5", "gives contig 'c1' two translation tables"),
-        ("c9=4", "contig 'c9': the reference has no such contig; it has c1$"),
+        ("c9=4", "contig 'c9'.* it has c1$"),
     ],
 )
 def test_an_impossible_choice_is_refused(tmp_path, choice, message):
@@ -231,8 +232,9 @@ def test_an_impossible_choice_is_refused(tmp_path, choice, message):
         opened(tmp_path, cds, "+", gff3_of(cds, "+"), choice=choice)
 
 
-@pytest.mark.parametrize("ending", STATED)
-@pytest.mark.parametrize("table", ["7", "99", "XI", "1111"])
+@pytest.mark.parametrize(
+    ("ending", "table"), [("gff3", "7"), ("gtf", "99"), ("gb", "XI"), ("gff3", "1111")]
+)
 def test_a_stated_table_that_does_not_exist_is_refused_by_line(tmp_path, ending, table):
     write, mark = STATED[ending]
     cds = random_cds(1, seed=0)
@@ -288,23 +290,19 @@ def test_the_option_of_variants(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("verb", "words", "message"),
     [
-        (("--annotation", "g.gff3", "--genetic-code", "8"), "error: 8 is not an NCBI translation"),
-        (("--genetic-code", "4"), "error: --genetic-code: give the --annotation that it is for"),
-        (("--annotation", "g.gff3", "--genetic-code", "x=4"), "error: genetic code of contig 'x'"),
+        ("variants", "--vcf in.vcf --annotation g.gff3 --genetic-code 8", "8 is not an NCBI"),
+        ("background", "--annotation g.gff3 --genetic-code x=4", "contig 'x'"),
+        ("background", "--genetic-code 4", "give the --annotation that it is for"),
     ],
 )
-@pytest.mark.parametrize("verb", ["variants", "background"])
 def test_a_wrong_option_is_one_line(folder, tmp_path, capsys, monkeypatch, verb, words, message):
     monkeypatch.chdir(folder)
-    common = [verb, "--model", "model", "--reference", "r.fa", *words]
-    output = tmp_path / ("o.tsv" if verb == "variants" else "o.json")
-    more = ["--vcf", "in.vcf", "--window", "48"] if verb == "variants" else ["--window", "48"]
-    assert main([*common, *more, "--output", str(output)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 and lines[0].startswith(message)
-    assert not list(tmp_path.iterdir())
+    common = [verb, "--model", "model", "--reference", "r.fa", "--window", "48", *words.split()]
+    assert main([*common, "--output", str(tmp_path / "o.json")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line and not list(tmp_path.iterdir())
 
 
 def test_the_recipe_key_and_proteins_of_families(tmp_path):

@@ -115,27 +115,10 @@ class TestFasta:
                     assert reference.contig_lengths_bp == {"one": 250, "two": 120, "last": 1}
                     span = Interval("one", 58, 130)
                     assert reference.fetch(span) == self.contigs["one"][58:130]
+                    assert reference.fetch(Interval("one", 250, 250)) == ""
                     assert reference.fetch(Interval("two", 0, 120)) == self.contigs["two"]
             assert dict(read_sequences(path)) == self.contigs
         assert (tmp_path / "p.fa.fai").exists() and not (tmp_path / "z.fa.gz.fai").exists()
-
-    def test_an_older_file_in_the_place_of_an_indexed_one(self, tmp_path):
-        others = {"first": random_bases(70_000, 5), "one": random_bases(250, 6)}
-        (tmp_path / "new").mkdir()
-        older = write_fasta(tmp_path / "new" / "p.fa", others)
-        pysam.tabix_compress(str(older), str(tmp_path / "new" / "b.fa.gz"))
-        for path in (tmp_path / "new").iterdir():
-            os.utime(path, (1, 1))
-        plain, _, packed = self.paths(tmp_path)
-        for path in (plain, packed):
-            Reference(path).close()
-            os.replace(tmp_path / "new" / path.name, path)
-            with Reference(path) as reference:
-                assert reference.contig_lengths_bp == {"first": 70_000, "one": 250}
-                assert reference.fetch(Interval("one", 0, 250)) == others["one"]
-                assert (
-                    reference.fetch(Interval("first", 66_000, 70_000)) == others["first"][66_000:]
-                )
 
     def test_letters_of_an_indexed_file_that_are_none(self, tmp_path):
         path = tmp_path / "p.fa"
@@ -144,24 +127,6 @@ class TestFasta:
         with Reference(path) as reference:
             assert reference.disagreement("c", 61, "C") is None
             assert reference.disagreement("c", 62, "G") == ("ref_mismatch", "X")
-
-    def test_random_spans(self, tmp_path):
-        path = write_fasta(tmp_path / "p.fa", self.contigs, width=7)
-        numbers = random.Random(0)
-        with Reference(path) as reference:
-            for _ in range(50):
-                start, end = sorted(numbers.choices(range(251), k=2))
-                assert (
-                    reference.fetch(Interval("one", start, end)) == self.contigs["one"][start:end]
-                )
-
-    def test_an_old_index_is_not_believed(self, tmp_path):
-        path = write_fasta(tmp_path / "p.fa", {"x": "A" * 100})
-        Reference(path).close()
-        write_fasta(path, {"y": "C" * 50})
-        os.utime(f"{path}.fai", (1, 1))
-        with Reference(path) as reference:
-            assert reference.contig_lengths_bp == {"y": 50}
 
     @pytest.mark.parametrize("index", ["", "nonsense\n", "one\tx\ty\n"])
     def test_a_broken_index_is_made_anew(self, tmp_path, index):
@@ -184,7 +149,7 @@ class TestFasta:
             with pytest.raises(GenomeError, match="no contig 'd' in the FASTA"):
                 reference.check_ref("d", 0, "A", "here")
 
-    @settings(max_examples=50)
+    @settings(max_examples=30)
     @given(data=st.data(), there=st.text("ACGTRYSWKMBDHVNacgtrn", min_size=1, max_size=8))
     def test_whether_a_ref_is_that_of_the_reference(self, tmp_path_factory, data, there):
         """Against the definition, base by base: known and the same, unknown, or another."""
@@ -199,13 +164,6 @@ class TestFasta:
         with Reference(path) as reference:
             found = reference.disagreement("c", 0, ref)
         assert (found and found.reason) == expected
-
-    def test_nothing_is_fetched_where_nothing_is(self, tmp_path, monkeypatch):
-        """Pysam raises ValueError at the end of a contig of 2^31 - 1 bases, its longest."""
-        with Reference(write_fasta(tmp_path / "p.fa", self.contigs)) as reference:
-            monkeypatch.setattr(reference, "_fasta", None)
-            assert reference.fetch(Interval("one", 250, 250)) == ""
-            monkeypatch.undo()
 
     @pytest.mark.parametrize("reason", [errno.EACCES, errno.EROFS, errno.ENOSPC])
     def test_nothing_is_written_where_that_is_not_possible(self, tmp_path, monkeypatch, reason):
@@ -225,30 +183,17 @@ class TestFasta:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            (b"", "has no sequence"),
-            (b"\n\n", "has no sequence"),
             (b"ACGT\n", "line 1: expected a header"),
-            (b">a\nACGT\n>a\nAC\n", "line 3: contig 'a' stands twice"),
-            (b">\nACGT\n", "line 1: a contig without a name"),
-            (b">a\rACGT\r", "line 1: lines end in a lone CR"),
-            (b">a\nACGT\rACGT\r>b\nAC\n", "line 2: lines end in a lone CR"),
-            pytest.param(
-                b">%b\nACGT\n" % (b"a" * 65_535),
-                "line 1: a contig's name of 65,535 letters",
-                id="longest name",
-            ),
-            (b">p\nMKLV\nEF\n", "line 2: 'L' is not a DNA letter"),
             (b">a\nACGT\nACGTACGT\nAC\n", "lines of a contig must have one length"),
             (gzip.compress(b">a\n" + b"ACGT" * 9999, mtime=0)[:-20], "fetch it again"),
         ],
     )
-    def test_damage_is_named(self, tmp_path, content, message):
+    def test_damage_is_named_and_leaves_nothing(self, tmp_path, content, message):
         path = tmp_path / "bad.fa"
         path.write_bytes(content)
-        with pytest.raises(GenomeError) as error:
+        with pytest.raises(GenomeError, match=message) as error:
             Reference(path)
-        assert str(path) in str(error.value) and message in str(error.value)
-        assert "\n" not in str(error.value)
+        assert str(path) in str(error.value) and "\n" not in str(error.value)
         assert [p.name for p in tmp_path.iterdir()] == ["bad.fa"]
 
     def test_questions_that_have_no_answer(self, tmp_path):
@@ -290,7 +235,7 @@ class TestAnnotation:
         reference, path = self.write(tmp_path, dialect)
         expected = read_annotation(path, reference).genes
         lines = path.read_text().splitlines(keepends=True)
-        for seed in range(5):
+        for seed in range(3):
             shuffled = [line for line in lines if not line.startswith("#")]
             random.Random(seed).shuffle(shuffled)
             path.write_text("".join(shuffled))
@@ -299,51 +244,13 @@ class TestAnnotation:
             assert gene.transcripts[0].cds == expected[0].transcripts[0].cds
             assert gene.transcripts[0].exons == expected[0].transcripts[0].exons
 
-    def test_gzip_reads_alike(self, tmp_path):
-        reference, path = self.write(tmp_path, "gff3")
-        zipped = tmp_path / "a.gff3.gz"
-        zipped.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
-        assert [g.gene_id for g in read_annotation(zipped, reference).genes] == ["g1"]
-        zipped.write_bytes(zipped.read_bytes()[:-12])
-        with pytest.raises(GenomeError, match="fetch it again"):
-            read_annotation(zipped, reference)
-
-    def test_trans_splicing_is_dropped_with_its_reason(self, tmp_path):
-        extra = "c1\tx\texon\t301\t320\t.\t-\t.\tParent=t1\n"
-        reference, path = self.write(tmp_path, place_gene()[1] + extra)
-        with pytest.raises(GenomeError, match="no gene, exon or CDS"):
-            read_annotation(path, reference)
-        other = "c1\tx\tgene\t1\t50\t.\t+\t.\tID=g2\nc1\tx\tCDS\t1\t30\t.\t+\t0\tParent=g2\n"
-        path.write_text(path.read_text() + other)
-        annotation = read_annotation(path, reference)
-        assert [g.gene_id for g in annotation.genes] == ["g2"]
-        (left_out,) = annotation.left_out
-        assert (left_out.name, left_out.reason) == ("t1", "trans_splicing")
-        assert left_out.gene == "ABC" and Interval("c1", 300, 320) in left_out.intervals
-
-    def test_marks_of_incompleteness(self, tmp_path):
-        gff3 = place_gene()[1].replace("ID=p1;", "ID=p1;partial=true;")
-        reference, path = self.write(tmp_path, gff3)
-        assert read_annotation(path, reference).genes[0].transcripts[0].incomplete
-
     @pytest.mark.parametrize(
         ("text", "message"),
         [
             ("", "has no feature"),
-            ("##gff-version 3\n", "has no feature"),
-            ("c1 x gene 1 5 . + . ID=g\n", "line 1: 1 columns"),
-            ("#\nc1\tx\tgene\t5\t1\t.\t+\t.\tID=g\n", "line 2: need 1 <= start <= end"),
-            ("c1\tx\tgene\t²\t9\t.\t+\t.\tID=g\n", "line 1: need 1 <= start <= end, got '²'"),
-            (
-                f"c1\tx\tgene\t1\t{'1' * 5000}\t.\t+\t.\tID=g\n",
-                "got '1' and '11111111111111111111'",
-            ),
+            ("c1\tx\tgene\t²\t9\t.\t+\t.\tID=g\n", "got '²'"),
+            (f"c1\tx\tgene\t1\t{'1' * 5000}\t.\t+\t.\tID=g\n", "got '1' and '1111"),
             ("c1\tx\tgene\t0\t1\t.\t+\t.\tID=g\n", "got '0' and '1'"),
-            ("c1\tx\tgene\t1\t999\t.\t+\t.\tID=g\n", "gene ends at 999, but contig 'c1'"),
-            ("chrc1\tx\tgene\t1\t9\t.\t+\t.\tID=g\n", "'chr' prefix"),
-            ("other\tx\tgene\t1\t9\t.\t+\t.\tID=g\n", "no contig 'other'"),
-            ("c1\tx\tregion\t1\t9\t.\t+\t.\tID=g\n", "no gene, exon or CDS"),
-            ('c1\tx\texon\t1\t9\t.\t+\t.\tgene_id "g";\n', "needs a transcript_id"),
         ],
     )
     def test_damage_is_named(self, tmp_path, text, message):
@@ -351,26 +258,6 @@ class TestAnnotation:
         with pytest.raises(GenomeError) as error:
             read_annotation(path, reference)
         assert str(path) in str(error.value) and message in str(error.value)
-
-    def test_escaped_identifiers(self, tmp_path):
-        gff3 = place_gene()[1].replace("ID=t1", "ID=t%2C1").replace("Parent=t1", "Parent=t%2C1")
-        reference, path = self.write(tmp_path, gff3)
-        (gene,) = read_annotation(path, reference).genes
-        assert [t.transcript_id for t in gene.transcripts] == ["t,1"]
-
-    @pytest.mark.parametrize("mark", ['partial "true"', 'exception "x"', 'tag "cds_end_NF"'])
-    def test_marks_in_a_gtf(self, tmp_path, mark):
-        gtf = place_gene()[2].replace("transcript_id", f"{mark}; transcript_id")
-        reference, path = self.write(tmp_path, gtf)
-        assert read_annotation(path, reference).genes[0].transcripts[0].incomplete
-
-    def test_one_gene_id_on_two_strands_is_two_genes(self, tmp_path):
-        other = 'c1\tx\texon\t1\t30\t.\t-\t.\tgene_id "g1"; transcript_id "t2";\n'
-        reference, path = self.write(tmp_path, place_gene()[2] + other)
-        genes = read_annotation(path, reference).genes
-        assert [(g.gene_id, g.strand, g.interval.start) for g in genes] == [
-            ("g1", "-", 0), ("g1", "+", 100)
-        ]  # fmt: skip
 
     @pytest.mark.parametrize("place", [30, 60, 90, 120])
     def test_a_flipped_bit_is_one_line(self, tmp_path, place):
@@ -388,9 +275,10 @@ class TestAnnotation:
             assert "\n" not in str(error.value)
 
     def test_features_across_the_origin_of_a_circle(self, tmp_path):
+        """The circle may be named after what crosses it."""
         circle = "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c;Is_circular=true\n"
         across = "c1\tx\tgene\t390\t410\t.\t+\t.\tID=g9\n"
-        reference, path = self.write(tmp_path, circle + across + place_gene()[1])
+        reference, path = self.write(tmp_path, across + place_gene()[1] + circle)
         annotation = read_annotation(path, reference)
         assert annotation.circular == {"c1"} and annotation.left_out == ()
         (gene,) = (g for g in annotation.genes if g.gene_id == "g9")
@@ -402,12 +290,6 @@ class TestAnnotation:
         assert spliced(reference, "c1", ((389, 410),), "-") == reverse_complement(
             whole[389:] + whole[:10]
         )
-
-    def test_the_circle_may_be_named_after_what_crosses_it(self, tmp_path):
-        across = "c1\tx\tgene\t390\t410\t.\t+\t.\tID=g9\n"
-        circle = "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c;Is_circular=true\n"
-        reference, path = self.write(tmp_path, across + circle)
-        assert [g.gene_id for g in read_annotation(path, reference).genes] == ["g9"]
 
 
 class TestDialects:
@@ -438,26 +320,6 @@ class TestDialects:
         assert (one.transcript_id, one.cds) == ("P1", ((10, 70),))
         assert (two.transcript_id, two.cds, two.exons) == ("P2", ((10, 40), (39, 49)), ((10, 49),))
 
-    def test_parts_of_one_cds_with_names_of_their_own(self, tmp_path):
-        found = self.read(
-            tmp_path,
-            "c1\tx\tgene\t11\t90\t.\t+\t.\tID=g1\n"
-            "c1\tx\tCDS\t61\t90\t.\t+\t0\tID=p.2;Parent=g1\n"
-            "c1\tx\tCDS\t11\t40\t.\t+\t0\tID=p.1;Parent=g1\n",
-        )
-        ((transcript,),) = (gene.transcripts for gene in found.genes)
-        assert transcript.cds == ((10, 40), (60, 90))
-
-    @pytest.mark.parametrize("stop", ["outside", "inside", "none"])
-    def test_the_stop_codon_in_or_out_of_the_cds(self, tmp_path, stop):
-        told = 'gene_id "g"; transcript_id "t";'
-        last = 40 if stop == "inside" else 37
-        text = f"c1\tx\tCDS\t11\t{last}\t.\t+\t0\t{told}\nc1\tx\texon\t11\t60\t.\t+\t.\t{told}\n"
-        if stop != "none":
-            text = f"c1\tx\tstop_codon\t38\t40\t.\t+\t0\t{told}\n" + text
-        ((transcript,),) = (gene.transcripts for gene in self.read(tmp_path, text).genes)
-        assert transcript.cds == ((10, 37 if stop == "none" else 40),)
-
     def test_one_name_on_two_contigs_is_two_genes_in_a_gtf(self, tmp_path):
         """The ends of X and Y."""
         told = 'gene_id "g"; transcript_id "t";'
@@ -465,18 +327,6 @@ class TestDialects:
         found = self.read(tmp_path, text)
         assert [gene.interval.contig for gene in found.genes] == ["c1", "c2"]
         assert {gene.gene_id for gene in found.genes} == {"g"} and found.left_out == ()
-
-    def test_a_base_that_is_skipped_is_no_intron(self, tmp_path):
-        told = "Parent=g1;exception=ribosomal slippage"
-        found = self.read(
-            tmp_path,
-            "c1\tx\tgene\t11\t90\t.\t+\t.\tID=g1\n"
-            f"c1\tx\tCDS\t11\t40\t.\t+\t0\tID=p;{told}\n"
-            f"c1\tx\tCDS\t42\t71\t.\t+\t0\tID=p;{told}\n",
-        )
-        ((transcript,),) = (gene.transcripts for gene in found.genes)
-        assert transcript.cds == ((10, 40), (41, 71)) and transcript.exons == ((10, 71),)
-        assert not transcript.incomplete and transcript.introns == ()
 
     def test_other_coordinates_and_names(self, tmp_path):
         lines = [
@@ -524,26 +374,33 @@ class TestDialects:
 
 
 @pytest.mark.parametrize("what", ["other bases", "other names", "a protein", "longer", "shorter"])
-def test_an_index_of_another_file_is_made_again(tmp_path, what):
-    """A file put in the place of another may be older than the index of that."""
+@pytest.mark.parametrize("is_older", [True, False])
+def test_an_index_of_another_file_is_made_again(tmp_path, what, is_older):
+    """A file put in the place of another may be older than the index of that; plain and bgzip."""
     bases = {"c1": random_bases(130, 1), "c2": random_bases(70, 2)}
-    path = write_fasta(tmp_path / "g.fa", bases)
-    Reference(path).close()
-    assert (tmp_path / "g.fa.fai").exists()
     other = {
         "other bases": {"c1": random_bases(131, 3), "c2": random_bases(70, 2)},
         "other names": {"d1": bases["c1"], "d2": bases["c2"]},
         "a protein": {"c1": "MEF" * 40 + "M" * 10, "c2": "MEF" * 23 + "M"},
-        "longer": bases | {"c3": random_bases(50, 4)},
+        "longer": bases | {"c3": random_bases(70_000, 4)},
         "shorter": {"c1": bases["c1"]},
     }[what]
-    write_fasta(path, other)
-    os.utime(path, (1, 1))
-    if what == "a protein":
-        with pytest.raises(GenomeError, match="is not a DNA letter"):
-            Reference(path)
-        return
-    with Reference(path) as reference:
-        assert reference.contig_lengths_bp == {name: len(text) for name, text in other.items()}
-        for name, text in other.items():
-            assert reference.fetch(Interval(name, 0, len(text))) == text
+    plain = tmp_path / "g.fa"
+    for path in (plain, tmp_path / "b.fa.gz"):
+        for contigs in (bases, other):
+            write_fasta(plain, contigs)
+            if path != plain:
+                pysam.tabix_compress(str(plain), str(path), force=True)
+            if contigs is bases:
+                Reference(path).close()
+                assert path.with_name(f"{path.name}.fai").exists()
+        if is_older:
+            os.utime(path, (1, 1))
+        if what == "a protein":
+            with pytest.raises(GenomeError, match="is not a DNA letter"):
+                Reference(path)
+            continue
+        with Reference(path) as reference:
+            assert reference.contig_lengths_bp == {name: len(text) for name, text in other.items()}
+            for name, text in other.items():
+                assert reference.fetch(Interval(name, 0, len(text))) == text

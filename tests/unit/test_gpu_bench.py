@@ -1,6 +1,10 @@
 """The table of a GPU: a row that fails, or takes too long, says so and stops nothing else."""
 
+import pytest
+
 from bench import gpu
+
+pytestmark = pytest.mark.nightly
 
 
 def test_a_row_is_told():

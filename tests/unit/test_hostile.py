@@ -5,8 +5,6 @@ import gzip
 import importlib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 VCF = gzip.compress(b"##fileformat=VCFv4.2\n" + bytes(range(256)) * 9)
 FILES = {
@@ -19,15 +17,14 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_every_file_is_an_attack_however_broken_it_is(tmp_path, monkeypatch, seed):
+def test_every_file_is_an_attack_however_broken_it_is(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     hostile = importlib.import_module("hostile")
     for folder in ("given", "model", "scratch"):
         (tmp_path / folder).mkdir()
     for name, content in FILES.items():
         (tmp_path / "given" / name).write_bytes(content)
-    asked = argparse.Namespace(folder=tmp_path / "given", mutations=6, most_bytes=10**6, seed=seed)
+    asked = argparse.Namespace(folder=tmp_path / "given", mutations=6, most_bytes=10**6, seed=0)
     attacks = list(hostile._attacks(asked, tmp_path / "model", tmp_path / "scratch"))
     attacked = {Path(each.file).name for each in attacks}
     assert attacked >= FILES.keys() - {"picture.png"} and "picture.png" not in attacked

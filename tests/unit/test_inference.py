@@ -8,13 +8,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from carbon.errors import ModelError, UserError
-from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.errors import UserError
+from carbon.genome import Reference, Variant, reverse_complement
 from carbon.inference import Carbon, base_log_likelihoods, load
 from carbon.model import PRESETS, LoadedModel, save_model
-from carbon.tokenizer import NATIVE, encode
+from carbon.tokenizer import HYBRID, NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import INDEX, KMERS, window_pair
@@ -37,7 +37,7 @@ def wide():
 
 
 def test_company_changes_no_byte_of_a_score(wide):
-    lengths_bp = (30, 606, 1302, 1506, 1806, 2106, 2406, 3006, 4001)
+    lengths_bp = (30, 606, 1302, 1806, 2406, 4001)
     sequences = [random_bases(length_bp, length_bp) for length_bp in lengths_bp]
     together = base_log_likelihoods(wide.reader, sequences, strands="both")
     back = base_log_likelihoods(wide.reader, sequences[::-1], strands="both")[::-1]
@@ -48,8 +48,6 @@ def test_company_changes_no_byte_of_a_score(wide):
 
 class TestModelFolders:
     def test_stock_transformers_gives_the_same_logits(self, network, tmp_path):
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
         save_model(network, tmp_path / "m")
         stock = AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
         tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
@@ -60,57 +58,24 @@ class TestModelFolders:
             assert torch.equal(network(ids).logits, ours(ids).logits)
 
     @pytest.mark.parametrize(
-        ("name", "parameters"), [("tiny", 1_279_104), ("mini", 24_977_920), ("8b", 7_014_191_104)]
+        ("preset", "vocabulary", "parameters"),
+        [
+            ("tiny", NATIVE, 1_279_104),
+            ("mini", NATIVE, 24_977_920),
+            ("8b", NATIVE, 7_014_191_104),
+            # These follow from the sizes of the released safetensors files.
+            ("500m", HYBRID, 511_894_528),
+            ("3b", HYBRID, 3_451_444_224),
+            ("8b", HYBRID, 8_255_705_088),
+        ],
     )
-    def test_sizes(self, name, parameters):
-        from transformers import LlamaForCausalLM
-
+    def test_sizes(self, preset, vocabulary, parameters):
         with torch.device("meta"):
-            network = LlamaForCausalLM(PRESETS[name]())
+            network = LlamaForCausalLM(PRESETS[preset](vocabulary))
         assert sum(p.numel() for p in network.parameters()) == parameters
-
-    @pytest.mark.parametrize(
-        ("preset", "parameters"),
-        [("500m", 511_894_528), ("3b", 3_451_444_224), ("8b", 8_255_705_088)],
-    )
-    def test_sizes_of_the_released_models(self, preset, parameters):
-        """The parameter counts follow from the sizes of the released safetensors files."""
-        from transformers import LlamaForCausalLM
-
-        from carbon.tokenizer import HYBRID
-
-        with torch.device("meta"):
-            network = LlamaForCausalLM(PRESETS[preset](HYBRID))
-        assert sum(p.numel() for p in network.parameters()) == parameters
-
-    def test_what_is_no_model_is_named(self, network, tmp_path):
-        with pytest.raises(ModelError, match="no such model folder"):
-            load(tmp_path / "absent")
-        with pytest.raises(ModelError, match=r"has no config\.json"):
-            load(tmp_path)
-        save_model(network, tmp_path / "m")
-        weights = tmp_path / "m" / "model.safetensors"
-        whole = weights.read_bytes()
-        weights.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(ModelError, match="cannot be loaded"):
-            load(tmp_path / "m")
-        weights.unlink()
-        with pytest.raises(ModelError, match=r"no \*\.safetensors"):
-            load(tmp_path / "m")
-        config = tmp_path / "m" / "config.json"
-        text = config.read_text()
-        config.write_text(text.replace('"llama"', '"gpt2"'))
-        with pytest.raises(ModelError, match="model_type is 'gpt2'"):
-            load(tmp_path / "m")
-        config.write_text(text.replace('"vocab_size": 4224', '"vocab_size": 4000'))
-        weights.write_bytes(whole)
-        with pytest.raises(ModelError, match="4000 rows"):
-            load(tmp_path / "m")
 
     def test_yarn_is_that_of_stock_transformers(self, network, tmp_path):
         """The config is edited by hand here, as the model card of the released models says."""
-        from transformers import AutoModelForCausalLM
-
         save_model(network, tmp_path / "m")
         ours = load(tmp_path / "m", yarn=4)
         assert (ours.yarn, ours.context_bp) == (4.0, (4 * 48 - 1) * 6)
@@ -129,7 +94,7 @@ class TestModelFolders:
             assert not torch.equal(network(ids).logits, expected)
         again = load(tmp_path / "m", yarn=2)  # from what it was trained with, not from 192
         assert again.context_bp == (2 * 48 - 1) * 6
-        with pytest.raises(UserError, match=r"YaRN factor 0\.5: give 1 to 64"):
+        with pytest.raises(UserError, match=r"0\.5"):
             load(tmp_path / "m", yarn=0.5)
 
     def test_attentions(self, network, tmp_path):
@@ -138,13 +103,10 @@ class TestModelFolders:
         by_name = [load(tmp_path / "m", attention=name) for name in ("sdpa", "eager")]
         first, second = (next(iter(m.score([sequence]))).log_likelihood for m in by_name)
         assert first == pytest.approx(second, abs=1e-3)
-        with pytest.raises(UserError, match="attention 'none_such' cannot be used"):
+        with pytest.raises(UserError, match="none_such"):
             load(tmp_path / "m", attention="none_such")
-
-    def test_an_unknown_dtype(self, network, tmp_path):
-        save_model(network, tmp_path / "m")
-        for wrong in ("float16", "fp32", torch.float32):
-            with pytest.raises(UserError, match=f"dtype '{wrong}': give one of float32, bfloat16"):
+        for wrong in ("float16", torch.float32):
+            with pytest.raises(UserError, match=f"{wrong}.*float32, bfloat16"):
                 load(tmp_path / "m", dtype=wrong)
 
     def test_bfloat16_is_near(self, network, tmp_path):
@@ -155,16 +117,6 @@ class TestModelFolders:
         fine = load(tmp_path / "m")
         one, two = (next(iter(m.score([random_bases(200)]))).nats_per_base for m in (rough, fine))
         assert one != two and one == pytest.approx(two, abs=0.05)
-
-    def test_lost_tensors_are_named(self, network, tmp_path):
-        from safetensors.torch import load_file, save_file
-
-        save_model(network, tmp_path)
-        tensors = load_file(tmp_path / "model.safetensors")
-        del tensors["model.norm.weight"]
-        save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-        with pytest.raises(ModelError, match=r"lack 1 tensors such as model\.norm"):
-            load(tmp_path)
 
 
 class TestScore:
@@ -188,7 +140,7 @@ class TestScore:
         assert steps[24:].sum() == pytest.approx(math.log(expected), abs=1e-4)
 
     @given(st.lists(st.text("ACGTacgtN", max_size=700), min_size=1, max_size=6))
-    @settings(max_examples=15)
+    @settings(max_examples=10)
     def test_batched_is_single(self, model, sequences):
         together = base_log_likelihoods(model.reader, sequences)
         for sequence, steps in zip(sequences, together, strict=True):
@@ -225,9 +177,9 @@ class TestScore:
         assert (score.bases != 0).all()
         for num_tags in (46, 47, 60):
             tags = ("<fungi_species>",) * num_tags
-            with pytest.raises(UserError, match="the tags leave no room in a context of 48 tokens"):
+            with pytest.raises(UserError, match="no room in a context of 48 tokens"):
                 model.score([], tags=tags)
-            with pytest.raises(UserError, match="the tags leave no room"):
+            with pytest.raises(UserError, match="no room"):
                 base_log_likelihoods(model.reader, ["ACGTACGTAC"], tags)
 
     def test_tags_change_the_score(self, model):
@@ -238,57 +190,13 @@ class TestScore:
         assert bare.log_likelihood != tagged.log_likelihood
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory):
-    path = tmp_path_factory.mktemp("ref") / "r.fa"
+def test_windows_of_an_snv_are_centred(tmp_path):
+    """The form that other tests compare with, by hand."""
     bases = random_bases(600, 9)
-    return Reference(write_fasta(path, {"c": bases[:300] + bases[300:].lower()}))
-
-
-def replaced(bases: str, variant: Variant) -> str:
-    return bases[: variant.position] + variant.alt + bases[variant.interval.end :]
-
-
-class TestVariants:
-    def variant(self, reference, position, ref_bp, alt):
-        ref = reference.fetch(Interval("c", position, position + ref_bp)).upper()
-        return Variant("c", position, ref, alt)
-
-    def test_snv_windows_are_centred(self, reference):
-        bases = reference.fetch(Interval("c", 0, 600)).upper()
-        variant = self.variant(reference, 250, 1, "A")
-        ref, alt = window_pair(reference, variant, 120, "+")
-        assert ref == bases[190:310]
-        assert alt == bases[190:250] + "A" + bases[251:310]
-        assert window_pair(reference, variant, 120, "-") == (
-            reverse_complement(ref), reverse_complement(alt)
-        )  # fmt: skip
-
-    @given(
-        position=st.integers(0, 595),
-        ref_bp=st.integers(1, 5),
-        alt=st.text("ACGT", min_size=1, max_size=8),
-        window_bp=st.integers(20, 200),
-        strand=st.sampled_from("+-"),
-    )
-    def test_windows_of_any_variant(self, reference, position, ref_bp, alt, window_bp, strand):
-        """Both are stretches of their whole contig, of one length, and hold the allele."""
-        variant = self.variant(reference, position, ref_bp, alt)
-        bases = reference.fetch(Interval("c", 0, 600)).upper()
-        ref, other = window_pair(reference, variant, window_bp, strand)
-        wholes = bases, replaced(bases, variant)
-        if strand == "-":
-            wholes = tuple(map(reverse_complement, wholes))
-        assert ref in wholes[0] and other in wholes[1]
-        assert len(ref) == len(other) <= window_bp
-        position = variant.position if strand == "+" else 600 - variant.interval.end
-        before_bp = min(position, window_bp // 2 if strand == "+" else (window_bp - 1) // 2)
-        assert ref[:before_bp] == other[:before_bp] == wholes[0][position - before_bp : position]
-
-    @pytest.mark.parametrize("position", [0, 7, 58, 61, 300, 540, 599])
-    @pytest.mark.parametrize("window_bp", [120, 121])
-    def test_strands_read_the_same_window_of_an_snv(self, reference, position, window_bp):
-        variant = self.variant(reference, position, 1, "A")
-        forward = window_pair(reference, variant, window_bp, "+")
-        reverse = window_pair(reference, variant, window_bp, "-")
-        assert tuple(map(reverse_complement, forward)) == reverse
+    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": bases}))
+    variant = Variant("c", 250, bases[250], "A")
+    ref, alt = window_pair(reference, variant, 120, "+")
+    assert ref == bases[190:310]
+    assert alt == bases[190:250] + "A" + bases[251:310]
+    turned = tuple(map(reverse_complement, (ref, alt)))
+    assert window_pair(reference, variant, 120, "-") == turned

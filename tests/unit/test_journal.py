@@ -1,6 +1,4 @@
-"""A journal that anything has happened to is the beginning of what was written, or is refused."""
-
-import random
+"""A damaged journal is the beginning of what was written, or is refused."""
 
 import pytest
 
@@ -29,8 +27,7 @@ def reopened(folder, content):
     try:
         journal = Journal(folder / "o.tsv", JOB, resume=True)
     except UserError as error:
-        message = f"{path}: is damaged, or of another version of Carbon; remove the file, and give "
-        assert str(error).startswith(message) and "\n" not in str(error)
+        assert str(error).startswith(f"{path}: is damaged") and "\n" not in str(error)
         assert path.read_bytes() == content
         return None
     kept = list(journal.kept())
@@ -44,49 +41,18 @@ def test_every_truncation_is_a_beginning(tmp_path, whole):
         assert kept == BLOCKS[: max(0, whole[:size].count(b"\n") - 1)]
 
 
-def test_mutations_are_told_or_are_a_beginning(tmp_path, whole):
-    draw = random.Random(0)
-    num_refused = 0
-    for _ in range(500):
-        content, at = bytearray(whole), draw.randrange(len(whole))
-        change = draw.choice(["byte", "insert", "delete", "newline"])
-        if change == "byte":
-            content[at] ^= 1 << draw.randrange(8)
-        elif change == "delete":
-            del content[at : at + draw.randrange(1, 80)]
-        else:
-            content[at:at] = b"\n" if change == "newline" else draw.randbytes(3)
-        kept = reopened(tmp_path, bytes(content))
-        assert kept is None or kept == BLOCKS[: len(kept)]
-        num_refused += kept is None
-    assert num_refused > 450
+def test_every_changed_byte_is_refused(tmp_path, whole):
+    for at in range(0, len(whole), 3):
+        changed = bytearray(whole)
+        changed[at] ^= 1 << at % 8
+        kept = reopened(tmp_path, bytes(changed))
+        # Without its last newline a line is torn, and is cut off.
+        assert kept is None or (whole[at:] == b"\n" and kept == BLOCKS[:-1])
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [2, 3, 4, 5, 6],
-        [0, 2, 3],
-        [0, 1, 1, 2],
-        [0, 2, 1, 3],
-        [0, 1, 2, 3, 4, 5, 6, 6],
-    ],
-)
-def test_lines_that_are_missing_doubled_or_in_another_order_are_told(tmp_path, whole, lines):
-    there = whole.splitlines(keepends=True)
-    assert reopened(tmp_path, b"".join(there[number] for number in lines)) is None
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"[]\n",
-        b"{}\n[]\n",
-        b"null\n",
-        b'{"model": "m", "frames": [0, 3]}\n[[1]]\n',
-        b"\n",
-        b"\xff\n",
-    ],
-)
-def test_what_carbon_did_not_write_is_told(tmp_path, content):
-    assert reopened(tmp_path, content) is None
+def test_lines_that_are_missing_doubled_or_in_another_order_are_refused(tmp_path, whole):
+    lines = whole.splitlines(keepends=True)
+    for order in ([2, 3, 4, 5, 6], [0, 2, 3], [0, 1, 1, 2], [0, 2, 1, 3], [0, 1, 2, 3, 4, 5, 6, 6]):
+        assert reopened(tmp_path, b"".join(lines[number] for number in order)) is None
+    for other in (b"[]\n", b"null\n", b'{"model": "m", "frames": [0, 3]}\n[[1]]\n', b"\xff\n"):
+        assert reopened(tmp_path, other) is None

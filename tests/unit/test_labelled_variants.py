@@ -21,7 +21,7 @@ def write_variants(folder, contigs, gff3, *more):
     return main(["variants", *words, "--output", str(folder / "v.vcf"), *more])
 
 
-@pytest.mark.parametrize("name", ["a;b", "a,b", "a=b", "a%0Ab", "50%25", "é", "a b"])
+@pytest.mark.parametrize("name", ["a;b,c=d e", "a%0Ab", "50%25é"])
 def test_names_that_vcf_must_escape_are_read_back(tmp_path, name):
     bases, gff3, _ = place_gene()
     written = name.replace(",", "%2C").replace(";", "%3B")
@@ -34,7 +34,7 @@ def test_names_that_vcf_must_escape_are_read_back(tmp_path, name):
     assert all(set(r.info) <= {"LABEL", "EFFECT", "TRANSCRIPT"} for r in records)
 
 
-@pytest.mark.parametrize("contig", ["c<1>", "c,1", "*c", "cé", 'c"1'])
+@pytest.mark.parametrize("contig", ["c<1>", "*c", "cé"])
 def test_a_contig_that_a_vcf_cannot_name_is_refused(tmp_path, capsys, contig):
     bases, gff3, _ = place_gene()
     contigs = {"c1": bases, contig: random_bases(4000, 2)}
@@ -42,13 +42,6 @@ def test_a_contig_that_a_vcf_cannot_name_is_refused(tmp_path, capsys, contig):
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "a VCF cannot hold the contig name" in line and contig in line
     assert not (tmp_path / "v.vcf").exists()
-
-
-def test_no_coding_gene_is_one_line(tmp_path, capsys):
-    gff3 = "c1\tx\tgene\t101\t280\t.\t+\t.\tID=g1\n"
-    assert write_variants(tmp_path, {"c1": random_bases(400)}, gff3) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("error: ") and "g.gff3: has no CDS" in line
 
 
 def test_without_a_region_the_whole_genome_is_looked_through(tmp_path):
@@ -82,8 +75,10 @@ class TestFrames:
         reference = Reference(write_fasta(folder / "g.fa", {"c1": gene.contig}))
         check_cds(read_annotation(folder / "g.gff3", reference))
 
-    @pytest.mark.parametrize("strand", ["+", "-"])
-    @pytest.mark.parametrize(("phase_bp", "leftover_bp"), [(1, 0), (2, 0), (1, 2), (2, 2)])
+    @pytest.mark.parametrize(
+        ("strand", "phase_bp", "leftover_bp"),
+        [("+", 1, 0), ("-", 2, 0), ("-", 1, 2), ("+", 2, 2)],
+    )
     def test_a_phase_says_that_a_cds_is_partial(self, tmp_path, strand, phase_bp, leftover_bp):
         gene = build_gene(1, strand, phase_bp, leftover_bp)
         self.check(tmp_path, gene, as_gff3(gene))
@@ -95,21 +90,15 @@ class TestFrames:
 
     def test_without_one_the_setting_that_lets_it_go_on_is_named(self, tmp_path):
         gene = build_gene(1, "+", 0, 1)
-        with pytest.raises(Exception) as error:
+        with pytest.raises(Exception, match=r"g\.gff3 line 4: .*'t1' has 37 bases.* \"drop\""):
             self.check(tmp_path, gene, as_gff3(gene))
-        text = str(error.value)
-        assert "g.gff3 line 4: the CDS of 't1' has 37 bases" in text and "1 of 1 CDS" in text
-        assert 'set incomplete_cds = "drop" for this assembly' in text
 
 
-@pytest.mark.parametrize("given", ["genome", "annotation", "contigs"])
-def test_an_input_is_not_overwritten(tmp_path, capsys, given):
+def test_an_input_is_not_overwritten(tmp_path, capsys):
     bases, gff3, _ = place_gene()
     write_fasta(tmp_path / "genome", {"c1": bases})
     (tmp_path / "annotation").write_text(gff3)
-    (tmp_path / "contigs").write_text("c1\tc1\n")
-    words = [f"--{name}={tmp_path / name}" for name in ("genome", "annotation", "contigs")]
-    before = (tmp_path / given).read_bytes()
-    assert main(["variants", *words, "--region", "c1", f"--output={tmp_path / given}"]) == 2
-    assert f"{given}: is an input too; name another output" in capsys.readouterr().err
-    assert (tmp_path / given).read_bytes() == before
+    words = [f"--{name}={tmp_path / name}" for name in ("genome", "annotation")]
+    assert main(["variants", *words, "--region", "c1", f"--output={tmp_path / 'annotation'}"]) == 2
+    assert "annotation: is an input too" in capsys.readouterr().err
+    assert (tmp_path / "annotation").read_text() == gff3

@@ -86,6 +86,7 @@ def test_the_last_scan_is_what_the_model_in_the_box_says_now(kept):
     np.testing.assert_allclose(kept.nats_per_base[-1], now, rtol=2**-10, atol=1e-4)
 
 
+@pytest.mark.nightly
 def test_what_the_demo_says_of_each_step_is_so(kept, eno2):
     """The captions of `demo.learning`, by numbers."""
     genes, transcript = eno2

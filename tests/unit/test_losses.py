@@ -60,22 +60,6 @@ def test_likelihoods_against_brute_force(case):
             assert found.bases[token, place].item() == pytest.approx(expected, rel=1e-4)
 
 
-def test_chain_against_brute_force(case):
-    logits, kmers, known = case
-    found = chain(logits, kmers, known)
-    for token in range(NUM_TOKENS):
-        p = softmax(logits[token].tolist())
-        pattern = before = "??????"
-        for place in range(6):
-            expected = 0.0
-            if known[token, place]:
-                base = KMERS[kmers[token]][place]
-                pattern = before[:place] + base + before[place + 1 :]
-                expected = math.log(mass(p, pattern) / mass(p, before))
-                before = pattern
-            assert found[token, place].item() == pytest.approx(expected, abs=1e-4)
-
-
 def test_conditionals_against_brute_force(case):
     """Every base at every place, given the known bases before it."""
     logits, kmers, known = case
@@ -100,13 +84,6 @@ def test_true_bases_of_conditionals_and_marginals(case):
     torch.testing.assert_close(chain(logits, kmers, known), expected)
     expected = torch.where(known, log_likelihoods(logits, kmers).bases, 0.0)
     torch.testing.assert_close(marginal_of(logits, kmers, known), expected)
-
-
-def test_the_chain_multiplies_to_the_token(case):
-    logits, kmers, _ = case
-    everything = torch.ones(NUM_TOKENS, 6, dtype=torch.bool)
-    sums = chain(logits, kmers, everything).sum(dim=1)
-    torch.testing.assert_close(sums, log_likelihoods(logits, kmers).token)
 
 
 def test_ce_is_that_of_torch(case):
@@ -191,11 +168,6 @@ def test_hopeless_tokens_keep_their_gradient(height):
     assert logits.grad[1, 0].item() == pytest.approx(1 / 6, abs=1e-5)
 
 
-def test_uniform_logits_know_nothing():
-    likelihoods = log_likelihoods(torch.zeros(1, 4096), torch.tensor([1365]))
-    assert likelihoods.bases.tolist() == [pytest.approx([math.log(0.25)] * 6)]
-
-
 def test_bf16_logits_are_summed_in_fp32(case):
     logits, kmers, known = case
     rounded = logits.bfloat16()
@@ -218,8 +190,9 @@ def autograd_likelihoods(logits, kmers, first_kmer=0, support="kmers"):
     return log_p.gather(1, kmers[:, None])[:, 0], inside.logsumexp(dim=1)
 
 
-@pytest.mark.parametrize("support", ["kmers", "vocabulary"])
-@pytest.mark.parametrize("first_kmer", [0, 128, 300])
+@pytest.mark.parametrize(
+    ("support", "first_kmer"), [("kmers", 0), ("kmers", 300), ("vocabulary", 128)]
+)
 def test_gradient_against_autograd(support, first_kmer):
     generator = torch.Generator().manual_seed(3)
     logits = 3 * torch.randn(5, 4096 + 2 * first_kmer, generator=generator, dtype=torch.float64)
@@ -298,20 +271,9 @@ def test_trap_the_padding_of_a_tail_is_not_trained():
     assert nucleotide_loss(log_likelihoods(logits, kmers), known, CE).num_tokens == 0
 
 
-def test_trap_a_hard_token_is_not_clamped():
-    """A clamp of S_j at 1e-8 or 1e-30 would leave no gradient; see also the next test."""
-    logits = torch.zeros(1, 4096)
-    logits[0, 0] = 60.0  # S_j is about 1e-24
-    logits.requires_grad_()
-    nucleotide_loss(
-        log_likelihoods(logits, torch.tensor([4095])), torch.ones(1, 6, dtype=torch.bool), FNS
-    ).loss.backward()
-    assert logits.grad[0, 4095].item() == pytest.approx(-1 / 1024, rel=1e-4)
-
-
-@pytest.mark.parametrize("height", [69.0, 75.0, 88.0, 104.0, 200.0])
+@pytest.mark.parametrize("height", [69.0, 88.0, 200.0])
 def test_trap_marginals_below_the_smallest_float(height):
-    """Where fp32 has lost S_j the gradient is that of fp64 all the same."""
+    """Where fp32 has lost S_j, or a clamp would, the gradient is that of fp64 all the same."""
     generator = torch.Generator().manual_seed(5)
     logits = torch.randn(3, 4096, generator=generator)
     logits[:, 0] += height
@@ -337,17 +299,6 @@ def test_trap_a_mean_of_means(case):
     torch.testing.assert_close(added, whole)
     mean_of_means = sum(half.nats_per_token for half in halves) / 2
     assert abs(mean_of_means - whole.nats_per_token) > 1e-3
-
-
-def test_trap_bf16_softmax(case):
-    """A softmax in bf16 is wrong in the third digit; ours is that of the rounded logits."""
-    logits, kmers, _ = case
-    rounded = logits.bfloat16()
-    exact, _ = autograd_likelihoods(rounded.double(), kmers)
-    ours = log_likelihoods(rounded, kmers).token.double()
-    in_bf16 = rounded.log_softmax(dim=1).gather(1, kmers[:, None])[:, 0].double()
-    torch.testing.assert_close(ours, exact, atol=1e-5, rtol=1e-6)
-    assert (in_bf16 - exact).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 3)])

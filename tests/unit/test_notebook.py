@@ -1,4 +1,4 @@
-"""The notebook of the docs runs, cell by cell in one namespace; nothing in it needs Jupyter."""
+"""The notebook of the docs: it has no output, and runs cell by cell without Jupyter."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def code_of(notebook) -> list[str]:
     return ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
 
 
-def test_it_is_a_notebook_without_output(notebook):
+def test_it_is_a_notebook_of_python_without_output(notebook):
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     ids = [cell["id"] for cell in notebook["cells"]]
     assert len(set(ids)) == len(ids)
@@ -27,11 +27,14 @@ def test_it_is_a_notebook_without_output(notebook):
         assert cell["cell_type"] in ("code", "markdown")
         if cell["cell_type"] == "code":
             assert cell["outputs"] == [] and cell["execution_count"] is None
+    for each in code_of(notebook):
+        compile(each, NOTEBOOK.name, "exec")
     code = "\n".join(code_of(notebook))
     for verb in ("load", "score", "score_variants", "scan", "generate", "embed"):
         assert f"carbon.{verb}(" in code or f"model.{verb}(" in code
 
 
+@pytest.mark.nightly
 def test_it_runs(notebook, monkeypatch):
     monkeypatch.delenv("CARBON_MODEL", raising=False)
     matplotlib.use("Agg")

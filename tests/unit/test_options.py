@@ -1,9 +1,9 @@
-"""What can be chosen, and the options made of it: names, defaults and texts agree everywhere."""
+"""Options by name: the command and the library take the same, with the same defaults."""
 
 import argparse
 import copy
 import inspect
-from typing import get_args, get_type_hints
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +12,6 @@ from carbon.cli import _parser
 from carbon.errors import UserError
 from carbon.genome import Interval
 from carbon.inference import (
-    DTYPES,
     Carbon,
     Method,
     SamplingOptions,
@@ -25,36 +24,23 @@ from carbon.inference import (
 from carbon.inference.scan import scan_method_for
 from carbon.inference.scoring import MEASURES
 from carbon.inference.variants import method_for
-from carbon.options import (
-    COMBINATIONS,
-    MODES,
-    POOLS,
-    PROTOCOLS,
-    STRANDS_READ,
-    By,
-    Combine,
-    Dtype,
-    Mode,
-    Pool,
-    ProtocolName,
-    Strands,
-)
+from carbon.options import COMBINATIONS, MODES, POOLS, PROTOCOLS, STRANDS_READ
+from carbon.tokenizer import NATIVE
 from carbon.verbs.common import options_of
 
 TABLES = {
-    "by": (By, MEASURES),
-    "combine": (Combine, COMBINATIONS),
-    "dtype": (Dtype, DTYPES),
-    "mode": (Mode, MODES),
-    "pool": (Pool, POOLS),
-    "protocol": (ProtocolName, PROTOCOLS),
-    "strands": (Strands, STRANDS_READ),
+    "by": MEASURES,
+    "combine": COMBINATIONS,
+    "mode": MODES,
+    "pool": POOLS,
+    "protocol": PROTOCOLS,
+    "strands": STRANDS_READ,
 }
-# By verb: the options, what has their defaults, what they make, and where users read of them.
+# By verb: the options, what has their defaults, and what they make.
 OPTIONS = {
-    "variants": (VariantOptions, method_for, Method, Carbon.score_variants),
-    "scan": (ScanOptions, scan_method_for, ScanMethod, Carbon.scan),
-    "generate": (SamplingOptions, SamplingRule, SamplingRule, Carbon.generate),
+    "variants": (VariantOptions, method_for, Method),
+    "scan": (ScanOptions, scan_method_for, ScanMethod),
+    "generate": (SamplingOptions, SamplingRule, SamplingRule),
 }
 LEAST = {
     "variants": ["--reference", "r", "--vcf", "v", "--output", "o"],
@@ -63,42 +49,28 @@ LEAST = {
 }
 
 
-@pytest.mark.parametrize("choice", TABLES)
-def test_the_type_has_the_names_of_the_table(choice):
-    kind, table = TABLES[choice]
-    assert get_args(kind) == tuple(table)
-
-
 @pytest.mark.parametrize("verb", OPTIONS)
-class TestOptions:
-    def test_each_has_one_type_and_a_default(self, verb):
-        options, make, made, _ = OPTIONS[verb]
-        given = {
-            name: parameter
-            for name, parameter in inspect.signature(make).parameters.items()
-            if name != "reader"
-        }
-        assert set(given) == set(options.__annotations__) == set(made.__annotations__)
-        assert all(p.default is not inspect.Parameter.empty for p in given.values())
-        hints = get_type_hints(make)
-        assert {name: hints[name] for name in given} == get_type_hints(options)
+def test_a_command_takes_each_option_of_the_library_and_gives_none_by_itself(verb):
+    """So the defaults are those of the library."""
+    options, make, made = OPTIONS[verb]
+    given = {name for name in inspect.signature(make).parameters if name != "reader"}
+    assert given == set(options.__annotations__) == set(made.__annotations__)
+    parser = _parser()
+    (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    dests = {action.dest for action in verbs.choices[verb]._actions}
+    assert set(options.__annotations__) <= dests | {"tags"}
+    arguments = parser.parse_args([verb, "--model", "m", *LEAST[verb]])
+    assert options_of(arguments, options) in ({}, {"tags": []})
 
-    def test_each_is_told_in_the_help(self, verb):
-        options, _, _, method = OPTIONS[verb]
-        text = inspect.getdoc(method)
-        left_out = [
-            n for n in options.__annotations__ if f"{n}:" not in text and f"`{n}`" not in text
-        ]
-        assert left_out == []
 
-    def test_each_can_be_given_to_the_verb_and_none_must(self, verb):
-        options, *_ = OPTIONS[verb]
-        parser = _parser()
-        (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        dests = {action.dest for action in verbs.choices[verb]._actions}
-        assert set(options.__annotations__) <= dests | {"tags"}
-        arguments = parser.parse_args([verb, "--model", "m", *LEAST[verb]])
-        assert options_of(arguments, options) in ({}, {"tags": []})
+def test_defaults_that_scores_depend_on():
+    model = SimpleNamespace(context_tokens=32_768, vocabulary=NATIVE)
+    method, scan = method_for(model), scan_method_for(model)
+    assert (method.protocol, method.by, method.strands) == ("centered", "chain", "both")
+    assert (method.window_bp, method.frames) == (8192, (0,))
+    assert (scan.frames, scan.combine, scan.strands) == ((0,), "mean", "forward")
+    rule = SamplingRule()
+    assert (rule.mode, rule.temperature, rule.repetition_penalty) == ("token", 1.0, 0.0)
 
 
 def test_what_the_verb_is_given_is_what_is_passed_on():
@@ -109,19 +81,15 @@ def test_what_the_verb_is_given_is_what_is_passed_on():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda model: model.score_variants(None, [], window=12),
-        lambda model: model.variant_method(windw_bp=12),
-        lambda model: model.scan(None, Interval("c", 0, 1), window=12),
-        lambda model: model.scan_method(frame=0),
-        lambda model: model.generate(["A"], 6, temprature=1),
-    ],
-)
-def test_an_unknown_keyword_is_an_error_at_once(model, call):
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
-        call(model)
+def test_an_unknown_keyword_is_an_error_at_once(model):
+    for call in (
+        lambda: model.score_variants(None, [], window=12),
+        lambda: model.variant_method(windw_bp=12),
+        lambda: model.scan(None, Interval("c", 0, 1), window=12),
+        lambda: model.generate(["A"], 6, temprature=1),
+    ):
+        with pytest.raises(TypeError, match="unexpected keyword argument"):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +107,7 @@ def test_an_unknown_keyword_is_an_error_at_once(model, call):
     ],
 )
 def test_an_unknown_choice_is_an_error_that_lists_the_table(model, choice, call):
-    names = ", ".join(TABLES[choice][1])
+    names = ", ".join(TABLES[choice])
     with pytest.raises(UserError, match=f"^{choice} 'x': give (one of )?{names}$"):
         call(model)
 

@@ -32,11 +32,6 @@ def test_frames_are_those_of_a_regular_expression(bases, least):
     assert open_frames(bases, least) == sorted(f for f in expected if len(f.protein) >= least)
 
 
-def test_a_frame_that_goes_on_has_no_stop():
-    assert open_frames("ATGGCCG", 1) == [OpenFrame(0, 6, "+", "MA", False)]
-    assert open_frames("", 1) == []
-
-
 def test_residues_of_both_strands(tmp_path):
     for strand in "+-":
         fasta, gff = write_genome(tmp_path, "c1", strand)

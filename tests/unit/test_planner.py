@@ -1,8 +1,6 @@
 """What the planner counts, against transformers, autograd, torch's schedules and brute force."""
 
-import contextlib
 import dataclasses
-import io
 import itertools
 import tomllib
 from pathlib import Path
@@ -45,8 +43,10 @@ def pipeline(ranks: int, schedule: str = "1f1b", pieces: int = 2) -> ParallelCon
 # Parameters
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize(("ranks", "schedule"), [(1, "1f1b"), (2, "1f1b"), (2, "zbv"), (4, "1f1b")])
+@pytest.mark.parametrize(
+    ("preset", "ranks", "schedule"),
+    [("tiny", 1, "1f1b"), ("mini", 2, "1f1b"), ("500m", 2, "zbv"), ("8b", 4, "1f1b")],
+)
 def test_parameters_are_those_of_transformers(preset, ranks, schedule):
     microbatches = ["data.microbatch_tokens=256", f"model.preset={preset}"]
     found = plan(
@@ -199,14 +199,8 @@ TABLED = [
 ]
 
 
-def test_a_schedule_of_one_piece_a_rank_has_an_order_here():
-    single = {n for n, schedule in PIPELINE_SCHEDULES.items() if schedule.pieces_a_rank == 1}
-    assert single == set(ORDERS)
-
-
 @pytest.mark.parametrize("schedule", ORDERS)
-@pytest.mark.parametrize("ranks", [2, 3, 8])
-@pytest.mark.parametrize("count", [8, 9, 32])
+@pytest.mark.parametrize(("ranks", "count"), [(2, 9), (3, 8), (8, 8), (8, 32)])
 def test_idle_time_of_simple_pipelines(schedule, ranks, count):
     idle, kept = simulated([ORDERS[schedule](rank, ranks, count) for rank in range(ranks)], ranks)
     parallel = pipeline(ranks, schedule)
@@ -215,9 +209,12 @@ def test_idle_time_of_simple_pipelines(schedule, ranks, count):
     assert [in_flight(parallel, rank, count) for rank in range(ranks)] == kept
 
 
+# Fewer microbatches than ranks, as many, more, and numbers that rounds do not divide.
+SHAPES = [(2, 1), (2, 3), (2, 24), (3, 2), (3, 6), (4, 2), (4, 5), (4, 8), (8, 3), (8, 7), (8, 24)]
+
+
 @pytest.mark.parametrize(("schedule", "pieces"), TABLED)
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 6, 7, 8, 24])
+@pytest.mark.parametrize(("ranks", "count"), SHAPES)
 def test_idle_time_of_torchs_schedules(schedule, ranks, pieces, count):
     """Where torch refuses a number of microbatches, so does the table, and nowhere else."""
     parallel = pipeline(ranks, schedule, pieces)
@@ -233,15 +230,10 @@ def test_idle_time_of_torchs_schedules(schedule, ranks, pieces, count):
     assert all(f >= k for f, k in zip(found, kept, strict=True))
 
 
-def test_a_single_process_never_waits():
-    assert {idle_share(pipeline(1, schedule), 3) for schedule in PIPELINE_SCHEDULES} == {0}
-
-
 # Memory
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("preset", ["tiny", "mini"])
+@pytest.mark.parametrize(("preset", "dtype"), [("tiny", torch.float32), ("mini", torch.bfloat16)])
 def test_activations_are_what_autograd_keeps(preset, dtype):
     """The bytes that the graph of a stock network holds on to, packed rows and a mask among them.
 
@@ -394,39 +386,21 @@ def test_batches():
 @pytest.mark.parametrize(
     ("processes", "settings", "message"),
     [
-        (3, (), "batches of 16 rows of 256 tokens cannot be shared by 3 processes"),
+        (3, (), "cannot be shared by 3 processes"),
         (6, ("parallel.pipeline=4",), "6 processes are no multiple of .* = 4 x 1"),
-        (1, ("parallel.replicate=2",), "1 processes are no multiple of .* = 1 x 2"),
         (0, (), "0 processes are no multiple"),
-        (4, ("parallel.context=3",), "context = 3: 4 processes share the weights"),
-        (3, ("parallel.context=3",), "rows of 256 tokens are not divided into the 6 slices"),
+        (4, ("parallel.context=3",), "context = 3: 4 processes"),
+        (3, ("parallel.context=3",), "not divided into the 6 slices"),
         (8, ("parallel.pipeline=8",), "8 pieces of 4 layers"),
-        (4, ("parallel.pipeline=4", "parallel.schedule=zbv"), "8 pieces of 4 layers"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),
-        (
-            2,
-            ("parallel.pipeline=2", "data.microbatch_tokens=768"),
-            "microbatches of 3 rows do not divide 16 rows of a reader",
-        ),
-        (
-            2,
-            (
-                *("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b"),
-                *("stages.0.batch_rows=7", "data.microbatch_tokens=256"),
-            ),
-            "7 microbatches are not divided by the schedule's 3 rounds",
-        ),
+        (2, ("parallel.pipeline=2", "data.microbatch_tokens=768"), "3 rows do not divide 16"),
+        (2, ("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b",
+             "stages.0.batch_rows=7", "data.microbatch_tokens=256"), "schedule's 3 rounds"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_said(processes, settings, message):
     with pytest.raises(ConfigError, match=message):
         plan(*settings, processes=processes)
-
-
-@pytest.mark.parametrize("wrong", [{"mfu": 40.0}, {"mfu": 0.0}, {"peak_flops": -1.0}])
-def test_a_device_that_cannot_be(wrong):
-    with pytest.raises(ConfigError, match="more than 0"):
-        plan(**wrong)
 
 
 # What is printed
@@ -442,9 +416,9 @@ def test_a_plan_is_printed_as_comments(capsys):
     assert "MiB of the fullest process" in printed
 
 
-def test_the_table_of_the_page_is_that_of_the_planner():
+@pytest.mark.nightly
+def test_the_table_of_the_page_is_that_of_the_planner(capsys):
     from bench.plan import main
 
-    with contextlib.redirect_stdout(io.StringIO()) as table:
-        main()
-    assert table.getvalue() in (ROOT / "docs" / "plan.md").read_text()
+    main()
+    assert capsys.readouterr().out in (ROOT / "docs" / "plan.md").read_text()

@@ -149,7 +149,9 @@ def test_the_realised_mixture(folder, rows):
     json.dumps(mixture)
 
 
-@pytest.mark.parametrize(("readers", "workers"), [(1, 0), (2, 0), (4, 0), (2, 2)])
+@pytest.mark.parametrize(
+    ("readers", "workers"), [(1, 0), (4, 0), pytest.param(2, 2, marks=pytest.mark.nightly)]
+)
 def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
     folder, rows, readers, workers
 ):

@@ -14,7 +14,6 @@ from scripts.quickstart_steps import STEPS, set_options, words
 from scripts.quickstart_time import (
     done_at,
     offer,
-    planned,
     rest_tokens,
     speed_of,
     tokens_in_time,
@@ -34,6 +33,8 @@ LISTS = {
     "changes": ["--set", "seed=1"],
     "training": ["--set", "seed=2"],
     "renamed": ["--contigs", "chr"],
+    "code": ["--genetic-code", "4"],
+    "coded": ["--set", "assemblies.0.genetic_code=4"],
 }
 
 
@@ -47,7 +48,7 @@ def test_each_step_is_a_command_of_a_module(step):
 
 def test_settings_keep_every_letter():
     (build,) = [step for step in STEPS if step.name == "build"]
-    command = list(words(build.command, VALUES))
+    command = list(words(build.command, VALUES | LISTS))
     settings = dict(word.split("=", 1) for word in command if "=" in word)
     read = {key: tomllib.loads(f"v = {text}")["v"] for key, text in settings.items()}
     assert read == {
@@ -57,6 +58,7 @@ def test_settings_keep_every_letter():
         "assemblies.0.contigs": AWKWARD,
         "assemblies.0.holdout": [AWKWARD],
         "assemblies.0.incomplete_cds": "drop",
+        "assemblies.0.genetic_code": 4,
     }
     assert set_options({"a": 1, "b": "x"}) == ["--set", "a=1", "--set", 'b="x"']
     (_, mixture) = set_options({"m": {'a "b"': 0.5, "c": 0.5}})
@@ -113,23 +115,7 @@ def test_the_rest_is_counted_in_tokens():
 
 def test_few_tokens_are_warned_of():
     assert warning(3_000_000, 20) == ""
-    told = "fewer than 3,000,000 tokens: the model will hardly beat counting"
-    assert warning(1_143_036, 5).startswith(told)
-    assert warning(1_143_036, 5).endswith("; --minutes 20 is the default")
-    assert warning(1_143_036, 20).endswith("; more --minutes make a better one")
-
-
-@pytest.mark.parametrize(
-    ("minutes", "tokens_are_set", "told"),
-    [
-        (20.0, False, "about 20 minutes; --minutes changes that"),
-        (0.5, True, "about 0.5 minutes; --minutes changes that"),
-        (None, False, "about seven minutes on two cores"),
-        (None, True, "--set says how many tokens"),
-    ],
-)
-def test_what_is_planned_is_told(minutes, tokens_are_set, told):
-    assert planned(minutes, tokens_are_set).startswith(told)
+    assert "3,000,000" in warning(1_143_036, 5) and "--minutes 20" in warning(1_143_036, 5)
 
 
 def test_when_it_will_be_done(tmp_path):
@@ -153,11 +139,8 @@ def test_when_it_will_be_done(tmp_path):
 
 def test_what_is_offered_for_less(monkeypatch):
     monkeypatch.setattr("time.localtime", time.gmtime)
-    assert done_at(600, 2, now=12 * 3600) == "done at about 12:10 (12 minutes in all)"
-    assert offer(12) == (
-        "; for less: Ctrl-C, then the same with --minutes 6 (the training begins anew)"
-    )
-    assert offer(3) == ""
+    assert "12:10 (12 minutes" in done_at(600, 2, now=12 * 3600)
+    assert "--minutes 6" in offer(12) and offer(3) == ""
 
 
 @pytest.mark.parametrize("scored", [True, False])

@@ -19,7 +19,7 @@ from train.network.attention import use_attention
 from train.network.ranks import joined_ranks
 from train.network.runtime import CompiledGraphs, set_up
 from train.run_folder import checkpoint as checkpoint_module
-from train.run_folder.checkpoint import Checkpoints, _copied
+from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.saved import step_of
 
 # CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
@@ -109,37 +109,6 @@ def test_every_length_is_compiled(num_lengths, compiled):
     assert noted.num_graphs == compiled
     assert graphs.new() == graphs.total == compiled and graphs.new() == 0
     torch._dynamo.reset()
-
-
-def test_nothing_is_counted_without_compiling():
-    graphs = CompiledGraphs(ComputeConfig())
-    assert (graphs.new(), graphs.total) == (0, 0)
-
-
-class OfGpu:
-    """What a tensor on a GPU says, as far as a copy asks."""
-
-    is_cuda = True
-
-    def to_local(self):
-        return self
-
-
-def test_a_copy_of_a_gpu_does_not_wait(monkeypatch):
-    asked = {}
-
-    class Copy:
-        def copy_(self, source, non_blocking):
-            asked.update(non_blocking=non_blocking)
-
-    def empty_like(tensor, **kwargs):
-        asked.update(kwargs)
-        return Copy()
-
-    monkeypatch.setattr(torch, "empty_like", empty_like)
-    monkeypatch.setattr(checkpoint_module, "local", lambda tensor: tensor)
-    assert isinstance(_copied(OfGpu(), None), Copy)
-    assert asked == {"device": "cpu", "pin_memory": True, "non_blocking": True}
 
 
 def test_what_writes_waits_for_the_copy(tmp_path, monkeypatch):
@@ -243,11 +212,7 @@ def test_a_number_of_all_processes_is_exact():
     [
         ("NVIDIA H100 80GB HBM3", 989e12),
         ("NVIDIA H100 PCIe", 756e12),
-        ("NVIDIA H100 NVL", 835e12),
-        ("NVIDIA H200", 989e12),
         ("NVIDIA H200 NVL", 835e12),
-        ("NVIDIA GH200 480GB", 989e12),
-        ("NVIDIA A100-SXM4-80GB", 312e12),
         ("NVIDIA A100 80GB PCIe", 312e12),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA H100", None),
@@ -255,5 +220,5 @@ def test_a_number_of_all_processes_is_exact():
     ],
 )
 def test_peaks_are_those_of_data_sheets(gpu, peak):
-    """With sparsity: H100 SXM 1,979, PCIe 1,513, NVL 1,671; H200 1,979, NVL 1,671; A100 624."""
+    """With sparsity: H100 SXM 1,979, PCIe 1,513; H200 NVL 1,671; A100 624."""
     assert peak_flops(gpu) == peak

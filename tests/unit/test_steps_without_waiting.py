@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from carbon.losses import LossSums
-from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus
+from tests.helpers.runs import BATCH_TOKENS, make_config, small_corpus
 from train.config import ParallelConfig
 from train.loop import trainer as trainer_module
 from train.loop.data import batches
@@ -50,8 +50,7 @@ def plain_loss(hidden, head, targets, known, objective, first_kmer):
 
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    config = make_config(make_corpus(folder), folder / "run")
+    config = make_config(small_corpus(), tmp_path_factory.mktemp("run") / "run")
     with joined_ranks(ParallelConfig()) as ranks:
         yield Trainer(config, ranks)
 

@@ -119,13 +119,12 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.rows, self.pictures, self.ids = [], [], [], []
+        self.open, self.rows, self.pictures = [], [], []
         self.feed(text)
-        assert self.open == ["html"] or self.open == []
+        assert self.open in ([], ["html"])
         self.table = {row[0]: row[1:] for row in reversed(self.rows)}  # the first of a name
 
     def handle_starttag(self, tag, attributes):
-        self.ids += [value for name, value in attributes if name == "id"]
         if tag not in self.VOID:
             self.open.append(tag)
         if tag == "tr":
@@ -134,9 +133,6 @@ class Page(HTMLParser):
             self.rows[-1].append("")
         elif tag == "svg":
             self.pictures.append([])
-
-    def handle_startendtag(self, tag, attributes):
-        self.ids += [value for name, value in attributes if name == "id"]
 
     def handle_endtag(self, tag):
         if tag != "html":
@@ -154,14 +150,17 @@ def page_of(run) -> tuple[str, Page]:
     return text, Page(text)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The page of a whole run: its file, its text, and what stands in it."""
+    run = whole_run(tmp_path_factory.mktemp("whole") / "run")
+    text, page = page_of(run)
+    return run / "summary.html", text, page
+
+
 class TestSummary:
-    def test_what_a_whole_run_says(self, tmp_path):
-        text, page = page_of(whole_run(tmp_path / "run"))
-        assert (
-            "<p class='answer'>60 of 60 planned steps are taken: 61,440 tokens in 30.0 seconds of "
-            "computing. Its model reads what is held out at "
-        ) in text
-        assert "Steps that were skipped: 2.</p><figure>" in text
+    def test_what_a_whole_run_says(self, whole):
+        _, _, page = whole
         totals = {
             "steps": ["60 of 60 planned"],
             "steps skipped": ["2"],
@@ -202,59 +201,35 @@ class TestSummary:
             for line in steps[first - 1 :]:
                 line |= {"stage": stage, "objective": objective}
         run = write_run(tmp_path / "run", steps, [], [])
+        ce, fns = (OBJECTIVES[name].label for name in ("ce", "fns"))
         sentences = [
-            f"At step 4 the objective changes from {OBJECTIVES['ce'].label} to "
-            f"{OBJECTIVES['fns'].label}.",
-            f"At step 10 the objective changes from {OBJECTIVES['fns'].label} to "
-            f"{OBJECTIVES['ce'].label}.",
+            f"At step 4 the objective changes from {ce} to {fns}.",
+            f"At step 10 the objective changes from {fns} to {ce}.",
         ]
         assert objective_changes(read_run(run)) == sentences
         text, _ = page_of(run)
         assert " ".join(sentences) in text and text.count("the objective changes") == 2
-        export = tmp_path / "export"
-        export.mkdir()
-        write_card(run, export, corpus_manifest=None, parameters=1)
-        assert " ".join(sentences) in (export / "README.md").read_text()
 
-    def test_pictures(self, tmp_path):
-        _, page = page_of(whole_run(tmp_path / "run"))
-        units = ["nats per base", "rate", "norm", "tokens / s"]
-        units += ["nats per base", "share of bases", "share of bases"]
-        assert len(page.pictures) == len(units)
-        for words, unit in zip(page.pictures, units, strict=True):
-            assert {unit, "step", "second"} <= set(words)
-        assert {"chain", "marginals"} <= set(page.pictures[0]) & set(page.pictures[4])
-        assert {"fp32", "bf16"} <= set(page.pictures[5])
-
-    def test_one_file_that_asks_for_nothing(self, tmp_path):
-        text, page = page_of(whole_run(tmp_path / "run"))
+    def test_one_file_that_asks_for_nothing(self, whole):
+        _, text, page = whole
+        assert len(page.pictures) == 7
         for word in ("http", "src=", "<link", "<script", "@import", "<image", "xmlns"):
             assert word not in text
-        assert set(re.findall(r"url\((.)", text)) == {"#"}
-        named = set(re.findall(r"url\(#([^)]*)\)", text)) | set(
-            re.findall(r'href="#([^"]*)"', text)
-        )
-        assert named <= set(page.ids)
-        assert "var(--blue)" in text and "#0072b2" not in text
 
-    def test_equal_input_gives_equal_bytes(self, tmp_path):
-        pages = [write_summary(whole_run(tmp_path / n / "run")).read_bytes() for n in "ab"]
-        assert pages[0] == pages[1]
-        write_summary(tmp_path / "a" / "run")
-        assert (tmp_path / "a" / "run" / "summary.html").read_bytes() == pages[0]
-        assert not list((tmp_path / "a" / "run").glob(".*"))
+    def test_equal_input_gives_equal_bytes(self, whole, tmp_path):
+        again = write_summary(whole_run(tmp_path / "run"))
+        assert again.read_bytes() == whole[0].read_bytes()
+        assert not list((tmp_path / "run").glob(".*"))
 
     def test_a_run_that_has_only_begun(self, tmp_path):
-        text, page = page_of(write_run(tmp_path / "none"))
-        assert "No step has been taken yet; 60 are planned." in text
-        assert page.pictures == [] and "0 events" in text
-        text, page = page_of(write_run(tmp_path / "one", [step_line(1)]))
+        _, page = page_of(write_run(tmp_path / "none"))
+        assert page.pictures == []
+        _, page = page_of(write_run(tmp_path / "one", [step_line(1)]))
         assert page.table["steps"] == ["1 of 60 planned"]
         assert page.table["time of computing"] == ["0.5 seconds"]
-        assert len(page.pictures) == 4 and page.table["steps taken"] == ["1", "0"]
-        text, page = page_of(write_run(tmp_path / "bad", [skipped_line(1)]))
+        assert page.table["steps taken"] == ["1", "0"]
+        _, page = page_of(write_run(tmp_path / "bad", [skipped_line(1)]))
         assert page.table["steps skipped"] == ["1"]
-        assert len(page.pictures) == 2  # rate and throughput
 
     def test_a_line_that_is_being_written(self, tmp_path):
         run = write_run(tmp_path / "run", [step_line(1), step_line(2)])
@@ -285,20 +260,8 @@ class TestSummary:
         axes = loss_figure(read_run(run)).axes[0]
         assert np.nanmax(axes.lines[0].get_ydata()) < 1.4
         assert list(axes.lines[-1].get_xdata()) == [10, 20]  # the crosses
-        text, page = page_of(run)
+        _, page = page_of(run)
         assert page.table["nats per base of training rows, chain"] == ["1.3810 at step 19"]
-        assert "crosses are steps that were skipped" in text
-
-    def test_a_precision_that_was_not_measured(self, tmp_path):
-        probes = [probe_line(n, recovery_bf16=None) for n in (10, 20)]
-        for probe in probes:
-            del probe["heldout_marginal_nats_per_base"]
-        steps = [step_line(n, mfu=0.4) for n in range(1, 21)]
-        _, page = page_of(write_run(tmp_path / "run", steps, probes))
-        assert len(page.pictures) == 5 + 2  # MFU, and no gap
-        assert page.table["share of peak FLOP/s (MFU), mean"] == ["40.0 %"]
-        assert "sequence recovery in bf16" not in page.table
-        assert "held-out nats per base, marginals" not in page.table
 
     def test_a_long_run_is_thinned_by_means(self, tmp_path):
         losses = 1 + np.random.default_rng(0).random(9000)
@@ -309,9 +272,7 @@ class TestSummary:
         parts = [*np.array_split(losses[:40], 2), *np.array_split(losses[40:], 299)]  # of 30
         assert np.asarray(curve.get_ydata()) == pytest.approx([np.nanmean(part) for part in parts])
         assert curve.get_xdata()[:2] == pytest.approx([10.5, 30.5])
-        text, page = page_of(run)
-        assert "the mean of about 30 steps" in text and len(page.pictures) == 4
-        assert len(text) < 200_000
+        assert len(page_of(run)[0]) < 200_000
 
     def test_no_mean_reaches_over_a_boundary(self, tmp_path):
         steps = [step_line(n, nats_per_base=1.0 + (n > 4001)) for n in range(1, 9001)]
@@ -324,10 +285,9 @@ class TestSummary:
 
     def test_many_events(self, tmp_path):
         events = [{"step": n, "event": "skip", "message": f"bad {n}"} for n in range(1, 501)]
-        text, page = page_of(write_run(tmp_path / "run", [step_line(1)], events=events))
+        _, page = page_of(write_run(tmp_path / "run", [step_line(1)], events=events))
         assert page.rows[-1] == ["500", "skip", "bad 500"] and page.rows[-200][0] == "301"
         assert ["300", "skip", "bad 300"] not in page.rows
-        assert "500 events" in text and "The last 200" in text
 
     def test_markup_in_names(self, tmp_path):
         first = "<b>x</b>&$a$"
@@ -339,7 +299,6 @@ class TestSummary:
         assert page.rows[-1] == ["1", "<i>", "<script>alert(1)</script>"]
         assert "<script" not in text and "<img" not in text and "<b>" not in text
         assert html.escape("<img src=x>") in text
-        assert all(first[:14] in words for words in page.pictures)
 
 
 @pytest.fixture(scope="module")
@@ -374,16 +333,13 @@ def card_rows(text):
 
 class TestCard:
     def test_what_it_says(self, tmp_path, export, manifest):
-        write_card(
-            whole_run(tmp_path / "my run"), export, corpus_manifest=manifest, parameters=1_234_567
-        )
+        run = whole_run(tmp_path / "my run")
+        write_card(run, export, corpus_manifest=manifest, parameters=1_234_567)
         text = (export / "README.md").read_text()
         assert "# my run\n" in text and "1,234,567 parameters" in text
         assert "61,440 tokens, in 60 of 60 planned steps" in text
         assert "2 steps were skipped" in text
-        meant = [OBJECTIVES[name].meaning for name in ("ce", "blend")]
-        assert "`ce` is {}, `blend` {}.\n".format(*meant) in text
-        assert "512 tokens, 3,066 bases beside `<dna>`" in text
+        assert " ".join(objective_changes(read_run(run))) in text
         rows = card_rows(text)
         assert ["stage", "first", "second"] in rows and ["steps taken", "40", "20"] in rows
         for source, splits in manifest["sources"].items():
@@ -398,7 +354,6 @@ class TestCard:
         assert ["held-out nats per base, chain", "1.4100", "60"] in rows
         assert ["nats per base of training rows, marginals", "1.3700", "60"] in rows
         assert "not clinical advice" in text.replace("\n", " ")
-        assert "(curves.png)" in text
         assert (export / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
     def test_learners_of_one_run_say_the_same_of_their_training(self, tmp_path, export, manifest):
@@ -445,18 +400,13 @@ class TestCard:
         nats = -log_p.detach()[torch.arange(2), ids].sum()
         assert float(nats) / 12 == pytest.approx(names["score"].nats_per_base, abs=1e-5)
 
-    def test_parameters_are_counted_in_the_weights(self, tmp_path, export):
-        write_card(whole_run(tmp_path / "run"), export, corpus_manifest=None)
-        count = sum(p.numel() for p in LlamaForCausalLM(small_config()).parameters())
-        assert f"{count:,} parameters" in (export / "README.md").read_text()
-
     def test_a_run_without_a_step_claims_nothing(self, tmp_path, export):
-        write_card(write_run(tmp_path / "run"), export, corpus_manifest=None, parameters=5)
+        write_card(write_run(tmp_path / "run"), export, corpus_manifest=None)
         text = (export / "README.md").read_text()
+        count = sum(p.numel() for p in LlamaForCausalLM(small_config()).parameters())
+        assert f"{count:,} parameters" in text
         assert "on 0 tokens, in 0 of 60 planned steps" in text
-        assert "Sources: eukaryote, mrna. The corpus came without a manifest" in text
-        assert "None: the run wrote down no step and no probe." in text
-        assert "Nothing was measured on held-out records during training." in text
+        assert "The corpus came without a manifest" in text
         assert "curves.png" not in text and not (export / "curves.png").exists()
 
     def test_equal_input_gives_equal_bytes(self, tmp_path, export, manifest):

@@ -1,10 +1,7 @@
 """The code of docs/scoring.md that reads our tables with pandas, as it stands."""
 
-import json
 import re
 from pathlib import Path
-
-import pytest
 
 from carbon.tables import TABLE_WRITERS
 
@@ -18,38 +15,24 @@ ROWS = [
 SETTINGS = {"model": "a # b", "window_bp": 600}
 
 
-@pytest.fixture
-def section() -> list[str]:
-    text = (
-        PAGE.read_text(encoding="utf-8").partition("## Tables in pandas")[2].partition("\n## ")[0]
-    )
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-
-
-@pytest.fixture
-def tables(tmp_path, monkeypatch) -> Path:
+def test_pandas_gives_what_was_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("my_scores.tsv", "my_scan.parquet"):
         path = tmp_path / name
         with TABLE_WRITERS[path.suffix](path, COLUMNS, SETTINGS) as write:
             for row in ROWS:
                 write(row)
-    return tmp_path
-
-
-def test_a_tsv_gives_what_was_written(section, tables):
+    section = PAGE.read_text(encoding="utf-8").partition("## Tables in pandas")[2]
+    scores, metadata = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
     names: dict = {}
-    exec(section[0], names)
+    exec(scores, names)
     read = [tuple(row) for row in names["scores"].astype(object).itertuples(index=False)]
     expected = [tuple(float("nan") if x is None else x for x in row) for row in ROWS]
     assert repr(read) == repr(expected)
     assert names["scores"].dtypes[["position", "delta"]].tolist() == ["int64", "float64"]
-
-
-@pytest.mark.parametrize("cut", ["tsv", "parquet"])
-def test_the_settings_come_back(section, tables, cut):
-    imports, _, both = section[1].partition("with open")
-    tsv, _, parquet = ("with open" + both).partition("settings = json.loads(pq")
-    names: dict = {}
-    exec(imports + (tsv if cut == "tsv" else "settings = json.loads(pq" + parquet), names)
-    assert names["settings"] == json.loads(json.dumps(SETTINGS))
+    # Of the two ways to read the settings, the first is of a TSV, the second of Parquet.
+    from_tsv, parquet, rest = metadata.partition("settings = json.loads(pq")
+    for code in (from_tsv, from_tsv.partition("with open")[0] + parquet + rest):
+        names = {}
+        exec(code, names)
+        assert names["settings"] == SETTINGS

@@ -8,17 +8,13 @@ import pytest
 import torch
 
 from carbon.adapt.config import WayConfig
-from carbon.adapt.network import OpenedModel
-from carbon.adapt.probe import vectors_of
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference import join_chunks
-from carbon.model import LoadedModel, load_model
-from carbon.tokenizer import NATIVE
 from tests.helpers.adapt import BINARY, adapted_of, base_folder
 from tests.helpers.files import random_bases
 
-SEQUENCES = [random_bases(60 + 17 * n, seed=n) for n in range(12)]
-THREADS, ROUNDS = 4, 6
+SEQUENCES = [random_bases(60 + 17 * n, seed=n) for n in range(6)]
+THREADS, ROUNDS = 4, 3
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +28,7 @@ def frequent_switches():
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     path = tmp_path_factory.mktemp("threads") / "genome.fa"
-    path.write_text("".join(f">c{n}\n{random_bases(400, seed=90 + n)}\n" for n in range(12)))
+    path.write_text("".join(f">c{n}\n{random_bases(400, seed=90 + n)}\n" for n in range(6)))
     with Reference(path) as opened:
         yield opened
 
@@ -41,7 +37,7 @@ def same(one, other):
     return all(map(np.array_equal, one, other)) and len(one) == len(other)
 
 
-def check_four_threads(call, items=range(12)):
+def check_four_threads(call, items=range(6)):
     """Call once for each item serially, then often from four threads, and compare exactly."""
     serial = {item: call(item) for item in items}
     with ThreadPoolExecutor(THREADS) as pool:
@@ -50,43 +46,31 @@ def check_four_threads(call, items=range(12)):
     assert not wrong, f"{len(wrong)} of {len(jobs)} differ"
 
 
-@pytest.mark.parametrize("layer", [0, 1, 2, None])
-def test_embed(model, layer):
-    check_four_threads(lambda n: list(model.embed([SEQUENCES[n]], layer=layer)))
+def scored_variants(model, reference, n):
+    bases = reference.fetch(Interval(f"c{n}", 200, 203))
+    variants = [Variant(f"c{n}", 200, bases[:1], alt) for alt in "ACGT" if alt != bases[0]]
+    return [s.delta for s in model.score_variants(reference, variants, window_bp=120)]
 
 
-def test_embed_at_different_layers_at_once(model):
-    layers = [(n, layer) for n in range(4) for layer in (0, 1, 2)]
-    check_four_threads(lambda at: list(model.embed([SEQUENCES[at[0]]], layer=at[1])), layers)
+def scanned(model, reference, n):
+    chunks = model.scan(reference, Interval(f"c{n}", 0, 400), window_bp=120)
+    return [join_chunks(chunks).log_probabilities]
 
 
-def test_score(model):
-    check_four_threads(lambda n: [next(model.score([SEQUENCES[n]], strands="both")).bases])
+CALLS = {
+    "score": lambda model, _, n: [next(model.score([SEQUENCES[n]], strands="both")).bases],
+    "generate": lambda model, _, n: model.generate([SEQUENCES[n]] * 2, 30, seed=n),
+    "next token": lambda model, _, n: [model.next_token(SEQUENCES[n]).probabilities],
+    "embed": lambda model, _, n: [*model.embed([SEQUENCES[n]], layer=(0, 1, 2, None)[n % 4])],
+    "score variants": scored_variants,
+    "scan": scanned,
+    "fetch": lambda _, reference, n: [reference.fetch(Interval(f"c{n}", 3 * n, 390 - n))],
+}
 
 
-def test_generate(model):
-    check_four_threads(lambda n: model.generate([SEQUENCES[n]] * 2, 30, seed=n))
-
-
-def test_next_token(model):
-    check_four_threads(lambda n: [model.next_token(SEQUENCES[n]).probabilities])
-
-
-def test_score_variants(model, reference):
-    def deltas(n):
-        bases = reference.fetch(Interval(f"c{n}", 200, 203))
-        variants = [Variant(f"c{n}", 200, bases[:1], alt) for alt in "ACGT" if alt != bases[0]]
-        return [s.delta for s in model.score_variants(reference, variants, window_bp=120)]
-
-    check_four_threads(deltas)
-
-
-def test_scan(model, reference):
-    def values(n):
-        chunks = model.scan(reference, Interval(f"c{n}", 0, 400), window_bp=120)
-        return [join_chunks(chunks).log_probabilities]
-
-    check_four_threads(values, range(4))
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call(model, reference, name):
+    check_four_threads(lambda n: CALLS[name](model, reference, n))
 
 
 WAYS = [{"name": "lora"}, {"name": "full"}, {"name": "probe", "layer": 1}]
@@ -98,17 +82,3 @@ def test_predict(tmp_path, network, options):
     torch.manual_seed(3)
     adapted, _ = adapted_of(base_folder(tmp_path, network), BINARY, way)
     check_four_threads(lambda n: list(adapted.predict([SEQUENCES[n]])))
-
-
-def test_states_of_a_probe(tmp_path, network):
-    model = load_model(base_folder(tmp_path, network))
-    opened = OpenedModel(LoadedModel(model.network, NATIVE))
-    opened.backbone.eval()
-    way = WayConfig(name="probe", too_long="cut")
-    check_four_threads(
-        lambda n: list(vectors_of(opened, [0, 1, None], [SEQUENCES[n]], way)), range(6)
-    )
-
-
-def test_fetch_of_one_reference(reference):
-    check_four_threads(lambda n: [reference.fetch(Interval(f"c{n}", 3 * n, 390 - n))])

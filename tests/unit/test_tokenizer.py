@@ -1,11 +1,11 @@
-import json
-import subprocess
-import sys
+"""Encoding and decoding against published vectors, a dictionary and the stock tokenizer."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
@@ -68,12 +68,7 @@ def test_round_trip(sequence):
     assert decode_kmers(encode_kmers(sequence), len(sequence)) == expected
     for vocabulary in (NATIVE, HYBRID):
         assert decode(encode(sequence, vocabulary, close=True)) == expected
-
-
-@given(any_dna)
-def test_the_mask_counts_known_bases(sequence):
-    known = sum(b in "ACGT" for b in sequence.upper())
-    assert encode(sequence).num_known_bases == known
+    assert encode(sequence).num_known_bases == len(sequence) - expected.count("N")
 
 
 @given(clean_dna)
@@ -121,7 +116,7 @@ def test_tags():
     encoding = encode("ACGTAC", tags=tags, close=True)
     assert encoding.ids.tolist() == [8, 11, 2, 850, 3]
     assert decode(encoding) == "ACGTAC"
-    with pytest.raises(UserError, match="'<dragon>' is not in the native vocabulary"):
+    with pytest.raises(UserError, match="<dragon>"):
         encode("A", tags=("<dragon>",))
 
 
@@ -132,37 +127,17 @@ def stock(tmp_path_factory):
     return folder
 
 
-def test_stock_transformers_gives_the_same_ids_without_this_package(stock):
-    sequences = ["", "A", "acgtac", "ACGTACG", "ACGTNACGTAC", "ACGTACNNN", "G" * 601]
-    code = (
-        "import json, sys\n"
-        "from transformers import AutoTokenizer\n"
-        "tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])\n"
-        "texts = json.loads(sys.argv[2])\n"
-        "ids = [tokenizer('<dna>' + text + '</dna>').input_ids for text in texts]\n"
-        "assert 'carbon' not in sys.modules\n"
-        "print(json.dumps([ids, tokenizer.decode([850, 850]), tokenizer.vocab_size]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(stock), json.dumps(sequences)],
-        capture_output=True, text=True, cwd=stock,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    ids, text, size = json.loads(done.stdout)
-    assert ids == [encode(s, close=True).ids.tolist() for s in sequences]
-    assert text == "ACGTACACGTAC"
-    assert size == NATIVE.size
+def test_stock_transformers_reads_it_without_this_package(stock):
+    tokenizer = AutoTokenizer.from_pretrained(stock)
+    assert "carbon" not in type(tokenizer).__module__
+    for sequence in ("", "A", "acgtac", "ACGTACG", "ACGTNACGTAC", "ACGTACNNN", "G" * 601):
+        ids = tokenizer(f"<dna>{sequence}</dna>").input_ids
+        assert ids == encode(sequence, close=True).ids.tolist()
+    assert tokenizer.decode([850, 850]) == "ACGTACACGTAC"
+    assert tokenizer.vocab_size == NATIVE.size
 
 
 @given(clean_dna)
-def test_stock_ids_of_any_length(sequence):
-    from tokenizers import Tokenizer
-
-    if not hasattr(test_stock_ids_of_any_length, "tokenizer"):
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as folder:
-            save_stock_tokenizer(folder)
-            test_stock_ids_of_any_length.tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
-    ids = test_stock_ids_of_any_length.tokenizer.encode(f"<dna>{sequence}").ids
+def test_stock_ids_of_any_length(stock, sequence):
+    ids = Tokenizer.from_file(f"{stock}/tokenizer.json").encode(f"<dna>{sequence}").ids
     assert ids == encode(sequence).ids.tolist()

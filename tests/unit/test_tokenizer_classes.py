@@ -4,23 +4,27 @@ import gzip
 import io
 import json
 import os
-import subprocess
 import sys
 import threading
 
+import datasets
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
-from carbon.errors import GenomeError, ModelError, UserError
+from carbon.cli import main
+from carbon.errors import ModelError, UserError
 from carbon.genome import Piece, read_pieces, reverse_complement
+from carbon.losses import next_kmers
 from carbon.tokenizer import (
     HYBRID,
     NATIVE,
     Kmers,
     decode,
     decode_ids,
+    decode_kmers,
     encode,
     encode_batch,
     encode_kmers,
@@ -55,14 +59,13 @@ def test_frames_and_strands(sequence, frame, strand):
         there = sequence[start:end]
         there = reverse_complement(there) if strand == "-" else there
         kmer = Kmers(np.array([index]), np.array([bits], dtype=np.uint8))
-        from carbon.tokenizer import decode_kmers
-
         assert decode_kmers(kmer, len(there)) == known_only(there)
 
 
-def test_there_are_six_frames():
-    with pytest.raises(UserError, match="frame 6: give 0 to 5"):
-        encode("ACGT", frame=6)
+@pytest.mark.parametrize("wrong", [{"frame": 6}, {"strand": -1}, {"strand": ""}])
+def test_there_are_six_frames_and_two_strands(wrong):
+    with pytest.raises(UserError, match="give"):
+        encode("ACGT", **wrong)
 
 
 @given(st.lists(any_dna, max_size=5), frames, strands)
@@ -88,7 +91,7 @@ def test_the_other_strand_of_any_kmers(sequence):
 
 def test_long_sequences_pass_through_blocks():
     random = np.random.default_rng(0)
-    for size in (6 * 32_768 - 1, 6 * 32_768, 6 * 32_768 + 1, 500_001):
+    for size in (6 * 32_768 - 1, 6 * 32_768, 6 * 32_768 + 1):
         letters = random.choice(np.frombuffer(b"ACGTacgtNN", dtype=np.uint8), size)
         text = letters.tobytes().decode()
         for form in (text, text.encode(), letters):
@@ -111,8 +114,6 @@ def native():
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory):
-    from transformers import AutoTokenizer
-
     folder = tmp_path_factory.mktemp("stock")
     save_stock_tokenizer(folder)
     return AutoTokenizer.from_pretrained(folder)
@@ -133,25 +134,24 @@ def test_native_ids_and_offsets_are_those_of_stock(native, stock, text):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_native_pads_and_truncates_as_stock(native, stock, side):
     texts = ["<dna>ACGTACGTACG", "<dna>A", "<dna>" + "ACGTTT" * 5]
+    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
+    found = []
     for tokenizer in (native, stock):
         tokenizer.padding_side = tokenizer.truncation_side = side
-    ours, theirs = (
-        t(texts, padding=True, truncation=True, max_length=4, return_tensors="np")
-        for t in (native, stock)
-    )
-    for name in ("input_ids", "attention_mask"):
-        assert ours[name].tolist() == theirs[name].tolist()
-    rows = [{"input_ids": [1, 2]}, {"input_ids": [3]}]
-    ours, theirs = (t.pad(rows, pad_to_multiple_of=4) for t in (native, stock))
-    assert ours["input_ids"] == theirs["input_ids"]
-    for tokenizer in (native, stock):
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=4)
+        padded = tokenizer.pad(rows, pad_to_multiple_of=4)
+        found.append([batch["input_ids"], batch["attention_mask"], padded["input_ids"]])
         tokenizer.padding_side = tokenizer.truncation_side = "right"
+    assert found[0] == found[1]
 
 
 def test_every_call_people_use(native, tmp_path):
     assert native.encode("<dna>acgtac") == [2, 850]
     assert native.tokenize("<dna>ACGTACG") == ["<dna>", "ACGTAC", "GAAAAA"]
     assert native.convert_tokens_to_ids(["<dna>", "ACGTAC", "?"]) == [2, 850, 1]
+    text = "<fungi_species><dna>ACGTACNN</dna>"
+    joined = native.convert_tokens_to_string(native.tokenize(text))
+    assert joined == native.decode(native(text)["input_ids"])
     assert native.batch_decode([[2, 850], [3]], skip_special_tokens=True) == ["ACGTAC", ""]
     tensors = native(["<dna>ACGTACG", "<dna>"], padding=True, return_tensors="pt")
     assert tensors["input_ids"].shape == (2, 3)
@@ -165,13 +165,13 @@ def test_every_call_people_use(native, tmp_path):
 
 
 def test_inside_datasets_map(native):
-    import datasets
-
     rows = datasets.Dataset.from_dict({"text": ["<dna>ACGTACG", "<dna>AN"]})
     rows = rows.map(lambda batch: native(batch["text"], return_labels=True), batched=True)
     assert rows["input_ids"][:] == [[2, 850, 3200], [2, 1]]
     assert rows["labels"][:] == [[-100, 850, 3200], [-100, 128]]
     assert rows["known_bases"][:] == [[0, 63, 1], [0, 1]]
+    of_sequences = native.pad([{"input_ids": [2], "labels": n} for n in (1, 0)])
+    assert of_sequences["labels"] == [1, 0]
     batch = native.pad(rows.remove_columns("text").to_list())
     assert batch["labels"] == [[-100, 850, 3200], [-100, 128, -100]]
     assert batch["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
@@ -181,30 +181,7 @@ def test_inside_datasets_map(native):
     assert one_by_one["attention_mask"][:] == [[1, 1], []]
 
 
-def test_a_label_may_be_one_of_a_sequence(native):
-    rows = [native("<dna>ACGTAC") | {"labels": 1}, native("<dna>") | {"labels": 0}]
-    batch = native.pad(rows, return_tensors="pt")
-    assert batch["labels"].tolist() == [1, 0] and batch["input_ids"].shape == (2, 2)
-
-
-def test_the_vocabulary_is_fixed(native):
-    with pytest.raises(UserError, match="'<mine>' is not of the native vocabulary"):
-        native.add_tokens(["<mine>"])
-    with pytest.raises(UserError, match="'<mask>' is not of the native vocabulary"):
-        native.add_special_tokens({"mask_token": "<mask>"})
-
-
-def test_tokens_join_as_their_ids_do(native):
-    text = "<fungi_species><dna>ACGTACNN</dna>"
-    ids = native(text)["input_ids"]
-    assert native.convert_tokens_to_string(native.tokenize(text)) == native.decode(ids)
-
-
 def test_a_collator_that_copies_ids_to_labels_trains_no_wrong_base(native):
-    from transformers import DataCollatorForLanguageModeling
-
-    from carbon.losses import next_kmers
-
     rows = [native("<dna>ACGNACACGTAC", return_labels=True)]
     batch = DataCollatorForLanguageModeling(native, mlm=False)(rows)
     kmers, known = next_kmers(batch["labels"], batch["known_bases"], 128)
@@ -228,10 +205,14 @@ def test_what_dna_does_not_have(native):
     for wrong in ({"text_pair": "A"}, {"is_split_into_words": True}, {"stride": 3}):
         with pytest.raises(UserError):
             native("ACGT", **wrong)
-    with pytest.raises(UserError, match="give a text"):
-        native([1, 2])
-    with pytest.raises(UserError, match="id 4224 is not"):
-        native.decode([4224])
+    for call, message in (
+        (lambda: native([1, 2]), "give a text"),
+        (lambda: native.decode([4224]), "4224"),
+        (lambda: native.add_tokens(["<mine>"]), "<mine>"),
+        (lambda: native.add_special_tokens({"mask_token": "<mask>"}), "<mask>"),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
 
 
 # Regions of the hybrid tokenizer; byte pairs are stood in for by one token a character.
@@ -260,17 +241,22 @@ def test_regions(text, ids):
     assert tokenize_hybrid(text, letters).ids.tolist() == ids
 
 
-@given(st.lists(st.sampled_from(["<dna>", "</dna>", "AC", "x", " "]), max_size=8).map("".join))
-def test_regions_cover_the_text(text):
-    spans = list(_hybrid_spans(text))
-    assert [s[1] for s in spans] == [0, *(s[2] for s in spans)][: len(spans)]
-    assert not text or spans[-1][2] == len(text)
+def test_regions_of_a_long_text_take_linear_time(monkeypatch):
+    searched = []
+
+    class Text(str):
+        def find(self, what, start=0):
+            searched.append(what)
+            return super().find(what, start)
+
+    spans = list(_hybrid_spans(Text("ACGT</dna>" * 50)))
+    assert len(spans) == 100 and searched.count("<dna>") == 1
 
 
 def test_a_hybrid_tokenizer_wants_local_files(tmp_path):
     with pytest.raises(ModelError, match="nothing is downloaded"):
         HybridDNATokenizer()
-    with pytest.raises(ModelError, match="has no byte-pair vocabulary"):
+    with pytest.raises(ModelError, match="no byte-pair vocabulary"):
         HybridDNATokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ModelError, match="cannot be read"):
@@ -313,36 +299,16 @@ def test_lines_give_back_the_sequence(contigs, num_kmers):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"", "has no sequence"),
-        (b"ACGT\n", "line 1: expected a header"),
-        (b">a\nAC\nA!\n", "line 3: '!' is not a DNA letter"),
-        (b">a\rACGT\r", "line 1: lines end in a lone CR"),
-        (b">\nA\n", "line 1: a contig without a name"),
-        (b"\x1f\x8b\x08\x00broken", "broken after line 0"),
-    ],
-)
-def test_a_bad_fasta_is_named(tmp_path, text, message):
-    path = tmp_path / "x.fa"
-    path.write_bytes(text)
-    with pytest.raises(GenomeError, match=message):
-        list(read_pieces(path, 60))
-    with pytest.raises(GenomeError, match="no such file"):
-        list(read_pieces(tmp_path / "none.fa", 60))
-
-
-@pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([], "has no tokens"),
-        (["a\t0\t6\n"], "line 1: is not five columns"),
-        (["a\t0\t6\t2 x\t.\n"], "line 1: is not five columns"),
-        (["a\t0\t7\t2 850\t.\n"], "line 1: 6 bases stand where 7 should"),
-        (["a\t6\t12\t2 850\t.\n"], "line 1: begins at 6 of 'a'"),
-        (["a\t0\t6\t2 99999999999999999999\t.\n"], "line 1: is not five columns"),
-        (["a\t0\t6\t2 850\t9:GGGGGG\n"], "line 1: '9:GGGGGG' is no 6-mer"),
-        (["a\t0\t6\t2 850\t0:hello!\n"], "line 1: '0:hello!' is no 6-mer"),
+        (["a\t0\t6\n"], "line 1"),
+        (["a\t0\t6\t2 x\t.\n"], "line 1"),
+        (["a\t0\t7\t2 850\t.\n"], "6 bases stand where 7 should"),
+        (["a\t6\t12\t2 850\t.\n"], "begins at 6"),
+        (["a\t0\t6\t2 99999999999999999999\t.\n"], "line 1"),
+        (["a\t0\t6\t2 850\t9:GGGGGG\n"], "9:GGGGGG"),
+        (["a\t0\t6\t2 850\t0:hello!\n"], "0:hello!"),
     ],
 )
 def test_bad_lines_are_named(lines, message):
@@ -350,49 +316,26 @@ def test_bad_lines_are_named(lines, message):
         list(fasta_lines(io.StringIO("".join(lines)), "x"))
 
 
-def test_the_command_reads_and_writes_pipes():
-    command = [sys.executable, "-m", "carbon.cli", "tokenize", "--piece-tokens", "3"]
-    fasta = b">a\nACGTACGTNACGTA\n>b\n"
-    lines = subprocess.run(command, input=fasta, capture_output=True, check=True).stdout
-    assert lines.splitlines()[1:3] == [b"a\t0\t12\t2 850 1\t1:GTNACG", b"a\t12\t14\t2 1152\t0:TA"]
-    back = subprocess.run([*command, "--decode"], input=lines, capture_output=True, check=True)
-    assert back.stdout == fasta
-    wrong = subprocess.run(command, input=b">a\nA?", capture_output=True)
-    assert wrong.returncode == 2
-    assert wrong.stderr.startswith(b"error: standard input line 2: '?' is not a DNA letter")
+def test_the_command_reads_and_writes_streams(capsys, monkeypatch):
+    def run(given, *words):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(given))))
+        assert main(["tokenize", "--piece-tokens", "3", *words]) == 0
+        return capsys.readouterr().out
+
+    fasta = ">a\nACGTACGTNACGTA\n>b\n"
+    lines = run(fasta.encode())
+    assert lines.splitlines()[1:3] == ["a\t0\t12\t2 850 1\t1:GTNACG", "a\t12\t14\t2 1152\t0:TA"]
+    assert run(lines.encode(), "--decode") == fasta
 
 
-def test_blank_lines_before_a_header_are_no_bases(tmp_path):
-    (tmp_path / "x.fa").write_bytes(b"  \n>a\nAC\n")
-    assert list(read_pieces(tmp_path / "x.fa", 60)) == [("a", 0, b"AC")]
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_named_pipe_is_read_once(tmp_path, pack):
+def test_a_named_pipe_is_read_once(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    writer = threading.Thread(target=lambda: path.write_bytes(pack(b">a\nACGT\n")))
+    packed = gzip.compress(b">a\nACGT\n")
+    writer = threading.Thread(target=lambda: path.write_bytes(packed))
     writer.start()
     assert list(read_pieces(path, 60)) == [("a", 0, b"ACGT")]
     writer.join()
-
-
-def test_many_stray_end_tags_take_no_square_of_time(monkeypatch):
-    searched = []
-
-    class Text(str):
-        def find(self, what, start=0):
-            searched.append(what)
-            return super().find(what, start)
-
-    spans = list(_hybrid_spans(Text("ACGT</dna>" * 50)))
-    assert len(spans) == 100 and searched.count("<dna>") == 1
-
-
-@pytest.mark.parametrize("strand", [-1, "minus", "", None])
-def test_a_strand_is_plus_or_minus(strand):
-    with pytest.raises(UserError, match="give '\\+' or '-'"):
-        encode("ACGT", strand=strand)
 
 
 def test_letters_are_bytes():

@@ -94,11 +94,11 @@ def test_consequences_in_tables(folder, tmp_path):
             assert row[name] == ("." if value is None else str(value).replace("\t", "%09"))
 
 
-def test_a_run_goes_on_with_the_same_annotation_alone(folder, tmp_path, capsys, monkeypatch):
-    whole, output = tmp_path / "whole.tsv", tmp_path / "out.tsv"
+def test_an_annotation_is_part_of_what_a_resumed_run_must_repeat(
+    folder, tmp_path, capsys, monkeypatch
+):
     given = ["--annotation", str(folder / "g.gff3")]
     monkeypatch.setattr(variant_files, "_RECORDS_AT_ONCE", 1)
-    assert score(folder, whole, *given) == 0
     kept, blocks = variant_files._score_block, []
 
     def stopped(*arguments):
@@ -109,25 +109,8 @@ def test_a_run_goes_on_with_the_same_annotation_alone(folder, tmp_path, capsys, 
 
     with monkeypatch.context() as patched:
         patched.setattr(variant_files, "_score_block", stopped)
-        assert score(folder, output, *given) == 130
+        assert score(folder, tmp_path / "out.tsv", *given) == 130
     capsys.readouterr()
     for other in ([], ["--annotation", str(folder / "g.gtf")]):
-        assert score(folder, output, *other, "--resume") == 2
+        assert score(folder, tmp_path / "out.tsv", *other, "--resume") == 2
         assert "differs in: annotation" in capsys.readouterr().err
-    assert score(folder, output, *given, "--resume") == 0
-    assert output.read_bytes() == whole.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [(None, "no such file"), ("x\n", "1 columns"), (GFF3.replace("c1\t", "chrc1\t"), "'chr'")],
-)
-def test_an_annotation_that_does_not_fit_is_one_line(folder, tmp_path, capsys, text, message):
-    path = tmp_path / "bad.gff3"
-    if text:
-        path.write_text(text)
-    assert score(folder, tmp_path / "out.tsv", "--annotation", str(path)) == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("error: ") and message in line
-    assert [p.name for p in tmp_path.iterdir()] == ["bad.gff3"] * bool(text)
-    assert score(folder, folder / "g.gtf", "--annotation", str(folder / "g.gtf")) == 2

@@ -45,7 +45,7 @@ def written_twice(draw):
 
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
 @given(written_twice())
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_the_score_is_the_same_to_the_last_bit(model, genome, protocol, pair):
     """Each is scored alone, so that both are read in batches of one shape."""
     options = {"protocol": protocol, "window_bp": 120}
@@ -56,7 +56,7 @@ def test_the_score_is_the_same_to_the_last_bit(model, genome, protocol, pair):
 
 
 @given(written_twice())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_consequence_kind_and_windows_are_the_same(genome, pair):
     reference, annotation = genome
     consequences = Consequences(reference, annotation)
@@ -70,7 +70,7 @@ def test_consequence_kind_and_windows_are_the_same(genome, pair):
 
 
 @given(written_twice())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_baselines_give_one_delta(genome, pair):
     markov = MarkovModel(3, word_tables(3, [random_bases(3000, 4)]))
     for model in (markov, UniformModel(), TransitionModel(), CpgModel()):
@@ -78,22 +78,6 @@ def test_baselines_give_one_delta(genome, pair):
             reading = Reading(protocol, 80, "both")
             one, other = (model.deltas(genome[0], [variant], reading) for variant in pair)
             assert one == other
-
-
-def test_a_padded_snv_is_the_snv(model, genome):
-    """The stop codon at 235: as gnomAD pads it, with a base of either side."""
-    reference, annotation = genome
-    ref = BASES[240]
-    alt = "ACGT"["ACGT".index(ref) - 1]
-    plain = Variant("c1", 240, ref, alt)
-    padded = Variant("c1", 239, BASES[239:242], BASES[239] + alt + BASES[241])
-    assert Consequences(reference, annotation).of(padded).consequence == "stop_lost"
-    for protocol in ("centered", "right_end"):
-        options = {"protocol": protocol, "window_bp": 120}
-        one, other = (
-            next(model.score_variants(reference, [v], **options)) for v in (plain, padded)
-        )
-        assert one[1:] == other[1:] and other.variant is padded
 
 
 # 14 A at 30 to 43, six CAG at 60 to 77 and ten CA at 300 to 319, each with the base before it.
@@ -108,8 +92,7 @@ REPEATS = [
 ]
 
 
-@pytest.mark.parametrize("by", ["chain", "marginals"])
-@pytest.mark.parametrize("frame", [0, 4])
+@pytest.mark.parametrize(("by", "frame"), [("chain", 4), ("marginals", 0)])
 def test_right_end_in_a_repeat_compares_up_to_the_first_base_that_differs(
     model, network, genome, by, frame
 ):

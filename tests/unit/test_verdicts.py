@@ -15,15 +15,11 @@ def sentence(value, low, high):
 
 
 def test_only_an_interval_without_zero_is_a_difference():
-    assert sentence(0.05, 0.01, 0.09) == "The model is ahead of order 6 by 0.050 [0.010, 0.090]."
+    ahead, behind = sentence(0.05, 0.01, 0.09), sentence(-0.072, -0.137, -0.024)
+    assert "ahead of order 6 by 0.050 [0.010, 0.090]" in ahead
     # Behind by 0.072: the difference and both ends change their sign, and the ends their order.
-    assert sentence(-0.072, -0.137, -0.024) == (
-        "The model is behind order 6 by 0.072 [0.024, 0.137]."
-    )
-    assert sentence(-0.046, -0.144, 0.013) == (
-        "No difference is shown between the model and order 6: -0.046 [-0.144, 0.013], an interval "
-        "that includes 0."
-    )
+    assert "behind order 6 by 0.072 [0.024, 0.137]" in behind
+    assert "No difference is shown" in sentence(-0.046, -0.144, 0.013)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.1), (-0.1, 0.0), (0.0, 0.0)])

@@ -70,9 +70,10 @@ class TestGap:
 
 
 class TestStaircase:
-    @pytest.mark.parametrize("heavy", [False, True])
-    @pytest.mark.parametrize("power", [0.1, 0.3, 0.7])
-    @pytest.mark.parametrize("deviation", [0, 0.002, 0.01, 0.05])
+    @pytest.mark.parametrize(
+        ("deviation", "power", "heavy"),
+        [(0, 0.1, False), (0.002, 0.7, True), (0.01, 0.3, True), (0.05, 0.1, False)],
+    )
     def test_a_smooth_descent_has_none(self, deviation, power, heavy):
         for seed in range(3):
             for n in (1000, 8000):

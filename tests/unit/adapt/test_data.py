@@ -14,17 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.adapt.choices import BASELINES, FORMATS, LEAKS, SPLITS
-from carbon.adapt.config import AdaptConfig, DataConfig, QuestionConfig, SplitConfig
-from carbon.adapt.data import SOURCES, read_rows
+from carbon.adapt.choices import WAYS
+from carbon.adapt.config import AdaptConfig, DataConfig, QuestionConfig, SplitConfig, WayConfig
+from carbon.adapt.data import read_rows
 from carbon.adapt.examples import PARTS
-from carbon.adapt.labels import READERS, answers_of
-from carbon.adapt.leaks import LEAK_RULES
+from carbon.adapt.labels import answers_of
 from carbon.adapt.prepare import files_of, prepare
-from carbon.adapt.question import QUESTIONS
-from carbon.adapt.split import RULES
 from carbon.config import from_table, to_toml
-from carbon.errors import UserError
+from carbon.errors import ConfigError, UserError
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
@@ -197,15 +194,14 @@ def test_files_and_splits_of_datasets_are_parts(tmp_path):
 
 
 def test_letters_of_every_case_and_code_are_taken(tmp_path):
-    columns = {"sequence": ["acgtn", "RYSWK", "ACG-T", "ttttt"] * 5, "label": [0, 1] * 10}
-    path = write_text(tmp_path / "x.csv", ",", columns)
+    letters = ["acgtn", "RYSWK", "ACGTt", "ttttt"] * 5
+    sequences = [f"{s}{random_bases(40, seed=i)}" for i, s in enumerate(letters)]
+    labels = [0, 1, 1, 0] * 5
+    path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": labels})
+    assert read_rows(DataConfig(path=path)).sequences == sequences
     split = SplitConfig(by="random", validation_share=0.3, test_share=0.3, seed=3)
-    rows = read_rows(DataConfig(path=path))
-    assert rows.sequences[0] == "acgtn"
-    columns["sequence"] = [f"{s}{random_bases(40, seed=i)}" for i, s in enumerate(rows.sequences)]
-    path = write_text(tmp_path / "y.csv", ",", columns)
     found = prepare(DataConfig(path=path, split=split), QuestionConfig(kind="binary"))
-    assert found.examples.sequences[0].startswith("ACGTN")
+    assert found.examples.sequences == tuple(s.upper() for s in sequences)
 
 
 def bases_config(tmp_path, labels):
@@ -229,13 +225,6 @@ def test_a_label_of_every_base(tmp_path, labels):
     assert len(test.labels) == sum(map(len, test.sequences)) and test.per_base
 
 
-def test_a_label_of_every_base_must_be_of_every_base(tmp_path):
-    config = bases_config(tmp_path, ["001100", "00110", "001100"])
-    message = r"b.parquet row 2: has 5 labels and 6 bases"
-    with pytest.raises(UserError, match=message):
-        prepare(config, QuestionConfig(kind="bases"))
-
-
 MANY = {
     "sequence": [random_bases(50, seed=i) for i in range(60)],
     "label": ["a", "b", "c"] * 20,
@@ -252,34 +241,17 @@ def changed(column, row, value, columns=MANY):
 @pytest.mark.parametrize(
     ("columns", "data", "question", "message"),
     [
-        (MANY, {"labels": ("lable",)}, {}, r"no column 'lable' .*; did you mean 'label'"),
-        (MANY, {"sequence": "dna"}, {}, r"no column 'dna' .*; it has sequence, label"),
-        (MANY, {}, {"kind": "numbers"}, r"x.csv line 2: 'a' in column 'label' is not a number"),
-        (MANY, {}, {"kind": "binary"}, r"has 3 classes \('a', 'b', 'c'\)"),
-        (MANY, {}, {"names": ("a", "b")}, r"line 4: label 'c' is none of question.names"),
-        (MANY, {}, {"names": ("a", "b", "c", "d")}, r"class 'd' has 0 examples; give"),
-        (MANY | {"label": ["a"] * 60}, {}, {}, r"of one class only \('a'\)"),
-        (changed("label", 7, "z"), {}, {}, r"class 'z' has 1 example \(.*line 9\); give two"),
-        (changed("label", 7, ""), {}, {}, r"line 9: has no known label \(1 rows have none\)"),
+        (MANY, {}, {"names": ("a", "b")}, r"line 4: label 'c'"),
+        (MANY, {}, {"names": ("a", "b", "c", "d")}, r"class 'd' has 0 examples"),
         (changed("y", 7, "nan"), {"labels": ("y",)}, {"kind": "numbers"}, "line 9: has no"),
-        (changed("y", 7, "inf"), {"labels": ("y",)}, {"kind": "numbers"}, "'inf' .*a number"),
-        (MANY | {"y": ["1"] * 60}, {"labels": ("y",)}, {"kind": "numbers"}, "train .* alike"),
+        (changed("y", 7, "inf"), {"labels": ("y",)}, {"kind": "numbers"}, "'inf'"),
+        (MANY | {"y": ["1"] * 60}, {"labels": ("y",)}, {"kind": "numbers"}, "train"),
         (MANY, {"labels": ("y",)}, {"kind": "labels"}, r"line 4: '2' .* is not 0 or 1"),
-        (MANY, {"labels": ("label", "y")}, {}, "a question of kind = 'classes' has one column"),
-        (changed("sequence", 4, ""), {}, {}, r"line 6: has no sequence"),
-        (changed("sequence", 4, "ACGJ"), {}, {}, r"line 6: 'J' is no letter of DNA"),
-        (changed("y", 4, "3"), {"name": "y"}, {}, r"line 6: '3' stands already at .*line 5"),
+        (MANY, {"labels": ("label", "y")}, {}, "one column"),
         (MANY, {"split": SplitConfig(by="column", column="part")}, {}, "no column 'part'"),
-        (MANY, {"split": SplitConfig(by="contig")}, {}, "rows have none; name a column"),
-        (
-            MANY,
-            {"split": SplitConfig(by="group", column="label", validation=("a",), test=("b",))},
-            {},
-            r"all known labels of train .* are alike",
-        ),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_in_one_line(tmp_path, columns, data, question, message):
+def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, question, message):
     path = write_text(tmp_path / "x.csv", ",", columns)
     with pytest.raises(UserError) as error:
         prepare(DataConfig(path=path, **data), QuestionConfig(**{"kind": "classes"} | question))
@@ -292,13 +264,9 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path, columns, data, question, me
     [
         ("x.csv", "", "is no such table"),
         ("x.csv", "sequence,label\n", "has no example"),
-        ("x.csv", "sequence,label\nACGT,1,2\n", "is no such table: CSV parse error"),
-        ("x.csv", "sequence,label,label\nA,1,1\n", "has 1 columns twice, such as 'label'"),
+        ("x.csv", "sequence,label\nACGT,1,2\n", "CSV parse error"),
+        ("x.csv", "sequence,label,label\nA,1,1\n", "'label'"),
         ("x.parquet", "PAR1", "is no Parquet file"),
-        ("x.what", "", "which form is it"),
-        ("x.fa", ">a\nACGT\n", "a FASTA has no labels"),
-        ("x.bed", "chr1\t1\t5\n", "give data.reference"),
-        ("none.csv", None, "no such file; give a table"),
         ("none", None, "datasets cannot read it"),
     ],
 )
@@ -307,7 +275,8 @@ def test_broken_files_are_told_in_one_line(tmp_path, name, content, message):
         (tmp_path / name).write_text(content)
     with pytest.raises(UserError) as error:
         read_rows(DataConfig(path=str(tmp_path / name)))
-    assert message in str(error.value) and "\n" not in str(error.value)
+    assert f"{name}: " in str(error.value) and message in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_row_without_a_sequence_in_the_fasta(tmp_path):
@@ -317,36 +286,61 @@ def test_a_row_without_a_sequence_in_the_fasta(tmp_path):
         read_rows(config)
 
 
-def test_a_configuration_is_checked_and_written():
+TABLE = {"model": "m", "output": "o", "data": {"path": "x"}, "question": {"kind": "numbers"}}
+
+
+def test_the_defaults_of_a_configuration():
     table = {
         "model": "m",
         "output": "o",
         "data": {"path": "x.csv"},
-        "question": {"kind": "numbers", "loss": "correlation"},
+        "question": {"kind": "numbers"},
     }
     config = from_table(AdaptConfig, table, "x.toml")
-    assert config.way.rate == 3e-4 and config.way.scale == 16
-    assert 'kind = "numbers"' in to_toml(config)
-    for wrong, message in [
-        ({"data": {}}, "give either path, or files"),
-        (
-            {"question": {"kind": "binary", "loss": "mse"}},
-            "kind = 'binary' has binary_cross_entropy",
-        ),
-        ({"data": {"path": "x", "split": {"by": "group"}}}, "needs the name of a column"),
-        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds = 2: give 0, or 3 or more"),
-        ({"baselines": ["knn"]}, "expected one of 'constant'"),
-        ({"way": {"name": "magic"}}, "expected one of 'probe'"),
-    ]:
-        with pytest.raises(UserError, match=message):
-            from_table(AdaptConfig, table | wrong, "x.toml")
+    assert from_table(AdaptConfig, tomllib.loads(to_toml(config)), "again") == config
+    assert (config.seeds, config.baselines) == ((0,), ("constant", "composition", "kmers", "cnn"))
+    assert config.question.transform == "z_score" and config.question.class_weights == "none"
+    data, way = config.data, config.way
+    assert (data.leaks, data.leak_share, data.window_bp) == ("tell", 0.5, 0)
+    assert data.split == SplitConfig(
+        by="random", validation_share=0.1, test_share=0.1, folds=0, fold=0, seed=0
+    )
+    assert (way.name, way.pool, way.layer, way.strands, way.too_long) == (
+        "lora", "mean", None, "both", "refuse",
+    )  # fmt: skip
+    assert (way.rank, way.scale, way.dropout, way.targets) == (8, 16, 0.05, ())
+    assert (way.patience, way.looks_per_epoch, way.augment) == (5, 2, True)
+    assert (way.weight_decay, way.warmup_share, way.clip) == (0.01, 0.06, 1.0)
+    ways = [WayConfig(name=name) for name in WAYS]
+    assert [way.rate for way in ways] == [1e-3, 3e-4, 5e-5]
+    assert [way.batch_sequences for way in ways] == [128, 32, 32]
+    assert [way.most_epochs for way in ways] == [20, 8, 5]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"data": {}}, "either path, or files"),
+        ({"question": {"kind": "binary", "loss": "mse"}}, "binary_cross_entropy"),
+        ({"data": {"path": "x", "split": {"by": "group"}}}, "column"),
+        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds = 2"),
+        ({"data": {"path": "x", "split": {"by": "column", "column": "c", "folds": 3}}}, "folds"),
+        ({"question": {"kind": "numbers", "class_weights": "balanced"}}, "class_weights"),
+        ({"data": {"path": "x.fa", "table": "t", "label_after": "|"}}, "label_after"),
+        ({"data": {"path": "x.fa", "tables": {"train": "t"}}}, "tables"),
+        ({"baselines": ["knn"]}, "'constant'"),
+        ({"way": {"name": "magic"}}, "'probe'"),
+    ],
+)
+def test_what_does_not_go_together(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        from_table(AdaptConfig, TABLE | wrong, "x.toml")
 
 
 def test_the_configuration_of_the_page_is_one():
     page = (Path(__file__).parents[3] / "docs/adapting.md").read_text()
     (text,) = re.findall("```toml\n(.*?)```", page, re.DOTALL)
-    found = from_table(AdaptConfig, tomllib.loads(text), "adapting.md")
-    assert found.data.split.column == "gene" and found.baselines == tuple(BASELINES)
+    assert from_table(AdaptConfig, tomllib.loads(text), "adapting.md").data.split.column == "gene"
 
 
 def test_torch_is_not_loaded_to_read_a_configuration_or_data():
@@ -354,16 +348,7 @@ def test_torch_is_not_loaded_to_read_a_configuration_or_data():
         "import sys, carbon.adapt.prepare\n"
         "assert not {'torch', 'sklearn', 'datasets', 'transformers'} & set(sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_every_choice_has_its_code():
-    from carbon.adapt.baselines import FITS
-
-    assert set(SOURCES) == set(FORMATS) and set(RULES) == set(SPLITS)
-    assert set(LEAK_RULES) == set(LEAKS) and set(FITS) == set(BASELINES)
-    assert set(READERS) == set(QUESTIONS)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_hashes_of_the_files_that_were_read(tmp_path):

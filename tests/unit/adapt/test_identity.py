@@ -1,68 +1,36 @@
 """A stopped run resumes with the settings, the data and the model that it began with, or not."""
 
-import csv
 import json
 
-import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-import carbon
-from carbon.adapt import job
+from carbon.adapt.identity import check_identity, run_identity, write_identity
+from carbon.adapt.job import as_config
+from carbon.adapt.prepare import prepare
 from carbon.errors import UserError
-from tests.helpers.adapt import base_folder
-
-
-class Kill(BaseException):
-    pass
+from tests.helpers.adapt import base_folder, run_config, write_rows
+from tests.helpers.files import random_bases
 
 
 def write_table(path, seed, *, inverted=False):
-    rng = np.random.default_rng(seed)
-    with path.open("w", newline="") as sink:
-        writer = csv.writer(sink)
-        writer.writerow(["id", "sequence", "label"])
-        for n in range(40):
-            bases = "".join(rng.choice(list("ACGT"), 30))
-            writer.writerow([f"s{n}", bases, (n + inverted) % 2])
+    rows = [(f"s{n}", random_bases(30, seed + n), (n + inverted) % 2) for n in range(40)]
+    return write_rows(path, rows)
+
+
+def identity_of(config):
+    config = as_config(config)
+    return run_identity(config, prepare(config.data, config.question))
 
 
 @pytest.fixture
 def config(tmp_path, network):
+    """A run, whose identity is written."""
     base_folder(tmp_path, network)
     write_table(tmp_path / "data.csv", 0)
-    return {
-        "model": str(tmp_path / "base"),
-        "output": str(tmp_path / "out"),
-        "data": {
-            "path": str(tmp_path / "data.csv"),
-            "name": "id",
-            "split": {"validation_share": 0.25, "test_share": 0.25},
-        },
-        "question": {"kind": "binary"},
-        "way": {"name": "lora"},
-        "baselines": [],
-    }
-
-
-def stop(config, monkeypatch, *, resume=False):
-    """Begin a run that dies with a checkpoint; return whether it was asked to resume."""
-    asked = []
-
-    def tune_and_die(adapted, train, validation, way, seed, folder, *, resume):
-        asked.append(resume)
-        (folder / "checkpoint-1").mkdir(parents=True, exist_ok=True)
-        raise Kill
-
-    monkeypatch.setattr(job, "tune", tune_and_die)
-    with pytest.raises(Kill):
-        carbon.adapt(config, resume=resume)
-    return asked[0]
-
-
-def test_the_same_run_resumes(config, monkeypatch):
-    assert not stop(config, monkeypatch)
-    assert stop(config, monkeypatch, resume=True)
+    config = run_config(tmp_path, name="lora")
+    write_identity(tmp_path, identity_of(config))
+    return config
 
 
 def another_label(config, folder):
@@ -91,36 +59,34 @@ def another_config(config, folder):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"rms_norm_eps": 1e-3}))
 
 
-def no_identity(config, folder):
-    (folder / ".out.progress" / "identity.json").unlink()
+def a_torn_identity(config, folder):
+    (folder / "identity.json").write_text("{")
 
 
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (another_label, r"the data \(data\.csv\) has changed\. "),
-        (another_sequence, r"the data \(data\.csv\) has changed\. "),
+        (another_label, r"data\.csv\) has changed\. "),
+        (another_sequence, r"data\.csv\) has changed\. "),
         (another_seed, r"seeds was \[0\] and is \[3\]"),
         (another_rank, r"way\.rank was 8 and is 3"),
-        (other_weights, r"the base model \(model\.safetensors\) has changed\. "),
-        (another_config, r"the base model \(config\.json\) has changed\. "),
-        (no_identity, r"identity\.json cannot be read"),
+        (other_weights, r"model\.safetensors\) has changed\. "),
+        (another_config, r"config\.json\) has changed\. "),
+        (a_torn_identity, r"identity\.json cannot be read"),
     ],
 )
-def test_another_run_is_refused_by_name(config, monkeypatch, tmp_path, change, named):
-    stop(config, monkeypatch)
+def test_another_run_is_refused_by_name(config, tmp_path, change, named):
+    check_identity(tmp_path, identity_of(config), "out")
     change(config, tmp_path)
     with pytest.raises(UserError, match=rf"out: cannot resume: .*{named}"):
-        carbon.adapt(config, resume=True)
-    assert (tmp_path / ".out.progress" / "seed-0" / "checkpoint-1").is_dir()
+        check_identity(tmp_path, identity_of(config), "out")
 
 
-def test_labels_in_a_table_beside_a_fasta_count_too(config, monkeypatch, tmp_path):
-    rows = list(csv.DictReader((tmp_path / "data.csv").open()))
-    fasta = "".join(f">{row['id']}\n{row['sequence']}\n" for row in rows)
+def test_labels_in_a_table_beside_a_fasta_count_too(config, tmp_path):
+    fasta = "".join(f">s{n}\n{random_bases(30, n)}\n" for n in range(40))
     (tmp_path / "data.fa").write_text(fasta)
     config["data"] |= {"path": str(tmp_path / "data.fa"), "table": str(tmp_path / "data.csv")}
-    stop(config, monkeypatch)
+    write_identity(tmp_path, identity_of(config))
     write_table(tmp_path / "data.csv", 0, inverted=True)
-    with pytest.raises(UserError, match=r"the table \(data\.csv\) has changed\. "):
-        carbon.adapt(config, resume=True)
+    with pytest.raises(UserError, match=r"the table \(data\.csv\) has changed"):
+        check_identity(tmp_path, identity_of(config), "out")

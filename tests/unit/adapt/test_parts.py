@@ -22,6 +22,7 @@ class TestSplit:
     KEYS = tuple(f"name{i}" for i in range(400))
     GROUPS = tuple(f"g{i % 23}" for i in range(400))
 
+    @settings(max_examples=20)
     @given(seed=st.integers(0, 99), by=st.sampled_from(["random", "group"]))
     def test_no_order_of_rows_changes_a_part(self, seed, by):
         config = SplitConfig(by=by, column="g" if by == "group" else "", seed=seed)
@@ -34,6 +35,7 @@ class TestSplit:
         if by == "group":
             assert len(set(zip(self.GROUPS, found, strict=True))) == 23
 
+    @settings(max_examples=10)
     @given(folds=st.integers(3, 7), by=st.sampled_from(["random", "group"]))
     def test_every_example_is_tested_in_one_fold(self, folds, by):
         tested = Counter()
@@ -140,7 +142,7 @@ def leaky(draw):
     return examples_of(sequences, [random_of.choice(PARTS) for _ in sequences])
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(examples=leaky(), share=st.sampled_from([0.3, 0.5, 1.0]), order=st.randoms())
 def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, share, order):
     def counts(of):
@@ -176,11 +178,8 @@ def test_leaks_are_told_refused_or_dropped():
     )
     same, told, leaks = LEAK_RULES["tell"](examples, 0.5)
     assert same is examples and leaks == find_leaks(examples, 0.5)
-    assert told[0] == (
-        "1 of 1 sequences of test stand in another part too (1 equal, 0 nearly; 1 in train, such as"
-        " 's1')."
-    )
-    with pytest.raises(UserError, match="1 of 1 sequences of test stand in another part"):
+    assert told[0].startswith("1 of 1 sequences of test stand in another part")
+    with pytest.raises(UserError, match="1 of 1 sequences of test"):
         LEAK_RULES["refuse"](examples, 0.5)
     kept, told, left = LEAK_RULES["drop"](examples, 0.5)
     assert left == []

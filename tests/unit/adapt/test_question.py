@@ -140,11 +140,8 @@ def test_rows_without_a_known_target_cost_nothing():
         assert loss.item() == 0 and logits.grad.abs().sum() == 0
 
 
-def test_every_loss_is_of_a_question_and_the_other_way_round():
-    assert {loss for kind in QUESTIONS.values() for loss in kind.losses} == set(LOSSES)
-
-
 @pytest.mark.parametrize("name", TRANSFORMS)
+@settings(max_examples=30)
 @given(values=st.lists(st.floats(-0.875, 1e4, width=32), min_size=2, max_size=20))
 def test_transforms_are_undone(name, values):
     labels = np.array([*values, UNKNOWN])

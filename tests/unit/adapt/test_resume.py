@@ -12,25 +12,20 @@ from carbon.adapt.checkpoints import last_checkpoint, trained_of
 from carbon.adapt.config import WayConfig
 from carbon.adapt.measuring import Measured
 from carbon.adapt.tuning import tune
-from tests.helpers.adapt import BINARY, adapted_of, base_folder, examples_of
+from tests.helpers.adapt import BINARY, adapted_of, examples_of
 
 # Weights of classes that differ, so that the steps of an epoch have different total weights; 12
 # examples in steps of 5 leave a last step of 2.
 QUESTION = dataclasses.replace(BINARY, class_weights=(1.0, 7.0))
 WAY = WayConfig(
     name="lora", rank=4, dropout=0.3, batch=5, micro_batch=3, epochs=1.5, learning_rate=1e-2,
-    looks_per_epoch=3, patience=3,
+    looks_per_epoch=3, patience=100,
 )  # fmt: skip
 
 
-# 12 examples in steps of 5 are 3 steps an epoch; 1.5 epochs are 5 steps, each with a look.
-STEPS = range(1, 6)
-
-
 @pytest.fixture
-def run(tmp_path, network):
+def run(base):
     """Tune in a folder; return the weights, and the looks."""
-    base = base_folder(tmp_path, network)
     examples = examples_of(QUESTION)
 
     def run(way, folder, *, resume=False):
@@ -61,13 +56,22 @@ def assert_same(one, other):
     assert all(torch.equal(one[0][name], other[0][name]) for name in one[0] | other[0])
 
 
-@pytest.mark.parametrize("name", ["lora", "full"])
-def test_killed_at_every_checkpoint(tmp_path, run, kept, name):
-    way = dataclasses.replace(WAY, name=name, patience=100)
+# 12 examples in steps of 5 are 3 steps an epoch; 1.5 epochs are 5 steps, each with a look: the
+# first is within an epoch, the third ends one, and the fifth is the last.
+@pytest.mark.parametrize(("name", "steps"), [("lora", (1, 3, 5)), ("full", (4,))])
+def test_killed_at_a_checkpoint(tmp_path, run, kept, name, steps):
+    way = dataclasses.replace(WAY, name=name)
     whole = run(way, tmp_path / "whole")
-    assert [look.step for look in whole[1].looks] == list(STEPS)
-    for step in STEPS:
+    assert [look.step for look in whole[1].looks] == [1, 2, 3, 4, 5]
+    for step in steps:
         assert_same(run(way, tmp_path / f"killed-{step}", resume=True), whole)
+
+
+def test_a_tuning_that_ended_is_not_tuned_again(tmp_path, run, monkeypatch):
+    way = dataclasses.replace(WAY, epochs=0.3)
+    whole = run(way, tmp_path)
+    monkeypatch.setattr(tuning, "_Trainer", None)  # calling it would fail
+    assert_same(run(way, tmp_path, resume=True), whole)
 
 
 def score_after(step, monkeypatch):
@@ -82,32 +86,23 @@ def test_patience_that_was_used_up_stays_so(tmp_path, run, kept, monkeypatch):
     whole = run(way, tmp_path / "whole")
     # The best look is the first; two more without a better one, and that is the end.
     assert [look.step for look in whole[1].looks] == [1, 2, 3] and whole[1].best.step == 1
-    for step in (1, 2, 3):
+    for step in (2, 3):
         score_after(step, monkeypatch)
         assert_same(run(way, tmp_path / f"killed-{step}", resume=True), whole)
 
 
 def test_a_checkpoint_that_a_kill_tore_is_passed_over(tmp_path, run, kept, monkeypatch):
-    way = dataclasses.replace(WAY, patience=100)
     score_after(0, monkeypatch)  # the first look is the best, so that its checkpoint stays
-    whole = run(way, tmp_path / "whole")
-    folder = tmp_path / "killed-4"
-    assert last_checkpoint(folder) == folder / "checkpoint-4"
-    (folder / "checkpoint-4" / "trainer_state.json").unlink()
-    score_after(1, monkeypatch)
-    assert_same(run(way, folder, resume=True), whole)
-
-
-FILES = ["trainer_state.json", "trained.safetensors", "optimizer.pt", "scheduler.pt"]
-
-
-def test_a_checkpoint_is_whole_or_removed(tmp_path, run, kept):
-    run(dataclasses.replace(WAY, epochs=0.3), tmp_path / "whole")
-    for name in FILES:
+    whole = run(WAY, tmp_path / "whole")
+    for name in ("trainer_state.json", "trained.safetensors", "optimizer.pt", "scheduler.pt"):
         folder = tmp_path / f"without-{name}"
-        shutil.copytree(tmp_path / "killed-1", folder)
-        (folder / "checkpoint-1" / name).unlink()
-        assert last_checkpoint(folder) is None and not list(folder.iterdir())
+        shutil.copytree(tmp_path / "killed-4", folder)
+        assert last_checkpoint(folder) == folder / "checkpoint-4"
+        (folder / "checkpoint-4" / name).unlink()
+        assert last_checkpoint(folder) == folder / "checkpoint-1"
+        assert not (folder / "checkpoint-4").exists()
+    score_after(1, monkeypatch)
+    assert_same(run(WAY, folder, resume=True), whole)
     state = tmp_path / "killed-1" / "checkpoint-1" / "trainer_state.json"
     state.write_text(state.read_text()[:100])
     assert last_checkpoint(tmp_path / "killed-1") is None

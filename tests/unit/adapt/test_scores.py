@@ -9,11 +9,18 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 from sklearn import metrics as sk
 
+from carbon.adapt import intervals
 from carbon.adapt.intervals import beside, differences, scores_of
 from carbon.adapt.metrics import SCORES, first_score, statistics_of
 from carbon.adapt.question import QUESTIONS, Question
 
 SEEDS = st.integers(0, 10_000)
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    """Enough for the widths of intervals, in place of the few of other tests."""
+    monkeypatch.setattr(intervals, "affordable_resamples", lambda num_samples: 400)
 
 
 def classes_said(probabilities, num_classes):
@@ -70,7 +77,7 @@ def example_of(kind, seed):
 
 
 @pytest.mark.parametrize("kind", ["binary", "classes", "bases", "numbers"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=SEEDS)
 def test_scores_are_those_of_scikit_learn(kind, seed):
     names, said, truth = example_of(kind, seed)

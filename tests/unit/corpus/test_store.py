@@ -1,3 +1,5 @@
+"""Sources as a run opens them: prepared once, known by their content, and whole."""
+
 import hashlib
 import json
 import shutil
@@ -15,7 +17,6 @@ from carbon.corpus import (
     read_source,
     source_files,
 )
-from carbon.corpus import store as store_module
 from carbon.errors import CorpusError
 from tests.helpers.corpus import (
     RECORDS,
@@ -25,19 +26,20 @@ from tests.helpers.corpus import (
 from tests.helpers.files import served
 
 
-class TestFolder:
-    def test_what_is_missing_or_torn_is_named(self, tmp_path):
-        with pytest.raises(CorpusError, match=r"no manifest\.json"):
-            read_manifest(tmp_path)
-        (tmp_path / "manifest.json").write_text("{")
-        with pytest.raises(CorpusError, match="not valid JSON"):
-            read_manifest(tmp_path)
-        (tmp_path / "mrna").mkdir()
-        with pytest.raises(CorpusError, match="sources: mrna"):
-            read_source(tmp_path, "eukaryote", "train")
-        (tmp_path / "mrna" / "train-0.parquet").write_bytes(b"PAR1 torn")
-        with pytest.raises(CorpusError, match=r"train-0\.parquet: cannot be read"):
-            read_source(tmp_path, "mrna", "train")
+def test_what_is_missing_or_torn_of_a_corpus_is_named(tmp_path):
+    with pytest.raises(CorpusError, match=r"no manifest\.json"):
+        read_manifest(tmp_path)
+    with pytest.raises(CorpusError, match="no train files of a source 'dna'"):
+        source_files(tmp_path, "dna", "train")
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(CorpusError, match="not valid JSON"):
+        read_manifest(tmp_path)
+    (tmp_path / "mrna").mkdir()
+    with pytest.raises(CorpusError, match="sources: mrna"):
+        read_source(tmp_path, "eukaryote", "train")
+    (tmp_path / "mrna" / "train-0.parquet").write_bytes(b"PAR1 torn")
+    with pytest.raises(CorpusError, match=r"train-0\.parquet: cannot be read"):
+        read_source(tmp_path, "mrna", "train")
 
 
 class TestStore:
@@ -73,9 +75,8 @@ class TestStore:
     def test_parquet_that_is_not_local(self, tmp_path):
         """`memory://` stands in for any store that fsspec opens."""
         local = open_table(RECORDS, 40, folder=tmp_path)
-        data = (tmp_path / "train-0.parquet").read_bytes()
         with fsspec.open("memory://bucket/source/part-0.parquet", "wb") as sink:
-            sink.write(data)
+            sink.write((tmp_path / "train-0.parquet").read_bytes())
         files = source_files("memory://bucket", "source", "train")
         assert list(files) == ["memory:///bucket/source/part-0.parquet"]
         remote = open_store(files, tmp_path / "far", "source")
@@ -175,16 +176,6 @@ class TestStore:
             assert packing_of(again).num_rows == packing_of(source).num_rows
             assert marker != "store.json" or not left.exists()
 
-    def test_a_full_disk_names_the_folder(self, tmp_path, monkeypatch):
-        def full(*_):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(store_module, "_make", full)
-        with pytest.raises(OSError, match="No space left") as error:
-            open_table(RECORDS, 40, folder=tmp_path)
-        assert str(tmp_path) in error.value.filename
-        assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
-
     def test_a_cut_file_of_the_store_is_named(self, tmp_path):
         for name in ("ends.bin", "rows-40/start.bin"):
             source = open_table(RECORDS, 40, folder=tmp_path)
@@ -217,7 +208,3 @@ class TestStore:
         (tmp_path / "c[1]" / "dna").mkdir(parents=True)
         pq.write_table(RECORDS, tmp_path / "c[1]" / "dna" / "a.parquet")
         assert len(source_files(f"{tmp_path}/c[1]/", "dna", "train")) == 1
-
-    def test_a_source_that_is_not_there(self, tmp_path):
-        with pytest.raises(CorpusError, match="has no train files of a source 'dna'"):
-            source_files(tmp_path, "dna", "train")

@@ -9,14 +9,14 @@ from data_pipeline.sources import SOURCES
 from tests.helpers.curation import assembly, build
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def genome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sim") / "genome"
     assert main(["simulate", "--output", str(folder), "--genome-bp", "90000", "--seed", "2"]) == 0
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def corpus(genome, tmp_path_factory):
     output = tmp_path_factory.mktemp("built") / "corpus"
     sources = json.dumps(list(SOURCES))

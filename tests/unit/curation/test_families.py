@@ -175,21 +175,18 @@ def test_beside_regions_and_in_some_assemblies_alone(genomes, engine, tmp_path):
     assert {row["record_id"] for row in train if row["assembly"] == "two"} == {"c0"}
 
 
-def test_without_an_engine(genomes, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(families.shutil, "which", lambda name: None)
+@pytest.mark.parametrize(
+    ("engine", "message"), [(None, "mmseqs or diamond on the PATH"), ("mmseqs", "no room")]
+)
+def test_an_engine_that_is_not_there_or_fails(
+    genomes, tmp_path, capsys, monkeypatch, engine, message
+):
+    command = ["sh", "-c", "echo no room >&2; exit 3"]
+    monkeypatch.setitem(families.ENGINES, "mmseqs", lambda *_: command)
+    monkeypatch.setattr(families.shutil, "which", lambda name: engine)
     assert build(tmp_path / "c", *words_of(genomes)) == 2
-    line = capsys.readouterr().err.strip()
-    assert 'holdout = ["family"]: needs mmseqs or diamond on the PATH' in line
-    assert not (tmp_path / "c.work").exists()
-
-
-def test_an_engine_that_fails(genomes, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(
-        families.ENGINES, "mmseqs", lambda *_: ["sh", "-c", "echo no room >&2; exit 3"]
-    )
-    monkeypatch.setattr(families.shutil, "which", lambda name: name)
-    assert build(tmp_path / "c", *words_of(genomes)) == 2
-    assert "mmseqs ended with 3, and said: no room" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("members", [1, 5])

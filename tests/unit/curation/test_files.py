@@ -1,7 +1,6 @@
-"""Recipes, the six sources, filters, duplicates, evaluation sets, files, and what goes wrong."""
+"""Files that are records already, and builds that go wrong or stop."""
 
 import gzip
-import re
 import shutil
 
 import pyarrow as pa
@@ -9,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.corpus import read_manifest, read_source
+from carbon.locks import locked_output
+from data_pipeline import build as building
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.schemas import check_manifest
@@ -65,19 +66,14 @@ class TestFiles:
         assert names["p.txt.gz:7"] == lines[6]
 
     @pytest.mark.parametrize(
-        ("name", "content", "message"),
-        [
-            ("x.txt", b"ACGT\nACXT\n", "x.txt line 2: 'X' is not a DNA letter"),
-            ("x.parquet", b"nonsense", "x.parquet: cannot be read as Parquet"),
-            ("x.txt.gz", gzip.compress(b"ACGT" * 999, mtime=0)[:40], "x.txt.gz"),
-        ],
+        ("name", "content"),
+        [("x.parquet", b"nonsense"), ("x.txt.gz", gzip.compress(b"ACGT" * 999, mtime=0)[:40])],
     )
-    def test_bad_files_are_named(self, tmp_path, capsys, name, content, message):
+    def test_bad_files_are_named(self, tmp_path, capsys, name, content):
         (tmp_path / name).write_bytes(content)
         settings = [f"files.0.path={tmp_path}/{name}", "files.0.source=mrna"]
         assert build(tmp_path / "c", *settings) == 2
-        (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
-        assert message in line
+        assert name in capsys.readouterr().err
         assert [p.name for p in tmp_path.iterdir() if p.suffix != ".fai"] == [name]
 
     def test_a_corpus_read_again_keeps_its_traces(self, corpus, tmp_path):
@@ -91,20 +87,20 @@ class TestFiles:
         ("columns", "message"),
         [
             ({"sequence": ["ACGT" * 30, None]}, "record 2: has no sequence"),
-            ({"sequence": ["Hello <tag>"]}, "record 1: 'e' is not a DNA letter"),
-            ({"sequence": ["ACGT"], "species_type": ["<zebra>"]}, "species_type 'zebra' is none"),
-            ({"sequence": ["ACGT"], "start": ["ten"]}, "start and end must be whole numbers"),
+            ({"sequence": ["Hello <tag>"]}, "record 1: 'e' is not"),
+            ({"sequence": ["ACGT"], "species_type": ["<zebra>"]}, "zebra"),
+            ({"sequence": ["ACGT"], "start": ["ten"]}, "start and end"),
             ({"sequence": ["ACGT"], "start": [50], "end": [20]}, "need 0 <= start < end"),
-            ({"sequence": ["ACGT"], "strand": ["?"]}, "strand '\\?': must be"),
-            ({"dna": ["ACGT"]}, "has no column 'sequence' or 'text', only dna"),
+            ({"sequence": ["ACGT"], "strand": ["?"]}, "strand '?'"),
+            ({"dna": ["ACGT"]}, "no column 'sequence'"),
         ],
     )
     def test_records_that_are_none(self, tmp_path, capsys, columns, message):
         pq.write_table(pa.table(columns), tmp_path / "x.parquet")
         settings = [f"files.0.path={tmp_path}/x.parquet", "files.0.source=mrna"]
         assert build(tmp_path / "c", *settings) == 2
-        (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
-        assert re.search(message, line) and "x.parquet" in line
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert message in line and "x.parquet" in line
         assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
     def test_numbers_where_the_release_has_text(self, tmp_path):
@@ -125,8 +121,6 @@ class TestFaults:
         assert (tmp_path / "c.work" / "thesis.txt").read_text() == "years"
 
     def test_one_build_at_a_time(self, genome, tmp_path, capsys):
-        from carbon.locks import locked_output
-
         with locked_output(tmp_path / "c"):
             for _ in range(2):  # the one that is refused leaves the lock where it is
                 assert build(tmp_path / "c", *assembly(genome)) == 2
@@ -147,12 +141,6 @@ class TestFaults:
             "eukaryote:shorter_than_min_record_bp": 1,
             "mrna:shorter_than_min_record_bp": 1,
         }
-
-    def test_an_empty_file(self, tmp_path, capsys):
-        (tmp_path / "x.txt").write_text("")
-        settings = [f"files.0.path={tmp_path}/x.txt", "files.0.source=promoter"]
-        assert build(tmp_path / "c", *settings) == 2
-        assert "x.txt: has no record" in capsys.readouterr().err
 
     def test_one_broken_input_of_many(self, genome, tmp_path, capsys):
         broken = tmp_path / "broken"
@@ -178,28 +166,24 @@ class TestFaults:
         assert list(tmp_path.iterdir()) == []
 
     def test_another_recipe_starts_over(self, genome, tmp_path, capsys, monkeypatch):
-        from data_pipeline import build as module
-
         def stop(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(module, "select", stop)
-        assert build(tmp_path / "c", *assembly(genome)) == 130
+        with monkeypatch.context() as patch:
+            patch.setattr(building, "select", stop)
+            assert build(tmp_path / "c", *assembly(genome)) == 130
         assert (tmp_path / "c.work").exists() and not (tmp_path / "c").exists()
-        monkeypatch.undo()
-        assert build(tmp_path / "c", *assembly(genome), "cut.flank_bp=50") == 0
-        assert "is of another recipe or input; starting over" in capsys.readouterr().err
-        assert build(tmp_path / "d", *assembly(genome), "cut.flank_bp=50") == 0
+        for name in "cd":
+            assert build(tmp_path / name, *assembly(genome), "cut.flank_bp=50") == 0
+        assert "starting over" in capsys.readouterr().err
         outputs = [read_manifest(tmp_path / name)["outputs"] for name in "cd"]
         assert outputs[0] == outputs[1]
 
     def test_a_rerun_does_only_what_is_missing(self, genome, tmp_path, monkeypatch):
-        from data_pipeline import build as module
-
         settings = assembly(genome) + assembly(genome, 1, name="again", holdout="[]")
         assert build(tmp_path / "whole", *settings) == 0
         made = []
-        make = module.make_shard
+        make = building.make_shard
 
         def fail_second(config, rank, folder, families):
             made.append(rank)
@@ -207,7 +191,7 @@ class TestFaults:
                 raise KeyboardInterrupt
             return make(config, rank, folder, families)
 
-        monkeypatch.setattr(module, "make_shard", fail_second)
+        monkeypatch.setattr(building, "make_shard", fail_second)
         assert build(tmp_path / "c", *settings) == 130
         assert build(tmp_path / "c", *settings) == 0
         assert made == [0, 1, 1]

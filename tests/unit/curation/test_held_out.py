@@ -49,8 +49,7 @@ def test_the_same_genes_in_a_second_assembly(genome, tmp_path):
         assert counts == {"equal": 0, "nearly_equal": tests[source]}, source
 
 
-@pytest.mark.parametrize("source", ["mrna", "mine"])
-@pytest.mark.parametrize("strand", ["+", "-"])
+@pytest.mark.parametrize(("source", "strand"), [("mrna", "-"), ("mine", "+")])
 def test_a_file_of_finished_sequences(genome, held_out, tmp_path, source, strand):
     texts = {f"equal{i}": bases for i, bases in enumerate(held_out)}
     texts |= {f"near{i}": mutated(bases, 0.03, i) for i, bases in enumerate(held_out)}

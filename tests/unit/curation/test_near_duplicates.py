@@ -44,24 +44,24 @@ class TestNearDuplicates:
 
     def test_pairs_against_the_edit_distance_of_all(self, tmp_path):
         sequences = []
-        for i in range(30):
-            base = random_bases(random.Random(i).randint(150, 260), i)
+        for i in range(20):
+            base = random_bases(random.Random(i).randint(120, 180), i)
             other = mutated(base, (0.02, 0.06, 0.09, 0.12, 0.3)[i % 5], 100 + i)
             sequences += [base, reverse_complement(other) if i % 2 else other]
-        found = found_in(sequences, [False] * 60, 0.9, tmp_path)
+        found = found_in(sequences, [False] * 40, 0.9, tmp_path)
         for i, j in found.items():
             longer = max(len(sequences[i]), len(sequences[j]))
             assert len(sequences[j]) >= len(sequences[i])
             forms = (sequences[i], reverse_complement(sequences[i]))
             assert min(edit_distance(f, sequences[j]) for f in forms) <= 0.1 * longer
         missed = 0
-        for i in range(0, 60, 2):
+        for i in range(0, 40, 2):
             one, other = sequences[i], sequences[i + 1]
             forms = (one, reverse_complement(one))
             distance = min(edit_distance(f, other) for f in forms)
             if distance <= 0.1 * max(len(one), len(other)):
                 missed += i not in found and i + 1 not in found
-        assert missed <= 1 and len(found) >= 15
+        assert missed <= 1 and len(found) >= 9
 
     def test_what_is_held_out_stays(self, tmp_path):
         base = random_bases(400, 1)
@@ -73,7 +73,7 @@ class TestNearDuplicates:
         seed=st.integers(0, 99),
         ranks_a_file=st.sampled_from([1, 2, 5, 8192]),
     )
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=10, deadline=None)
     def test_the_answer_is_that_of_an_index_in_memory(self, parents, seed, ranks_a_file):
         """Families of mutated copies of some lengths, of either strand, at the edge of alike."""
         rng = random.Random(seed)
@@ -113,10 +113,10 @@ class TestNearDuplicates:
 
     def test_records_that_fill_a_batch(self, tmp_path, monkeypatch):
         monkeypatch.setattr("data_pipeline.records.shard_files._ROWS_A_BATCH", 2)
-        (tmp_path / "x.fa").write_text(f">a\n{random_bases(90, 1)}\n>b\n{random_bases(90, 2)}\n")
+        write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(90, i) for i in range(5)})
         words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
         assert build(tmp_path / "c", *words) == 0
-        assert len(rows_of(tmp_path / "c", "mrna")) == 2
+        assert len(rows_of(tmp_path / "c", "mrna")) == 5
 
     @pytest.mark.parametrize(
         ("recipe", "sketched"),

@@ -1,7 +1,7 @@
 """Inputs and corpora by URL, against a bucket on this machine and fsspec's memory."""
 
 import json
-import os
+import shutil
 from pathlib import Path
 
 import datasets
@@ -41,32 +41,31 @@ def settings_of(url, cache):
     return [*genome, f"cache={cache}", "cut.chunk_bp=4000"]
 
 
-def test_from_a_bucket_and_back(tmp_path, monkeypatch, capsys):
+def fetched(url, cache):
+    path, records = fetch(url, cache)
+    return Path(path), list(records.values())
+
+
+@pytest.mark.nightly  # TestOutputByUrl has the same in memory
+def test_from_a_bucket_and_back(tmp_path, monkeypatch):
     """The corpus of a genome in a bucket is that of the file, and can be trained on from there."""
     with bucket() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         fsspec.get_filesystem_class("s3").clear_instance_cache()
         genome_at(tmp_path, "s3://lab/in/g.fa")
-        assert build(tmp_path / "far", *settings_of("s3://lab/in/g.fa", tmp_path / "cache")) == 0
+        far = settings_of("s3://lab/in/g.fa", tmp_path / "cache")
+        assert build("s3://lab/out/built", *far) == 0
         assert build(tmp_path / "near", *settings_of(tmp_path / "g.fa", tmp_path / "no")) == 0
-        far, near = (read_manifest(tmp_path / name) for name in ("far", "near"))
-        assert far["outputs"] == near["outputs"]
-        check_manifest(far)
-        (record,) = far["fetched"]
-        assert record["url"] == "s3://lab/in/g.fa" and record["bytes"] > 20_000
-        assert record["version"]
-        words = ["publish", str(tmp_path / "far"), "--to", "s3://lab/out/corpus"]
-        assert main(words) == 0
-        assert read_manifest("s3://lab/out/corpus") == far
-        (file,) = source_files("s3://lab/out/corpus", "genome", "train")
-        with fsspec.open(file, "rb") as source:
-            assert source.read() == (tmp_path / "far/genome/train-00000.parquet").read_bytes()
-        assert main(words) == 2
-        assert "holds a corpus already" in capsys.readouterr().err
-        built = settings_of("s3://lab/in/g.fa", tmp_path / "cache")
-        assert build("s3://lab/out/built", *built) == 0
-        assert read_manifest("s3://lab/out/built")["outputs"] == near["outputs"]
+        outputs = read_manifest(tmp_path / "near")["outputs"]
+        built = read_manifest("s3://lab/out/built")
+        assert built["outputs"] == outputs and built["fetched"][0]["version"]
+        assert main(["publish", str(tmp_path / "near"), "--to", "s3://lab/out/corpus"]) == 0
+        for corpus in ("s3://lab/out/built", "s3://lab/out/corpus"):
+            (file,) = source_files(corpus, "genome", "train")
+            with fsspec.open(file, "rb") as source:
+                wanted = (tmp_path / "near/genome/train-00000.parquet").read_bytes()
+                assert source.read() == wanted
         assert main(["inspect", "s3://lab/out/built", "--source", "genome", "--row", "0"]) == 0
         fsspec.get_filesystem_class("s3").clear_instance_cache()
 
@@ -81,25 +80,17 @@ def test_what_has_not_changed_is_not_fetched_again(tmp_path, memory, capsys):
         assert capsys.readouterr().err.count("fetching") == times
 
 
-def test_a_file_behind_http(tmp_path):
+def test_a_file_behind_http_whose_secrets_are_told_to_nobody(tmp_path, capsys):
     (tmp_path / "web").mkdir()
-    (tmp_path / "web" / "g.fa").write_text(">a\nACGT\n")
+    write_fasta(tmp_path / "web" / "g.fa", {"c1": random_bases(9000, 1)})
     with served(tmp_path / "web") as url:
-        path, records = fetch(f"{url}/g.fa?download=1", tmp_path / "cache")
-    assert Path(path).name == "g.fa" and Path(path).read_text() == ">a\nACGT\n"
-    assert [record["bytes"] for record in records.values()] == [8]
-
-
-def test_secrets_of_a_url_are_told_to_nobody(tmp_path, capsys):
-    (tmp_path / "web").mkdir()
-    (tmp_path / "web" / "g.fa").write_text(f">c1\n{random_bases(9000, 1)}\n")
-    with served(tmp_path / "web") as url:
+        path, (record,) = fetched(f"{url}/g.fa?sig=hush", tmp_path / "cache")
+        assert path.name == "g.fa" and record["bytes"] == path.stat().st_size
         words = settings_of(f"{url}/g.fa?X-Amz-Signature=hush", tmp_path / "cache")
         assert build(tmp_path / "c", *words) == 0
         assert build(tmp_path / "d", *settings_of(f"{url}/no.fa?sig=hush", tmp_path / "e")) == 2
     text = (tmp_path / "c" / "manifest.json").read_text() + capsys.readouterr().err
-    assert [line for line in text.splitlines() if "hush" in line] == []
-    assert str(tmp_path / "cache") not in text and f"{url}/g.fa" in text
+    assert "hush" not in text and str(tmp_path / "cache") not in text and f"{url}/g.fa" in text
 
 
 def test_a_pattern_reads_no_notes_of_the_cache(tmp_path, memory):
@@ -126,16 +117,8 @@ def test_files_by_pattern(tmp_path, memory):
 @pytest.mark.parametrize("url", ["memory://lab/none.fa", "nowhere://lab/g.fa", "memory://lab/*.fq"])
 def test_what_cannot_be_fetched_is_one_line(tmp_path, memory, capsys, url):
     assert build(tmp_path / "c", *settings_of(url, tmp_path / "cache")) == 2
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
-    assert f"{url}: cannot be fetched" in line
+    assert f"error: {url}: cannot be fetched" in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
-
-
-def test_slurm_builds_into_a_folder(tmp_path, capsys):
-    """It returns before there is something to publish."""
-    slurm = ["executor.kind=slurm", "executor.partition=cpu"]
-    assert build("s3://lab/c", "assemblies.0.genome=g.fa", *slurm) == 2
-    assert "publish FOLDER --to URL" in capsys.readouterr().err
 
 
 class TestOutputByUrl:
@@ -151,17 +134,22 @@ class TestOutputByUrl:
         return read_manifest(tmp_path / "near")
 
     def test_as_a_folder(self, tmp_path, settings, memory, capsys):
-        assert build("memory://lab/c", *settings) == 0
+        """Also of a genome by URL, whose version and size the manifest has."""
+        genome_at(tmp_path, "memory://lab/in/g.fa")
+        by_url = settings_of("memory://lab/in/g.fa", tmp_path / "cache")
+        assert build("memory://lab/c", *by_url) == 0
         near, far = self.folder(tmp_path, settings), read_manifest("memory://lab/c")
-        assert far["recipe"]["output"] == "memory://lab/c"
-        for manifest in (near, far):
-            manifest["recipe"]["output"] = ""
-        assert far == near
+        check_manifest(far)
+        (record,) = far["fetched"]
+        assert record["url"].endswith("lab/in/g.fa") and record["bytes"] > 20_000
+        assert far["outputs"] == near["outputs"] and far["sources"] == near["sources"]
         for name in near["outputs"]:
             assert memory.cat_file(f"/lab/c/{name}") == (tmp_path / "near" / name).read_bytes()
-        assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
-        assert build("memory://lab/c", *settings) == 2
+        assert not list((tmp_path / "cache").rglob("*.parquet"))
+        assert build("memory://lab/c", *by_url) == 2
         assert "memory://lab/c: holds a corpus already" in capsys.readouterr().err
+        assert main(["inspect", "memory://lab/c"]) == 0
+        assert main(["inspect", "memory://lab/c", "--dropped", "--name", "c1"]) == 0
 
     def test_an_upload_that_breaks_off_goes_on(self, tmp_path, settings, memory, monkeypatch):
         def break_off(*_, **__):
@@ -176,41 +164,43 @@ class TestOutputByUrl:
         far = read_manifest("memory://lab/c")
         assert far["outputs"] == self.folder(tmp_path, settings)["outputs"]
 
-    @pytest.mark.parametrize("change", ["recipe", "input"])
-    def test_what_waits_is_of_before(self, tmp_path, settings, memory, monkeypatch, capsys, change):
-        """It is built anew, and nothing of it is published."""
+    def test_a_second_build_of_it_is_refused_during_the_upload(
+        self, settings, memory, monkeypatch, capsys
+    ):
+        put, codes = type(memory).put_file, set()
+
+        def second(system, *words, **more):
+            codes.add(build("memory://lab/c", *settings))
+            put(system, *words, **more)
+
+        monkeypatch.setattr(type(memory), "put_file", second)
+        assert build("memory://lab/c", *settings) == 0
+        assert codes == {2}
+        assert "memory://lab/c: in use by process" in capsys.readouterr().err
+
+    def test_what_waits_of_another_recipe_is_built_anew(
+        self, tmp_path, settings, memory, monkeypatch, capsys
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(type(memory), "put_file", lambda *_, **__: 1 / 0)
             assert build("memory://lab/c", *settings) == 2
-        if change == "recipe":
-            settings = [*settings, "keep.min_record_bp=100"]
-        else:  # of the same size
-            write_fasta(tmp_path / "g.fa", {"c1": random_bases(20_000, 2)})
+        settings = [*settings, "keep.min_record_bp=100", "cut.chunk_bp=3000"]
         assert build("memory://lab/c", *settings) == 0
         assert "of another recipe or input; starting over" in capsys.readouterr().err
         far, near = read_manifest("memory://lab/c"), self.folder(tmp_path, settings)
         assert far["outputs"] == near["outputs"] and far["inputs"] == near["inputs"]
 
-    def test_a_second_build_of_it_waits_for_the_upload(self, settings, memory, monkeypatch, capsys):
-        put, codes = type(memory).put_file, []
-
-        def second(system, *words, **more):
-            codes.append(build("memory://lab/c", *settings))
-            put(system, *words, **more)
-
-        monkeypatch.setattr(type(memory), "put_file", second)
-        assert build("memory://lab/c", *settings) == 0
-        assert codes and set(codes) == {2}
-        refused = f"error: memory://lab/c: in use by process {os.getpid()} on "
-        assert capsys.readouterr().err.count(refused) == len(codes)
-
-    def test_files_of_others_are_refused_before_a_build(
-        self, settings, memory, monkeypatch, capsys
+    @pytest.mark.parametrize(
+        ("url", "message"),
+        [("memory://lab/c", "holds other/mine.parquet"), ("nowhere://lab/c", "cannot be written")],
+    )
+    def test_what_cannot_be_uploaded_is_said_before_a_build(
+        self, settings, memory, monkeypatch, capsys, url, message
     ):
         memory.pipe_file("/lab/c/other/mine.parquet", b"of somebody")
         monkeypatch.setattr("data_pipeline.build.make_shard", lambda *_: 1 / 0)
-        assert build("memory://lab/c", *settings) == 2
-        assert "memory://lab/c: holds other/mine.parquet, which no" in capsys.readouterr().err
+        assert build(url, *settings) == 2
+        assert f"{url}: {message}" in capsys.readouterr().err
 
     def test_secrets_are_told_to_nobody(self, tmp_path, settings, memory, monkeypatch, capsys):
         def refuse(*_, **__):
@@ -228,33 +218,14 @@ class TestOutputByUrl:
         assert "holds a corpus already" in err and "(OSError: memory://lab/c is closed)" in err
         assert "hush" not in text + err
 
-    def test_a_store_that_refuses_is_asked_first(self, settings, monkeypatch, capsys):
-        monkeypatch.setattr("data_pipeline.build.make_shard", lambda *_: 1 / 0)
-        assert build("nowhere://lab/c", *settings) == 2
-        assert "nowhere://lab/c: cannot be written" in capsys.readouterr().err
 
-    def test_it_is_inspected_there(self, tmp_path, settings, memory, capsys):
-        assert build("memory://lab/c", *settings) == 0
-        self.folder(tmp_path, settings)
-        capsys.readouterr()
-        told = []
-        for corpus in ("memory://lab/c", str(tmp_path / "near")):
-            record = ["--source", "genome", "--row", "1"]
-            for words in ([], ["--dropped"], ["--dropped", "--name", "c1"], record):
-                assert main(["inspect", corpus, *words]) == 0
-            told.append(capsys.readouterr().out.replace(corpus, "CORPUS"))
-            assert main(["inspect", corpus, "--report", f"{tmp_path}/r.html"]) == 0
-            assert main(["inspect", corpus, "--source", "genome", "--row", "999"]) == 2
-            assert "train has no row 999" in capsys.readouterr().err
-        assert told[0] == told[1] and "every base agrees" in told[0]
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    write_fasta(tmp_path / "g.fa", {"c1": random_bases(20_000, 1)})
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    write_fasta(folder / "g.fa", {"c1": random_bases(20_000, 1)})
     more = ["assemblies.0.licence=CC0", "assemblies.0.organism=Nobody"]
-    assert build(tmp_path / "c", *settings_of(tmp_path / "g.fa", tmp_path), *more) == 0
-    return tmp_path / "c"
+    assert build(folder / "c", *settings_of(folder / "g.fa", folder), *more) == 0
+    return folder / "c"
 
 
 def test_an_upload_that_breaks_off_never_looks_whole(corpus, memory, monkeypatch, capsys):
@@ -277,12 +248,16 @@ def test_an_upload_that_breaks_off_never_looks_whole(corpus, memory, monkeypatch
     assert source_files("memory://hub/c", "genome", "train")
 
 
-@pytest.mark.parametrize("name", ["theirs/train-0.parquet", "README.md"])
-def test_files_of_others_stay(corpus, memory, capsys, name):
-    memory.pipe_file(f"/hub/c/{name}", b"of somebody")
+def test_files_of_others_stay(corpus, memory, capsys):
+    memory.pipe_file("/hub/c/theirs/train-0.parquet", b"of somebody")
     assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 2
-    assert f"memory://hub/c: holds {name}, which no upload" in capsys.readouterr().err
-    assert memory.find("/hub") == [f"/hub/c/{name}"]
+    assert "memory://hub/c: holds theirs/train-0.parquet" in capsys.readouterr().err
+    assert memory.find("/hub") == ["/hub/c/theirs/train-0.parquet"]
+
+
+def test_a_chain_of_urls_is_told_without_secrets():
+    chain = "zip://a.fa::https://me:hush@host/a.zip?sig=hush"
+    assert public_url(chain) == "zip://a.fa::https://host/a.zip"
 
 
 def test_only_what_an_upload_has_left_is_removed(corpus, memory, monkeypatch):
@@ -301,14 +276,10 @@ def test_only_what_an_upload_has_left_is_removed(corpus, memory, monkeypatch):
     assert set(memory.find("/hub")) == left | {f"/hub/c/{name}" for name in outputs}
 
 
-def test_a_chain_of_urls_is_told_without_secrets():
-    chain = "zip://a.fa::https://me:hush@host/a.zip?sig=hush"
-    assert public_url(chain) == "zip://a.fa::https://host/a.zip"
-
-
-def test_a_torn_corpus_is_not_published(corpus, memory, capsys):
-    (corpus / "dropped.tsv").write_text("torn")
-    assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 2
+def test_a_torn_corpus_is_not_published(corpus, tmp_path, memory, capsys):
+    shutil.copytree(corpus, tmp_path / "c")
+    (tmp_path / "c" / "dropped.tsv").write_text("torn")
+    assert main(["publish", str(tmp_path / "c"), "--to", "memory://hub/c"]) == 2
     assert "dropped.tsv: is not there as the manifest says" in capsys.readouterr().err
     assert memory.find("/hub") == []
 
@@ -318,19 +289,18 @@ def test_the_card_is_that_of_a_dataset(corpus, tmp_path):
     assert main(["publish", str(corpus), "--to", f"file://{tmp_path}/hub/small"]) == 0
     text = (tmp_path / "hub/small/README.md").read_text()
     data = DatasetCard(text).data.to_dict()
-    assert data["configs"][0]["config_name"] == "genome" and data["license"] == "other"
-    assert data["size_categories"] == ["n<1K"] and data["pretty_name"] == "small"
-    assert "| g | Nobody |  | CC0 |" in text
-    manifest = json.loads((corpus / "manifest.json").read_text())
+    assert data["configs"][0]["config_name"] == "genome" and data["pretty_name"] == "small"
+    assert data["size_categories"] == ["n<1K"] and "| g | Nobody |  | CC0 |" in text
+    counts = read_manifest(corpus)["sources"]["genome"]
     found = datasets.load_dataset(f"{tmp_path}/hub/small", "genome", cache_dir=str(tmp_path / "hf"))
     for split in ("train", "test"):
-        assert found[split].num_rows == manifest["sources"]["genome"][split]["records"] > 0
+        assert found[split].num_rows == counts[split]["records"] > 0
 
 
-def test_sizes_of_the_card():
-    for records, size in ((999, "n<1K"), (1000, "1K<n<10K"), (5 * 10**8, "100M<n<1B")):
-        sources = {
-            "s": {"train": {"records": records, "bases": 1}, "test": {"records": 0, "bases": 0}}
-        }
-        text = dataset_card("n", {"sources": sources, "inputs": [], "held_out": []})
-        assert f"- {size}\n" in text
+@pytest.mark.parametrize(
+    ("records", "size"), [(999, "n<1K"), (1000, "1K<n<10K"), (5 * 10**8, "100M<n<1B")]
+)
+def test_sizes_of_the_card(records, size):
+    splits = {split: {"records": n, "bases": 1} for split, n in (("train", records), ("test", 0))}
+    card = dataset_card("n", {"sources": {"s": splits}, "inputs": [], "held_out": []})
+    assert f"- {size}\n" in card

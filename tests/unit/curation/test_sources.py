@@ -1,4 +1,4 @@
-"""Recipes, the six sources, filters, duplicates, evaluation sets, files, and what goes wrong."""
+"""The sources that are cut out of an assembly: coordinates, strands and circles."""
 
 import itertools
 
@@ -10,8 +10,7 @@ from carbon.files import sha256_of_file
 from carbon.genome import Interval, Reference, read_annotation, reverse_complement
 from data_pipeline.recipe import species_type_of
 from data_pipeline.records.record import Record, Segment, read_bases
-from data_pipeline.sources import SOURCES, cuts
-from data_pipeline.sources.limits import CutConfig, KeepConfig
+from data_pipeline.sources import SOURCES
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
@@ -36,14 +35,17 @@ class TestSources:
                 assert row["start"] == min(s["start"] for s in row["segments"])
                 assert row["end"] == max(s["end"] for s in row["segments"])
 
-    def test_transcripts_in_context_hold_the_transcript(self, genome, corpus):
+    def test_transcripts_are_their_exons_and_in_context_hold_them(self, genome, corpus):
         with Reference(genome / "genome.fa") as reference:
             lengths_bp = reference.contig_lengths_bp
+            annotation = read_annotation(genome / "genes.gff3", reference)
+        exons_of = {t.transcript_id: t.exons for gene in annotation.genes for t in gene.transcripts}
         plain = {row["name"]: row for row in rows_of(corpus, "mrna")}
         context = {row["name"]: row for row in rows_of(corpus, "mrna_splice")}
         assert set(plain) & set(context)
         for name in set(plain) & set(context):
             exons = [(s["start"], s["end"]) for s in plain[name]["segments"]]
+            assert sorted(exons) == sorted(exons_of[name])
             wide = [(s["start"], s["end"]) for s in context[name]["segments"]]
             for a, b in exons:
                 assert any(c <= a and b <= d for c, d in wide)
@@ -212,17 +214,3 @@ def test_what_cannot_be_joined_has_its_reason(genome, tmp_path):
     dropped = sum(count for key, count in manifest["dropped"].items() if "_concatenated" in key)
     assert dropped > 0
     assert joined + dropped == manifest["steps"]["cut"]["eukaryote"]["records"]
-
-
-def test_the_split_of_a_region_is_looked_up_once(genome, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        cuts, "split_of", lambda intervals, held_out: calls.append(tuple(intervals)) or "train"
-    )
-    with Reference(genome / "genome.fa") as reference:
-        annotation = read_annotation(genome / "genes.gff3", reference)
-        annotated = cuts.AnnotatedAssembly(annotation, reference.contig_lengths_bp, [])
-        cut, keep = CutConfig(concatenated_bp=9000), KeepConfig()
-        num_regions = sum(1 for _ in cuts.gene_regions(annotated, cut, keep))
-        assert list(cuts.runs_of_gene_regions(annotated, cut, keep))
-    assert len(calls) == len(set(calls)) == num_regions > 20

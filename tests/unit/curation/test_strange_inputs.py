@@ -15,11 +15,6 @@ RECIPES = Path(__file__).parents[3] / "data_pipeline" / "recipes"
 BASES, GFF3, _ = place_gene()
 
 
-def in_one_line(capsys) -> str:
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
-    return line
-
-
 class TestFastaAlone:
     def test_contigs_are_cut_into_chunks(self, tmp_path):
         contigs = {"a": random_bases(1500, 1), "b": random_bases(700, 2).lower()}
@@ -56,7 +51,7 @@ class TestFastaAlone:
         write_fasta(tmp_path / "genome.fa", {"a": bases})
         words = [f"assemblies.0.genome={tmp_path}/genome.fa", "assemblies.0.holdout=[]"]
         assert build(tmp_path / "c", *words) == 2
-        assert f"no record is left of 1 inputs: {reason} (1)" in in_one_line(capsys)
+        assert f"{reason} (1)" in capsys.readouterr().err
         assert {path.name for path in tmp_path.iterdir()} == {"genome.fa", "genome.fa.fai"}
 
 
@@ -90,20 +85,15 @@ class TestNamesOfContigs:
 
     def test_without_it_the_error_says_what_to_give(self, folder, capsys):
         assert build(folder / "c", *assembly(folder)) == 2
-        line = in_one_line(capsys)
+        line = capsys.readouterr().err
         assert "'1' is 'chr1'" in line and 'contigs = "chr"' in line and "--contigs chr" in line
-        both = assembly(folder, contigs="chr", contig_names='{"1" = "chr1"}')
-        assert build(folder / "c", *both) == 2
-        assert "contigs and contig_names say the same: give one" in in_one_line(capsys)
-        assert build(folder / "c", *assembly(folder, contigs=folder / "absent")) == 2
-        assert "absent: no such file" in in_one_line(capsys)
 
     def test_another_table_starts_over(self, folder, capsys):
         """A build that stopped does not go on with what it made by another table."""
         (folder / "names.tsv").write_text("1\tchr9\n2\tchr1\n")
         settings = assembly(folder, contigs=folder / "names.tsv", holdout="[]")
         assert build(folder / "c", *settings) == 2
-        assert "no contig 'chr9' in the FASTA" in in_one_line(capsys)
+        assert "no contig 'chr9'" in capsys.readouterr().err
         (folder / "names.tsv").write_text("1\tchr1\n")
         assert build(folder / "c", *settings) == 0
 
@@ -175,23 +165,12 @@ class TestOrganisms:
         assert "says 'Homo sapiens'" in read_manifest(tmp_path / "c0")["inputs"][0]["warning"]
 
 
-class TestTheRecipeToBeginWith:
-    def run(self, *settings):
-        words = [word for setting in settings for word in ("--set", setting)]
-        return main(["build", "--config", str(RECIPES / "own.toml"), *words])
-
-    def test_it_is_refused_until_it_is_filled_in(self, tmp_path, capsys):
-        assert self.run() == 2
-        assert "own.toml: 'output' is missing" in in_one_line(capsys)
-        assert self.run(f"output={tmp_path}/c") == 2
-        assert "assemblies.0: 'genome' is missing" in in_one_line(capsys)
-
-    def test_it_names_nobodys_genome(self, tmp_path, capsys):
-        write_fasta(tmp_path / "genome.fa", {"c1": BASES})
-        (tmp_path / "genes.gff3").write_text(GFF3)
-        named = {"genome": "genome.fa", "annotation": "genes.gff3"}
-        files = [f"assemblies.0.{key}={tmp_path}/{name}" for key, name in named.items()]
-        assert self.run(f"output={tmp_path}/c", *files, "assemblies.0.holdout=[]") == 0
-        assert json.loads(capsys.readouterr().out)["mrna"]["train"]["records"] == 1
-        (row,) = rows_of(tmp_path / "c", "mrna")
-        assert row["organism"] == row["species_type"] == "" and row["assembly"] == "genome"
+def test_the_recipe_to_begin_with_names_nobodys_genome(tmp_path, capsys):
+    write_fasta(tmp_path / "genome.fa", {"c1": BASES})
+    (tmp_path / "genes.gff3").write_text(GFF3)
+    settings = [f"output={tmp_path}/c", *assembly(tmp_path, holdout="[]")]
+    words = [word for setting in settings for word in ("--set", setting)]
+    assert main(["build", "--config", str(RECIPES / "own.toml"), *words]) == 0
+    assert json.loads(capsys.readouterr().out)["mrna"]["train"]["records"] == 1
+    (row,) = rows_of(tmp_path / "c", "mrna")
+    assert row["organism"] == row["species_type"] == "" and row["assembly"] == "genome"

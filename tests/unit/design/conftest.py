@@ -1,4 +1,4 @@
-"""Functions that oracles name, in a module of their own."""
+"""Functions that oracles name, in a module of their own; a start to tune."""
 
 import numpy as np
 import pytest
@@ -33,14 +33,22 @@ def not_finite(sequences):
 def too_few(sequences):
     return [1.0]
 
+def no_list(sequences):
+    return None
+
 def hangs(sequences):
-    time.sleep(60)
+    time.sleep(600)
 
 def ends(sequences):
     os._exit(3)
 
-def no_list(sequences):
-    return None
+answers = gc
+
+def odd(sequences):
+    "Answer as the function does whose name is the first sequence, from there on."
+    global answers
+    answers = globals().get(sequences[0], answers)
+    return answers(sequences)
 """
 
 

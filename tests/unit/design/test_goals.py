@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.design.goals import best, fronts, gains, goal_of
@@ -23,6 +23,7 @@ def beats(a, b) -> bool:
     return all(x >= y for x, y in pairs) and any(x > y for x, y in pairs)
 
 
+@settings(max_examples=40)
 @given(
     st.integers(1, 3).flatmap(
         lambda width: st.lists(

@@ -1,20 +1,23 @@
 """The commands and the Python of `docs/design.md`, as they stand, with the model in the box."""
 
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from Bio.Seq import Seq
 
-from tests.helpers.warm import warm_environment, warm_python
-
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "design.md").read_text()
 
 
 def run(words, folder):
-    done = subprocess.run(words, cwd=folder, env=warm_environment(), capture_output=True, text=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -41,5 +44,5 @@ def test_the_example_of_tuning(tmp_path):
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL))
 def test_the_python(tmp_path, block):
-    printed = run([warm_python(), "-c", block.replace("calls=200", "calls=40")], tmp_path)
+    printed = run([sys.executable, "-c", block.replace("calls=200", "calls=40")], tmp_path)
     assert re.search(r"[ACGT]{60}$", printed)

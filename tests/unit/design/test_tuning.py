@@ -16,6 +16,7 @@ from carbon.design.grpo import prompt_of, six_mers_alone, tokenizer_of, trainer_
 from carbon.design.oracles import InProcess
 from carbon.design.rewards import Rewards
 from carbon.design.tune_task import TuneJob, TuneTask
+from carbon.errors import UserError
 from carbon.genome.sequences import read_records
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model
@@ -26,7 +27,10 @@ from tests.helpers.files import random_bases
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-def tune(start, *words, oracle="python:some_oracles:gc", steps=30):
+STEPS = 20
+
+
+def tune(start, *words, oracle="python:some_oracles:gc", steps=STEPS):
     return main(
         ["tune", "--model", str(start), "--oracle", oracle, "--length", "30", "--steps", str(steps),
          "--device", "cpu", "--rate", "0.01", "--probe", "10", *map(str, words)]
@@ -35,19 +39,18 @@ def tune(start, *words, oracle="python:some_oracles:gc", steps=30):
 
 @pytest.fixture(scope="module")
 def run(start, tmp_path_factory):
-    """A run by the share of G and C, and another with its seed."""
+    """A run by the share of G and C."""
     folder = tmp_path_factory.mktemp("runs")
     (folder / "shares.py").write_text("def gc(s): return [sum(map(x.count, 'GC')) / 30 for x in s]")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for name in ("run", "again"):
-            assert tune(start, "--output", name, oracle="python:shares:gc") == 0
+        assert tune(start, "--output", "run", oracle="python:shares:gc") == 0
     return folder / "run"
 
 
 def test_the_reward_rises_and_the_curves_tell_it(run):
     lines = read_lines(run).steps
-    assert [line["step"] for line in lines] == list(range(1, 31))
+    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     gc = [line["gc"] for line in lines]
     assert [line["reward"] for line in lines] == gc
     assert sum(gc[-5:]) / 5 > sum(gc[:5]) / 5 + 0.15
@@ -55,24 +58,19 @@ def test_the_reward_rises_and_the_curves_tell_it(run):
     assert lines[-1]["kl_nats_per_base"] > 0.001
     assert all(0 < line["nats_per_base"] < 1.3863 for line in lines)
 
-
-def test_the_page_opens_with_what_the_curves_say(run):
-    """The first and the last three of thirty steps, averaged by hand."""
-    lines = read_lines(run).steps
-    before, after = (sum(line["reward"] for line in part) / 3 for part in (lines[:3], lines[-3:]))
+    # The page: a tenth of the steps at either end, averaged by hand.
+    first, last = lines[: STEPS // 10], lines[-(STEPS // 10) :]
     page = (run / "summary.html").read_text()
-    assert f"The mean reward went from {before:.4g} to {after:.4g}," in page
-    samples = [record.bases for record in read_records(run / "samples" / "step_000030.fa")]
-    different = f"{len(set(samples))} are different"
-    assert f"Of the {len(samples)} samples of the last step {different}" in page
-    assert page.count("<svg") == 4 and "http" not in page  # reward, gc, entropy, divergence
-    assert all(bases in page for bases in samples[:5]) and page.count("sample_") == 5
-    assert page == (run.parent / "again" / "summary.html").read_text()
+    for part in (first, last):
+        assert f"{sum(line['reward'] for line in part) / len(part):.4g}" in page
+    samples = [record.bases for record in read_records(run / "samples" / f"step_{STEPS:06}.fa")]
+    assert f"{len(set(samples))} are different" in page and "http" not in page
+    assert all(bases in page for bases in samples[:5])
 
 
 def test_samples_are_whole_6_mers_and_tell_where_they_come_from(run):
     files = sorted((run / "samples").iterdir())
-    assert [file.name for file in files] == [f"step_0000{n}.fa" for n in (10, 20, 30)]
+    assert [file.name for file in files] == [f"step_0000{n}.fa" for n in (10, 20)]
     lines = read_lines(run).steps
     for file, line in zip(files, lines[9::10], strict=True):
         records = list(read_records(file))
@@ -109,12 +107,6 @@ def test_the_export_loads_everywhere_and_is_start_and_adapter(start, run):
     assert stock.lm_head.bias is None
     (drawn,) = carbon.load(run / "model", device="cpu").generate([""], 30, seed=1)
     assert len(drawn) == 30
-
-
-def test_the_same_seed_gives_the_same_bytes(run):
-    for name in ("model/model.safetensors", "adapter/adapter_model.safetensors",
-                 "adapter/adapter_config.json", "metrics.jsonl", "tune.json"):  # fmt: skip
-        assert (run / name).read_bytes() == (run.parent / "again" / name).read_bytes(), name
 
 
 @pytest.fixture
@@ -194,11 +186,8 @@ def test_an_oracle_that_fails_leaves_what_was_learned(start, functions, capsys):
     )
     words = ["--output", "o", "--group", 4, "--probe", 2]
     assert tune(start, *words, oracle="python:moody:gc") == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert told[-1] == (
-        "error: oracle 'gc': sample_1: it raised RuntimeError: not today; mend the oracle"
-    )
-    assert not any("Traceback" in line for line in told)
+    told = capsys.readouterr().err
+    assert "oracle 'gc': sample_1: it raised RuntimeError" in told and "Traceback" not in told
     assert [line["step"] for line in read_lines("o").steps] == [1, 2, 3]
     assert (functions / "o/adapter/adapter_model.safetensors").is_file()
     assert not (functions / "o/model").exists()
@@ -207,34 +196,38 @@ def test_an_oracle_that_fails_leaves_what_was_learned(start, functions, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--length", 31], "length of 31 bp: give a multiple of 6"),
-        (["--prompt", "ACGT"], "prompt of 4 bp: give a multiple of 6"),
-        (["--prompt", "ACGTNN"], "the prompt: give bases"),
-        (["--length", 600], "prompt and length take 101 tokens, the model has 48"),
-        (["--tag", "<unknown>"], "tag '<unknown>' is not in the native vocabulary"),
-        (["--goal", "up"], "goal 'up': give most"),
-        (["--goal", "most", "--goal", "most"], "1 oracles and 2 goals"),
-        (["--group", 1], "group 1: give 2"),
-        (["--kl", -1], "kl -1.0: give 0 or more"),
+        (["--length", 600], "101 tokens, the model has 48"),
+        (["--tag", "<unknown>"], "tag '<unknown>'"),
         (["--oracle", "python:some_oracles:absent"], "the start: it raised AttributeError"),
-        (["--oracle", "loss=python:some_oracles:gc"], "two columns would be called 'loss'"),
+        (["--oracle", "loss=python:some_oracles:gc"], "'loss'"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_leave_nothing_behind(start, functions, capsys, words, message):
     assert tune(start, "--output", "o", *words) == 2
     assert message in capsys.readouterr().err
     assert not (functions / "o").exists()
 
 
+@pytest.mark.parametrize("option", [{"group": 1}, {"kl": -1.0}, {"prompt": "ACGT"}, {"rate": 0.0}])
+def test_a_task_is_checked(option):
+    with pytest.raises(UserError, match=next(iter(option))):
+        TuneTask(length_bp=30, **option)
+
+
+def test_the_defaults_of_a_task():
+    task = TuneTask(length_bp=30)
+    assert (task.steps, task.group, task.rank, task.probe_steps) == (200, 16, 16, 20)
+    assert (task.kl, task.rate, task.most_stale, task.seed) == (0.04, 1e-4, 2, 0)
+
+
 def test_a_group_is_shared_evenly(start, functions, capsys, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert tune(start, "--output", "o") == 2
-    assert "group 16: give a multiple of the 3 processes" in capsys.readouterr().err
+    assert "group 16" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("library", ["trl", "peft", "datasets"])
-def test_a_library_that_is_not_there(start, functions, capsys, monkeypatch, library):
-    monkeypatch.setitem(sys.modules, library, None)
+def test_a_library_that_is_not_there(start, functions, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "trl", None)
     assert tune(start, "--output", "o") == 2
     assert "pip install 'carbon-dna[tune]'" in capsys.readouterr().err
     assert not (functions / "o").exists()

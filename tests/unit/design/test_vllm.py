@@ -108,20 +108,15 @@ def test_one_that_draws_by_other_weights(worker, server):
         drawing.drawn(0, 1, range(4))
 
 
-def test_one_that_tells_no_ids(worker, server):
+def test_one_that_answers_otherwise(worker, server):
     address, _, off = server
     drawing = VllmServer(f"{address}/v1/", *worker, TASK)
     assert drawing.url == address
     off["ids"] = "of another version"
-    with pytest.raises(UserError, match="without ids and log-probabilities of whole samples"):
+    with pytest.raises(UserError, match="without ids"):
         drawing.drawn(0, 1, range(4))
-
-
-def test_one_that_refuses_and_one_that_is_not_there(worker, server):
-    address, _, off = server
-    drawing = VllmServer(address, *worker, TASK)
     off["status"] = 404
-    with pytest.raises(UserError, match=r"/v1/load_lora_adapter: 404: .*docs/design\.md"):
+    with pytest.raises(UserError, match=r"/v1/\w+: 404"):
         drawing.drawn(0, 1, range(4))
     with pytest.raises(UserError, match="no vLLM server answers"):
         VllmServer("http://127.0.0.1:9", *worker, TASK)

@@ -55,13 +55,16 @@ def cut_and_reset(handler, content):
 
 
 def stall(handler, content):
-    handler.server.ncbi.stalled.wait(5)
+    handler.server.ncbi.stalled.wait(60)  # set when the test ends
     handler.close_connection = True
 
 
 class TestBadTimes:
-    @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-    @pytest.mark.parametrize("name", [GENOME, "md5checksums.txt"])
+    @pytest.mark.parametrize(
+        ("status", "name"),
+        [(429, GENOME), (500, "md5checksums.txt"), (502, GENOME), (503, "md5checksums.txt"),
+         (504, GENOME)],
+    )  # fmt: skip
     def test_busy(self, ncbi, output, waits, name, status):
         ncbi.faults[name] = [busy(status, Retry_After="7"), busy(status)]
         get(ncbi, output)
@@ -90,14 +93,12 @@ class TestBadTimes:
         assert waits == [1]
         assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
 
-    def test_a_connection_reset(self, ncbi, output, waits, capsys):
+    def test_a_connection_reset(self, ncbi, output, waits):
         """Before a reply, and in the middle of one."""
         ncbi.faults["md5checksums.txt"] = [reset]
         ncbi.faults[GENOME] = [reset, cut_and_reset]
         get(ncbi, output)
-        said = [line for line in capsys.readouterr().err.splitlines() if "trying again" in line]
-        assert waits == [1, 1, 2] and len(said) == 3
-        assert all("Connection reset by peer; trying" in line for line in said[:2])
+        assert waits == [1, 1, 2]
         assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
 
     @pytest.mark.parametrize("name", [GENOME, "md5checksums.txt"])
@@ -113,18 +114,17 @@ class TestBadTimes:
         (assembly,) = get(ncbi, output).assemblies
         assert assembly.annotation and waits == [1]
 
-    def test_a_wrong_md5_once(self, ncbi, output):
-        ncbi.faults[GENOME] = [other_bytes]
-        get(ncbi, output)
-        assert ncbi.ranges_of(GENOME) == [None, None]
-        assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
-
-    def test_a_wrong_md5_twice(self, ncbi, output):
-        ncbi.faults[GENOME] = [other_bytes, other_bytes]
-        with pytest.raises(UserError, match=f"{E_COLI}: .*{GENOME}: .* its MD5 is wrong; try"):
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_a_wrong_md5_is_tried_once_more(self, ncbi, output, times):
+        ncbi.faults[GENOME] = [other_bytes] * times
+        if times == 1:
             get(ncbi, output)
-        assert len(ncbi.ranges_of(GENOME)) == 2
-        assert files_in(output / E_COLI) == []
+            assert (output / E_COLI / GENOME).read_bytes() == original(ncbi, GENOME)
+        else:
+            with pytest.raises(UserError, match=f"{E_COLI}: .*{GENOME}: .* MD5"):
+                get(ncbi, output)
+            assert files_in(output / E_COLI) == []
+        assert ncbi.ranges_of(GENOME) == [None, None]
 
     @pytest.mark.parametrize("keep_going", [False, True])
     def test_a_full_disk(self, ncbi, output, monkeypatch, keep_going):
@@ -184,18 +184,15 @@ class TestWhatCannotBeHad:
         assert done.skipped == (ABSENT, YEAST)
         (table,) = tomllib.loads((output / "assemblies.toml").read_text())["assemblies"]
         assert table["accession"] == E_COLI
-        lines = capsys.readouterr().err.splitlines()
-        assert lines[-1] == f"2 of 3 skipped: {ABSENT}, {YEAST}"
-        assert any(line.startswith(f"skipped: {ABSENT}: no such assembly") for line in lines)
-        assert any(line.startswith(f"skipped: {YEAST}: ") and "403 Forb" in line for line in lines)
+        assert capsys.readouterr().err.splitlines()[-1] == f"2 of 3 skipped: {ABSENT}, {YEAST}"
 
     @pytest.mark.parametrize(
         ("harm", "message"),
         [
-            (suppress, "NCBI has suppressed this assembly; choose another"),
-            (keep_no_genome, f"md5checksums.txt lists no {GENOME}; NCBI does not keep"),
-            (keep_no_checksums, f"md5checksums.txt lists no {GENOME}; NCBI does not keep"),
-            (lose_genome, f"{GENOME}: the server has no such file; try again later"),
+            (suppress, "suppressed"),
+            (keep_no_genome, f"lists no {GENOME}"),
+            (keep_no_checksums, f"lists no {GENOME}"),
+            (lose_genome, f"{GENOME}: the server has no such file"),
         ],
     )
     def test_a_harmed_folder(self, ncbi, output, harm, message):

@@ -1,5 +1,6 @@
 """A run as blocks: stopped, resumed and by several workers, with the records of one process."""
 
+import weakref
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,8 @@ from carbon.parallel.engines import Answer, Seat
 from eval import answers as answers_module
 from eval import runner as runner_module
 from eval.records import read_record
-from eval.report import write_report
 from eval.runner import Answerer, run_suite
-from tests.helpers.eval_runner import LABELLED, TASK, answers, records_of, suite_of
+from tests.helpers.eval_runner import LABELLED, TASK, Oracle, answers, records_of, suite_of
 from tests.helpers.parallel import Stopped, stop_once_behind
 
 NAMES = ["chance", "GC", "Markov-1", "Markov-3", "m"]
@@ -49,8 +49,7 @@ def by_several(suite):
     return run_suite(suite, Workers(Several(partial(Answerer, suite))))
 
 
-@pytest.mark.parametrize("context_bp", [None, 30, 3])
-@pytest.mark.parametrize("task", [TASK, LABELLED])
+@pytest.mark.parametrize(("task", "context_bp"), [(TASK, None), (LABELLED, 30), (TASK, 3)])
 def test_the_records_are_those_of_one_process(folder, task, context_bp):
     """Of which some examples do not fit, or none of them."""
     given = {"task": task, "context_bp": context_bp}
@@ -59,7 +58,6 @@ def test_the_records_are_those_of_one_process(folder, task, context_bp):
     assert [p.name for p in alone] == [p.name for p in shared]
     assert records_of(folder / "out") == records_of(folder / "alone")
     assert not list((folder / "out").rglob(".*"))
-    write_report([folder / "out"], folder / "out", "T")
 
 
 def test_a_stopped_run_loses_a_block_and_goes_on(folder, monkeypatch):
@@ -168,13 +166,11 @@ def test_a_broken_task_is_said_with_its_entrant(folder):
 
 def test_one_model_is_in_memory_at_a_time(folder):
     """The first is let go before the second is loaded."""
-    import weakref
-
     suite, alive = suite_of(folder), []
 
     def load(entrant):
         assert not [model for model in alive if model() is not None]
-        model = type(suite.load(suite.models[0]))(entrant.name, 0.5)
+        model = Oracle(entrant.name, 0.5)
         alive.append(weakref.ref(model))
         return model
 

@@ -1,4 +1,4 @@
-"""Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
+"""`carbon generate`: what its records say, and that each can be drawn again alone."""
 
 import re
 
@@ -20,116 +20,92 @@ def folder(tmp_path_factory, network, likeness):
     return folder
 
 
-class TestCommand:
-    def run(self, folder, *words: str) -> int:
-        return main(["generate", "--model", str(folder / "model"), "--length", "70", *words])
+def run(folder, *words: str) -> int:
+    return main(["generate", "--model", str(folder / "model"), "--length", "70", *words])
 
-    def test_headers_tell_how_it_was_drawn(self, folder, capsys):
-        words = (
-            "--prompts {f}/p.fa -n 2 --seed 3 --mode chain --temperature 0.9 --top-k 3 --top-p 0.8 "
-            "--min-p 0.1 --repetition-penalty 0.2 --forbid GAATTC AAAA --forbid TTTT "
-            "--require GGCC --gc 0.3 0.7 --gc-window 35 --no-stop 0 --tag <fungi_species> "
-            "--draft {f}/draft --output {f}/out.fa"
-        )
-        assert self.run(folder, *words.format(f=folder).split()) == 0
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert re.search(r"the draft proposed \d+ 6-mers, of which \d+\.\d % were", captured.err)
-        assert "bases: 280/280" in captured.err
-        lines = (folder / "out.fa").read_text().splitlines()
-        assert [line.split()[0] for line in lines[::3]] == [">one_0", ">one_1", ">two_0", ">two_1"]
-        assert lines[6] == (
-            f">two_0 sample=0 prompt_bp=5 model={folder}/model dtype=float32 draft={folder}/draft "
-            "draft_tokens=4 seed=3 tags=<fungi_species> mode=chain temperature=0.9 top_k=3 "
-            "top_p=0.8 min_p=0.1 repetition_penalty=0.2 repetition_window_bp=1200 "
-            "forbid=GAATTC,AAAA,TTTT require=GGCC gc=0.3-0.7 gc_window_bp=35 no_stop_frame=0"
-        )
-        constraints = Constraints(("GAATTC", "AAAA", "TTTT"), ("GGCC",), (0.3, 0.7), 35, 0)
-        assert keeps(constraints, "ACGTA", lines[7] + lines[8])
 
-    def test_plain_headers_are_short(self, folder, capsys):
-        assert self.run(folder, "--prompt", "ACG") == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert lines[0] == (
-            f">generated_0 sample=0 prompt_bp=3 model={folder}/model dtype=float32 seed=0 "
-            "mode=token temperature=1.0"
-        )
-        assert [len(line) for line in lines[1:]] == [60, 10]
-
-    def test_a_sample_is_the_same_whatever_is_asked_for_beside_it(self, folder, capsys):
-        assert self.run(folder, "--prompts", f"{folder}/p.fa", "-n", "3") == 0
-        together = capsys.readouterr().out.split(">")
-        assert self.run(folder, "--prompt", "ACGTA", "-n", "2") == 0
-        alone = capsys.readouterr().out.split(">")
-        assert [x.split("\n")[1:] for x in alone[1:]] == [x.split("\n")[1:] for x in together[4:6]]
-
-    def test_the_sample_of_a_header_is_the_key_of_its_random_numbers(self, folder, capsys):
-        prompts = write_fasta(folder / "twice.fa", {"a": "ACGTA", "b": "GG", "c": "acgta"})
-        assert self.run(folder, "--prompts", str(prompts), "-n", "2") == 0
-        records = capsys.readouterr().out.split(">")[1:]
-        names = [re.match(r"(\S+) sample=(\d)", record).groups() for record in records]
-        # Prompt c is prompt a again: its samples come after the two of a.
-        assert names == [
-            ("a_0", "0"), ("a_1", "1"), ("b_0", "0"), ("b_1", "1"), ("c_0", "2"), ("c_1", "3"),
-        ]  # fmt: skip
-        assert self.run(folder, "--prompt", "ACGTA", "-n", "4") == 0
-        alone = [record.split("\n")[1:] for record in capsys.readouterr().out.split(">")[1:]]
-        for (name, sample), record in zip(names, records, strict=True):
-            if name[0] != "b":
-                assert record.split("\n")[1:] == alone[int(sample)], name
-
-    def test_a_gap_is_filled(self, folder, capsys):
-        words = ["--prompt", "ACGTA", "--right", "GGATC", "--candidates", "5", "-n", "2"]
-        assert self.run(folder, *words) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert [line.split()[0] for line in lines[::3]] == [">filling_0", ">filling_1"]
-        facts = dict(word.split("=") for word in lines[0].split()[1:])
-        assert (facts["rank"], facts["candidates"], facts["right_bp"]) == ("0", "5", "5")
-        parts = float(facts["gap_log_likelihood"]) + float(facts["right_log_likelihood"])
-        assert float(facts["score"]) == pytest.approx(parts, abs=2e-4)
-
-    @pytest.mark.parametrize(
-        "words",
-        [
-            "--forbid GAXTC",
-            "--require " + "A" * 80,
-            "--gc 0.9 0.1",
-            "--gc-window 5",
-            "--draft no/such/model",
-            "--draft-tokens 0 --draft {f}/draft",
-            "--right ACG --prompts {f}/p.fa",
-            "--right ACG --candidates 0",
-            "-n 0",
-            "--min-p 2",
-            "--prompts {f}/absent.fa",
-            "--output {f}/absent/out.fa",
-            "--temperature 1e-40",
-            "--length 1000000000000 --forbid GAATTC",
-            "--length 1000000000000 --gc 0.4 0.6 --gc-window 50",
-            "-n 100000000000",
-            "--prompts {f}/p.fa -n 500001",
-            "--right ACG --candidates 100000000000",
-        ],
+def test_headers_tell_how_it_was_drawn(folder, capsys):
+    words = (
+        "--prompts {f}/p.fa -n 2 --seed 3 --mode chain --temperature 0.9 --top-k 3 --top-p 0.8 "
+        "--min-p 0.1 --repetition-penalty 0.2 --forbid GAATTC AAAA --forbid TTTT "
+        "--require GGCC --gc 0.3 0.7 --gc-window 35 --no-stop 0 --tag <fungi_species> "
+        "--draft {f}/draft --output {f}/out.fa"
     )
-    def test_mistakes_leave_nothing_behind(self, folder, capsys, words):
-        before = sorted(folder.iterdir())
-        words = words.format(f=folder).split()
-        if "--output" not in words:
-            words += ["--output", f"{folder}/new.fa"]
-        assert self.run(folder, *words) == 2
-        captured = capsys.readouterr()
-        assert captured.out == "" and sorted(folder.iterdir()) == before
-        lines = captured.err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith("error: ")
+    assert run(folder, *words.format(f=folder).split()) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "" and "bases: 280/280" in captured.err
+    assert re.search(r"draft proposed \d+ 6-mers, of which \d+\.\d %", captured.err)
+    lines = (folder / "out.fa").read_text().splitlines()
+    assert [line.split()[0] for line in lines[::3]] == [">one_0", ">one_1", ">two_0", ">two_1"]
+    assert [len(line) for line in lines[1:3]] == [60, 10]
+    facts = dict(word.split("=") for word in lines[6].split()[1:])
+    assert facts == {
+        "sample": "0", "prompt_bp": "5", "model": f"{folder}/model", "dtype": "float32",
+        "draft": f"{folder}/draft", "draft_tokens": "4", "seed": "3", "tags": "<fungi_species>",
+        "mode": "chain", "temperature": "0.9", "top_k": "3", "top_p": "0.8", "min_p": "0.1",
+        "repetition_penalty": "0.2", "repetition_window_bp": "1200", "forbid": "GAATTC,AAAA,TTTT",
+        "require": "GGCC", "gc": "0.3-0.7", "gc_window_bp": "35", "no_stop_frame": "0",
+    }  # fmt: skip
+    constraints = Constraints(("GAATTC", "AAAA", "TTTT"), ("GGCC",), (0.3, 0.7), 35, 0)
+    assert keeps(constraints, "ACGTA", lines[7] + lines[8])
 
-    @pytest.mark.parametrize("name", ["p.fa", "../p/p.fa", "link.fa"])
-    def test_an_output_that_is_the_input(self, folder, tmp_path, capsys, name):
-        inside = tmp_path / "p"
-        inside.mkdir()
-        prompts = write_fasta(inside / "p.fa", {"one": "ACGT"})
-        before = prompts.read_bytes()
-        (inside / "link.fa").symlink_to(prompts)
-        words = ["--prompts", str(prompts), "--output", str(inside / name)]
-        assert self.run(folder, *words) == 2
-        assert f"{inside / name}: is an input too; name another output" in capsys.readouterr().err
-        assert prompts.read_bytes() == before
+
+def test_the_sample_of_a_header_is_the_key_of_its_random_numbers(folder, capsys):
+    """Whatever is asked for beside it."""
+    prompts = write_fasta(folder / "twice.fa", {"a": "ACGTA", "b": "GG", "c": "acgta"})
+    assert run(folder, "--prompts", str(prompts), "-n", "2") == 0
+    records = capsys.readouterr().out.split(">")[1:]
+    names = [re.match(r"(\S+) sample=(\d)", record).groups() for record in records]
+    # Prompt c is prompt a again: its samples come after the two of a.
+    assert names == [
+        ("a_0", "0"), ("a_1", "1"), ("b_0", "0"), ("b_1", "1"), ("c_0", "2"), ("c_1", "3"),
+    ]  # fmt: skip
+    assert run(folder, "--prompt", "ACGTA", "-n", "4") == 0
+    alone = [record.split("\n")[1:] for record in capsys.readouterr().out.split(">")[1:]]
+    for (name, sample), record in zip(names, records, strict=True):
+        if name[0] != "b":
+            assert record.split("\n")[1:] == alone[int(sample)], name
+
+
+def test_a_gap_is_filled(folder, capsys):
+    words = ["--prompt", "ACGTA", "--right", "GGATC", "--candidates", "5", "-n", "2"]
+    assert run(folder, *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[::3]] == [">filling_0", ">filling_1"]
+    facts = dict(word.split("=") for word in lines[0].split()[1:])
+    assert (facts["rank"], facts["candidates"], facts["right_bp"]) == ("0", "5", "5")
+    parts = float(facts["gap_log_likelihood"]) + float(facts["right_log_likelihood"])
+    assert float(facts["score"]) == pytest.approx(parts, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--draft no/such/model",
+        "--draft-tokens 0 --draft {f}/draft",
+        "--right ACG --prompts {f}/p.fa",
+        "--right ACG --candidates 0",
+        "-n 0",
+        "--output {f}/absent/out.fa",
+        "--prompts {f}/p.fa -n 500001",
+    ],
+)
+def test_mistakes_leave_nothing_behind(folder, capsys, words):
+    before = sorted(folder.iterdir())
+    words = words.format(f=folder).split()
+    if "--output" not in words:
+        words += ["--output", f"{folder}/new.fa"]
+    assert run(folder, *words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and sorted(folder.iterdir()) == before
+    assert captured.err.startswith("error: ") and captured.err.count("\n") == 1
+
+
+def test_an_output_that_is_the_input(folder, tmp_path, capsys):
+    prompts = write_fasta(tmp_path / "p.fa", {"one": "ACGT"})
+    before = prompts.read_bytes()
+    (tmp_path / "link.fa").symlink_to(prompts)
+    for name in ("p.fa", "link.fa"):
+        assert run(folder, "--prompts", str(prompts), "--output", str(tmp_path / name)) == 2
+        assert f"{name}: is an input too" in capsys.readouterr().err
+    assert prompts.read_bytes() == before

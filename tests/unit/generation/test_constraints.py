@@ -1,4 +1,4 @@
-"""Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
+"""What constraints allow, against brute force over all 6-mers and the finished text."""
 
 import itertools
 from dataclasses import replace
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from carbon.errors import UserError
 from carbon.inference import Constraints
 from carbon.inference.generation.automaton import automaton_for
-from carbon.options import MODES
 from tests.helpers.generation import (
     PROMPTS,
     keeps,
@@ -42,11 +41,11 @@ class TestConstraints:
         some_constraints(),
         st.text("ACGTN", max_size=8),
         st.text("ACGTN", max_size=4),
-        st.integers(1, 6),
+        st.integers(1, 5),
         st.sampled_from([None, 2, 3, 4]),
         st.none() | st.text("MSLRAK*", min_size=2, max_size=2),
     )
-    @settings(max_examples=50)
+    @settings(max_examples=40)
     def test_what_is_allowed_is_what_can_be_completed(
         self, constraints, prompt, right, length_bp, window_bp, protein
     ):
@@ -82,34 +81,29 @@ class TestConstraints:
                 rest_bp = length_bp - new_bp
                 assert automaton.allowed(place).tolist() == [k[:rest_bp] in begins for k in KMERS]
 
-    @pytest.mark.parametrize("mode", MODES)
     @pytest.mark.parametrize(
-        "constraints",
+        ("mode", "constraints"),
         [
-            Constraints(forbid=("GAATTC", "GGTCTC", "GAGACC", "AAAA", "RGATCY", "CCNGG")),
-            Constraints(require=("GGATCC", "ATGNNNTAA")),
-            Constraints(gc=(0.45, 0.55), gc_window_bp=20),
-            Constraints(gc=(0.48, 0.52)),
-            Constraints(no_stop_frame=1),
-            Constraints(("AAA", "TTT"), ("GGATCC",), (0.4, 0.6), 30, 0),
+            ("token", Constraints(("GAATTC", "GGTCTC", "GAGACC", "AAAA", "RGATCY", "CCNGG"))),
+            ("base", Constraints(require=("GGATCC", "ATGNNNTAA"))),
+            ("chain", Constraints(gc=(0.45, 0.55), gc_window_bp=20)),
+            ("base", Constraints(gc=(0.48, 0.52))),
+            ("token", Constraints(no_stop_frame=1)),
+            ("chain", Constraints(("AAA", "TTT"), ("GGATCC",), (0.4, 0.6), 30, 0)),
         ],
     )
     def test_generated_sequences_keep_to_them(self, model, mode, constraints):
         """Prompts of all lengths, some of them with an N; lengths that cut the last 6-mer."""
-        prompts = [*PROMPTS, "GAATT", "ACGTGAAT", "ATGTA", "ACNAA", "GAGACCGGTCT", "TAA", "T"]
+        prompts = [*PROMPTS[::2], "GAATT", "ACGTGAAT", "ATGTA", "ACNAA", "GAGACCGGTCT", "TAA", "T"]
+        how = {"seed": 4, "mode": mode, "constraints": constraints, "temperature": 1.2}
         for length_bp in (31, 96):
-            texts = model.generate(
-                prompts, length_bp, seed=4, mode=mode, constraints=constraints, temperature=1.2
-            )
+            texts = model.generate(prompts, length_bp, **how)
             for prompt, text in zip(prompts, texts, strict=True):
                 assert len(text) == length_bp
                 assert keeps(constraints, prompt, text)
         free = model.generate(prompts, 96, seed=4, mode=mode)
         assert not all(keeps(constraints, *pair) for pair in zip(prompts, free, strict=True))
-        alone = model.generate(
-            prompts[-3:-2], 96, seed=4, mode=mode, constraints=constraints, temperature=1.2
-        )
-        assert alone == texts[-3:-2]
+        assert model.generate(prompts[-3:-2], 96, **how) == texts[-3:-2]
 
     def test_greedy_takes_the_best_that_is_allowed(self, model, network):
         p = stock_distribution(network, "ACGTAC")
@@ -120,33 +114,23 @@ class TestConstraints:
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            ({"require": ("ACGTACGT",)}, "no 7 bases behind it can keep to the required motifs"),
+            ({"require": ("ACGTACGT",)}, "no 7 bases .* required motifs"),
             ({"forbid": ("N",)}, "the forbidden motifs"),
             ({"forbid": ("S",), "gc": (0.5, 1.0)}, "all constraints at once"),
-            ({"forbid": ("S", "W"), "require": ("A" * 9,)}, "forbidden motifs or the required"),
             ({"gc": (0.5, 0.5)}, "the GC share"),
+            ({"forbid": ("",)}, "give"),
+            ({"forbid": ("GAXTC",)}, "give"),
+            ({"require": ("A" * 1001,)}, "give"),
+            ({"gc": (0.6, 0.4)}, "give"),
+            ({"gc": (-0.1, 0.4)}, "give"),
+            ({"gc_window_bp": 10}, "give"),
+            ({"gc": (0.4, 0.6), "gc_window_bp": 0}, "give"),
+            ({"no_stop_frame": 3}, "give"),
         ],
     )
-    def test_what_cannot_be_is_said_at_once(self, model, wrong, message):
+    def test_what_cannot_be_is_refused(self, model, wrong, message):
         with pytest.raises(UserError, match=message):
             model.generate(["A", "ACG"], 7, constraints=Constraints(**wrong))
-
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"forbid": ("",)},
-            {"forbid": ("GAXTC",)},
-            {"require": ("A" * 1001,)},
-            {"gc": (0.6, 0.4)},
-            {"gc": (-0.1, 0.4)},
-            {"gc_window_bp": 10},
-            {"gc": (0.4, 0.6), "gc_window_bp": 0},
-            {"no_stop_frame": 3},
-        ],
-    )
-    def test_what_makes_no_sense_is_refused(self, wrong):
-        with pytest.raises(UserError, match="give"):
-            Constraints(**wrong)
 
     def test_what_is_too_large_is_refused(self):
         with pytest.raises(UserError, match="give a shorter GC window"):

@@ -1,4 +1,4 @@
-"""Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
+"""Drafts give the text of the model alone; gaps are scored as stock transformers does."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import torch
 
 from carbon.errors import UserError
 from carbon.inference import Carbon, Constraints, Draft, SamplingRule
+from carbon.inference.generation import speculative
 from carbon.inference.generation.continuation import Task, continuations
 from carbon.inference.generation.sampling import distribution
 from carbon.inference.generation.speculative import _check, _Proposal
@@ -26,15 +27,15 @@ class TestSpeculative:
     )
     def test_greedy_text_is_the_same_text(self, model, likeness, tokens, mode):
         """Across several starts of the context, which both must make at the same 6-mers."""
-        plain = model.generate(PROMPTS[::2], 240, temperature=0, mode=mode)
+        plain = model.generate(PROMPTS[::2], 150, temperature=0, mode=mode)
         draft = Draft(likeness, tokens)
-        assert model.generate(PROMPTS[::2], 240, temperature=0, mode=mode, draft=draft) == plain
+        assert model.generate(PROMPTS[::2], 150, temperature=0, mode=mode, draft=draft) == plain
         assert 0.02 < draft.accepted_share < 0.98
 
     def test_a_draft_of_another_vocabulary_and_context(self, model):
         draft = Draft(other_network(11, HYBRID, context_tokens=30))
-        plain = model.generate(PROMPTS, 200, temperature=0)
-        assert model.generate(PROMPTS, 200, temperature=0, draft=draft) == plain
+        plain = model.generate(PROMPTS[::3], 150, temperature=0)
+        assert model.generate(PROMPTS[::3], 150, temperature=0, draft=draft) == plain
 
     def test_the_most_that_a_draft_proposes_fits_behind_a_full_context(self):
         """32 6-mers and the one before are read as 40, of which the last lie beyond 64 tokens."""
@@ -50,27 +51,12 @@ class TestSpeculative:
         assert draft.num_proposed > 8 * 18 and draft.accepted_share > 0.99
         assert all(len(text) == 150 for text in texts)
 
-    def test_the_draft_reads_what_was_kept(self, model, likeness, monkeypatch):
-        """Before every round, beyond the context too; a slip would cost acceptance and no more."""
-        from carbon.inference.generation import speculative
+    @pytest.mark.parametrize("is_short", [False, True])
+    def test_the_draft_reads_what_was_kept(self, model, likeness, monkeypatch, is_short):
+        """Before every round, beyond the context too; a slip would cost acceptance and no more.
 
-        propose, rounds = speculative._propose, []
-
-        def watched(helper, rows, behind, wanted):
-            for ids, row, unread in zip(helper._ids, rows, behind, strict=True):
-                stem = encode(row.prompt[: len(row.prompt) // 6 * 6]).ids.tolist()
-                assert ids + [128 + k for k in unread] == stem + [128 + k for k in row.kmers]
-            rounds.append(len(rows))
-            return propose(helper, rows, behind, wanted)
-
-        monkeypatch.setattr(speculative, "_propose", watched)
-        model.generate(PROMPTS, 300, draft=Draft(likeness), seed=1)
-        assert len(rounds) > 20
-
-    def test_a_draft_that_starts_again_many_times_in_a_round(self, model, monkeypatch):
-        """32 6-mers are proposed in a context of 16, and nearly all are refused."""
-        from carbon.inference.generation import speculative
-
+        A short context of 16 begins again many times in a round of 32, nearly all refused.
+        """
         propose, num_read = speculative._propose, []
 
         def watched(helper, rows, behind, wanted):
@@ -80,11 +66,13 @@ class TestSpeculative:
                 assert ids + [128 + k for k in unread] == stem + [128 + k for k in row.kmers]
             return propose(helper, rows, behind, wanted)
 
+        draft = Draft(other_network(11, context_tokens=16), 32) if is_short else Draft(likeness)
+        prompts, length_bp = (PROMPTS[::4], 90) if is_short else (PROMPTS[::4], 300)
+        plain = model.generate(prompts, length_bp, temperature=0)
         monkeypatch.setattr(speculative, "_propose", watched)
-        draft = Draft(other_network(11, context_tokens=16), 32)
-        plain = model.generate(PROMPTS[::3], 150, temperature=0)
-        assert model.generate(PROMPTS[::3], 150, temperature=0, draft=draft) == plain
-        assert min(num_read) == 0 and max(num_read) > 0
+        assert model.generate(prompts, length_bp, temperature=0, draft=draft) == plain
+        assert len(num_read) > 60 and max(num_read) > 0
+        assert not is_short or min(num_read) == 0
 
     def test_texts_have_the_distribution_of_the_target(self, model, network, likeness):
         """Three 6-mers, each of the two likeliest: eight texts, by stock forwards."""
@@ -104,16 +92,15 @@ class TestSpeculative:
         assert agree(counts, np.array(list(expected.values())))
 
     @pytest.mark.parametrize("mode", MODES)
-    @pytest.mark.parametrize("settings", [RULES[0], RULES[6]])
-    def test_what_is_kept_of_a_proposal_has_the_distribution(self, mode, settings):
+    def test_what_is_kept_of_a_proposal_has_the_distribution(self, mode):
         """Over what a draft proposes, the 6-mer that comes of it is of the target's."""
-        rule = SamplingRule(mode=mode, **settings)
+        rule = SamplingRule(mode=mode, **RULES[-1])
         random = np.random.default_rng(12)
         z = np.full((2, 4096), -80.0, dtype=np.float32)  # of the target, of the draft
         z[:, random.choice(4096, 10, replace=False)] = 1.5 * random.normal(size=(2, 10))
         p, q = distribution(z, rule, None)
         (row,) = continuations(["ACGTAC"], Task(60, rule))
-        num, counts = 600, np.zeros(4096)
+        num, counts = 300, np.zeros(4096)
         for kmer in random.choice(4096, num, p=q / q.sum()):
             kept = _check(row, [_Proposal(int(kmer), q)], torch.from_numpy(z[[0, 0]]))
             counts[kept[0].kmer] += 1
@@ -123,7 +110,7 @@ class TestSpeculative:
     def test_company_does_not_matter(self, model, likeness):
         rule = {"seed": 5, "temperature": 0.8, "top_p": 0.9, "repetition_penalty": 0.1}
         together = model.generate(PROMPTS, 100, draft=Draft(likeness), **rule)
-        for prompt, text in list(zip(PROMPTS, together, strict=True))[::3]:
+        for prompt, text in [*zip(PROMPTS, together, strict=True)][::4]:
             assert model.generate([prompt], 100, draft=Draft(likeness), **rule) == [text]
 
     def test_constraints_hold(self, model, likeness):
@@ -135,10 +122,6 @@ class TestSpeculative:
         steps = model.stream("ACG", 100, seed=2, draft=Draft(likeness))
         texts = model.generate(["ACG"], 100, seed=2, draft=Draft(likeness))
         assert ["".join(step.bases for step in steps)] == texts
-
-    def test_a_number_of_tokens_that_makes_no_sense(self, model):
-        with pytest.raises(UserError, match="0 draft tokens: give 1 to 32"):
-            Draft(model, 0)
 
 
 class TestInfill:
@@ -207,8 +190,8 @@ class TestInfill:
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            ({"right": "A" * 285}, "do not fit into the model's context of 48 tokens"),
-            ({"right": "HELLO"}, "right context: 'E'"),
+            ({"right": "A" * 285}, "context of 48 tokens"),
+            ({"right": "HELLO"}, "right context"),
             ({"candidates": 0}, "0 candidates"),
         ],
     )

@@ -1,7 +1,4 @@
-"""Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
-
-import itertools
-import math
+"""Generated text against stock transformers, sums over all 6-mers, and itself alone."""
 
 import numpy as np
 import pytest
@@ -9,8 +6,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
-from carbon.inference import Carbon, Constraints, Draft, SamplingRule
-from carbon.inference.generation.continuation import Task, continuations
+from carbon.inference import Carbon, Constraints, Draft
 from carbon.inference.generation.decoding import Decoder
 from carbon.model import LoadedModel
 from carbon.options import MODES
@@ -18,6 +14,7 @@ from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import random_bases
 from tests.helpers.generation import (
     PROMPTS,
+    agree,
     other_network,
 )
 from tests.helpers.reference import (
@@ -29,8 +26,7 @@ from tests.helpers.reference import (
 
 
 class TestDecoder:
-    @pytest.mark.parametrize("context_tokens", [48, 700])
-    @pytest.mark.parametrize("at_once", [1, 3])
+    @pytest.mark.parametrize(("context_tokens", "at_once"), [(48, 1), (48, 3), (700, 3)])
     def test_a_row_is_read_as_if_alone_to_the_last_bit(self, context_tokens, at_once):
         """Short and long neighbours, rows that start again, rows in which nothing is read."""
         reader = other_network(5, context_tokens=context_tokens).reader
@@ -70,10 +66,10 @@ class TestDecoder:
                 expected = network(torch.tensor([ids])).logits[0, -3:, NATIVE.kmer_rows]
             torch.testing.assert_close(found[:3], expected, atol=2e-5, rtol=1e-5)
 
-    @pytest.mark.parametrize("tags", [(), ("<fungi_species>", "<transfer_rna>")])
     @pytest.mark.parametrize("taken_back", [8, 10, 11, 12, 13])
-    def test_a_row_of_which_all_is_taken_back_is_read_anew(self, tags, taken_back):
+    def test_a_row_of_which_all_is_taken_back_is_read_anew(self, taken_back):
         """A context of 16 tokens is full; the row starts again, with 8 6-mers, and reads two."""
+        tags = ("<fungi_species>", "<transfer_rna>") if taken_back % 2 else ()
         reader = other_network(5, context_tokens=16).reader
         num_prefix = len(tags) + 1
         whole = random_bases(6 * (16 - num_prefix + 3))
@@ -115,19 +111,7 @@ class TestGenerate:
         assert model.generate([prompt], 24, temperature=0) == [expected]
         assert model.generate([prompt], 20, temperature=0) == [expected[:20]]
 
-    @pytest.mark.parametrize("tail", ["CG", "NT"])
-    def test_a_tail_conditions_the_first_kmer(self, model, network, tail):
-        """Frequencies of the next base against the mass of 6-mers that begin with the tail."""
-        prompt = random_bases(30)
-        p = stock_distribution(network, prompt).tolist()
-        pattern = tail.replace("N", "?")
-        texts = model.generate([prompt + tail] * 1000, 1, seed=1)
-        for base in "ACGT":
-            expected = mass(p, (pattern + base).ljust(6, "?")) / mass(p, pattern.ljust(6, "?"))
-            spread = math.sqrt(expected * (1 - expected) / 1000)
-            assert abs(texts.count(base) / 1000 - expected) < 4.5 * spread + 1e-9
-
-    @pytest.mark.parametrize("tail", ["", "A", "CG", "TAC", "GGTC", "TACGT"])
+    @pytest.mark.parametrize("tail", ["", "A", "TAC", "TACGT"])
     def test_the_base_behind_a_tail_is_exact(self, model, network, tail):
         """p(base | prompt) against the sum over all 4,096 6-mers."""
         prompt = random_bases(30)
@@ -138,13 +122,13 @@ class TestGenerate:
             expected = mass(p, (tail + base).ljust(6, "?")) / mass(p, tail.ljust(6, "?"))
             assert step.alternatives[0, n] == pytest.approx(expected, rel=1e-4)
 
-    def test_base_mode_draws_from_the_marginals(self, model, network):
-        p = stock_distribution(network, "").tolist()
-        texts = model.generate([""] * 2000, 6, seed=2, mode="base")
-        for place, base in itertools.product((0, 3, 5), "ACGT"):
-            expected = mass(p, "?" * place + base + "?" * (5 - place))
-            found = sum(text[place] == base for text in texts) / 2000
-            assert abs(found - expected) < 4.5 * math.sqrt(expected * (1 - expected) / 2000) + 1e-9
+    def test_an_unknown_base_of_a_tail_is_any(self, model, network):
+        """Frequencies of the next base against the mass of 6-mers that agree with the tail."""
+        prompt = random_bases(30)
+        p = stock_distribution(network, prompt).tolist()
+        texts = model.generate([prompt + "NT"] * 1000, 1, seed=1)
+        expected = [mass(p, f"?T{base}???") for base in "ACGT"]
+        assert agree(np.array([texts.count(base) for base in "ACGT"]), np.array(expected))
 
     @pytest.mark.parametrize("mode", MODES)
     def test_company_order_and_batch_do_not_matter(self, model, mode, monkeypatch):
@@ -152,7 +136,7 @@ class TestGenerate:
         prompts = [*PROMPTS, PROMPTS[5], PROMPTS[5].lower()]
         together = model.generate(prompts, 63, seed=5, mode=mode)
         assert all(len(text) == 63 and set(text) <= set("ACGT") for text in together)
-        for prompt, text in zip(PROMPTS, together, strict=False):
+        for prompt, text in [*zip(PROMPTS, together, strict=False)][::3]:
             assert model.generate([prompt], 63, seed=5, mode=mode) == [text]
         turned = model.generate(prompts[::-1], 63, seed=5, mode=mode)[::-1]
         assert turned[:5] + turned[6:13] == together[:5] + together[6:13]
@@ -186,22 +170,6 @@ class TestGenerate:
         assert "out of memory with 20 rows" in capsys.readouterr().err
         assert max(passes[5:]) > 8 and passes[-1] <= 8
 
-    def test_other_errors_are_not_taken_for_it(self, model, network, monkeypatch):
-        def broken(self, **_):
-            raise RuntimeError("no")
-
-        monkeypatch.setattr(type(network.model), "forward", broken)
-        with pytest.raises(RuntimeError, match=r"^no$"):
-            model.generate(["ACGT", "ACG"], 30)
-
-    def test_every_sample_has_its_own_numbers(self):
-        rows = [
-            row
-            for seed in (0, 1)
-            for row in continuations(["", "A", "C", "C"], Task(6, SamplingRule(), seed))
-        ]
-        assert len({row.random.random() for row in rows}) == 8
-
     def test_generation_goes_on_when_the_context_is_full(self, model):
         """48 tokens are read; then `<dna>` and the last 24 6-mers start a new context."""
         (text,) = model.generate([""], 600, temperature=0)
@@ -221,15 +189,6 @@ class TestGenerate:
             model.generate([""], 60, temperature=0, tags=t) for t in ((), ("<fungi_species>",))
         )
         assert bare != tagged
-        with pytest.raises(UserError, match="tag '<dragon>'"):
-            model.generate([""], 6, tags=("<dragon>",))
-
-    def test_top_k_and_top_p_keep_the_likely(self, model):
-        greedy = model.generate(["ACGTAC"], 12, temperature=0)
-        for cut in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}, {"temperature": 0.0001}):
-            assert model.generate(["ACGTAC"] * 20, 12, **cut) == greedy * 20
-        some = model.generate(["ACGTAC"] * 200, 6, top_k=3)
-        assert 1 < len(set(some)) <= 3
 
     def test_a_penalty_keeps_6mers_from_coming_again(self, model):
         """100 nats are more than the spread of this network: no 6-mer of the window comes again."""
@@ -242,17 +201,15 @@ class TestGenerate:
         assert model.generate([prompt], 297)[0] != text
 
     def test_a_prompt_must_be_dna(self, model):
-        with pytest.raises(UserError, match="prompt 2: 'E' is not a DNA letter"):
+        with pytest.raises(UserError, match="prompt 2"):
             model.generate(["ACGT", "HELLO"], 6)
-
-    def test_nothing_to_do(self, model):
         assert model.generate([], 6) == []
 
 
 class TestStream:
-    @pytest.mark.parametrize("prompt", PROMPTS[::3])
-    def test_it_is_what_generate_gives(self, model, prompt):
-        for mode in MODES:
+    @pytest.mark.parametrize("mode", MODES)
+    def test_it_is_what_generate_gives(self, model, mode):
+        for prompt in PROMPTS[::4]:
             steps = list(model.stream(prompt, 40, seed=3, mode=mode, top_p=0.9))
             assert ["".join(s.bases for s in steps)] == model.generate(
                 [prompt], 40, seed=3, mode=mode, top_p=0.9

@@ -1,4 +1,4 @@
-"""Generated DNA against stock transformers, brute force over all 6-mers, and itself alone."""
+"""The distribution of the next 6-mer against its definitions, and draws against it."""
 
 import math
 
@@ -16,6 +16,9 @@ from tests.helpers.reference import (
     INDEX,
     KMERS,
 )
+
+# Every rule and every mode, for properties that no pair of them makes special.
+RULES_IN_MODES = [([*MODES][n % len(MODES)], rule) for n, rule in enumerate(RULES)]
 
 
 def random_logits(rows: int, seed: int = 0) -> np.ndarray:
@@ -74,135 +77,139 @@ def slow_distribution(
     return found
 
 
-class TestSampling:
-    @pytest.mark.parametrize("mode", MODES)
-    @pytest.mark.parametrize("settings", RULES)
-    @pytest.mark.parametrize("some", [False, True])
-    def test_distribution_is_that_of_the_definitions(self, mode, settings, some):
-        rule = SamplingRule(mode=mode, **settings)
-        logits = random_logits(2)
-        allowed = np.random.default_rng(1).random((2, 4096)) < (0.01 if some else 2)
-        ours = distribution(logits, rule, allowed if some else None)
-        for row, z, mask in zip(ours, logits, allowed, strict=True):
-            slow = slow_distribution(z, rule, mask)
-            expected = [slow.get(kmer, 0.0) for kmer in KMERS]
-            np.testing.assert_allclose(row, expected, rtol=2e-4, atol=1e-9)
+@pytest.mark.parametrize(
+    ("mode", "settings", "masked"),
+    [(m, rule, (i + j) % 2) for i, m in enumerate(MODES) for j, rule in enumerate(RULES)],
+)
+def test_distribution_is_that_of_the_definitions(mode, settings, masked):
+    rule = SamplingRule(mode=mode, **settings)
+    logits = random_logits(2)
+    allowed = np.random.default_rng(1).random((2, 4096)) < (0.01 if masked else 2)
+    ours = distribution(logits, rule, allowed if masked else None)
+    for row, z, mask in zip(ours, logits, allowed, strict=True):
+        slow = slow_distribution(z, rule, mask)
+        expected = [slow.get(kmer, 0.0) for kmer in KMERS]
+        np.testing.assert_allclose(row, expected, rtol=2e-4, atol=1e-9)
 
-    @pytest.mark.parametrize("mode", MODES)
-    @pytest.mark.parametrize("settings", RULES)
-    def test_draws_have_the_distribution(self, mode, settings):
-        rule = SamplingRule(mode=mode, **settings)
-        num, random = 2000, np.random.default_rng(2)
-        allowed = np.zeros((1, 4096), dtype=bool)
-        allowed[0, random.choice(4096, 12, replace=False)] = True
-        logits = random_logits(1)
-        p = distribution(logits, rule, allowed)[0]
-        draws = [
-            draw(np.repeat(logits, 200, 0), rule, random.random((200, 6)), allowed.repeat(200, 0))
-            for _ in range(num // 200)
-        ]
-        counts = np.bincount(np.concatenate(draws), minlength=4096)
-        assert agree(counts, p)
 
-    def test_the_chain_at_temperature_1_is_the_token(self):
-        logits, uniform = random_logits(200), np.random.default_rng(3).random((200, 6))
-        token, chain = (
-            draw(logits, SamplingRule(mode=m), uniform, None) for m in ("token", "chain")
-        )
-        np.testing.assert_array_equal(token, chain)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("settings", RULES)
+def test_draws_have_the_distribution(mode, settings):
+    rule = SamplingRule(mode=mode, **settings)
+    num, random = 2000, np.random.default_rng(2)
+    allowed = np.zeros((1, 4096), dtype=bool)
+    allowed[0, random.choice(4096, 12, replace=False)] = True
+    logits = random_logits(1)
+    p = distribution(logits, rule, allowed)[0]
+    draws = [
+        draw(np.repeat(logits, 200, 0), rule, random.random((200, 6)), allowed.repeat(200, 0))
+        for _ in range(num // 200)
+    ]
+    counts = np.bincount(np.concatenate(draws), minlength=4096)
+    assert agree(counts, p)
 
-    @pytest.mark.parametrize("mode", MODES)
-    @pytest.mark.parametrize("settings", RULES)
-    def test_a_row_is_drawn_as_if_alone(self, mode, settings):
-        rule = SamplingRule(mode=mode, **settings)
-        logits, uniform = random_logits(65), np.random.default_rng(4).random((65, 6))
-        together = draw(logits, rule, uniform, None)
-        alone = [draw(logits[n : n + 1], rule, uniform[n : n + 1], None)[0] for n in range(65)]
-        np.testing.assert_array_equal(together, alone)
 
-    @pytest.mark.parametrize("mode", MODES)
-    @pytest.mark.parametrize("temperature", [1e-6, 100.0])
-    def test_the_ends_of_temperature(self, mode, temperature):
-        """The least takes the most likely; at none is anything drawn that is not allowed."""
-        logits, uniform = random_logits(20), np.random.default_rng(5).random((20, 6))
-        allowed = np.random.default_rng(6).random((20, 4096)) < 0.01
-        drawn = draw(logits, SamplingRule(mode=mode, temperature=temperature), uniform, allowed)
-        assert allowed[range(20), drawn].all()
-        if temperature < 1:
-            greedy = draw(logits, SamplingRule(mode=mode, temperature=0.0), uniform, allowed)
-            np.testing.assert_array_equal(drawn, greedy)
+def test_the_chain_at_temperature_1_is_the_token():
+    logits, uniform = random_logits(200), np.random.default_rng(3).random((200, 6))
+    token, chain = (draw(logits, SamplingRule(mode=m), uniform, None) for m in ("token", "chain"))
+    np.testing.assert_array_equal(token, chain)
 
-    @pytest.mark.parametrize("mode", MODES)
-    def test_top_p_of_1_cuts_nothing(self, mode):
-        logits, uniform = random_logits(50), np.random.default_rng(7).random((50, 6))
-        whole, cut = SamplingRule(mode=mode), SamplingRule(mode=mode, top_p=1)
-        np.testing.assert_array_equal(
-            distribution(logits, whole, None), distribution(logits, cut, None)
-        )
-        np.testing.assert_array_equal(
-            draw(logits, whole, uniform, None), draw(logits, cut, uniform, None)
-        )
 
-    @pytest.mark.parametrize("top_p", [0.9, 0.999, 1 - 1e-5, 1 - 1e-6])
-    def test_top_p_adds_up_thousands_of_small_weights(self, top_p):
-        for row in random_logits(20):
-            kept = (distribution(row[None], SamplingRule(top_p=top_p), None) > 0).sum()
-            ranked = np.sort(np.exp(row - row.max()).astype(np.float64))[::-1]
-            least = np.searchsorted(ranked.cumsum(), top_p * ranked.sum()) + 1
-            assert kept == least
+@pytest.mark.parametrize(("mode", "settings"), RULES_IN_MODES)
+def test_a_row_is_drawn_as_if_alone(mode, settings):
+    rule = SamplingRule(mode=mode, **settings)
+    logits, uniform = random_logits(33), np.random.default_rng(4).random((33, 6))
+    together = draw(logits, rule, uniform, None)
+    alone = [draw(logits[n : n + 1], rule, uniform[n : n + 1], None)[0] for n in range(33)]
+    np.testing.assert_array_equal(together, alone)
 
-    @pytest.mark.parametrize("settings", RULES)
-    @pytest.mark.parametrize("mode", MODES)
-    @pytest.mark.parametrize("wrong", [math.nan, -math.inf])
-    @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-    def test_where_there_is_nothing_to_draw_from_nothing_is_drawn(self, mode, settings, wrong):
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_ends_of_temperature(mode):
+    """The least takes the most likely; at neither is anything drawn that is not allowed."""
+    logits, uniform = random_logits(20), np.random.default_rng(5).random((20, 6))
+    allowed = np.random.default_rng(6).random((20, 4096)) < 0.01
+    greedy, coldest, hottest = (
+        draw(logits, SamplingRule(mode=mode, temperature=temperature), uniform, allowed)
+        for temperature in (0.0, 1e-6, 100.0)
+    )
+    np.testing.assert_array_equal(coldest, greedy)
+    assert allowed[range(20), hottest].all() and not np.array_equal(hottest, greedy)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_top_p_of_1_cuts_nothing(mode):
+    logits, uniform = random_logits(50), np.random.default_rng(7).random((50, 6))
+    whole, cut = SamplingRule(mode=mode), SamplingRule(mode=mode, top_p=1)
+    np.testing.assert_array_equal(
+        distribution(logits, whole, None), distribution(logits, cut, None)
+    )
+    np.testing.assert_array_equal(
+        draw(logits, whole, uniform, None), draw(logits, cut, uniform, None)
+    )
+
+
+@pytest.mark.parametrize("top_p", [0.9, 0.999, 1 - 1e-6])
+def test_top_p_adds_up_thousands_of_small_weights(top_p):
+    for row in random_logits(10):
+        kept = (distribution(row[None], SamplingRule(top_p=top_p), None) > 0).sum()
+        ranked = np.sort(np.exp(row - row.max()).astype(np.float64))[::-1]
+        least = np.searchsorted(ranked.cumsum(), top_p * ranked.sum()) + 1
+        assert kept == least
+
+
+@pytest.mark.parametrize(("mode", "settings"), RULES_IN_MODES)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_nothing_is_drawn_from_logits_that_are_not_numbers(mode, settings):
+    for wrong in (math.nan, -math.inf):
         logits, uniform = random_logits(3), np.zeros((3, 6))
         logits[1] = wrong
-        with pytest.raises(FloatingPointError, match="the logits are no numbers"):
-            draw(logits, SamplingRule(mode=mode, **settings), uniform, None)
         with pytest.raises(FloatingPointError):
-            walk(np.zeros((1, 4096)), uniform[:1])
+            draw(logits, SamplingRule(mode=mode, **settings), uniform, None)
+    with pytest.raises(FloatingPointError):
+        walk(np.zeros((1, 4096)), uniform[:1])
 
-    @given(st.text("ACGTN", max_size=60))
-    def test_repetitions_are_counted_in_any_frame(self, sequence):
-        counts = repetitions(np.array(["ATCG".find(base) for base in sequence], dtype=np.int8))
-        windows = [sequence[i : i + 6] for i in range(len(sequence) - 5)]
-        for kmer in {*windows, "AAAAAA"}:
-            if "N" not in kmer:
-                assert counts[INDEX[kmer]] == windows.count(kmer)
-        assert counts.sum() == sum("N" not in window for window in windows)
 
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"temperature": -1},
-            {"temperature": math.nan},
-            {"temperature": 1e-40},
-            {"temperature": 9e-7},
-            {"temperature": 101.0},
-            {"top_k": 0},
-            {"top_p": 0.0},
-            {"min_p": 1.5},
-            {"mode": "word"},
-            {"repetition_penalty": -1.0},
-            {"repetition_window_bp": 5},
-            {"length_bp": 0},
-            {"seed": -1},
-            {"seed": 2**64},
-        ],
-    )
-    def test_settings_that_make_no_sense(self, model, wrong):
-        with pytest.raises(UserError, match="give"):
-            model.generate([""], **({"length_bp": 6} | wrong))
+@given(st.text("ACGTN", max_size=60))
+def test_repetitions_are_counted_in_any_frame(sequence):
+    counts = repetitions(np.array(["ATCG".find(base) for base in sequence], dtype=np.int8))
+    windows = [sequence[i : i + 6] for i in range(len(sequence) - 5)]
+    for kmer in {*windows, "AAAAAA"}:
+        if "N" not in kmer:
+            assert counts[INDEX[kmer]] == windows.count(kmer)
+    assert counts.sum() == sum("N" not in window for window in windows)
 
-    def test_more_than_memory_holds_is_refused(self, model):
-        too_much = "sequences of .* bases: give 1,000,000 sequences and 1,000,000,000 bases in all"
-        for constraints in (Constraints(forbid=("GAATTC",)), Constraints(gc=(0.4, 0.6))):
-            with pytest.raises(UserError, match=too_much):
-                model.generate([""], 10**12, constraints=constraints)
-        with pytest.raises(UserError, match=too_much):
-            model.generate([""] * 1001, 10**6)
-        with pytest.raises(UserError, match=too_much):
-            model.stream("", 10**9 + 1)
-        with pytest.raises(UserError, match=too_much):
-            model.infill("ACG", "ACG", 6, candidates=10**6 + 1)
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": -1},
+        {"temperature": math.nan},
+        {"temperature": 9e-7},
+        {"temperature": 101.0},
+        {"top_k": 0},
+        {"top_p": 0.0},
+        {"min_p": 1.5},
+        {"repetition_penalty": -1.0},
+        {"repetition_window_bp": 5},
+        {"length_bp": 0},
+        {"seed": -1},
+        {"seed": 2**64},
+    ],
+)
+def test_settings_that_make_no_sense(model, wrong):
+    with pytest.raises(UserError, match="give"):
+        model.generate([""], **({"length_bp": 6} | wrong))
+
+
+def test_more_than_memory_holds_is_refused(model):
+    refused = pytest.raises(UserError, match="give 1,000,000 sequences and 1,000,000,000 bases")
+    for constraints in (Constraints(forbid=("GAATTC",)), Constraints(gc=(0.4, 0.6))):
+        with refused:
+            model.generate([""], 10**12, constraints=constraints)
+    with refused:
+        model.generate([""] * 1001, 10**6)
+    with refused:
+        model.stream("", 10**9 + 1)
+    with refused:
+        model.infill("ACG", "ACG", 6, candidates=10**6 + 1)

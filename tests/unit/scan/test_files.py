@@ -1,4 +1,4 @@
-"""Scans against `right_end`, stock transformers, sums over 4,096 6-mers, and each other."""
+"""What `carbon scan` writes: every format the same values, of a region or a gene."""
 
 import json
 
@@ -6,10 +6,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from carbon import pictures
 from carbon.errors import GenomeError
 from carbon.genome import Interval, Reference, read_annotation
 from carbon.genome.gene_lookup import find_gene
 from carbon.inference import ScanChunk
+from carbon.inference.scan import writers
 from tests.helpers.files import write_fasta
 from tests.helpers.scan import (
     BASES,
@@ -77,37 +79,22 @@ class TestFiles:
         assert "scanning windows: " in captured.err
 
     def test_row_groups_are_written_as_they_are_ready(self, tmp_path, monkeypatch):
-        from carbon.inference.scan import writers as scan_writers
-
-        monkeypatch.setattr(scan_writers, "_PARQUET_ROWS", 50)
-        chunks = [
-            ScanChunk(
-                Interval("c", at, at + 20), BASES[at : at + 20],
-                np.full((20, 4), -at, dtype=np.float32), 1,
-            )
-            for at in range(0, 200, 20)
-        ]  # fmt: skip
-        with scan_writers.SCAN_WRITERS[".parquet"](tmp_path / "a.parquet", {}, {}) as write:
-            for chunk in chunks:
-                write(chunk)
+        monkeypatch.setattr(writers, "_PARQUET_ROWS", 50)
+        with writers.SCAN_WRITERS[".parquet"](tmp_path / "a.parquet", {}, {}) as write:
+            for at in range(0, 200, 20):
+                values = np.full((20, 4), -at, dtype=np.float32)
+                write(ScanChunk(Interval("c", at, at + 20), BASES[at : at + 20], values, 1))
         file = pq.ParquetFile(tmp_path / "a.parquet")
         assert file.num_row_groups >= 4
         found = file.read().to_pydict()
         assert found["position"] == list(range(1, 201)) and "".join(found["ref"]) == BASES[:200]
         assert found["A"] == [float(-(i // 20 * 20)) for i in range(200)]
 
-    @pytest.mark.parametrize("annotation", ["g.gff3", "g.gtf"])
-    @pytest.mark.parametrize("name", ["ABC", "g1"])
+    @pytest.mark.parametrize(("annotation", "name"), [("g.gff3", "ABC"), ("g.gtf", "g1")])
     def test_a_gene(self, folder, tmp_path, capsys, annotation, name):
         """The gene lies at 101-280 of the turned contig, 121-300 of 400 as it is written."""
-        words = [
-            "--annotation",
-            folder / annotation,
-            "--gene",
-            name,
-            "--output",
-            tmp_path / "a.tsv",
-        ]
+        words = ["--annotation", folder / annotation, "--gene", name]
+        words += ["--output", tmp_path / "a.tsv"]
         assert run_scan(folder, *words, "--flank", "130", "--strands", "gene") == 0
         summary = json.loads(capsys.readouterr().out)
         assert (summary["region"], summary["strands"]) == ("c1:1-400", "reverse")
@@ -119,26 +106,13 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["--region", "c:0-5"], "the contig has bases 1 to 700"),
-            (["--region", "c:5-701"], "the contig has bases 1 to 700"),
-            (["--region", "d:1-5"], "no such contig"),
-            (["--contig", "chrc"], "'chr' prefix"),
-            (["--gene", "ABC"], "give the --annotation"),
-            (["--gene", "abd", "--annotation", "{f}/g.gff3"], "near names: ABC"),
-            (["--gene", "zzzzzzz", "--annotation", "{f}/g.gff3"], "no name is near it"),
-            (["--gene", "TWIN", "--annotation", "{f}/g.gff3"],
-             "has 2 of that name: copy5 at c1:5-14, copy35 at c1:35-44"),
-            (["--gene", "ABC", "--annotation", "{f}/none.gff"], "no such file"),
-            (["--region", "c:1-9", "--strands", "gene"], "give the --gene"),
-            (["--region", "c:1-9", "--window", "5000"], "a window of 5000 bp does not fit"),
-            (["--region", "c:1-9", "--tag", "<dragon>"], "tag '<dragon>'"),
-            (["--region", "c:1-9", "--output", "{t}/a.xls"], "end the output with one of .parquet"),
-            (["--region", "c:1-9", "--plot", "{t}/a.gif"], "end the picture with one of .png"),
+            (["--gene", "TWIN", "--annotation", "{f}/g.gff3"], "copy5 at c1:5-14"),
+            (["--region", "c:1-9", "--strands", "gene"], "--gene"),
             (["--region", "c:1-9", "--plot", "{t}/no/a.png"], "does not exist"),
-            (["--region", "c:1-9", "--output", "{t}/a.tsv", "{t}/a.tsv"], "is named twice"),
+            (["--region", "c:1-9", "--output", "{t}/a.tsv", "{t}/a.tsv"], "named twice"),
             (["--region", "c:1-9", "--model", "{t}/none"], "no such model folder"),
         ],
-    )  # fmt: skip
+    )
     def test_mistakes_are_one_line_and_no_output(self, folder, tmp_path, capsys, words, message):
         words = [word.format(f=folder, t=tmp_path) for word in words]
         if "--output" not in words:
@@ -162,12 +136,10 @@ class TestFiles:
          ("matplotlib", ["--output", "a.tsv", "--plot", "a.png"])],
     )  # fmt: skip
     def test_a_missing_extra_is_named(self, folder, capsys, monkeypatch, package, words):
-        from carbon import pictures
-
         monkeypatch.setattr(pictures, "find_spec", lambda name: None)
         assert run_scan(folder, "--region", "c:1-9", *words) == 2
         message = capsys.readouterr().err
-        assert f"{package} is not installed; run: pip install 'carbon-dna[scan]'" in message
+        assert package in message and "pip install 'carbon-dna[scan]'" in message
 
     def test_a_circular_gene_is_refused(self, folder, tmp_path, capsys):
         (tmp_path / "o.gff3").write_text(
@@ -176,19 +148,18 @@ class TestFiles:
         )
         words = ["--gene", "over", "--annotation", tmp_path / "o.gff3"]
         assert run_scan(folder, *words, "--output", tmp_path / "a.tsv") == 2
-        assert "goes over the origin of 'c1'" in capsys.readouterr().err
+        assert "over the origin" in capsys.readouterr().err
 
 
-class TestGeneLookup:
-    def test_an_identifier_goes_before_a_name(self, tmp_path):
-        """Where one gene's name is another's identifier, the identifier is meant."""
-        reference = Reference(write_fasta(tmp_path / "r.fa", {"c": BASES}))
-        (tmp_path / "g.gff3").write_text(
-            "c\tx\tgene\t1\t9\t.\t+\t.\tID=one;Name=two\n"
-            "c\tx\tgene\t20\t29\t.\t+\t.\tID=two;Name=three\n"
-        )
-        annotation = read_annotation(tmp_path / "g.gff3", reference)
-        assert find_gene(annotation, "two").interval.start == 19
-        assert find_gene(annotation, "one").interval.start == 0
-        with pytest.raises(GenomeError, match=r"'TWO': is not in .*g\.gff3; near names: two"):
-            find_gene(annotation, "TWO")
+def test_an_identifier_goes_before_a_name(tmp_path):
+    """Where one gene's name is another's identifier, the identifier is meant."""
+    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": BASES}))
+    (tmp_path / "g.gff3").write_text(
+        "c\tx\tgene\t1\t9\t.\t+\t.\tID=one;Name=two\n"
+        "c\tx\tgene\t20\t29\t.\t+\t.\tID=two;Name=three\n"
+    )
+    annotation = read_annotation(tmp_path / "g.gff3", reference)
+    assert find_gene(annotation, "two").interval.start == 19
+    assert find_gene(annotation, "one").interval.start == 0
+    with pytest.raises(GenomeError, match="near names: two"):
+        find_gene(annotation, "TWO")

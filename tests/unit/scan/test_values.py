@@ -1,4 +1,4 @@
-"""Scans against `right_end`, stock transformers, sums over 4,096 6-mers, and each other."""
+"""Scans against stock transformers, sums over 4,096 6-mers, scores, and each other."""
 
 import math
 
@@ -40,94 +40,53 @@ def by_brute_force(network, bases: str, start: int, place: int) -> list[float]:
     return [math.log(m / sum(masses)) for m in masses]
 
 
-def right_end_deltas(model, reference, contig, places, **how) -> np.ndarray:
-    """Return the deltas of all SNVs of some places, (places, 4) in the order ACGT."""
-    found = np.zeros((len(places), 4))
-    for row, place in zip(found, places, strict=True):
-        ref = reference.fetch(Interval(contig, place, place + 1)).upper()
-        alts = [base for base in "ACGT" if base != ref]
-        variants = [Variant(contig, place, ref, alt) for alt in alts]
-        all_of_it = model.context_bp - 6 * len(how.get("tags", ()))
-        how = {"window_bp": all_of_it, "strands": "forward"} | how
-        scores = model.score_variants(reference, variants, protocol="right_end", **how)
-        for alt, score in zip(alts, scores, strict=True):
-            row["ACGT".index(alt)] = score.delta
-    return found
-
-
 class TestAgainstOtherPaths:
-    @pytest.mark.parametrize("place", [0, 2, 5, 6, 17, 100, 104, 241, 247, 252, 399])
     @pytest.mark.parametrize("frame", [0, 4])
-    def test_conditionals_are_sums_over_stock_softmax(
-        self, model, network, reference, place, frame
-    ):
+    def test_conditionals_are_sums_over_stock_softmax(self, model, network, reference, frame):
         """Beside and inside of gaps too; one window, and what lies before the frame."""
         found = scanned(
             model, reference, whole(reference, "gaps"), frames=[frame], window_bp=288,
             least_context_bp=144,
         )  # fmt: skip
-        start = frame if place >= frame else 0
-        if place >= start + 288:  # scored by the next window, which begins 144 bases on
-            start += 144
-        expected = by_brute_force(network, GAPPED, start, place)
-        np.testing.assert_allclose(found.log_probabilities[place], expected, atol=1e-4)
+        for place in (0, 2, 5, 6, 17, 100, 104, 241, 247, 252, 399):
+            start = frame if place >= frame else 0
+            if place >= start + 288:  # scored by the next window, which begins 144 bases on
+                start += 144
+            expected = by_brute_force(network, GAPPED, start, place)
+            np.testing.assert_allclose(found.log_probabilities[place], expected, atol=1e-4)
 
-    def test_the_chain_of_a_token_is_its_log_probability(self, model, network, reference):
-        found = scanned(model, reference, Interval("c", 0, 120))
-        log_p_ref = found.log_p_ref.reshape(20, 6).sum(axis=1)
-        for token in (0, 1, 9, 19):
-            p = stock_p(network, BASES[: 6 * token])
-            expected = math.log(p[INDEX[BASES[6 * token : 6 * token + 6]]])
-            assert log_p_ref[token] == pytest.approx(expected, abs=1e-4)
-
-    def test_it_is_the_likelihood_of_the_sequence(self, model, reference):
+    def test_it_is_the_likelihood_of_the_sequence(self, model, network, reference):
+        """By base as `score` has it, and by token as stock transformers does."""
         found = scanned(model, reference, Interval("c", 0, 250))
         (score,) = model.score([BASES[:250]])
         np.testing.assert_allclose(found.log_p_ref, score.bases, atol=1e-5)
+        by_token = found.log_p_ref[:120].reshape(20, 6).sum(axis=1)
+        for token in (0, 1, 9, 19):
+            p = stock_p(network, BASES[: 6 * token])
+            expected = math.log(p[INDEX[BASES[6 * token : 6 * token + 6]]])
+            assert by_token[token] == pytest.approx(expected, abs=1e-4)
 
-    def test_near_the_start_it_is_right_end(self, model, reference):
-        """There the context of both is all that is to the left."""
-        places = [0, 5, 6, 40, 101, 140, 281]
-        expected = right_end_deltas(model, reference, "c", places)
-        for row, place in zip(expected, places, strict=True):
-            found = scanned(model, reference, whole(reference, "c"), frames=[place % 6])
-            np.testing.assert_allclose(found.deltas[place], row, atol=1e-4)
+    def test_tags_are_read(self, model, reference):
+        tags = ("<fungi_species>",)
+        found = scanned(model, reference, Interval("c", 0, 60), tags=tags)
+        (tagged,), (bare,) = (model.score([BASES[:60]], tags=names) for names in (tags, ()))
+        np.testing.assert_allclose(found.log_p_ref, tagged.bases, atol=1e-4)
+        assert not np.allclose(tagged.bases, bare.bases, atol=1e-3)
 
-    @pytest.mark.parametrize("context_bp", [48, 282])
-    def test_token_start_with_equal_contexts_is_right_end(self, model, reference, context_bp):
+    def test_token_start_with_equal_contexts_is_right_end(self, model, reference):
         """Windows of one scored 6-mer give every token the same context, as `right_end` has it."""
-        places = [3, 48, 53, 54, 300, 455, 699]
+        context_bp, places = 48, [3, 53, 699]
         found = scanned(
             model, reference, Interval("c", 0, 700), combine="token_start",
             window_bp=context_bp + 6, least_context_bp=context_bp,
         )  # fmt: skip
-        expected = right_end_deltas(model, reference, "c", places, window_bp=context_bp)
-        np.testing.assert_allclose(found.deltas[places], expected, atol=1e-4)
-
-    def test_the_reverse_strand_is_right_end_of_the_reverse_strand(self, model, reference):
-        places = [699, 698, 694, 640, 500]
-        found = scanned(
-            model, reference, whole(reference, "c"), combine="token_start", strands="reverse"
-        )
-        expected = right_end_deltas(model, reference, "c", places, strands="reverse")
-        np.testing.assert_allclose(found.deltas[places], expected, atol=1e-4)
-
-    @pytest.mark.parametrize(("place", "shift"), [(0, 0), (60, 5), (62, 3), (200, 1), (271, 4)])
-    def test_frames_are_those_of_right_end(self, model, reference, place, shift):
-        """`right_end` leaves bases out at its window's start; here that start is `start`."""
-        start = place % 6 + shift
-        assert start < 6
-        found = scanned(model, reference, Interval("c", place, place + 1), frames=[start])
-        expected = right_end_deltas(model, reference, "c", [place], frames=[shift])
-        if place >= start:
-            np.testing.assert_allclose(found.deltas, expected, atol=1e-4)
-
-    def test_tags_are_read(self, model, reference):
-        tags = ("<fungi_species>",)
-        found = scanned(model, reference, Interval("c", 60, 61), tags=tags)
-        expected = right_end_deltas(model, reference, "c", [60], tags=tags)
-        np.testing.assert_allclose(found.deltas, expected, atol=1e-4)
-        assert not np.allclose(expected, right_end_deltas(model, reference, "c", [60]), atol=1e-3)
+        for place in places:
+            ref = BASES[place]
+            variants = [Variant("c", place, ref, alt) for alt in "ACGT" if alt != ref]
+            how = {"protocol": "right_end", "window_bp": context_bp, "strands": "forward"}
+            for score in model.score_variants(reference, variants, **how):
+                delta = found.deltas[place]["ACGT".index(score.variant.alt)]
+                assert delta == pytest.approx(score.delta, abs=1e-4)
 
 
 class TestStrandsAndFrames:
@@ -160,17 +119,10 @@ class TestStrandsAndFrames:
         where = Interval("c", 3, 650)
         found = scanned(model, reference, where, combine="token_start", window_bp=90)
         frames = [scanned(model, reference, where, frames=[f], window_bp=90) for f in range(6)]
-        for i in range(where.length_bp):
-            expected = frames[(i + 3) % 6].log_probabilities[i]
-            np.testing.assert_allclose(found.log_probabilities[i], expected, atol=1e-6)
-
-    def test_one_frame_is_what_the_network_gives(self, model, reference):
-        """Every row is a distribution, of one pass or of several."""
-        for how in ({}, {"frames": [0, 3], "strands": "both"}, {"combine": "token_start"}):
-            found = scanned(model, reference, whole(reference, "gaps"), **how)
-            total = np.exp(found.log_probabilities.astype(float)).sum(axis=1)
-            np.testing.assert_allclose(total, 1, atol=1e-5)
-            assert found.log_probabilities.dtype == np.float32
+        of_frames = np.stack([one.log_probabilities for one in frames])
+        places = np.arange(where.length_bp)
+        expected = of_frames[(places + where.start) % 6, places]
+        np.testing.assert_allclose(found.log_probabilities, expected, atol=1e-6)
 
 
 class TestWindows:
@@ -180,7 +132,7 @@ class TestWindows:
             "frames": [0, 4], "strands": strands, "window_bp": 72, "least_context_bp": 36
         }  # fmt: skip
         full = scanned(model, reference, whole(reference, "gaps"), **how)
-        for start, end in [(0, 1), (5, 50), (71, 73), (77, 300), (399, 400), (111, 112)]:
+        for start, end in [(0, 1), (71, 73), (77, 300), (399, 400)]:
             part = scanned(model, reference, Interval("gaps", start, end), **how)
             assert part.bases == full.bases[start:end]
             expected = full.log_probabilities[start:end]
@@ -190,7 +142,7 @@ class TestWindows:
         """Batches and blocks of one window give what those of many give."""
         how = {"frames": range(6), "strands": "both", "window_bp": 66, "least_context_bp": 30}
         results = []
-        for batch_tokens, block_tokens in ((1, 1), (100, 100), (None, 100), (100, 2**16)):
+        for batch_tokens, block_tokens in ((100, 1), (None, 100), (100, 2**16)):
             model = Carbon(LoadedModel(network, NATIVE))
             if batch_tokens:
                 model.reader.batch_tokens = batch_tokens
@@ -210,7 +162,7 @@ class TestWindows:
         start=st.integers(0, 699), length=st.integers(1, 120), frame=st.integers(0, 5),
         window=st.integers(2, 16), context=st.floats(0, 0.99),
     )  # fmt: skip
-    @settings(max_examples=25)
+    @settings(max_examples=20)
     def test_any_window_is_one_sequence_scored(
         self, model, reference, start, length, frame, window, context
     ):
@@ -281,16 +233,15 @@ class TestWindows:
     @pytest.mark.parametrize(
         ("how", "message"),
         [
-            ({"window_bp": 289}, "a window of 289 bp does not fit: give 12 to 288"),
+            ({"window_bp": 289}, "give 12 to 288"),
             ({"window_bp": 11}, "a window of 11 bp"),
             ({"window_bp": 282, "tags": ["<fungi_species>"] * 2}, "give 12 to 276"),
-            ({"least_context_bp": 288}, "a least context of 288 bp leaves nothing"),
             ({"least_context_bp": 283}, "give 0 to 282"),
-            ({"least_context_bp": -1}, "a least context of -1 bp"),
-            ({"frames": []}, "frames none: give some of 0 to 5"),
+            ({"least_context_bp": -1}, "-1 bp"),
+            ({"frames": []}, "frames none"),
             ({"frames": [6]}, "frames 6"),
-            ({"frames": [0, 1], "combine": "token_start"}, "leave the frames at all six"),
-            ({"tags": ["<dragon>"]}, "tag '<dragon>'"),
+            ({"frames": [0, 1], "combine": "token_start"}, "all six"),
+            ({"tags": ["<dragon>"]}, "<dragon>"),
         ],
     )
     def test_settings_that_make_no_sense(self, model, reference, how, message):
@@ -298,16 +249,13 @@ class TestWindows:
             model.scan(reference, whole(reference, "c"), **how)
 
     def test_places_that_are_not_there(self, model, reference):
-        with pytest.raises(GenomeError, match="'chr' prefix"):
-            model.scan(reference, Interval("chrc", 0, 5))
-        with pytest.raises(GenomeError, match="ends past the contig's 700 bases"):
-            model.scan(reference, Interval("c", 690, 701))
+        for place in (Interval("chrc", 0, 5), Interval("c", 690, 701)):
+            with pytest.raises(GenomeError):
+                model.scan(reference, place)
         assert list(model.scan(reference, Interval("c", 7, 7))) == []
-        with pytest.raises(ValueError, match="no chunk"):
-            join_chunks([])
 
     def test_a_contig_shorter_than_a_token(self, model, network, reference):
-        for frame in range(6):
+        for frame in (0, 1, 2, 5):
             found = scanned(model, reference, whole(reference, "short"), frames=[frame])
             expected = by_brute_force(network, "ACG", 0 if frame > 1 else frame, 1)
             np.testing.assert_allclose(found.log_probabilities[1], expected, atol=1e-4)
@@ -330,11 +278,9 @@ class TestValues:
         np.testing.assert_allclose(self.chunk.worst_delta[0], log(0.1 / 0.3), atol=1e-6)
         np.testing.assert_allclose(self.chunk.worst_delta[2], log(0.1 / 0.7), atol=1e-6)
         assert self.chunk.entropy_nats[1] == pytest.approx(math.log(4))
-
-    def test_an_unknown_reference_has_no_delta(self):
-        assert np.isnan(self.chunk.deltas[1]).all()
+        # An unknown reference has no delta.
+        assert np.isnan(self.chunk.deltas[1]).all() and not np.isnan(self.chunk.deltas[::2]).any()
         assert np.isnan(self.chunk.mean_delta[1]) and np.isnan(self.chunk.worst_delta[1])
-        assert not np.isnan(self.chunk.deltas[[0, 2]]).any()
 
     def test_case_does_not_matter(self, model, reference, tmp_path):
         upper = Reference(write_fasta(tmp_path / "u.fa", {"c": BASES}))
@@ -345,7 +291,7 @@ class TestValues:
 
     def test_a_gap_is_summed_over_and_the_conditionals_stand(self, model, reference):
         found = scanned(model, reference, whole(reference, "gaps"))
-        assert found.bases[100] == "N" and found.bases[399] == "N" and found.bases[230] == "R"
+        assert found.bases[100] + found.bases[230] + found.bases[399] == "NRN"
         unknown = np.isnan(found.log_p_ref)
         assert np.flatnonzero(unknown).tolist() == [100, *range(230, 250), 399]
         assert np.isfinite(found.log_probabilities).all()

@@ -1,6 +1,7 @@
 """The thread that runs the model: what is joined, what is refused, and nothing is lost."""
 
 import threading
+import time
 
 import pytest
 
@@ -14,7 +15,7 @@ class Model:
         self.calls, self.go = [], threading.Event()
 
     def run(self, items):
-        self.go.wait(30)
+        self.go.wait(300)
         self.calls.append(list(items))
         if "bad" in items:
             raise ValueError("bad")
@@ -22,7 +23,7 @@ class Model:
 
 
 def results(jobs):
-    return [job.done.result(30) for job in jobs]
+    return [job.done.result(300) for job in jobs]
 
 
 def test_what_is_alike_is_run_together_and_each_gets_its_own():
@@ -55,9 +56,9 @@ def test_one_that_fails_does_no_harm_to_others():
     for job in jobs:
         worker.submit(job)
     model.go.set()
-    assert first.done.result(30) == [0]
+    assert first.done.result(300) == [0]
     with pytest.raises(ValueError, match="bad"):
-        others[1].done.result(30)
+        others[1].done.result(300)
     assert results([others[0], others[2]]) == [[2], [4]]
     worker.close()
 
@@ -67,7 +68,7 @@ def test_too_many_are_refused_and_what_waits_is_done_before_the_end():
     begun = Job("x", [0], model.run)
     worker.submit(begun)
     while not begun.done.running():
-        pass
+        time.sleep(0.001)
     waiting = [Job("a", [1], model.run), Job("b", [2], model.run)]
     for job in waiting:
         worker.submit(job)
@@ -76,7 +77,7 @@ def test_too_many_are_refused_and_what_waits_is_done_before_the_end():
     ending = threading.Thread(target=worker.close)
     ending.start()
     model.go.set()
-    ending.join(30)
+    ending.join(300)
     assert results([begun, *waiting]) == [[0], [2], [4]] and not ending.is_alive()
 
 

@@ -96,8 +96,7 @@ def test_expansions_stand_60_bases_behind_the_first_whole_codon(tmp_path, strand
     assert report.rows == 2 and report.dropped == {}
     assert json.loads(output.with_suffix(".json").read_text())["rows"] == 2
     renamed = files["annotation"].read_text().replace("c1\t", "chrc1\t")
-    (tmp_path / "chr.gff3").write_text(renamed)
-    files["annotation"] = tmp_path / "chr.gff3"
+    files["annotation"].write_text(renamed)
     assert TASKS["triplet_expansion"].build(output, **files, species="x").rows == 2
 
 

@@ -1,9 +1,5 @@
 """`carbon tune` with workers that draw, in processes of this machine."""
 
-import os
-import signal
-import sys
-
 import pytest
 import torch
 
@@ -18,10 +14,8 @@ from carbon.design.tune_task import TuneJob, TuneTask
 from carbon.errors import UserError
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.model import load_model, save_model
-from carbon.run_folder import read_lines
 from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
-from tests.helpers.processes import waits_for, workers_of
 
 ORACLE = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
 
@@ -34,57 +28,20 @@ def folder(tmp_path, network, monkeypatch):
     return tmp_path
 
 
-def command(*words, steps=8, stale=1):
-    return [
-        "tune", "--model", "base", "--oracle", "python:shares:gc", "--length", "30",
-        "--group", "4", "--steps", str(steps), "--rate", "0.01", "--device", "cpu",
-        "--output", "out", "--stale", str(stale), *map(str, words),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("stale", [0, 1])
-def test_a_worker_that_is_killed_takes_nothing_with_it(folder, start, stale):
-    """Two workers, one of which is killed in the middle; no weights are older than allowed."""
-    places = {"base": f"{folder}/base", "out": f"{folder}/out"}
-    words = [places.get(word, word) for word in command("--processes", 2, stale=stale)]
-    learner = start([sys.executable, "-m", "carbon", *words], PYTHONPATH=str(folder))
-    waits_for((folder / "out/metrics.jsonl").exists)
-    os.kill(workers_of(learner)[0], signal.SIGKILL)
-    _, said = learner.communicate(timeout=500)
-    assert learner.returncode == 0, said
-    assert "a worker died (SIGKILL); another one replaces it" in said
-    lines = read_lines("out").steps
-    assert [line["step"] for line in lines] == list(range(1, 9))
-    assert lines[0]["staleness_rounds"] == 0
-    assert all(0 <= line["staleness_rounds"] <= stale for line in lines)
-    dropped = [line["dropped_groups"] for line in lines]
-    assert dropped == sorted(dropped)
-    assert (folder / "out/model/model.safetensors").is_file()
-
-
 def test_an_oracle_that_fails_in_a_worker_ends_the_run(folder, capsys):
     (folder / "shares.py").write_text("def gc(s): return [float('nan') for x in s]")
-    assert main(command("--processes", 1, steps=2)) == 2
+    words = [
+        "tune", "--model", "base", "--oracle", "python:shares:gc", "--length", "30", "--group", "4",
+        "--steps", "2", "--device", "cpu", "--output", "out", "--processes", "1",
+    ]  # fmt: skip
+    assert main(words) == 2
     assert "oracle 'gc': " in capsys.readouterr().err
 
 
 def test_an_oracle_that_no_worker_can_have(folder):
-    with pytest.raises(UserError, match="workers are other processes; name oracles"):
+    with pytest.raises(UserError, match="name oracles"):
         carbon.tune("base", [len], "out", length_bp=30, processes=1)
     assert not (folder / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--processes", 2, "--resume"], "workers: one process learns"),
-        (["--vllm", "http://here"], "--vllm: a server draws for a worker; give --processes 1"),
-        (["--processes", 2, "--ray", "h:1"], "--ray and --processes: give one of them"),
-    ],
-)
-def test_what_does_not_go_together(folder, capsys, words, message):
-    assert main(command(*words)) == 2
-    assert message in capsys.readouterr().err
 
 
 class Groups:

@@ -1,0 +1,396 @@
+"""All panels: the answer, the program and the commands agree; examples, links and wrong questions.
+
+What the numbers of a panel are held against lies in the files that are named after it.
+"""
+
+import ast
+import json
+import re
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon.errors import UserError
+from carbon.genome import Interval
+from carbon.genome.opened import Genome
+from carbon.inference import load
+from carbon.model import save_model
+from carbon.offered import Offer
+from demo.fields import checked_values
+from demo.lab import Lab
+from demo.panels import PANELS
+from tests.conftest import small_config
+from tests.helpers.adapt import BASES, NUMBERS
+from tests.helpers.demo import (
+    GENE,
+    answered,
+    downloads_of,
+    make_full_lab,
+    panel_of,
+    printed_by,
+    run_commands,
+    step_line,
+    visited,
+    write_genome,
+    write_predictor,
+    write_run,
+)
+from tests.helpers.files import random_bases, write_vcf
+from tests.helpers.reference import INDEX
+
+HOSTILE = "<img/src=x/onerror=alert(1)>"
+NAMES = [panel.name for panel in PANELS]
+
+
+@pytest.fixture(scope="module")
+def lab(model, tmp_path_factory):
+    lab = make_full_lab(tmp_path_factory.mktemp("lab"), model)
+    for name, question in (("adapted/genes", BASES), ("adapted/numbers", NUMBERS)):
+        write_predictor(lab, name, question)
+    torch.manual_seed(7)
+    save_model(LlamaForCausalLM(small_config()), lab.runs / "other")
+    lab.offer = Offer({"other": str(lab.runs / "other")}, False, load)
+    return lab
+
+
+@pytest.fixture
+def variants(lab, tmp_path):
+    """Four alleles: an SNV with a symbolic one, a deletion, and a wrong REF."""
+    bases = lab.genome.reference.fetch(Interval("c1", 0, 1400))
+    wrong = "A" if bases[699] != "A" else "C"
+    return write_vcf(tmp_path / "mine.vcf", [
+        f"c1\t300\t.\t{bases[299]}\t{bases[299]}T,<DEL>\t.\t.\t.",
+        f"c1\t400\t.\t{bases[399:402]}\t{bases[399]}\t.\t.\t.",
+        f"c1\t700\t.\t{wrong}\tT\t.\t.\t.",
+    ])  # fmt: skip
+
+
+def table_of(name):
+    return pd.read_csv(name, sep="\t", comment="#")
+
+
+def agree_primer(result, printed, told):
+    assert printed[:2] == [result["reverse_complement"], result["protein"]]
+    for line, frame in zip(printed[2:4], result["frames"], strict=True):
+        whole = [kmer["index"] for kmer in frame["kmers"] if kmer["index"] is not None]
+        assert ast.literal_eval(line)[: len(whole)] == whole
+    assert ast.literal_eval(printed[4])[0] == result["best"]
+    assert ast.literal_eval(printed[5]) == result["marginals"]
+    losses = [result["true_loss"], *result["losses_by_wrong_bases"]]
+    expected = [[loss["cross_entropy_nats"], loss["fns_nats"]] for loss in losses]
+    found = [[float(x) for x in line.split()[-2:]] for line in printed[6:]]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert told[0].splitlines()[2].split("\t")[0] == result["best"]
+
+
+def agree_generate(result, printed, told):
+    assert "".join(printed) == result["bases"]
+    assert "".join(told[0].splitlines()[1:]) == result["bases"]
+
+
+def agree_read(result, printed, told):
+    words = " ".join(printed).split()
+    assert "".join(words[::2]) == result["bases"]
+    np.testing.assert_allclose([float(x) for x in words[1::2]], result["log_p_ref"], atol=1e-6)
+    rows = table_of("scan.tsv")
+    assert "".join(rows["ref"]) == result["bases"]
+    found = [row[row["ref"]] for _, row in rows.iterrows()]
+    np.testing.assert_allclose(found, result["log_p_ref"], atol=1e-5)
+
+
+def agree_variant(result, printed, told):
+    lines = [line.split() for line in printed]
+    assert lines[0][2:] == [str(result[name]) for name in ("delta", "forward", "reverse")]
+    for line, part in zip(lines[1:3], result["strands"].values(), strict=True):
+        expected = [part["allele_delta"], *part["downstream_deltas"]]
+        np.testing.assert_allclose([float(x) for x in line[1:]], expected, atol=1e-6)
+    heat = lines[3:33]
+    assert "".join(line[0] for line in heat) == result["bases"]
+    np.testing.assert_allclose(
+        [[float(x) for x in line[1:]] for line in heat], result["deltas"], atol=1e-6
+    )
+    of_vcf = [row for row in result["vcf"] if row["reason"] != "ref_mismatch"]
+    assert [x[2:] for x in lines[33:]] == [[str(r["delta"]), str(r["reason"])] for r in of_vcf]
+    (scored,) = table_of("variant.tsv").to_dict("records")
+    for name in ("delta", "reverse"):
+        assert scored[name] == pytest.approx(result[name], abs=1e-6)
+    window = table_of("window.tsv")[list("ACGT")].to_numpy()
+    of_ref = [row["ACGT".index(base)] for row, base in zip(window, result["bases"], strict=True)]
+    np.testing.assert_allclose(window - np.array(of_ref)[:, None], result["deltas"], atol=1e-5)
+    rows = table_of("variants.tsv").replace(".", np.nan)
+    assert [r if isinstance(r, str) else None for r in rows["reason"]] == [
+        row["reason"] for row in result["vcf"]
+    ]
+    expected = np.array([row["delta"] for row in result["vcf"]], float)
+    np.testing.assert_allclose(rows["delta"].astype(float), expected, atol=1e-6)
+
+
+def agree_token(result, printed, told):
+    assert printed[:10] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
+    assert ast.literal_eval(printed[10]) == result["given_marginals"]
+    for line, loss in zip(printed[11:], result["losses"], strict=True):
+        kmer, *nats = line.split()
+        assert kmer == loss["kmer"]
+        expected = [loss["cross_entropy_nats"], loss["fns_nats"]]
+        assert list(map(float, nats)) == pytest.approx(expected, rel=1e-6)
+    rows = [line.split("\t") for line in told[0].splitlines()[2:]]
+    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]
+    for kmer, p, *_ in rows:
+        assert float(p) == pytest.approx(result["given_probabilities"][INDEX[kmer]], rel=1e-6)
+
+
+def agree_tokenizer(result, printed, told):
+    by_name = {reading["name"]: reading["tokens"] for reading in result["readings"]}
+    columns = ("native_id", "hybrid_id")
+    ids = [[token[column] for token in tokens] for tokens in by_name.values() for column in columns]
+    assert [json.loads(line.split("]")[0] + "]") for line in printed] == ids
+    for text, column in zip(told, columns, strict=True):
+        rows = [row.split("\t") for row in text.splitlines()[1:]]
+        found = {row[0].replace("_", " "): list(map(int, row[3].split())) for row in rows}
+        assert found == {
+            name: [token[column] for token in tokens] for name, tokens in by_name.items()
+        }
+
+
+def agree_training(result, printed, told):
+    names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")
+    columns = [[np.nan if v is None else v for v in result["points"][name]] for name in names]
+    found = [[float(value) for value in line.split()] for line in printed]
+    np.testing.assert_array_equal(found, np.transpose(columns))
+    page = re.sub(r"<[^>]+>", " ", Path(told[0].strip()).read_text())
+    assert f"{result['points']['nats_per_base'][-1]:.4f} at step 60" in page
+
+
+def agree_embeddings(result, printed, told):
+    rows = [line.split() for line in printed]
+    assert [row[0] for row in rows] == result["names"]
+    places = np.array([result["x"], result["y"]]).T
+    np.testing.assert_allclose([[float(x) for x in row[1:]] for row in rows], places, atol=1e-5)
+    table = pq.read_table("vectors.parquet").to_pydict()
+    assert table["name"] == result["names"]
+    vectors = np.array(table["embedding"], float)
+    centered = vectors - vectors.mean(axis=0)
+    _, axes = np.linalg.eigh(centered.T @ centered)
+    np.testing.assert_allclose(np.abs(centered @ axes[:, [-1, -2]]), np.abs(places), atol=1e-4)
+
+
+def agree_design(result, printed, told):
+    best = result["candidates"][0]["value"]
+    assert float(printed[0].split()[1].rstrip("}")) == best
+    assert table_of("designs.tsv").iloc[0, 1] == pytest.approx(best)
+
+
+def agree_compare(result, printed, told):
+    for side, line in zip("ab", printed, strict=True):
+        total, mean = map(float, line.split())
+        (row,) = table_of(f"{side}.tsv").to_dict("records")
+        assert result[side]["nats_per_base"] == pytest.approx(mean)
+        assert result[side]["log_likelihood"] == pytest.approx(total)
+        assert row["log_likelihood"] == pytest.approx(total, rel=1e-5)
+        assert sum(result[side]["log_p"]) == pytest.approx(total, rel=1e-5)
+
+
+def agree_predict(result, printed, told):
+    lines = [line.split() for line in printed]
+    sequences = len(result["predictions"])
+    for line, found in zip(lines[:sequences], result["predictions"], strict=True):
+        np.testing.assert_allclose([float(x) for x in line[1:]], np.ravel(found), atol=1e-5)
+    shown, table = pd.read_csv("shown.tsv", sep="\t"), table_of("predictions.tsv")
+    assert list(table.columns) == list(shown.columns) and len(table) == len(shown)
+    numbers = [column for column in table if column.startswith("predicted")]
+    np.testing.assert_allclose(table[numbers], shown[numbers], atol=1e-4)
+    if compared := result.get("variant"):
+        (row,) = table_of("variant.tsv").to_dict("records")
+        for n, output in enumerate(result["outputs"]):
+            for side, key in (("alt", ""), ("ref", "_ref"), ("delta", "_delta")):
+                assert compared[side][n] == pytest.approx(row[f"predicted_{output}{key}"], abs=1e-4)
+
+
+PASTED = f"{random_bases(40)}\n{random_bases(50)}"
+QUESTIONS = [
+    ("primer", {}),
+    ("primer", {"sequence": "ACGTTGCATTAGCATGAC", "frame": 5}),
+    ("generate", {"length_bp": 40}),
+    ("generate", {"prompt": "acgtn", "mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5}),
+    ("generate", {"prompt": "ATGGCCAAG", "temperature": 0.0, "length_bp": 60}),
+    ("generate", {"prompt": "ATG", "no_stop_frame": "0", "length_bp": 60}),
+    ("generate", {"prompt": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4,
+                  "gc_most": 0.6}),
+    ("read", {}),
+    ("read", {"place": "c1:200-420", "frames": ["0", "3"], "strand": "both"}),
+    ("read", {"place": "c1:1-30", "strand": "reverse", "frames": []}),
+    ("variant", {"vcf": ["mine.vcf"], "window_bp": 30}),
+    ("token", {}),
+    ("token", {"fixed": "G..A..", "kmer": "ttgaca"}),
+    ("tokenizer", {"text": "ACGTNACGTACGTR", "shift": "4"}),
+    ("training", {}),
+    ("training", {"last_steps": 25}),
+    ("embeddings", {"per_kind": 4, "piece_bp": 20}),
+    ("embeddings", {"per_kind": 4, "piece_bp": 20, "pool": "end", "layer": "1"}),
+    ("design", {"calls": 16, "length_bp": 48}),
+    ("design", {"calls": 16, "oracle": "motif pair", "protein": "MSKGEELFTGVVP"}),
+    ("compare", {}),
+    ("compare", {"a": GENE, "b": "", "model_b": "other"}),
+    ("compare", {"a": random_bases(150, 2), "b": random_bases(90, 3), "base_model": "other"}),
+    ("predict", {"model": "activity", "sequences": PASTED, "variant": "snv", "window_bp": 60}),
+    ("predict", {"model": "adapted/numbers", "sequences": PASTED, "variant": "snv",
+                 "window_bp": 60, "strands": "forward"}),
+    ("predict", {"model": "adapted/genes", "sequences": PASTED}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "given"), QUESTIONS)
+def test_the_answer_the_program_and_the_commands_give_the_same(
+    lab, variants, name, given, monkeypatch, capsys
+):
+    monkeypatch.chdir(variants.parent)
+    panel = panel_of(lab, name).with_model(given.get("base_model", "model"))
+    if given.get("variant") == "snv":
+        base = lab.genome.reference.fetch(lab.genome.place("c1:400-400", 0, 10))
+        given = given | {"variant": f"c1:400 {base}>{'A' if base != 'A' else 'C'}"}
+    values, result, shown = visited(panel, **given)
+    saved = downloads_of(shown)
+    for file, text in saved.items():
+        Path(file).write_text(text)
+    Path("shown.tsv").write_text(saved.get("predictions.tsv", ""))  # the command writes its own
+    printed = printed_by(panel.python(values))
+    told = run_commands(panel.command(values), capsys)
+    globals()[f"agree_{name}"](result, printed, told)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_are_answered_and_links_restore_them(lab, name):
+    panel = panel_of(lab, name)
+    less = {"design": {"calls": 16}, "generate": {"length_bp": 60}}.get(name, {})
+    _, _, shown = visited(panel, **less)
+    assert set(shown) == {view.name for view in panel.views}
+    for example in panel.examples():
+        given = example.values | less
+        values, _, shown = visited(panel, **given)
+        assert set(shown) == {view.name for view in panel.views}
+        link = urlsplit(panel.link(given))
+        restored = dict(parse_qsl(link.query, keep_blank_values=True))
+        assert link.path == panel.path and checked_values(panel.fields, restored) == values
+
+
+@pytest.fixture(scope="module")
+def hostile(model, tmp_path_factory):
+    """A genome, a gene, a training and a stage whose names are markup."""
+    folder = tmp_path_factory.mktemp("hostile")
+    lab = make_full_lab(folder, model)
+    fasta, gff = write_genome(folder, HOSTILE)
+    gff.write_text(gff.read_text().replace(f"Name={GENE}", f"Name={HOSTILE.replace('=', '%3D')}"))
+    events = [{"step": 1, "event": HOSTILE, "message": HOSTILE}]
+    lines = [step_line(n, HOSTILE) for n in range(1, 61)]
+    write_run(lab.runs / "a_run", lines, [], events, first=HOSTILE)
+    return Lab(model, lab.model_name, Genome.open(fasta, gff), folder, {HOSTILE: f"{HOSTILE}."})
+
+
+def without_payload(view):
+    """Return a figure without what its clicks ask for, which nobody sees."""
+    traces = view.get("data", ()) if isinstance(view, dict) else ()
+    return view if not traces else view | {
+        "data": [{key: each for key, each in trace.items() if key != "customdata"}
+                 for trace in traces]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_and_not_run(hostile, name, tmp_path):
+    named = "".join(f">{HOSTILE}{n} label={HOSTILE}\n{random_bases(90, n)}\n" for n in range(3))
+    (tmp_path / "own.fa").write_text(named)
+    given = {
+        "tokenizer": {"text": f"{HOSTILE}<dna><b>AC&GT</b></dna>"},
+        "predict": {"sequences": named},
+        "embeddings": {"sequences": [str(tmp_path / "own.fa")]},
+    }
+    _, _, shown = visited(panel_of(hostile, name), **given.get(name, {}))
+    seen = str([without_payload(view) for view in shown.values()])
+    assert "<img" not in seen and "<b>AC" not in seen
+    if name not in ("generate", "token", "design"):  # which show no name
+        assert "&lt;img" in seen
+
+
+WRONG = [
+    ("primer", {"sequence": "ACGTACGTN"}, "six of ACGT"),
+    ("primer", {"sequence": "<script>"}, "not a DNA letter"),
+    ("primer", {"sequence": "A" * 301}, "300"),
+    ("primer", {"gene": "nowhere"}, "'nowhere'"),
+    ("primer", {"gene": ""}, "no place"),
+    ("primer", {"frame": 6}, "out of range"),
+    ("generate", {"prompt": "EFIL"}, "DNA|ACGT"),
+    ("generate", {"forbid": "A C G T"}, "constraints|cannot"),
+    ("generate", {"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
+    ("read", {"place": "nothing"}, "is not in"),
+    ("read", {"place": "c9:1-10"}, "no such contig"),
+    ("read", {"place": "c1:10-5"}, "1 to 1400"),
+    ("read", {"place": "c1:1-99999"}, "1 to 1400"),
+    ("read", {"place": "z", "genome": f">z\n{'ACGT' * 2000}\n"}, "6,000"),
+    ("variant", {"variant": ""}, "no variant"),
+    ("variant", {"variant": "chr1"}, "'chr1'.*c1"),
+    ("variant", {"variant": "c1:0 A>T"}, "from 1"),
+    ("variant", {"variant": "c1:2000 A>T"}, "past the contig"),
+    ("variant", {"variant": "c1:114 A>T"}, "REF is A"),
+    ("variant", {"variant": "c1:114 T>T"}, "same as reference"),
+    ("token", {"kmer": "<b>x.."}, "six letters"),
+    ("token", {"fixed": "AC"}, "six letters"),
+    ("token", {"context": "A" * 6001}, "6,000"),
+    ("tokenizer", {"text": ""}, "nothing is given"),
+    ("tokenizer", {"text": "ACGTZ"}, "'Z'"),
+    ("tokenizer", {"text": "A"}, "passes over all 1"),
+    ("tokenizer", {"text": "A" * 1201}, "1,200"),
+    ("training", {"run": "../a_run"}, "there is no"),
+    ("training", {"run": "/etc"}, "there is no"),
+    ("embeddings", {"sequences": ">a\nACGT\n>b\nACGA\n"}, "3"),
+    ("embeddings", {"sequences": ">a\nACGT\n>b\nNNNN\n>c\nACGT\n"}, "b: has no base"),
+    ("embeddings", {"sequences": ">a\nACGT\n>b\nACGT\n>c\nACGT\n"}, "the same vector"),
+    ("embeddings", {"sequences": f">a\n{'A' * 3001}\n"}, "3,000"),
+    ("embeddings", {"sequences": "".join(f">s{n}\nACGT\n" for n in range(201))}, "200"),
+    ("embeddings", {"sequences": "ACGT\n"}, r"^own\.fa line 1"),
+    ("embeddings", {"piece_bp": 500}, "shorter pieces"),
+    ("design", {"oracle": "python:os:system"}, "there is no"),
+    ("design", {"oracle": "command:rm -rf /"}, "there is no"),
+    ("design", {"oracle": "adapted: nothing"}, "there is no"),
+    ("design", {"protein": "MSK1"}, "protein"),
+    ("compare", {"a": "nowhere"}, "'nowhere'"),
+    ("compare", {"b": "c1:1300 A>C"}, "outside"),
+    ("compare", {"a": "ACGTTGCA" * 12, "b": "c1:121 A>C"}, "outside"),
+    ("compare", {"a": "N" * 40, "b": ""}, "no base"),
+    ("compare", {"model_b": "elsewhere"}, "'elsewhere'"),
+    ("predict", {"sequences": ""}, "no sequence"),
+    ("predict", {"sequences": "ACGT\nMKLV"}, "not a DNA letter"),
+    ("predict", {"sequences": "\n".join(["ACGT"] * 51)}, "51 sequences"),
+    ("predict", {"sequences": "A" * 5000}, "5000 bp"),
+    ("predict", {"variant": "c1:10 A>C"}, "around the variant"),
+    ("predict", {"variant": "c9:10 A>C", "window_bp": 60}, "'c9'"),
+    ("predict", {"variant": "c1:400 ACGTTGCATG>C", "window_bp": 60}, "ref mismatch"),
+    ("predict", {"variant": f"c1:114 T>{'A' * 41}", "window_bp": 60}, "longer than half"),
+    ("predict", {"model": "adapted/genes", "variant": "c1:114 T>A", "window_bp": 60}, "every base"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "message"), WRONG)
+def test_what_makes_no_sense_is_told_without_folders(lab, tmp_path, name, given, message):
+    panel = panel_of(lab, name)
+    if name == "predict":
+        given = {"model": "activity"} | given
+    uploads = {field.name for field in panel.fields if field.kind == "files"} & given.keys()
+    for upload in uploads:
+        (tmp_path / "own.fa").write_text(given[upload])
+        given = given | {upload: [str(tmp_path / "own.fa")]}
+    with pytest.raises(UserError, match=message) as told:
+        answered(panel, given)
+    assert str(tmp_path) not in str(told.value)
+    if name in (
+        "training",
+        "embeddings",
+        "predict",
+        "design",
+    ):  # the page hides the genome's folder
+        assert str(lab.runs) not in str(told.value)
