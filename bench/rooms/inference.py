@@ -23,7 +23,7 @@ def measures(quick: bool) -> list[Measure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         workers.prepared(folder, 300 if quick else 1500)
-        faster = {command: workers.speedup(folder, command) for command in workers.COMMANDS}
+        speedups = {command: workers.speedup(folder, command) for command in workers.COMMANDS}
         blocks_a_second = workers.driven(folder, 500 if quick else 4000, 2)
     num_blocks = 1000 if quick else 7813  # of 128 records: 10^6
     (_, few_bytes), (_, many_bytes) = (
@@ -58,11 +58,11 @@ def measures(quick: bool) -> list[Measure]:
             Measure("real_panel:in_the_network", 100 * panel["network_share"], "%"),
             Measure("real_panel:in_head_and_chain", 100 * panel["head_share"], "%"),
         ]
-    for command, found_of in faster.items():
-        times = found_of["times"]
+    for command, speedup in speedups.items():
+        times = speedup["times"]
         found += [
             Measure(f"two_processes:{command}", times, "times", 1.8, times >= 1.8),
-            Measure(f"two_processes:{command}:start", found_of["start_seconds"], "s"),
+            Measure(f"two_processes:{command}:start", speedup["start_seconds"], "s"),
         ]
     found += [
         Measure("driver:empty_blocks", blocks_a_second, "/s", 200, blocks_a_second >= 200),

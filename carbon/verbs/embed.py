@@ -45,12 +45,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     import numpy as np
 
-    from carbon.files import atomic_file, check_no_input
+    from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
     from carbon.inference.embeddings import write_embeddings
     from carbon.tables import chosen_by_ending
 
     chosen_by_ending(arguments.output, {".parquet": None})
+    output_path(arguments.output)
     check_no_input(arguments.output, arguments.sequences)
     records = read_sequences(arguments.sequences)
     check_inputs(arguments)

@@ -86,7 +86,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     from carbon.errors import UserError
-    from carbon.files import check_no_input
+    from carbon.files import check_no_input, output_path
 
     if arguments.engine != "own" and (arguments.draft or arguments.right is not None):
         raise UserError("--engine continuous takes neither --draft nor --right; leave it out")
@@ -95,6 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.num_samples < 1:
         raise UserError("-n 0: give 1 or more")
     if arguments.output:
+        output_path(arguments.output)
         check_no_input(arguments.output, arguments.prompts)
     check_inputs(arguments, arguments.prompts)
     why = why_streamed("", arguments.output)

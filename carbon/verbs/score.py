@@ -38,13 +38,14 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     from contextlib import nullcontext
 
-    from carbon.files import atomic_file, check_no_input
+    from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
     from carbon.inference.scoring import PER_BASE, PER_SEQUENCE, packing_of
 
     source, output = arguments.sequences, arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
     if output:
+        output_path(output)
         check_no_input(output, source)
     records = read_sequences(source)
     check_inputs(arguments)
