@@ -66,7 +66,7 @@ def in_one_process():
 
 def test_shards_of_learners_are_diloco_of_whole_weights():
     expected = in_one_process()
-    by_rank = run_ranks(4, sharded)
+    by_rank = run_ranks(4, sharded, apart=True)
     for whole, _, _ in by_rank:
         for name, weight in expected.items():
             assert whole[name] == pytest.approx(weight.numpy(), rel=0, abs=1e-13)

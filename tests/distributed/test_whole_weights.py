@@ -74,7 +74,7 @@ def gathered_twice(ranks, config, layouts):
 def test_the_first_has_all_and_the_others_their_shards(world_size, tmp_path):
     config = make_config(tmp_path / "none", tmp_path / "run")
     layouts = LAYOUTS[world_size]
-    by_rank = run_ranks(world_size, gathered_twice, config, layouts)
+    by_rank = run_ranks(world_size, gathered_twice, config, layouts, apart=True)
     for parallel, *results in zip(layouts, *by_rank, strict=True):
         whole = {name: t for expected, *_ in results for name, t in expected.items()}
         if parallel.pipeline > 1:

@@ -48,7 +48,8 @@ def run_ranks(
     their modules as they were.
 
     Args:
-        apart: for a function that may spoil the group: its processes end with it.
+        apart: for a function that may spoil the group: its processes end with it. Also for one that
+            gathers by DTensor's own operations, whose caches take an earlier mesh for an equal one.
     """
     parallel = parallel or ParallelConfig()
     if world_size == 1 and not apart:
