@@ -47,7 +47,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
-    from carbon.inference.embeddings import write_embeddings
     from carbon.tables import chosen_by_ending
 
     chosen_by_ending(arguments.output, {".parquet": None})
@@ -55,6 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_no_input(arguments.output, arguments.sequences)
     records = read_sequences(arguments.sequences)
     check_inputs(arguments)
+    from carbon.inference.embeddings import write_embeddings  # and torch with it
 
     def write(settings: dict[str, Any], vectors: "Rows[Float32s]") -> dict[str, Any]:
         written = {name: value for name, value in settings.items() if name != "width"}

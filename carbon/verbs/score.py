@@ -40,7 +40,6 @@ def run(arguments: argparse.Namespace) -> None:
 
     from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
-    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE, packing_of
 
     source, output = arguments.sequences, arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
@@ -49,6 +48,8 @@ def run(arguments: argparse.Namespace) -> None:
         check_no_input(output, source)
     records = read_sequences(source)
     check_inputs(arguments)
+    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE, packing_of  # and torch with it
+
     table = PER_BASE if arguments.per_base else PER_SEQUENCE
 
     def write(settings: dict[str, Any], scores: "Rows[SequenceScore]") -> None:
