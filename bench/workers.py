@@ -111,6 +111,6 @@ def driven(folder: Path, blocks: int, processes: int) -> float:
 
 
 def driven_here(blocks: int) -> None:
-    """Drive so many empty blocks in this process, for its memory."""
+    """Drive that number of empty blocks in this process, for its memory."""
     with tempfile.TemporaryDirectory() as name:
         driven(Path(name), blocks, 0)

@@ -38,7 +38,7 @@ class Job(Generic[B]):
         check: reads the whole input, so that an error in its last record is found first; returns
             the number of records.
         blocks: yields the records in order, cut into blocks; the same at every call.
-        payload: what a worker needs of a block.
+        payload: makes the part of a block that a worker gets.
         needed: whether a block's result is needed; if not, it is None.
         source: of the records, for messages.
         records: what records are called, for messages.
