@@ -3,7 +3,7 @@
 This is plain Python, so that `--help` lists the tables without numpy or torch. A choice is checked
 against its table, and messages and fields list it; the `Literal` beside it is for type checkers,
 and has the same names. Two have their tables where torch is: `By` is that of
-`carbon.inference.scoring.MEASURES`, `Dtype` that of `carbon.inference.DTYPES`.
+`carbon.inference.reading.reader.LIKELIHOODS`, `Dtype` that of `carbon.inference.DTYPES`.
 """
 
 from collections.abc import Callable, Collection

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.inference.reading import check_finite
+from carbon.inference.reading.checks import check_finite
 from eval import cost
 from eval.contract import Example, Result, Task
 from eval.entrants import Contender, Entrant

@@ -16,7 +16,6 @@ from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
 from eval.hub import check_datasets, check_models, is_cached
-from eval.models import load_any
 from eval.probes.windows import PROBES
 from eval.records import read_record
 from eval.run_sizes import RUN_SIZES
@@ -93,6 +92,8 @@ def suite_of(arguments: argparse.Namespace) -> Suite:
 
 
 def _load(arguments: argparse.Namespace, entrant: Entrant) -> Model:
+    from eval.models import load_any  # and torch with it
+
     return load_any(
         entrant.source,
         entrant.name,

@@ -9,8 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from carbon import __version__
 from eval.contract import Model
 
@@ -52,6 +50,8 @@ def tokens_counted(model: Model | None) -> Iterator[TokenCount]:
 
 def forget_peak() -> None:
     """Let the peak of memory begin at what is in use now, where the system can."""
+    import torch
+
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -62,6 +62,8 @@ def forget_peak() -> None:
 
 def peak_bytes() -> int | None:
     """Return the peak since `forget_peak`: of the GPU where there is one, else of the process."""
+    import torch
+
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     try:
@@ -83,6 +85,8 @@ def software() -> dict[str, Any]:
 
 def hardware() -> dict[str, Any]:
     """Return what the machine is."""
+    import torch
+
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "machine": f"{platform.system()} {platform.machine()}",

@@ -21,8 +21,8 @@ from carbon.inference import (
     load,
     stem_of,
 )
-from carbon.inference.reading import check_finite
-from carbon.losses import chain, chain_conditionals
+from carbon.inference.reading.checks import check_finite
+from carbon.losses import chain
 from carbon.model.folder import hub_name
 from carbon.model.hub import hub_folder
 from carbon.model.kept import keeping, kept_in
@@ -79,7 +79,7 @@ class CarbonModel(Model):
                 Passage(self._stem(whole), (branch_of(tail + "A", self._vocabulary),))
                 for whole, tail in parts
             ]
-            measured = self.carbon.reader.measure(passages, chain_conditionals)
+            measured = self.carbon.reader.conditionals(passages)
             rows += [
                 np.exp(steps[0, len(tail), _ACGT].astype(np.float64))
                 for (steps,), (_, tail) in zip(measured, parts, strict=True)
@@ -109,7 +109,7 @@ class CarbonModel(Model):
             return super().differences(pairs)
         results = []
         for some in in_blocks(pairs, _AT_ONCE):
-            measured = self.carbon.reader.measure([self._fork(*pair) for pair in some], chain)
+            measured = self.carbon.reader.likelihoods([self._fork(*pair) for pair in some], "chain")
             results += [
                 float(first.sum(dtype=np.float64) - second.sum(dtype=np.float64))
                 for first, second in measured

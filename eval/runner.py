@@ -171,6 +171,6 @@ def _write_record(record: _Record, memory: Memory, answers: Sequence[Any]) -> No
     told = [_Answer(*answer) for answer in answers]
     batches = [batch for answer in told for batch in answer.batches]
     context_bp = next((answer.context_bp for answer in told), None)
-    hardware = next((answer.hardware for answer in told), cost.hardware())
+    hardware = told[0].hardware if told else cost.hardware()
     prepared = memory.prepared(record.part.task)
     write_answers(record.path, prepared, record.part.entrant, context_bp, batches, hardware)

@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from carbon.adapt.prediction_sources import (
     SequenceSource,
     Source,
 )
-from carbon.adapt.predictor import Adapted
 from carbon.adapt.variant_predictions import VariantSource
 from carbon.console import say
 from carbon.errors import UserError
@@ -31,6 +30,9 @@ from carbon.genome.vcf_lines import holds_variants
 from carbon.options import Dtype
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
+
+if TYPE_CHECKING:
+    from carbon.adapt.predictor import Adapted
 
 _BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together
 
@@ -78,7 +80,7 @@ class PredictWorker:
             longest sequence that the model reads whole.
     """
 
-    def __init__(self, adapted: Adapted, job: PredictJob, dtype: str) -> None:
+    def __init__(self, adapted: "Adapted", job: PredictJob, dtype: str) -> None:
         """Take a loaded model."""
         self._adapted = adapted
         self._strands = job.strands or adapted.manifest.strands

@@ -12,7 +12,7 @@ from carbon.design.search import chosen, run_search
 from carbon.design.task import DesignTask, search_of
 from carbon.design.ways import Candidate, Search
 from carbon.errors import UserError
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,7 @@ from carbon.design.writers import DESIGN_WRITERS
 from carbon.errors import UserError
 from carbon.files import atomic_file
 from carbon.inference.identity import identity_of
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 from carbon.model import model_folder
 from carbon.parallel.journal import Journal
 from carbon.tables import chosen_by_ending

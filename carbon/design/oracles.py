@@ -3,11 +3,9 @@
 Oracles are asked in batches. All but a callable have a process of their own, and a time limit.
 """
 
-import json
 import math
 import os
 import re
-import select
 import shlex
 import signal
 import subprocess
@@ -15,12 +13,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.design.answers import Function, number_of_bad, plain, told
 from carbon.errors import UserError
+from carbon.parallel.engines import Answer, Death
+from carbon.parallel.local import LocalProcesses
 
 if TYPE_CHECKING:
     from carbon.adapt.question import Question
@@ -107,6 +109,50 @@ def _name_of_callable(function: Function) -> str:
     return getattr(function, "__name__", type(function).__name__).strip("<>")
 
 
+def _python(what: str) -> Function:
+    """Return `MODULE:FUNCTION`, of the working folder or an installed package."""
+    sys.path.insert(0, os.getcwd())
+    module, _, name = what.partition(":")
+    found: Function = getattr(import_module(module), name)
+    return found
+
+
+def _adapted(what: str) -> Function:
+    from carbon.adapt.loading import load_adapted
+
+    adapted = load_adapted(folder_and_label(what)[0])
+    column = column_of(what, adapted.question)
+    return lambda sequences: [each[column] for each in adapted.predict(sequences)]
+
+
+FUNCTIONS: dict[str, Callable[[str], Function]] = {"python": _python, "adapted": _adapted}
+
+
+class ScoringWorker:
+    """A worker: sequences in; their `values` out, or the `error` and the `number` it is of.
+
+    Attributes:
+        about: `error` if the function cannot be imported or the model cannot be loaded.
+    """
+
+    about: dict[str, Any]
+
+    def __init__(self, kind: str, what: str) -> None:
+        """Import a function or load a model."""
+        self.about = {"values": []}
+        try:
+            self._function = FUNCTIONS[kind](what)
+        except Exception as error:
+            self.about = {"error": told(error)}
+
+    def __call__(self, payload: list[str]) -> dict[str, Any]:
+        """Return the value of each sequence."""
+        try:
+            return {"values": plain(self._function(payload))}
+        except Exception as error:
+            return {"error": told(error), "number": number_of_bad(self._function, payload)}
+
+
 class ProcessOracle(Oracle):
     """A Python function or an adapted model, in a process of its own that lasts."""
 
@@ -114,50 +160,35 @@ class ProcessOracle(Oracle):
         """Start the process, and wait until the function is imported or the model is loaded."""
         super().__init__(name, f"{kind}:{what}")
         self._timeout_seconds = timeout_seconds
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "carbon.design.asked", kind, what],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # so that it can be ended with all that it has started
-        )
-        self._read(["the start"])
+        self._process = LocalProcesses(partial(ScoringWorker, kind, what), [{}], "spawn")
+        self._process.submit(0, None, None)
+        self._values(["the start"])
 
     def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(list(sequences)).encode() + b"\n")
-            self._process.stdin.flush()
-        return self._read(names)
+        self._process.submit(0, 0, list(sequences))
+        return self._values(names)
 
-    def _read(self, names: Sequence[str]) -> list[Any]:
-        line = self._line(names)
-        if not line:
-            self._process.wait()
-            raise self._wrong(f"has ended ({_how(self._process.returncode)})", batch(names))
-        answer = json.loads(line)
-        if "error" in answer:
-            raise self._raised(answer["error"], answer.get("number"), names)
-        values: list[Any] = answer["values"]
+    def _values(self, names: Sequence[str]) -> list[Any]:
+        answer = self._event(names)
+        if isinstance(answer, Death):
+            raise self._wrong(f"has ended ({answer.reason})", batch(names))
+        if "error" in answer.value:
+            raise self._raised(answer.value["error"], answer.value.get("number"), names)
+        values: list[Any] = answer.value["values"]
         return values
 
-    def _line(self, names: Sequence[str]) -> bytes:
-        """Return a line of the process; nothing if it has ended."""
-        assert self._process.stdout is not None
-        end, line = time.monotonic() + self._timeout_seconds, b""
-        while not line.endswith(b"\n"):
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
-                self.close()
-                raise self._wrong(late(self._timeout_seconds), batch(names))
-            more = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not more:
-                return b""
-            line += more
-        return line
+    def _event(self, names: Sequence[str]) -> Answer | Death:
+        """Wait for what the process answers, or for its end."""
+        end = time.monotonic() + self._timeout_seconds
+        while (left := end - time.monotonic()) > 0:
+            for event in self._process.results(left):
+                return event
+        self.close()
+        raise self._wrong(late(self._timeout_seconds), batch(names))
 
     def close(self) -> None:
         """End the process and all that it has started."""
-        end_group(self._process)
+        self._process.close()
 
 
 class CommandOracle(Oracle):

@@ -13,7 +13,7 @@ from carbon.inference.generation.continuation import Task
 from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.infilling import infill
 from carbon.inference.generation.sampling import SamplingRule
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 from carbon.inference.scoring import base_log_likelihoods
 from carbon.tokenizer import K
 

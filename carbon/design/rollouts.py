@@ -22,7 +22,7 @@ from carbon.design.tune_task import TuneTask
 from carbon.inference.generation.continuation import Task
 from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.sampling import SamplingRule
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 from carbon.model import LoadedModel
 from carbon.parallel.driver import Block, Workers
 from carbon.tokenizer import Vocabulary, decode_ids, encode_kmers

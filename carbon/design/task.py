@@ -12,7 +12,7 @@ from carbon.design.ways import WAYS, Search
 from carbon.errors import UserError
 from carbon.genome.alphabet import IUPAC_DNA
 from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 from carbon.options import check_choice
 
 _MOST_CALLS = 10**6

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING, Unpack
 from carbon.arguments import check_reference, checked_dna, checked_names, checked_variants
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.background import Background, Drawing, make_background
-from carbon.inference.embeddings import Float32s, embed_sequences
-from carbon.inference.generation import (
-    Constraints,
-    Draft,
-    Filling,
-    SamplingOptions,
-    SamplingRule,
-    Step,
-    Task,
-    generate_by,
-    infill,
-    stream,
-)
-from carbon.inference.reading import NextToken, Reader, next_token
+from carbon.inference.embeddings.vectors import Float32s, embed_sequences
+from carbon.inference.generation.constraints import Constraints
+from carbon.inference.generation.continuation import Task
+from carbon.inference.generation.continuous import generate_by
+from carbon.inference.generation.drawing import Step, stream
+from carbon.inference.generation.infilling import Filling, infill
+from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
+from carbon.inference.generation.speculative import Draft
+from carbon.inference.reading.next_token import NextToken, next_token
+from carbon.inference.reading.reader import Reader
 from carbon.inference.scan import (
     ScanChunk,
     ScanMethod,

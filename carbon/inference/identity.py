@@ -1,16 +1,18 @@
 """What tells a model from others of its name, and how it is computed with."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
-from carbon.inference.reading import Reader
 from carbon.model.folder import model_folder, weight_files
 from carbon.sums import content_sha256
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 _TOKENIZER = "tokenizer.json"
 
 
-def identity_of(reader: Reader, model: str) -> dict[str, Any]:
+def identity_of(reader: "Reader", model: str) -> dict[str, Any]:
     """Return what the results of a model follow from, beside its settings.
 
     Args:

@@ -17,7 +17,7 @@ from carbon.errors import UserError
 from carbon.files import atomic_file
 from carbon.genome import Gene, Interval, Reference, Transcript
 from carbon.inference.engine import Carbon
-from carbon.inference.reading import EVERY_FRAME
+from carbon.inference.reading.checks import EVERY_FRAME
 from carbon.inference.scan import ScanOptions, join_chunks
 
 HOW: ScanOptions = {"strands": "both", "frames": EVERY_FRAME}

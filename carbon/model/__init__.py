@@ -3,8 +3,9 @@
 Names are loaded when first used, so that to know the sizes does not take torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
     from carbon.model.checkpoint import (
@@ -37,8 +38,4 @@ __all__ = [
     "save_model",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'carbon.model' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -4,6 +4,7 @@
 when one is killed. Here a dead process loses its own blocks only, and the driver replaces it.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -13,13 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, forkserver, get_context
 from queue import SimpleQueue
-from typing import Any, Literal, NamedTuple
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from carbon.parallel.engines import Answer, Death, MakeWorker, Seat
 
 StartMethod = Literal["forkserver", "spawn"]
 
-_PRELOADED = ["carbon.inference"]
+_PRELOADED = ["carbon.inference.loading"]
 """Imported once, before the forks: a worker is up in 0.2 s instead of 5 s, and shares memory."""
 _SECONDS_TO_END, _SECONDS_TO_CLOSE = 5.0, 1.0
 
@@ -51,6 +53,7 @@ class LocalProcesses:
         if method == "forkserver":
             self._context.set_forkserver_preload(_PRELOADED)
         self._running: dict[int, _Running] = {}
+        atexit.register(self.close)  # before `multiprocessing` would wait for all children
 
     @property
     def size(self) -> int:
@@ -83,9 +86,9 @@ class LocalProcesses:
         end = time.monotonic() + _SECONDS_TO_CLOSE
         for running in self._running.values():
             running.process.join(max(0.0, end - time.monotonic()))
-            running.process.kill()
-            running.process.join()
+            _kill(running.process)
         self._running.clear()
+        atexit.unregister(self.close)
 
     def pids(self) -> list[int]:
         """Return the numbers of the processes that run."""
@@ -93,10 +96,9 @@ class LocalProcesses:
 
     def _started(self, environment: Mapping[str, str]) -> _Running:
         ours, theirs = self._context.Pipe()
-        with _inherited(environment):
-            process = self._context.Process(
-                target=_serve, args=(theirs, self._make, dict(os.environ)), daemon=True
-            )
+        arguments = theirs, self._make, {**os.environ, **environment}
+        process = self._context.Process(target=_serve, args=arguments)
+        with _started_apart():
             process.start()
         theirs.close()
         return _Running(process, ours)
@@ -108,38 +110,48 @@ class LocalProcesses:
         process.join(_SECONDS_TO_END)
         code = process.exitcode
         if code is None:  # it has closed its pipe and goes on
-            process.kill()
-            process.join()
+            _kill(process)
             return "it no longer answers"
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-def start_fork_server(environment: Mapping[str, str]) -> None:
+def start_fork_server() -> None:
     """Start the process that workers are forked from, which imports while this one does."""
     forkserver.set_forkserver_preload(_PRELOADED)
-    with _inherited(environment):
+    with _started_apart():
         forkserver.ensure_running()
 
 
 @contextmanager
-def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
-    """Add to the environment of a process that is started, and let it not receive Ctrl-C.
+def _started_apart() -> Iterator[None]:
+    """Start processes that receive no Ctrl-C and do not run the user's script again.
 
     SIGINT is blocked and not ignored: if it comes meanwhile, the driver receives it a little later.
+    `multiprocessing` imports the file of `__main__` in each child, which would start the work of a
+    script without `if __name__ == "__main__"` once more.
     """
-    before = dict(os.environ)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ.update(environment)
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        sys.modules["__main__"] = script
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _kill(process: Any) -> None:
+    """Kill a worker and all that it has started, which is in its process group."""
+    if process.exitcode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()  # it may not have its group yet
+    process.join()
 
 
 def _serve(pipe: connection.Connection, make: MakeWorker, environment: Mapping[str, str]) -> None:
     """Compute blocks until the driver ends, however it ends."""
+    os.setsid()
     os.environ.clear()
     os.environ.update(environment)
     os.dup2(sys.stderr.fileno() if sys.stderr else os.open(os.devnull, os.O_WRONLY), 1)
@@ -153,7 +165,13 @@ def _serve(pipe: connection.Connection, make: MakeWorker, environment: Mapping[s
         try:
             pipe.send(answer)
         except OSError:
-            os._exit(1)
+            _end()
+
+
+def _end() -> NoReturn:
+    """End this process and all that it has started."""
+    os.killpg(0, signal.SIGKILL)
+    os._exit(1)
 
 
 def _receive(
@@ -165,7 +183,7 @@ def _receive(
             inbox.put(pipe.recv())
         except (EOFError, OSError):
             seat.close()
-            os._exit(1)
+            _end()
 
 
 def _limit_threads() -> None:

@@ -48,7 +48,7 @@ def start_early(arguments: argparse.Namespace) -> None:
     device = getattr(arguments, "device", "")
     is_on_cpu = device == "cpu" or (device == _AUTO and not _has_gpu_files())
     if 0 < number <= _MOST_PROCESSES and is_on_cpu and sys.platform == "linux":
-        start_fork_server(_threads(number))
+        start_fork_server()
 
 
 def loaded_device(arguments: argparse.Namespace) -> str:

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carbon.errors import UserError
-from carbon.inference.reading import Passage, Reader, branch_of, stem_of
+from carbon.inference.reading.passages import Passage, branch_of, stem_of
+from carbon.inference.reading.reader import Reader
 from carbon.losses import chain
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
 

@@ -182,7 +182,7 @@ def read_named(
 def _named(
     results: Iterator[T], waiting: deque[tuple[str, str]], path: str
 ) -> Iterator[tuple[str, str, T]]:
-    from carbon.inference.reading import NotFinite
+    from carbon.inference.reading.checks import NotFinite
 
     try:
         for result in results:

@@ -13,7 +13,7 @@ from carbon.verbs.common import Verbs, add_model, check_inputs, loading_of
 from carbon.verbs.sequences import Rows, SequenceJob, SequenceWorker, run_sequence_job
 
 if TYPE_CHECKING:
-    from carbon.inference.embeddings import Float32s
+    from carbon.inference.embeddings.vectors import Float32s
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_no_input(arguments.output, arguments.sequences)
     records = read_sequences(arguments.sequences)
     check_inputs(arguments)
-    from carbon.inference.embeddings import write_embeddings  # and torch with it
+    from carbon.inference.embeddings.files import write_embeddings  # and torch with it
 
     def write(settings: dict[str, Any], vectors: "Rows[Float32s]") -> dict[str, Any]:
         written = {name: value for name, value in settings.items() if name != "width"}

@@ -219,7 +219,7 @@ def _digest(wanted: list[Wanted]) -> str:
 
 def _wanted(arguments: argparse.Namespace) -> list[Wanted]:
     from carbon.genome import read_sequences
-    from carbon.inference.generation import check_amount, samples_of
+    from carbon.inference.generation.continuation import check_amount, samples_of
 
     prompts = [("generated", arguments.prompt)]
     if arguments.prompts:
@@ -242,8 +242,10 @@ def _drawn(
     wanted: list[Wanted],
     advance: Callable[[int], None] = lambda num_bases: None,
 ) -> list[str]:
-    from carbon.inference.generation import SamplingRule, Task, generate_by
-    from carbon.inference.reading import NotFinite
+    from carbon.inference.generation.continuation import Task
+    from carbon.inference.generation.continuous import generate_by
+    from carbon.inference.generation.sampling import SamplingRule
+    from carbon.inference.reading.checks import NotFinite
 
     options = _options(arguments)
     seed, tags, constraints = (options.pop(name) for name in ("seed", "tags", "constraints"))

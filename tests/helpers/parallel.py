@@ -138,4 +138,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    from tests.helpers import parallel  # workers find its classes under this name
+
+    raise SystemExit(parallel.main())

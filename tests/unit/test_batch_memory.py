@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from carbon.inference.reading import memory as module
+import carbon.inference.reading.memory as module
 from carbon.inference.reading.memory import batch_tokens_of
 
 

@@ -21,15 +21,15 @@ from carbon.inference import (
     VariantOptions,
     loading,
 )
+from carbon.inference.reading.reader import LIKELIHOODS
 from carbon.inference.scan import scan_method_for
-from carbon.inference.scoring import MEASURES
 from carbon.inference.variants import method_for
 from carbon.options import COMBINATIONS, MODES, POOLS, PROTOCOLS, STRANDS_READ
 from carbon.tokenizer import NATIVE
 from carbon.verbs.common import options_of
 
 TABLES = {
-    "by": MEASURES,
+    "by": LIKELIHOODS,
     "combine": COMBINATIONS,
     "mode": MODES,
     "pool": POOLS,

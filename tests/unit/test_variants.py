@@ -112,7 +112,7 @@ class TokensAlone:
     vocabulary, context_tokens = NATIVE, 512
     says = drawn_by_prefix()
 
-    def measure(self, passages, measure):
+    def likelihoods(self, passages, by):
         return [[self.says[branch.kmers] for branch in p.branches] for p in passages]
 
 

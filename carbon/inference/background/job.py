@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.console import say
@@ -27,11 +27,13 @@ from carbon.inference.background.tolerance import (
     rounded_reader,
     with_tolerance,
 )
-from carbon.inference.reading import Reader
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import score_variants
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 _VARIANTS_AT_ONCE = 64  # of a block
 
@@ -79,7 +81,7 @@ class BackgroundScorer:
             of rounded weights are needed for the tolerance.
     """
 
-    def __init__(self, reader: Reader, job: BackgroundJob) -> None:
+    def __init__(self, reader: "Reader", job: BackgroundJob) -> None:
         """Open the reference.
 
         Args:
@@ -196,7 +198,7 @@ def _annotation(
 
 
 def make_background(
-    reader: Reader,
+    reader: "Reader",
     reference: Reference,
     method: Method,
     drawing: Drawing,
@@ -216,7 +218,7 @@ def make_background(
     """
     drawn, about = _drawn(reference, settings_of(reader, method), annotation, drawing)
 
-    def deltas_of(reader: Reader, some: Sequence[Drawn]) -> list[float | None]:
+    def deltas_of(reader: "Reader", some: Sequence[Drawn]) -> list[float | None]:
         scores = score_variants(reader, reference, (one.variant for one in some), method)
         return [score.delta for score in scores]
 

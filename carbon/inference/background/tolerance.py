@@ -6,15 +6,15 @@ for noise. What matters is how far it moves the percentile of one variant, which
 
 import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 
 from carbon.inference.background.draw import Drawn
 from carbon.inference.background.quantiles import Background
-from carbon.inference.reading import Reader
-from carbon.model import LoadedModel
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 T = TypeVar("T")
 
@@ -35,11 +35,14 @@ class RoundedDeltas(NamedTuple):
     deltas: list[float | None]
 
 
-def rounded_reader(reader: Reader) -> Reader:
+def rounded_reader(reader: "Reader") -> "Reader":
     """Return a reader of the same network with rounded weights; positions stay in float32."""
+    from carbon.inference.reading.reader import Reader  # and torch with it
+    from carbon.model import LoadedModel
+
     network: Any = copy.deepcopy(reader.network)
     for weight in network.parameters():
-        weight.data = weight.data.to(getattr(torch, ROUNDED))
+        weight.data = weight.data.bfloat16()
     return Reader(LoadedModel(network, reader.vocabulary), reader.batch_tokens)
 
 

@@ -4,17 +4,18 @@ import json
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from carbon.inference.embeddings.vectors import Float32s
+if TYPE_CHECKING:
+    from carbon.inference.embeddings.vectors import Float32s
 
 _ROW_GROUP = 1024  # sequences that are in memory until they are written
 
 
 def write_embeddings(
-    path: Path, rows: Iterable[tuple[str, int, Float32s]], width: int, settings: dict[str, Any]
+    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
 ) -> int:
     """Write `(name, bases, embedding)` as Parquet, in row groups as they come; return their number.
 

@@ -9,7 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carbon.inference.reading import Reader, check_finite, check_layer
+from carbon.inference.reading.checks import check_finite, check_layer
+from carbon.inference.reading.reader import Reader
 from carbon.inference.scoring import blocks, overlapping_windows, window_room_bp
 from carbon.options import POOLS, Pool, Pooling, check_choice
 from carbon.tokenizer import K, Vocabulary, encode

@@ -4,19 +4,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
 from carbon.inference.generation.automaton import Automaton, AutomatonState, automaton_for
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.sampling import Bools, Floats, SamplingRule, repetitions
-from carbon.inference.reading import check_finite
+from carbon.inference.reading.checks import check_finite
 from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode_kmers, known_bases
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _MOST_TEXTS = 10**6  # of one call, each with random numbers of its own
 _MOST_BP = 10**9  # of them all
@@ -62,7 +64,7 @@ class Drawn(NamedTuple):
     row: "Continuation"
     kmer: int
     new: slice
-    logits: Tensor
+    logits: "Tensor"
 
 
 @dataclass(eq=False, slots=True)
@@ -211,7 +213,7 @@ def _random_stream(seed: int, prompt: str, sample: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[seed, digest], counter=[0, 0, 0, sample]))
 
 
-def conditioned(rows: Sequence[Continuation], logits: Tensor) -> tuple[Floats, Bools | None]:
+def conditioned(rows: Sequence[Continuation], logits: "Tensor") -> tuple[Floats, Bools | None]:
     """Return what the next 6-mers are drawn from: penalised logits, and what is allowed.
 
     Args:

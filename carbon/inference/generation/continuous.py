@@ -23,7 +23,8 @@ from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.continuation import Task, continuations, samples_of
 from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.speculative import Draft
-from carbon.inference.reading import Reader, stem_of
+from carbon.inference.reading.passages import stem_of
+from carbon.inference.reading.reader import Reader
 from carbon.options import ENGINES, Engine, check_choice
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
 

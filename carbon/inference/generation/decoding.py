@@ -19,7 +19,8 @@ from carbon.inference.generation.graphs import Replayed
 from carbon.inference.generation.on_device import draw_on_device
 from carbon.inference.generation.row_cache import BLOCK, RowCache, whole, whole_places
 from carbon.inference.generation.sampling import SamplingRule
-from carbon.inference.reading import Reader, stem_of
+from carbon.inference.reading.passages import stem_of
+from carbon.inference.reading.reader import Reader
 from carbon.model.kept import keeping
 from carbon.tokenizer import K
 

@@ -19,7 +19,8 @@ from carbon.inference.generation.continuation import (
 from carbon.inference.generation.decoding import Decoder
 from carbon.inference.generation.sampling import draw
 from carbon.inference.generation.speculative import Draft, speculative_rounds
-from carbon.inference.reading import Reader, check_finite
+from carbon.inference.reading.checks import check_finite
+from carbon.inference.reading.reader import Reader
 from carbon.losses import chain_conditionals
 from carbon.tokenizer import BASES, KMER_DIGITS, K
 

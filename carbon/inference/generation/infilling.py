@@ -11,8 +11,9 @@ from carbon.genome import IUPAC_DNA
 from carbon.inference.generation.continuation import Task, check_amount
 from carbon.inference.generation.drawing import generate
 from carbon.inference.generation.speculative import Draft
-from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
-from carbon.losses import chain
+from carbon.inference.reading.checks import check_finite
+from carbon.inference.reading.passages import Passage, branch_of, stem_of
+from carbon.inference.reading.reader import Reader
 from carbon.tokenizer import K
 
 
@@ -89,7 +90,7 @@ def _measured(
     # If there is too much to the left, its first 6-mers are left out.
     stem = stem_of(left[max(0, whole_bp - K * room) : whole_bp], reader.vocabulary, task.tags)
     branches = [branch_of(tail + bases + task.right, reader.vocabulary) for bases in candidates]
-    (measured,) = reader.measure([Passage(stem, tuple(branches))], chain)
+    (measured,) = reader.likelihoods([Passage(stem, tuple(branches))], "chain")
     gap = slice(len(tail), len(tail) + task.length_bp)
     fillings = []
     check_finite(np.concatenate(measured).sum(dtype=np.float64), "the gap")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 
 BLOCK = 512  # places that torch's attention on a CPU takes at a time; also tokens of one pass
 _FEW = 128  # places of short rows; in a whole block the first so many are summed up alike

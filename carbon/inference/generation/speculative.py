@@ -14,7 +14,7 @@ from carbon.errors import UserError
 from carbon.inference.generation.continuation import Continuation, Drawn, conditioned
 from carbon.inference.generation.decoding import Decoder
 from carbon.inference.generation.sampling import Floats, distribution, walk
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 from carbon.tokenizer import K
 
 

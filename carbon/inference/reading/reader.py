@@ -39,14 +39,18 @@ from carbon.inference.reading.passages import (
     tokens_of,
     whole_steps,
 )
+from carbon.losses import chain, chain_conditionals, marginal
 from carbon.model import LoadedModel
 from carbon.model.kept import keeping, kept_in
+from carbon.options import By
 from carbon.tokenizer import known_bases
 
 T = TypeVar("T")
 
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From logits (N, 4096) fp32, true 6-mers (N,) and known bases (N, 6) to (N, ...) fp32."""
+
+LIKELIHOODS: dict[By, Measure] = {"chain": chain, "marginals": marginal}
 
 _HEAD_TOKENS = 2048  # of one product with the 4,096 rows
 
@@ -109,6 +113,14 @@ class Reader:
         # A product of few rows may take another path through the library, with other last bits.
         rows = torch.nn.functional.pad(states.float(), (0, 0, 0, -len(states) % STEP_TOKENS))
         return torch.nn.functional.linear(rows, self._head)[: len(states)]
+
+    def likelihoods(self, passages: Sequence[Passage], by: By) -> list[list[NDArray[np.float32]]]:
+        """Return the log-likelihoods of all bases: for each branch a (tokens, 6) array, in nats."""
+        return self.measure(passages, LIKELIHOODS[by])
+
+    def conditionals(self, passages: Sequence[Passage]) -> list[list[NDArray[np.float32]]]:
+        """Return log p(base | all before it): for each branch a (tokens, 6, 4) array, in nats."""
+        return self.measure(passages, chain_conditionals)
 
     def measure(
         self, passages: Sequence[Passage], measure: Measure

@@ -2,13 +2,12 @@
 
 import base64
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from carbon.genome import Interval, Reference
 from carbon.inference.identity import identity_of
-from carbon.inference.reading import Reader
 from carbon.inference.scan.chunks import ScanChunk
 from carbon.inference.scan.job import ScanJob
 from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
@@ -19,6 +18,9 @@ from carbon.inference.scan.regions import (
     read_windows,
     windows_at_once,
 )
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 Packed = dict[str, Any]
 """The values of a block's windows, as JSON holds them."""
@@ -32,7 +34,7 @@ class ScanWorker:
             the model the output holds; and its `identity`.
     """
 
-    def __init__(self, reader: Reader, job: ScanJob, options: ScanOptions) -> None:
+    def __init__(self, reader: "Reader", job: ScanJob, options: ScanOptions) -> None:
         """Open the reference.
 
         Args:

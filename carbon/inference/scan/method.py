@@ -1,13 +1,16 @@
 """How a region is scanned: the options that are given, and the method that they make."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from carbon.arguments import checked_names
 from carbon.errors import UserError
-from carbon.inference.reading import EVERY_FRAME, Reader, check_window, checked_frames
+from carbon.inference.reading.checks import EVERY_FRAME, check_window, checked_frames
 from carbon.options import COMBINATIONS, STRANDS_READ, Combine, Strands, check_choice
 from carbon.tokenizer import K
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 _DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
 
@@ -49,7 +52,7 @@ class ScanMethod(NamedTuple):
 
 
 def scan_method_for(
-    reader: Reader,
+    reader: "Reader",
     *,
     frames: Sequence[int] | None = None,
     combine: Combine = "mean",
@@ -82,7 +85,7 @@ def _frames(frames: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:
     return found
 
 
-def _window_bp(reader: Reader, tags: tuple[str, ...], window_bp: int | None) -> int:
+def _window_bp(reader: "Reader", tags: tuple[str, ...], window_bp: int | None) -> int:
     """Return a window of whole 6-mers that the model's context holds."""
     # The last 6-mer of a window is predicted and never read.
     most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from carbon.files import scratch_folder
-from carbon.inference.reading import Reader
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
 from carbon.inference.scan.files import open_all
 from carbon.inference.scan.job import Asked, ScanJob, asked, settings_of
@@ -24,12 +23,15 @@ from carbon.inference.scan.regions import (
     windows_at_once,
 )
 
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
+
 _LEAST_SECONDS = 2.0
 _KEPT_BYTES = 4 * len(SCANNED_BASES) * 4 / 3
 """Of a base and pass in the journal: float32 as base64."""
 
 
-def plan_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
+def plan_scan_job(load: Callable[[], "Reader"], job: ScanJob) -> dict[str, Any]:
     """Tell what a scan will read and write, and how long it takes; write nothing.
 
     Windows and tokens are counted. Time and bytes are those of the first windows, read here for two
@@ -73,12 +75,12 @@ def plan_scan_job(load: Callable[[], Reader], job: ScanJob) -> dict[str, Any]:
         } | settings
 
 
-def _blocks(reader: Reader, found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
+def _blocks(reader: "Reader", found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
     number = windows_at_once(reader, method)
     return window_blocks(found.reference, found.places, method, number)
 
 
-def _sample(reader: Reader, found: Asked, method: ScanMethod) -> tuple[list[ScanChunk], float]:
+def _sample(reader: "Reader", found: Asked, method: ScanMethod) -> tuple[list[ScanChunk], float]:
     """Read the first windows, twice as many each time, until that takes long enough.
 
     Returns:

@@ -10,18 +10,21 @@ import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from carbon.arguments import check_interval
 from carbon.genome import Interval, Reference, reverse_complement
-from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
+from carbon.inference.reading.checks import check_finite
+from carbon.inference.reading.passages import Passage, branch_of, stem_of
 from carbon.inference.scan.chunks import Float32s, ScanChunk
 from carbon.inference.scan.method import ScanMethod
-from carbon.losses import chain_conditionals
 from carbon.options import COMBINATIONS, STRANDS_READ
 from carbon.tokenizer import K
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 _BLOCK_TOKENS = 2**16  # of the windows that are read, and kept, together
 # Columns of the chain, which are ATCG, as ACGT of the forward strand.
@@ -75,7 +78,7 @@ class WindowValues(NamedTuple):
 
 
 def scan_region(
-    reader: Reader, reference: Reference, region: Interval, method: ScanMethod
+    reader: "Reader", reference: Reference, region: Interval, method: ScanMethod
 ) -> Iterator[ScanChunk]:
     """Return the chunks of a region in order, each as soon as all frames and strands have it.
 
@@ -107,18 +110,18 @@ def window_blocks(
         yield block
 
 
-def windows_at_once(reader: Reader, method: ScanMethod) -> int:
+def windows_at_once(reader: "Reader", method: ScanMethod) -> int:
     """Return how many windows a block has."""
     row_tokens = method.window_bp // K + len(reader.vocabulary.prefix(method.tags))
     return max(1, _BLOCK_TOKENS // row_tokens)
 
 
 def read_windows(
-    reader: Reader, reference: Reference, block: Sequence[Window], method: ScanMethod
+    reader: "Reader", reference: Reference, block: Sequence[Window], method: ScanMethod
 ) -> WindowValues:
     """Read some windows."""
     passages = [_passage(reader, reference, window, method.tags) for window in block]
-    measured = reader.measure(passages, chain_conditionals)
+    measured = reader.conditionals(passages)
     values = [_on_contig(window, steps) for window, (steps,) in zip(block, measured, strict=True)]
     return WindowValues(values, sum(len(p.stem) + len(p.branches[0].ids) - 1 for p in passages))
 
@@ -204,7 +207,7 @@ def num_passes(method: ScanMethod) -> int:
     return len(_passes(method))
 
 
-def tokens_of(window: Window, reader: Reader, method: ScanMethod) -> int:
+def tokens_of(window: Window, reader: "Reader", method: ScanMethod) -> int:
     """Return how many tokens the network reads of a window; its last one is predicted only."""
     num_kmers = -(-(window.stop - window.start) // K)
     return len(reader.vocabulary.prefix(method.tags)) + num_kmers - 1
@@ -258,7 +261,7 @@ def _windows(
 
 
 def _passage(
-    reader: Reader, reference: Reference, window: Window, tags: tuple[str, ...]
+    reader: "Reader", reference: Reference, window: Window, tags: tuple[str, ...]
 ) -> Passage:
     """Return what is read for a window: its context, and the tokens with bases to score."""
     contig, start, stop = window.contig, window.start, window.stop

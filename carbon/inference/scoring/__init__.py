@@ -2,7 +2,6 @@
 
 from carbon.inference.scoring.files import PER_BASE, PER_SEQUENCE, ScoreTable, packing_of
 from carbon.inference.scoring.sequences import (
-    MEASURES,
     SequenceScore,
     base_log_likelihoods,
     blocks,
@@ -12,7 +11,6 @@ from carbon.inference.scoring.sequences import (
 )
 
 __all__ = [
-    "MEASURES",
     "PER_BASE",
     "PER_SEQUENCE",
     "ScoreTable",

@@ -3,26 +3,20 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.reading import (
-    Measure,
-    Passage,
-    Reader,
-    branch_of,
-    check_finite,
-    stem_of,
-)
-from carbon.losses import chain, marginal
+from carbon.inference.reading.checks import check_finite
+from carbon.inference.reading.passages import Passage, branch_of, stem_of
 from carbon.options import STRANDS_READ, By, Strands, check_choice
 from carbon.tokenizer import K
 
-MEASURES: dict[By, Measure] = {"chain": chain, "marginals": marginal}
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 _WINDOWS_AT_ONCE = 512  # batched by length together
 # What is in memory of a stream of sequences.
@@ -54,21 +48,21 @@ class SequenceScore(NamedTuple):
 
 
 def score_sequences(
-    reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    reader: "Reader", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     """Return the score of each sequence, in order and as they are asked for.
 
     Raises:
         UserError: a choice is not possible, or the tags leave no room.
     """
-    check_choice("by", by, MEASURES)
+    check_choice("by", by, get_args(By))
     check_choice("strands", strands, STRANDS_READ)
     window_room_bp(reader, tags)  # what is not possible is said at once
     return _scored(reader, sequences, by, strands, tags)
 
 
 def _scored(
-    reader: Reader, sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    reader: "Reader", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     number = 0
     for block in blocks(sequences):
@@ -96,7 +90,7 @@ def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
 
 
 def base_log_likelihoods(
-    reader: Reader,
+    reader: "Reader",
     sequences: Sequence[str],
     tags: tuple[str, ...] = (),
     *,
@@ -121,7 +115,7 @@ def base_log_likelihoods(
 
 
 def _base_values(
-    reader: Reader, sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
+    reader: "Reader", sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
 ) -> list[NDArray[np.float32]]:
     read = STRANDS_READ[strands]
     totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
@@ -135,7 +129,7 @@ def _base_values(
 
 
 def _one_strand(
-    reader: Reader, sequences: Sequence[str], tags: tuple[str, ...], by: By
+    reader: "Reader", sequences: Sequence[str], tags: tuple[str, ...], by: By
 ) -> list[NDArray[np.float32]]:
     stem = stem_of("", reader.vocabulary, tags)
     context_bp = window_room_bp(reader, tags)
@@ -148,14 +142,14 @@ def _one_strand(
     while group := list(islice(jobs, _WINDOWS_AT_ONCE)):
         windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
         passages = [Passage(stem, (branch_of(w, reader.vocabulary),)) for w in windows]
-        measured = reader.measure(passages, MEASURES[by])
+        measured = reader.likelihoods(passages, by)
         for (number, start, scored_from), (steps,) in zip(group, measured, strict=True):
             values = steps.reshape(-1)[: len(sequences[number]) - start]
             results[number][scored_from : start + len(values)] = values[scored_from - start :]
     return results
 
 
-def window_room_bp(reader: Reader, tags: tuple[str, ...], close: bool = False) -> int:
+def window_room_bp(reader: "Reader", tags: tuple[str, ...], close: bool = False) -> int:
     """Return how many bases a window holds beside tags and `<dna>`, and `</dna>` if `close`.
 
     Raises:

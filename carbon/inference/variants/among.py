@@ -10,7 +10,7 @@ from carbon.genome.normalize import normalize_variant
 from carbon.genome.opened import Genome
 from carbon.genome.typed import read_variant
 from carbon.genome.vcf import Listed
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 from carbon.inference.scan import join_chunks, scan_method_for, scan_region
 from carbon.inference.variants.by_consequence import (
     SnvsByConsequence,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pysam
 
@@ -21,7 +21,6 @@ from carbon.genome.normalize import other_form
 from carbon.genome.regions import Regions, read_regions
 from carbon.inference.background.identity import settings_of as background_settings_of
 from carbon.inference.identity import identity_of
-from carbon.inference.reading import Reader
 from carbon.inference.variants.agreement import Agreement
 from carbon.inference.variants.consequences import (
     ANNOTATION,
@@ -36,6 +35,9 @@ from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 _UNKNOWN_CODES = "cds_of_unknown_genetic_code"  # of the summary
 _RECORDS_AT_ONCE = 128  # scored together, and kept together
@@ -95,7 +97,7 @@ class VariantScorer:
             background of random variants has to agree with.
     """
 
-    def __init__(self, reader: Reader, job: VariantJob) -> None:
+    def __init__(self, reader: "Reader", job: VariantJob) -> None:
         """Open the reference.
 
         Args:
@@ -298,7 +300,7 @@ def _write_index(output: Path, path: Path) -> None:
         pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_csi, index=str(index))
 
 
-def _settings(reader: Reader, job: VariantJob, method: Method) -> dict[str, Any]:
+def _settings(reader: "Reader", job: VariantJob, method: Method) -> dict[str, Any]:
     return {
         "model": job.model,
         "yarn": reader.yarn,
@@ -378,7 +380,7 @@ def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list
 
 
 def _score_block(
-    reader: Reader, reference: Reference, block: list[VcfRow], method: Method
+    reader: "Reader", reference: Reference, block: list[VcfRow], method: Method
 ) -> list[list[Score]]:
     variants = [variant for row in block if not row.disagreement for variant in row.variants]
     found = score_variants(reader, reference, variants, method)

@@ -1,13 +1,15 @@
 """How variants are scored: the options that are given, and the method that they make."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, get_args
 
 from carbon.arguments import checked_names
-from carbon.inference.reading import Reader, check_window, checked_frames
-from carbon.inference.scoring import MEASURES
+from carbon.inference.reading.checks import check_window, checked_frames
 from carbon.options import PROTOCOLS, STRANDS_READ, By, ProtocolName, Strands, check_choice
 from carbon.tokenizer import K
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 
 class VariantOptions(TypedDict, total=False):
@@ -49,7 +51,7 @@ class Method(NamedTuple):
 
 
 def method_for(
-    reader: Reader,
+    reader: "Reader",
     *,
     protocol: ProtocolName = "centered",
     window_bp: int | None = None,
@@ -65,7 +67,7 @@ def method_for(
             tag.
     """
     check_choice("protocol", protocol, PROTOCOLS)
-    check_choice("by", by, MEASURES)
+    check_choice("by", by, get_args(By))
     check_choice("strands", strands, STRANDS_READ)
     found_frames, found_tags = checked_frames(frames), checked_names("tags", tags)
     most_bp = room_bp(reader, found_tags)
@@ -76,6 +78,6 @@ def method_for(
     return Method(protocol, window_bp, by, strands, found_frames, found_tags)
 
 
-def room_bp(reader: Reader, tags: tuple[str, ...]) -> int:
+def room_bp(reader: "Reader", tags: tuple[str, ...]) -> int:
     """Return how many bases fit into one pass beside `<dna>` and tags."""
     return (reader.context_tokens - len(reader.vocabulary.prefix(tags))) * K

@@ -13,15 +13,15 @@ read once for all alleles of a place that leave out as many.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.reading import Passage, Reader, branch_of, check_finite, stem_of
-from carbon.inference.scoring import MEASURES
+from carbon.inference.reading.checks import check_finite
+from carbon.inference.reading.passages import Passage, branch_of, stem_of
 from carbon.inference.variants.method import Method, room_bp
 from carbon.inference.variants.windows import (
     Fork,
@@ -34,6 +34,9 @@ from carbon.inference.variants.windows import (
 )
 from carbon.options import PROTOCOLS, STRANDS_READ
 from carbon.tokenizer import K
+
+if TYPE_CHECKING:
+    from carbon.inference.reading.reader import Reader
 
 STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _VARIANTS_AT_ONCE = 512
@@ -141,7 +144,7 @@ _Steps = dict[tuple[Place, int], dict[str, NDArray[np.float32]]]
 
 
 def score_variants(
-    reader: Reader, reference: Reference, variants: Iterable[Variant], method: Method
+    reader: "Reader", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
     """Yield scores in the order of the variants; a block of them is in memory at a time."""
     stream = iter(variants)
@@ -150,7 +153,7 @@ def score_variants(
 
 
 def compare_block(
-    reader: Reader, reference: Reference, block: list[Variant], method: Method
+    reader: "Reader", reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[Compared]:
     """Yield the scores of some variants, each with what it sums up, by strand (`+`, `-`)."""
     # The last 6-mer of a window is predicted and never read.
@@ -228,7 +231,7 @@ def _why_no_bases(reference: Reference, variant: Variant) -> str | None:
 
 
 def _comparisons(
-    reader: Reader, reference: Reference, asked: Sequence[_Asked], method: Method
+    reader: "Reader", reference: Reference, asked: Sequence[_Asked], method: Method
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield the comparison by strand of each variant; none where there is a reason."""
     alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
@@ -269,7 +272,7 @@ def _compared(
     return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
 
 
-def _measured(reader: Reader, forks: dict[Place, Fork], method: Method) -> _Steps:
+def _measured(reader: "Reader", forks: dict[Place, Fork], method: Method) -> _Steps:
     """Return the log-likelihood of every base from the variant on.
 
     Alleles that leave out as many bases at the window's start share what is before them.
@@ -289,7 +292,7 @@ def _measured(reader: Reader, forks: dict[Place, Fork], method: Method) -> _Step
         branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights.values())
         passages.append(Passage(stem, tuple(branches), is_fork=True))
         tails_bp.append(len(left) - whole_bp)
-    measured = reader.measure(passages, MEASURES[method.by])
+    measured = reader.likelihoods(passages, method.by)
     return {
         job: {
             allele: steps.reshape(-1)[tail_bp : tail_bp + len(right)]

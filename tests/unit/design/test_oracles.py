@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from carbon.adapt.loading import load_adapted
-from carbon.design.asked import KINDS
-from carbon.design.oracles import column_of, named_oracle, started
+from carbon.design.oracles import FUNCTIONS, column_of, named_oracle, started
 from carbon.errors import UserError
 from tests.helpers.adapt import BASES as OF_BASES
 from tests.helpers.adapt import BINARY, NUMBERS, base_folder, untrained_folder
@@ -33,7 +32,7 @@ def test_a_function_has_a_process_that_answers_many_times_and_ends(functions):
     (oracle,) = started(["python:some_oracles:gc"], 60)
     for _ in range(2):
         assert oracle.values(NAMES, BASES) == [1.0, 0.25, 0.0]
-    number = oracle._process.pid
+    (number,) = oracle._process.pids()
     oracle.close()
     with pytest.raises(ProcessLookupError):
         os.kill(number, signal.SIGCONT)
@@ -46,7 +45,7 @@ def test_a_command_reads_fasta():
 def in_this_process(spec, names, sequences):
     """Answer as the process of an oracle does; processes are tested with functions."""
     oracle = named_oracle(spec)
-    return KINDS[oracle.kind](oracle.what)(sequences)
+    return FUNCTIONS[oracle.kind](oracle.what)(sequences)
 
 
 def in_its_own_process(spec, names, sequences):

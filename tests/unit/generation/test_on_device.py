@@ -10,7 +10,7 @@ from carbon.inference.generation import drawing
 from carbon.inference.generation.decoding import Decoder
 from carbon.inference.generation.on_device import draw_on_device
 from carbon.inference.generation.sampling import draw
-from carbon.inference.reading import Reader
+from carbon.inference.reading.reader import Reader
 from carbon.model import LoadedModel
 from carbon.options import MODES
 from carbon.tokenizer import NATIVE

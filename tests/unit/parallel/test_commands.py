@@ -1,6 +1,8 @@
 """Every command whose blocks workers compute writes the same bytes however they are computed."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -138,10 +140,31 @@ def test_a_draft_is_told_of_for_all_blocks(folder, tmp_path, capsys):
     assert (tmp_path / "blocks.fa").read_bytes() == (tmp_path / "alone.fa").read_bytes()
 
 
+DRIVER = """
+import json, sys
+from carbon.cli import main
+import carbon.adapt.prediction_files, eval.commands
+for words in json.loads(sys.argv[1]):
+    assert main(words) == 0, words
+assert "torch" not in sys.modules
+"""
+
+
+def test_the_driver_never_imports_torch(folder, tmp_path):
+    endings = dict(OUTPUTS)
+    commands = [
+        [*words_of(command, folder, tmp_path / f"{command}.{ending}"), "--processes", "1"]
+        for command, ending in endings.items()
+    ]
+    words = [sys.executable, "-c", DRIVER, json.dumps(commands)]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    assert all((tmp_path / f"{command}.{ending}").is_file() for command, ending in endings.items())
+
+
 def test_importing_inference_leaves_cuda_alone():
     """Workers on CPUs are forked behind that import."""
     import torch
 
-    import carbon.inference  # noqa: F401
+    import carbon.inference.loading  # noqa: F401
 
     assert not torch.cuda.is_initialized()
