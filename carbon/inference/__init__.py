@@ -19,7 +19,6 @@ from carbon.inference.generation import (
     Constraints,
     Draft,
     Filling,
-    SamplingOptions,
     SamplingRule,
     Step,
 )
@@ -35,10 +34,10 @@ from carbon.inference.reading import (
     near_misses,
     stem_of,
 )
-from carbon.inference.scan import ScanChunk, ScanMethod, ScanOptions, join_chunks
+from carbon.inference.scan import ScanChunk, ScanMethod, join_chunks
 from carbon.inference.scoring import SequenceScore, base_log_likelihoods
-from carbon.inference.variants import AlleleComparison, Method, VariantOptions, VariantScore
-from carbon.options import By, Combine, Strands
+from carbon.inference.variants import AlleleComparison, Method, VariantScore
+from carbon.options import By, Combine, SamplingOptions, ScanOptions, Strands, VariantOptions
 
 __all__ = [
     "DTYPES",

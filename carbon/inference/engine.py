@@ -12,7 +12,6 @@ from carbon.inference.generation import (
     Constraints,
     Draft,
     Filling,
-    SamplingOptions,
     SamplingRule,
     Step,
     Task,
@@ -24,7 +23,6 @@ from carbon.inference.reading import NextToken, Reader, next_token
 from carbon.inference.scan import (
     ScanChunk,
     ScanMethod,
-    ScanOptions,
     scan_method_for,
     scan_region,
 )
@@ -32,14 +30,13 @@ from carbon.inference.scoring import SequenceScore, score_sequences
 from carbon.inference.variants import (
     AlleleComparison,
     Method,
-    VariantOptions,
     VariantScore,
     compare_block,
     method_for,
     score_variants,
 )
 from carbon.model import LoadedModel
-from carbon.options import By, Engine, Pool, Strands
+from carbon.options import By, Engine, Pool, SamplingOptions, ScanOptions, Strands, VariantOptions
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:  # it draws with what is here

@@ -5,14 +5,13 @@ from carbon.inference.generation.continuation import Task, check_amount, samples
 from carbon.inference.generation.continuous import generate_by
 from carbon.inference.generation.drawing import Step, generate, stream
 from carbon.inference.generation.infilling import Filling, infill
-from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
+from carbon.inference.generation.sampling import SamplingRule
 from carbon.inference.generation.speculative import Draft
 
 __all__ = [
     "Constraints",
     "Draft",
     "Filling",
-    "SamplingOptions",
     "SamplingRule",
     "Step",
     "Task",

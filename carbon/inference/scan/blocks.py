@@ -11,7 +11,7 @@ from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
 from carbon.inference.scan.chunks import ScanChunk
 from carbon.inference.scan.job import ScanJob
-from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
+from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.regions import (
     Window,
     WindowValues,
@@ -19,6 +19,7 @@ from carbon.inference.scan.regions import (
     read_windows,
     windows_at_once,
 )
+from carbon.options import ScanOptions
 
 Packed = dict[str, Any]
 """The values of a block's windows, as JSON holds them."""

@@ -1,27 +1,13 @@
-"""How variants are scored: the options that are given, and the method that they make."""
+"""How variants are scored: the method that `carbon.options.VariantOptions` make."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from carbon.arguments import checked_names
 from carbon.inference.reading import Reader, check_window, checked_frames
 from carbon.inference.scoring import MEASURES
 from carbon.options import PROTOCOLS, STRANDS_READ, By, ProtocolName, Strands, check_choice
 from carbon.tokenizer import K
-
-
-class VariantOptions(TypedDict, total=False):
-    """The options of `Carbon.score_variants` and `variant_method`, as keyword arguments.
-
-    What is not given has the default of `method_for`.
-    """
-
-    protocol: ProtocolName
-    window_bp: int | None
-    by: By
-    strands: Strands
-    frames: Sequence[int]
-    tags: Sequence[str]
 
 
 class Method(NamedTuple):
