@@ -3,7 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from itertools import takewhile, zip_longest
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> int | None:
         if words and words[0] in PACKAGES:
             raise UserError(_elsewhere(words[0]))
-        command, bound = _parsed(application(), words)
+        command, bound = parse(words)
         for value in bound.arguments.values():
             if isinstance(value, WorkerOptions):
                 start_early(value)
@@ -99,12 +99,13 @@ def _shown_default(value: Any) -> str | None:
     return None if value in (None, False, "", ()) else str(value)
 
 
-def _parsed(app: App, words: list[str]) -> tuple[Any, inspect.BoundArguments]:
-    """Return the function of a command line and its arguments.
+def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]:
+    """Return the function of a command line, which is not called yet, and its arguments.
 
     Raises:
         UserError: a word does not fit, in one line.
     """
+    app = application()
     name = words[0] if words else ""
     prefix = f"carbon {name}" if name in COMMANDS else "carbon"
     try:
@@ -158,7 +159,7 @@ def _message(app: App, error: CycloptsError, words: list[str]) -> str:
     if isinstance(error, ValidationError) and error.group:
         return error.exception_message
     error.verbose = False
-    text = " ".join(str(error).split()).rstrip(".")
+    text = " ".join(str(error).split()).rstrip(".").replace("Invalid value for", "argument", 1)
     return text[:1].lower() + text[1:]
 
 
