@@ -96,7 +96,8 @@ def application() -> App:
 
 
 def _shown_default(value: Any) -> str | None:
-    return None if value in (None, False, "", ()) else str(value)
+    is_nothing = value is None or value is False or value in ("", ())
+    return None if is_nothing else str(value)
 
 
 def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]:

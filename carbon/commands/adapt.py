@@ -97,7 +97,6 @@ def predict(
     base: str | None = None,
     dtype: Dtype = "float32",
     workers: Workers = WORKERS,
-    resume: bool = False,
 ) -> None:
     """Predict labels with what `carbon adapt` wrote.
 
@@ -109,15 +108,12 @@ def predict(
         model: folder that `carbon adapt` wrote.
         output: predictions.
         reference: FASTA that a BED or VCF refers to.
-        contigs: names of contigs.
         window_bp: bases around the middle of a place (0: the place) or a variant; default: as
             learned.
         strands: that are read; default: as learned.
         too_long: what becomes of sequences that the context does not hold; default: as learned.
         base: folder of the base model, if it is not where it was.
         dtype: of weights and activations.
-        workers: where.
-        resume: continue a run that was stopped.
     """
     from carbon.adapt.folder import read_manifest
 
@@ -135,7 +131,7 @@ def predict(
         window_bp=window_bp,
         strands=strands,
         too_long=too_long,
-        resume=resume,
+        resume=workers.resume,
     )
     check_job(job)
     keywords = {"base": base, "device": loaded_device(workers)}

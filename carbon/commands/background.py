@@ -31,7 +31,6 @@ def background(
     seed: Natural = 0,
     method: VariantMethod = NONE,
     workers: Workers = WORKERS,
-    resume: bool = False,
 ) -> None:
     """Score random variants, to read the scores of others by.
 
@@ -40,16 +39,12 @@ def background(
     lower delta.
 
     Args:
-        loading: which model.
         reference: FASTA to draw variants from.
         output: a .json to write.
         genes: with them, SNVs are told by consequence, and indels in coding sequence from others.
         draw_from: contigs; default: all.
         variants_per_kind: how many are drawn.
         seed: of the random numbers.
-        method: how.
-        workers: where.
-        resume: continue a run that was stopped.
     """
     check_inputs(loading.model, reference, genes.annotation)
     genes.check()
@@ -67,7 +62,7 @@ def background(
         genetic_code=genes.genetic_code,
         drawing=Drawing(variants_per_kind, seed, draw_from),
         options=method,
-        resume=resume,
+        resume=workers.resume,
     )
     make = partial(background_scorer, job, loading.worker_keywords(workers))
     with workers_of(workers, make) as found:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Parameter, Token
 
 from carbon.commands.shared import (
     CONSTRAINTS,
@@ -19,6 +19,7 @@ from carbon.commands.shared import (
     Several,
     Tags,
     check_inputs,
+    group,
     options,
 )
 from carbon.design.tune_task import TuneJob, TuneTask
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _OF_START = ""  # what `--protein` is without letters
 _OUTPUT = f"{any_of(DESIGN_WRITERS)} to write."
-_LEARNING = Group.create_ordered("Learning")
+_LEARNING = group("Learning")
 
 
 def _protein(hint: Any, tokens: Sequence[Token]) -> str:
@@ -60,11 +61,11 @@ else:
     _Protein = Annotated[
         tuple[str, ...], Parameter(converter=_protein, consume_multiple=(0, 1), metavar="[LETTERS]")
     ]
-    Way = options(SearchOptions, Group.create_ordered("The way to look"))
+    Way = options(SearchOptions, group("The way to look"))
     Constrained = options(
         ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several, protein=_Protein
     )
-    More = options(RuleOptions, Group.create_ordered("More rules"), sites=Several)
+    More = options(RuleOptions, group("More rules"), sites=Several)
 
 
 def design(
@@ -94,21 +95,13 @@ def design(
     and its distances, which tell whether an oracle was fooled. Several oracles make a Pareto front.
 
     Args:
-        loading: which model.
-        device: where.
-        tags: metadata tags.
-        oracles: what measures.
-        goals: what is wanted.
         output: the designs.
         length_bp: bases of a design; default: of start or protein.
         start: its first record is where lineages begin.
         prompt: DNA before every design, not part of it.
         num_designs: best to write.
         seed: of the random numbers.
-        search: the way to look.
-        sampling: how.
         constraints: what the bases keep to; --protein without letters takes those of --start.
-        rules: more.
         records: what the model was trained on: the nearest record to each design is reported.
         timeout_seconds: for a batch of an oracle.
         resume: continue a run that was stopped.
@@ -161,6 +154,7 @@ class DrawerOptions(WorkerOptions):
         device: auto: a GPU if there is one.
         processes: worker processes on this machine that draw.
         ray: HOST:PORT of the head node of the Ray cluster that draws.
+        resume: continue from the last checkpoint of a run that was stopped.
         vllm: URL of a vLLM server of this machine that draws.
     """
 
@@ -178,7 +172,6 @@ def tune(
     output: Annotated[Path, Parameter(metavar="FOLDER")],
     task: Annotated[TuneTask, Parameter(name="*", group=_LEARNING)],
     drawers: Annotated[DrawerOptions, Parameter(name="*", group=WORK)] = _DRAWERS,
-    resume: bool = False,
 ) -> None:
     """Teach a model to draw what a measure likes.
 
@@ -188,11 +181,7 @@ def tune(
 
     Args:
         model: model folder, or a name in the box or on the Hub.
-        oracles: what measures.
         output: to write.
-        task: what is learned.
-        drawers: where.
-        resume: continue from the last checkpoint of a run that was stopped.
     """
     check_inputs(model)
     from carbon.design.grpo import rank
@@ -204,7 +193,7 @@ def tune(
         task,
         output,
         on_cpu=drawers.device == "cpu",
-        resume=resume,
+        resume=drawers.resume,
         has_workers=bool(drawers.processes or drawers.ray),
         vllm=drawers.vllm,
     )

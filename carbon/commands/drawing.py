@@ -1,16 +1,16 @@
-"""What `carbon generate` draws, in one process or in blocks that workers draw.
-
-Workers unpickle a job, so that this module imports nothing of the command line.
-"""
+"""What `carbon generate` draws, in one process or in blocks that workers draw."""
 
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from cyclopts import Parameter
+
+from carbon.commands.shared import Constrained, Loading, Natural, Sampling, Tags, one_of
 from carbon.options import ConstraintOptions, Engine, SamplingOptions
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.tables import words_of
@@ -42,57 +42,56 @@ class Wanted(NamedTuple):
     sample: int
 
 
+_PROMPT = one_of("Prompts, one of these")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateJob:
-    """What to draw and where to write it; the fields are the options of `carbon generate`.
+    """The options of `carbon generate`.
 
     Attributes:
-        model: folder or name.
-        loading: keywords of `carbon.load`.
-        prompt: DNA before all sequences.
-        prompts: FASTA with a prompt a record, in the place of `prompt`.
-        right: DNA after a gap to fill, None to continue prompts.
-        length_bp: bases of a sequence.
-        num_samples: of each prompt; of a gap the best are written.
-        candidates: fillings of a gap that are drawn.
-        seed: of the random numbers.
+        loading: which model.
         tags: metadata tags.
-        output: FASTA, None for standard output.
+        prompt: DNA of any length; none by default.
+        prompts: one prompt a record.
+        length_bp: bases to add.
+        num_samples: samples a prompt.
+        seed: of the random numbers.
+        output: file to write; default: standard output.
         sampling: how a 6-mer is drawn.
         constraints: what the bases keep to.
-        draft: model for speculative decoding.
-        draft_tokens: 6-mers that it proposes at a time.
-        engine: key of `carbon.options.ENGINES`.
-        resume: continue a run that was stopped.
+        draft: a smaller model, to decode speculatively.
+        draft_tokens: 6-mers it proposes at a time.
+        engine: continuous: transformers' continuous batching, for many prompts of different
+            lengths.
+        right: fill the gap between --prompt and this.
+        candidates: to draw for a gap; the best -n are written.
     """
 
-    model: str
-    loading: dict[str, Any]
-    prompt: str
-    prompts: str | None
-    right: str | None
+    loading: Loading
+    tags: Tags = ()
+    prompt: Annotated[str, Parameter(group=_PROMPT, metavar="DNA")] = ""
+    prompts: Annotated[str | None, Parameter(group=_PROMPT, metavar="FASTA")] = None
     length_bp: int
-    num_samples: int
-    candidates: int
-    seed: int
-    tags: tuple[str, ...]
-    output: str | None
-    sampling: SamplingOptions
-    constraints: ConstraintOptions
-    draft: str | None
-    draft_tokens: int
-    engine: Engine
-    resume: bool
+    num_samples: Annotated[Natural, Parameter(name="-n")] = 1
+    seed: Natural = 0
+    output: Annotated[str | None, Parameter(metavar="FASTA")] = None
+    sampling: Sampling = field(default_factory=SamplingOptions)
+    constraints: Constrained = field(default_factory=ConstraintOptions)
+    draft: Annotated[str | None, Parameter(metavar="MODEL")] = None
+    draft_tokens: Natural = 4
+    engine: Engine = "own"
+    right: Annotated[str | None, Parameter(metavar="DNA")] = None
+    candidates: Natural = 16
 
-    def load(self) -> tuple["Carbon", "Draft | None"]:
-        """Return the model and its draft."""
+    def load(self, keywords: dict[str, Any]) -> tuple["Carbon", "Draft | None"]:
+        """Return the model and its draft, loaded with keywords of `carbon.load`."""
         from carbon.inference import Draft, load
 
-        model = load(self.model, **self.loading)
+        model = load(self.loading.model, **keywords)
         if not self.draft:
             return model, None
-        keywords = {**self.loading, "yarn": None}
-        return model, Draft(load(self.draft, **keywords), self.draft_tokens)
+        return model, Draft(load(self.draft, **keywords | {"yarn": None}), self.draft_tokens)
 
     def settings(self, dtype: str) -> dict[str, Any]:
         """Return all that the bases follow from, but for the prompts."""
@@ -103,9 +102,9 @@ class GenerateJob:
             sampling |= {"repetition_penalty": None, "repetition_window_bp": None}
         kept = self.constraints
         return {
-            "model": self.model,
+            "model": self.loading.model,
             "dtype": dtype,
-            "yarn": self.loading["yarn"],
+            "yarn": self.loading.yarn,
             "draft": self.draft,
             "draft_tokens": self.draft_tokens if self.draft else None,
             "engine": self.engine if self.engine != "own" else None,
@@ -121,19 +120,19 @@ class GenerateJob:
         }
 
 
-def draw_at_once(job: GenerateJob) -> None:
+def draw_at_once(job: GenerateJob, keywords: dict[str, Any]) -> None:
     """Draw all sequences together, which is fastest for one process, without a journal."""
     from carbon.files import atomic_file
 
     if not job.output:
-        sys.stdout.writelines(_lines(job))
+        sys.stdout.writelines(_lines(job, keywords))
         return
     with atomic_file(job.output) as path:  # an impossible one is known before the work
-        path.write_text("".join(_lines(job)), encoding="utf-8")
+        path.write_text("".join(_lines(job, keywords)), encoding="utf-8")
 
 
-def _lines(job: GenerateJob) -> list[str]:
-    model, draft = job.load()
+def _lines(job: GenerateJob, keywords: dict[str, Any]) -> list[str]:
+    model, draft = job.load(keywords)
     records = _continue if job.right is None else _fill
     lines = list(_fasta(job, model.dtype, records(job, model, draft)))
     if draft:
@@ -155,13 +154,13 @@ class Drawer:
         about: `dtype`, and `models`, the identity of the model and of its draft.
     """
 
-    def __init__(self, job: GenerateJob) -> None:
-        """Load the models that a command line names."""
+    def __init__(self, job: GenerateJob, keywords: dict[str, Any]) -> None:
+        """Load the models of a job with keywords of `carbon.load`."""
         from carbon.inference.identity import identity_of
 
         self._job = job
-        self._model, self._draft = job.load()
-        models = [identity_of(self._model.reader, job.model)]
+        self._model, self._draft = job.load(keywords)
+        models = [identity_of(self._model.reader, job.loading.model)]
         if self._draft:
             models.append(identity_of(self._draft.model.reader, job.draft or ""))
         self.about = {"dtype": self._model.dtype, "models": models}
@@ -177,7 +176,7 @@ class Drawer:
         return (self._draft.num_proposed, self._draft.num_accepted) if self._draft else (0, 0)
 
 
-def draw_in_blocks(job: GenerateJob, output: Path, workers: Workers) -> None:
+def draw_in_blocks(job: GenerateJob, output: Path, workers: Workers, resume: bool) -> None:
     """Have workers draw the sequences, and write them in order."""
     from carbon.files import atomic_file
 
@@ -204,7 +203,7 @@ def draw_in_blocks(job: GenerateJob, output: Path, workers: Workers) -> None:
         blocks=lambda: (wanted[n : n + _BLOCK_TEXTS] for n in range(0, len(wanted), _BLOCK_TEXTS)),
         source=job.prompts or "",
         records="sequences",
-        resume=job.resume,
+        resume=resume,
     )
     run_job(blocks, workers, write)
 

@@ -24,7 +24,6 @@ def embed(
     pool: Pool = "mean",
     layer: Natural | None = None,
     workers: Workers = WORKERS,
-    resume: bool = False,
 ) -> None:
     """One vector for each sequence of a FASTA or FASTQ, as Parquet.
 
@@ -33,13 +32,9 @@ def embed(
 
     Args:
         sequences: FASTA or FASTQ, plain, bgzip or gzip; - is standard input.
-        loading: which model.
-        tags: metadata tags.
         output: a .parquet to write.
         pool: mean over known bases, state of the last 6-mer, or of </dna> after it.
         layer: after N layers; default: all and the last norm.
-        workers: where.
-        resume: continue a run that was stopped.
     """
     import numpy as np
 
@@ -69,6 +64,6 @@ def embed(
         make=partial(embedder, loading.model, keywords, sequences, method),
         unpack=lambda _, text: np.frombuffer(base64.b64decode(text), dtype=np.float32),
         asked={},
-        resume=resume,
+        resume=workers.resume,
     )
     print(json.dumps(run_sequence_job(workers, job, records, write)))

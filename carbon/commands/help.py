@@ -27,7 +27,7 @@ class HelpFormatter:
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
         """Print the line of usage."""
-        console.print(Text(f"{usage}".strip() + "\n"))
+        console.print(Text(f"Usage: {str(usage).strip()}\n"))
 
     def render_description(self, console: Console, options: ConsoleOptions, text: Any) -> None:
         """Print what a command does."""

@@ -24,9 +24,6 @@ def next_token(
     the true one. The 6-mer begins right behind the context.
 
     Args:
-        loading: which model.
-        device: where.
-        tags: metadata tags.
         prompt: the context; none by default.
         fixed: bases of the 6-mer that are given, such as A..T..; probabilities are those among the
             6-mers with them, losses stay those of the model.

@@ -50,7 +50,6 @@ def scan(
     method: Method = NONE,
     dry_run: bool = False,
     workers: Workers = WORKERS,
-    resume: bool = False,
 ) -> None:
     """Score every base and every SNV of a region, gene or contig.
 
@@ -59,7 +58,6 @@ def scan(
     likely.
 
     Args:
-        loading: which model.
         reference: FASTA, plain, bgzip or gzip.
         output: one or more of .parquet, .tsv and .bw, whose track is the mean delta, or what the
             name says: .mean_delta.bw, .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw; with
@@ -70,13 +68,10 @@ def scan(
         genome: all contigs of the reference.
         gene: name or identifier, with --annotation.
         annotation: GFF3, GTF, BED or GenBank, plain or gzip.
-        contigs: names of contigs.
         flank_bp: bases added on both sides.
         plot: a heat map, .png, .svg or .pdf.
         method: how; --strands gene reads the strand that the gene is on.
         dry_run: report tokens, hours and bytes, and write nothing.
-        workers: where.
-        resume: continue a run that was stopped.
     """
     check_inputs(loading.model, reference, annotation, regions_file)
     from carbon.inference.scan import ScanJob, plan_scan_job, run_scan_job
@@ -97,7 +92,7 @@ def scan(
         along_gene=along_gene,
         contigs=contigs,
         options={k: v for k, v in method.items() if not (along_gene and k == "strands")},
-        resume=resume,
+        resume=workers.resume,
     )
     if dry_run:
         print(json.dumps(plan_scan_job(lambda: loading.load(workers.device).reader, job)))

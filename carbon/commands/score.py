@@ -26,7 +26,6 @@ def score(
     by: By = "chain",
     strands: Strands = "forward",
     workers: Workers = WORKERS,
-    resume: bool = False,
 ) -> None:
     """Log-likelihood of each sequence of a FASTA or FASTQ.
 
@@ -35,14 +34,10 @@ def score(
 
     Args:
         sequences: FASTA or FASTQ, plain, bgzip or gzip; - is standard input.
-        loading: which model.
-        tags: metadata tags.
         output: where rows are written; TSV to standard output if it is not given.
         per_base: a row a base.
         by: likelihoods by the chain rule or by marginals.
         strands: that are read.
-        workers: where.
-        resume: continue a run that was stopped.
     """
     from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
@@ -74,6 +69,6 @@ def score(
         make=partial(scorer, loading.model, keywords, sequences, method, per_base),
         unpack=packing_of(per_base=per_base)[1],
         asked={"per_base": per_base},
-        resume=resume,
+        resume=workers.resume,
     )
     run_sequence_job(workers, job, records, write)

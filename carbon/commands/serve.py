@@ -26,8 +26,6 @@ def serve(
     'carbon-dna[serve]'.
 
     Args:
-        loading: which model.
-        device: where.
         reference: FASTA, of which /variants scores variants.
         host: 0.0.0.0 to be seen from other machines.
         port: 0 for any that is free.

@@ -1,6 +1,6 @@
 """Options that commands share, and checks before anything large is imported."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_type_hints
@@ -56,12 +56,19 @@ def _port(hint: Any, tokens: Sequence[Token]) -> int:
     return int(text)
 
 
-MODEL = Group.create_ordered("Model")
-METHOD = Group.create_ordered("Method")
-GENES = Group.create_ordered("Genes and contigs")
-SAMPLING = Group.create_ordered("Sampling")
-CONSTRAINTS = Group.create_ordered("Constraints, kept exactly")
-WORK = Group("Workers", sort_key=10**6)  # after groups of a single command
+def group(
+    title: str, check: Callable[[ArgumentCollection], None] | None = None, is_last: bool = False
+) -> Group:
+    """Return a group of the help, which stands after those made before unless one is last."""
+    return Group.create_ordered(title, sort_key=int(is_last), validator=check)
+
+
+MODEL = group("Model")
+METHOD = group("Method")
+GENES = group("Genes and contigs")
+SAMPLING = group("Sampling")
+CONSTRAINTS = group("Constraints, kept exactly")
+WORK = group("Workers", is_last=True)
 
 Natural = Annotated[int, Parameter(validator=Number(gte=0))]
 """A whole number of 0 or more."""
@@ -85,20 +92,20 @@ def one_of(title: str, is_required: bool = False) -> Group:
         if is_required and not names:
             raise ValueError(f"give one of {', '.join(argument.name for argument in arguments)}")
 
-    return Group.create_ordered(title, validator=check)
+    return group(title, check)
 
 
-def options(kind: type, group: Group, **hints: Any) -> Any:
+def options(kind: type, under: Group, **hints: Any) -> Any:
     """Return the type of a parameter whose options are the keys of a `TypedDict`.
 
     Args:
         kind: the `TypedDict`, whose docstring is the help.
-        group: in the help.
+        under: group of the help.
         **hints: types of some keys on a command line, if they differ.
     """
     found: Any = TypedDict(kind.__name__, get_type_hints(kind) | hints, total=False)  # type: ignore[misc]
     found.__doc__ = kind.__doc__
-    return Annotated[found, Parameter(name="*", group=group)]
+    return Annotated[found, Parameter(name="*", group=under)]
 
 
 NONE: Any = {}

@@ -27,7 +27,6 @@ def tokenize(
         source: FASTA, or - for standard input.
         decode: read such lines and write FASTA.
         vocabulary: of the ids.
-        tags: metadata tags.
         piece_tokens: most ids of a line.
     """
     from carbon.console import progress

@@ -43,7 +43,6 @@ def variants(
     strict: bool = False,
     lenient: Annotated[bool, Parameter(show=False)] = False,
     workers: Workers = WORKERS,
-    resume: bool = False,
 ) -> None:
     """Score the variants of a VCF.
 
@@ -51,7 +50,6 @@ def variants(
     the variant less likely.
 
     Args:
-        loading: which model.
         reference: FASTA that the VCF refers to.
         vcf: sorted VCF, plain, gzip or bgzip; or BCF.
         output: the scored variants.
@@ -61,12 +59,8 @@ def variants(
         background: of `carbon background`: write a percentile among random variants too; default:
             background.json in the model's folder, if it fits.
         no_background: write no percentile, whatever there is.
-        method: how.
         skip_mismatches: pass over records whose REF cannot stand in the reference.
         strict: refuse a VCF that breaks any rule of its format.
-        lenient: an option of the past.
-        workers: where.
-        resume: continue a run that was stopped.
     """
     if lenient:
         raise UserError(
@@ -86,7 +80,7 @@ def variants(
         vcf=vcf,
         output=output,
         options=method,
-        resume=resume,
+        resume=workers.resume,
         skip_mismatches=skip_mismatches,
         strict=strict,
         annotation=genes.annotation,

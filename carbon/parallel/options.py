@@ -32,11 +32,13 @@ class WorkerOptions:
             default: one for each GPU if there are several, else 0.
         ray: HOST:PORT of the head node of the Ray cluster to compute on; default: RAY_ADDRESS, if
             it is set.
+        resume: continue a run that was stopped.
     """
 
     device: str = _AUTO
     processes: int | None = None
     ray: str | None = None
+    resume: bool = False
 
 
 def add_workers(command: argparse.ArgumentParser) -> None:
