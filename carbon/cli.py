@@ -75,8 +75,13 @@ def main(argv: list[str] | None = None) -> int:
     return run_command(run)
 
 
-def application() -> App:
-    """Return the application, none of whose commands is imported yet."""
+def application(imports_all: bool = False) -> App:
+    """Return the application.
+
+    Args:
+        imports_all: import the commands, whose docstrings the help of `carbon` lists; otherwise
+            each is imported when it runs.
+    """
     from carbon.commands.help import HelpFormatter
     from carbon.commands.shared import option_name
 
@@ -92,6 +97,8 @@ def application() -> App:
     )
     for order, (name, place) in enumerate(COMMANDS.items()):
         app.command(f"carbon.commands.{place}", name=name, sort_key=order)
+        if imports_all:
+            _ = app[name]
     return app
 
 
@@ -106,8 +113,8 @@ def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]
     Raises:
         UserError: a word does not fit, in one line.
     """
-    app = application()
     name = words[0] if words else ""
+    app = application(imports_all=name in _HELP)
     prefix = f"carbon {name}" if name in COMMANDS else "carbon"
     try:
         if not _HELP.intersection(words):

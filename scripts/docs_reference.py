@@ -74,7 +74,7 @@ def _commands() -> Iterator[str]:
 
 def _carbon_helps() -> Iterator[str]:
     """Yield the help of `carbon`, then that of each of its commands."""
-    app = application()
+    app = application(imports_all=True)
     for name in ("", *COMMANDS):
         console = Console(file=io.StringIO(), width=_WIDTH)
         app.help_print([name] if name else [], console=console)

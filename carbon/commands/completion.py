@@ -17,4 +17,4 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """
     from carbon.cli import application
 
-    print(application().generate_completion(shell=shell))
+    print(application(imports_all=True).generate_completion(shell=shell))

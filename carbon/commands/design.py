@@ -32,13 +32,12 @@ from carbon.tables import any_of
 if TYPE_CHECKING:
     from carbon.design.rules import Rules
 
-_OF_START = ""  # what `--protein` is without letters
 _OUTPUT = f"{any_of(DESIGN_WRITERS)} to write."
 _LEARNING = group("Learning")
 
 
 def _protein(hint: Any, tokens: Sequence[Token]) -> str:
-    return tokens[0].value if tokens else _OF_START
+    return tokens[0].value
 
 
 Oracles = Annotated[
@@ -139,7 +138,7 @@ def _rules(constraints: ConstraintOptions, rules: RuleOptions, start: str | None
     from carbon.genome.alphabet import translate
     from carbon.inference import Constraints
 
-    if constraints.get("protein") == _OF_START:
+    if "protein" in constraints and not constraints["protein"]:  # `--protein` without letters
         if start is None:
             raise UserError("--protein: give its letters, or a --start to translate")
         constraints = {**constraints, "protein": translate(start)}
