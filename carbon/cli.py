@@ -92,7 +92,10 @@ def application(imports_all: bool = False) -> App:
         help_format="plaintext",
         help_formatter=HelpFormatter(),
         default_parameter=Parameter(
-            name_transform=option_name, negative=(), show_default=_shown_default
+            name_transform=option_name,
+            negative=(),
+            allow_repeating=True,  # the last counts, so that a script can append to defaults
+            show_default=_shown_default,
         ),
     )
     for order, (name, place) in enumerate(COMMANDS.items()):

@@ -11,7 +11,7 @@ from carbon.commands.shared import Natural, Table
 
 
 def _labels(hint: Any, tokens: Sequence[Token]) -> tuple[str, str]:
-    text = tokens[0].value
+    text = tokens[-1].value
     first, comma, second = text.partition(",")
     if not (first and comma and second) or "," in second or first == second:
         raise ValueError(f"'{text}' is not two labels such as small,large")

@@ -21,7 +21,7 @@ _LENGTHS_BP = (60, 61, 150, 301, 600, 1201)
 
 
 def _size(hint: Any, tokens: Sequence[Token]) -> str:
-    text = tokens[0].value
+    text = tokens[-1].value
     if not re.fullmatch(r"[1-9]\d*[KMG]B", text):
         raise ValueError(f"'{text}' is not a size such as 500MB or 5GB")
     return text

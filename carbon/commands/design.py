@@ -37,7 +37,7 @@ _LEARNING = group("Learning")
 
 
 def _protein(hint: Any, tokens: Sequence[Token]) -> str:
-    return tokens[0].value
+    return tokens[-1].value
 
 
 Oracles = Annotated[

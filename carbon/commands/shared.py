@@ -41,7 +41,7 @@ def option_name(name: str) -> str:
 
 def frames(hint: Any, tokens: Sequence[Token]) -> tuple[int, ...]:
     """Read frames such as `0,2,4` or `all`."""
-    (text,) = (token.value for token in tokens)
+    text = tokens[-1].value
     if text == "all":
         return (0, 1, 2, 3, 4, 5)
     if not all(part in "012345" and len(part) == 1 for part in text.split(",")):
@@ -50,7 +50,7 @@ def frames(hint: Any, tokens: Sequence[Token]) -> tuple[int, ...]:
 
 
 def _port(hint: Any, tokens: Sequence[Token]) -> int:
-    text = tokens[0].value
+    text = tokens[-1].value
     if not text.isdigit() or int(text) > 65_535:
         raise ValueError(f"'{text}' is not a port; give 0 to 65535")
     return int(text)
