@@ -92,6 +92,7 @@ def design(
 
     Draws sequences, has oracles measure them, and writes the best, each with the model's likelihood
     and its distances, which tell whether an oracle was fooled. Several oracles make a Pareto front.
+    --protein without letters takes those that --start codes for.
 
     Args:
         output: the designs.
@@ -100,7 +101,6 @@ def design(
         prompt: DNA before every design, not part of it.
         num_designs: best to write.
         seed: of the random numbers.
-        constraints: what the bases keep to; --protein without letters takes those of --start.
         records: what the model was trained on: the nearest record to each design is reported.
         timeout_seconds: for a batch of an oracle.
         resume: continue a run that was stopped.

@@ -3,7 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -26,7 +26,7 @@ from carbon.options import ScanOptions, Strands
 from carbon.parallel.options import workers_of
 
 if TYPE_CHECKING:
-    Method = ScanOptions
+    Method = dict[str, Any]  # `ScanOptions`, and the strand of a gene
 else:
     Method = options(ScanOptions, METHOD, frames=Frames, strands=Literal[Strands, "gene"])
 
@@ -55,7 +55,7 @@ def scan(
 
     Writes log p(base | all bases to its left) of A, C, G and T for every base, in nats. The delta
     of an SNV is log p(ALT) - log p(REF): negative means that the model finds the variant less
-    likely.
+    likely. With --strands gene the strand that the gene is on is read.
 
     Args:
         reference: FASTA, plain, bgzip or gzip.
@@ -70,13 +70,13 @@ def scan(
         annotation: GFF3, GTF, BED or GenBank, plain or gzip.
         flank_bp: bases added on both sides.
         plot: a heat map, .png, .svg or .pdf.
-        method: how; --strands gene reads the strand that the gene is on.
         dry_run: report tokens, hours and bytes, and write nothing.
     """
     check_inputs(loading.model, reference, annotation, regions_file)
     from carbon.inference.scan import ScanJob, plan_scan_job, run_scan_job
 
     along_gene = method.get("strands") == "gene"
+    how: Any = {name: value for name, value in method.items() if value != "gene"}
     job = ScanJob(
         model=loading.model,
         reference=reference,
@@ -91,7 +91,7 @@ def scan(
         plot=plot,
         along_gene=along_gene,
         contigs=contigs,
-        options={k: v for k, v in method.items() if not (along_gene and k == "strands")},
+        options=how,
         resume=workers.resume,
     )
     if dry_run:
