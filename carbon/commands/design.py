@@ -55,7 +55,9 @@ Goals = Annotated[
     ),
 ]
 if TYPE_CHECKING:
-    Way, Constrained, More = SearchOptions, ConstraintOptions, RuleOptions
+    Way = SearchOptions
+    Constrained = ConstraintOptions
+    More = RuleOptions
 else:
     _Protein = Annotated[
         tuple[str, ...], Parameter(converter=_protein, consume_multiple=(0, 1), metavar="[LETTERS]")

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from carbon.commands.shared import Device, Loading, Table, Tags, check_inputs
 from carbon.tables import TABLE_WRITERS, chosen_by_ending
@@ -39,7 +40,7 @@ def next_token(
     model = loading.load(device)
     token = model.next_token(prompt, tags=tags)
     given = token.given(fixed)
-    settings = {"model": loading.model, "yarn": model.yarn, "dtype": model.dtype}
+    settings: dict[str, Any] = {"model": loading.model, "yarn": model.yarn, "dtype": model.dtype}
     settings |= {"tags": tags, "context": given.context, "fixed": given.fixed}
     cross_entropy_nats, fns_nats = token.cross_entropy_nats, token.fns_nats
     with (

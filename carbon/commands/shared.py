@@ -112,7 +112,9 @@ NONE: Any = {}
 """The default of `options`: a keyword that is not given has the default of the library."""
 
 if TYPE_CHECKING:
-    Sampling, Constrained, VariantMethod = SamplingOptions, ConstraintOptions, VariantOptions
+    Sampling = SamplingOptions
+    Constrained = ConstraintOptions
+    VariantMethod = VariantOptions
 else:
     Sampling = options(SamplingOptions, SAMPLING)
     Constrained = options(ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several)
