@@ -13,6 +13,7 @@ from cyclopts import (
     App,
     Argument,
     ArgumentCollection,
+    ConsumeMultipleError,
     CycloptsError,
     MissingArgumentError,
     Parameter,
@@ -163,7 +164,8 @@ def _arguments(app: App, command: str) -> ArgumentCollection:
 
 def _message(app: App, error: CycloptsError, words: list[str]) -> str:
     """Return in one line what is wrong."""
-    if isinstance(error, MissingArgumentError) and error.argument:
+    has_too_many = isinstance(error, ConsumeMultipleError) and error.actual_count
+    if isinstance(error, MissingArgumentError) and error.argument and not has_too_many:
         return _missing(_arguments(app, words[0]), error.argument, words)
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return f"'{error.unused_tokens[0]}' is not expected"
