@@ -96,6 +96,18 @@ def test_what_the_command_is_given_is_what_is_passed_on():
     }  # fmt: skip
 
 
+def test_the_last_of_a_repeated_option_counts_and_lists_grow():
+    words = ["--window", "1", "--window=2", "--frames", "0", "--frames", "all", "--tag", "a"]
+    _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words, "--tag", "b"])
+    assert bound.arguments["method"] == {
+        "window_bp": 2, "frames": (0, 1, 2, 3, 4, 5), "tags": ["a", "b"]
+    }  # fmt: skip
+    goals = ["--oracle", "a", "--goal", "-3", "--goal", "least"]
+    _, bound = parse(["design", "--model", "m", *goals, "--output", "o", "--hairpin", "-8"])
+    assert bound.arguments["goals"] == ("-3", "least")
+    assert bound.arguments["rules"] == {"least_kcal": -8.0}
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [
