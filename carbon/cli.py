@@ -1,106 +1,216 @@
-"""The `carbon` command: every verb is a module of `carbon.verbs`."""
+"""The `carbon` command: every command is a function of `carbon.commands`, imported when it runs."""
 
-import argparse
+import inspect
+import re
 import sys
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from importlib.util import find_spec
+from itertools import takewhile, zip_longest
 from typing import Any
 
+from cyclopts import (
+    App,
+    Argument,
+    ArgumentCollection,
+    ConsumeMultipleError,
+    CycloptsError,
+    MissingArgumentError,
+    Parameter,
+    UnusedCliTokensError,
+    ValidationError,
+)
+
 from carbon.__version__ import __version__
-from carbon.console import Parser, run_command
+from carbon.console import run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
-from carbon.parallel.options import start_early
-from carbon.verbs import (
-    adapt,
-    background,
-    compare,
-    convert,
-    design,
-    doctor,
-    embed,
-    generate,
-    info,
-    join,
-    models,
-    next_token,
-    predict,
-    scan,
-    score,
-    serve,
-    tokenize,
-    tune,
-    variants,
-)
+from carbon.parallel.options import WorkerOptions, start_early
 
-VERBS = (
-    tokenize,
-    score,
-    variants,
-    compare,
-    join,
-    background,
-    scan,
-    next_token,
-    generate,
-    design,
-    tune,
-    embed,
-    adapt,
-    predict,
-    serve,
-    convert,
-    info,
-    models,
-    doctor,
-)
+COMMANDS = {
+    "tokenize": "tokenize:tokenize",
+    "score": "score:score",
+    "variants": "variants:variants",
+    "compare": "compare:compare",
+    "join": "compare:join",
+    "background": "background:background",
+    "scan": "scan:scan",
+    "next": "next_token:next_token",
+    "generate": "generate:generate",
+    "design": "design:design",
+    "tune": "design:tune",
+    "embed": "embed:embed",
+    "adapt": "adapt:adapt",
+    "predict": "adapt:predict",
+    "serve": "serve:serve",
+    "convert": "convert:convert",
+    "info": "models:info",
+    "models": "models:models",
+    "doctor": "doctor:doctor",
+    "completion": "completion:completion",
+}
+"""The module of `carbon.commands` and the function of each command."""
 
-ROOMS = ("data_pipeline", "train", "eval", "demo")
-"""Folders of a checkout with commands of their own; the wheel does not have them."""
+_HELP = {"--help", "-h", "--version"}
+_OPTIONS = ("--help", "--version")
+_WHOLE = (int, int | None)
+
+PACKAGES = ("data_pipeline", "train", "eval", "demo")
+"""Packages of a checkout with commands of their own, found by name: `carbon` imports none."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb; return its exit code: 0 done, 1 failed, 2 the user's mistake."""
+    """Run one command; return its exit code: 0 done, 1 failed, 2 the user's mistake."""
     end_with_launcher()
     words = sys.argv[1:] if argv is None else argv
 
     def run() -> int | None:
-        if words and words[0] in ROOMS:
-            raise UserError(
-                f"carbon {words[0]}: is no verb; in a checkout it is `python -m {words[0]}`, and "
-                "an installed wheel does not have it (docs/install.md)"
-            )
-        arguments = _parser().parse_args(words)
-        start_early(arguments)
-        return arguments.run(arguments)  # type: ignore[no-any-return]
+        if words and words[0] in PACKAGES:
+            raise UserError(_elsewhere(words[0]))
+        command, bound = parse(words)
+        for value in bound.arguments.values():
+            if isinstance(value, WorkerOptions):
+                start_early(value)
+        return command(*bound.args, **bound.kwargs)  # type: ignore[no-any-return]
 
     return run_command(run)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="carbon", description="Generative DNA language models, on any machine.")
-    parser.add_argument(
-        "--version", action=_Version, help="print the versions of Carbon and torch, and the device"
+def application(imports_all: bool = False) -> App:
+    """Return the application.
+
+    Args:
+        imports_all: import the commands, whose docstrings the help of `carbon` lists; otherwise
+            each is imported when it runs.
+    """
+    from carbon.commands.help import HelpFormatter
+    from carbon.commands.shared import option_name
+
+    app = App(
+        name="carbon",
+        help="Generative DNA language models, on any machine.",
+        version=_version,
+        help_format="plaintext",
+        help_formatter=HelpFormatter(),
+        default_parameter=Parameter(
+            name_transform=option_name,
+            negative=(),
+            allow_repeating=True,  # the last counts, so that a script can append to defaults
+            show_default=_shown_default,
+        ),
     )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for verb in VERBS:
-        verb.add_parser(verbs)
-    return parser
+    for order, (name, place) in enumerate(COMMANDS.items()):
+        app.command(f"carbon.commands.{place}", name=name, sort_key=order)
+        if imports_all:
+            _ = app[name]
+    return app
 
 
-class _Version(argparse.Action):
-    """Prints versions and device; torch is imported when that is asked for, and not before."""
+def _shown_default(value: Any) -> str | None:
+    is_nothing = value is None or value is False or value in ("", ())
+    return None if is_nothing else str(value)
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(nargs=0, **settings)
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        import torch
+def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]:
+    """Return the function of a command line, which is not called yet, and its arguments.
 
-        from carbon.devices import default_device
+    Raises:
+        UserError: a word does not fit, in one line.
+    """
+    name = words[0] if words else ""
+    app = application(imports_all=name in _HELP)
+    prefix = f"carbon {name}" if name in COMMANDS else "carbon"
+    try:
+        if not _HELP.intersection(words):
+            _check_words(app, words)
+        command, bound, _ = app.parse_args(words, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        if isinstance(error.__cause__, UserError):
+            raise error.__cause__ from None
+        raise UserError(f"{_message(app, error, words)} (`{prefix} --help` lists all)") from None
+    return command, bound
 
-        device = default_device()
-        name = torch.cuda.get_device_name(0) if device == "cuda" else device
-        print(f"carbon {__version__}, torch {torch.__version__}, {name}")
-        parser.exit()
+
+def _check_words(app: App, words: list[str]) -> None:
+    """Check what cyclopts reports late or accepts: unknown options, numbers with a fraction.
+
+    Raises:
+        CycloptsError: a word does not fit.
+    """
+    if not words:
+        raise CycloptsError("give a command")
+    first, *rest = words
+    if first not in COMMANDS:
+        kind, known = ("option", _OPTIONS) if first.startswith("-") else ("command", COMMANDS)
+        raise CycloptsError(f"there is no {kind} {first}{_near(first, known)}")
+    hints = {name: argument.hint for argument in _arguments(app, first) for name in argument.names}
+    options = list(takewhile(lambda word: word != "--", rest))
+    for word, following in zip_longest(options, options[1:], fillvalue=""):
+        name, is_whole, value = word.partition("=")
+        if name.startswith("--") and name not in hints:
+            raise CycloptsError(f"there is no option {name}{_near(name, hints)}")
+        number = value if is_whole else following
+        if hints.get(name) in _WHOLE and number and not re.fullmatch(r"[+-]?\d+", number):
+            raise CycloptsError(f"{name} '{number}': give a whole number")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    return "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, 1))
+
+
+def _arguments(app: App, command: str) -> ArgumentCollection:
+    return app[command].assemble_argument_collection(default_parameter=app.default_parameter)
+
+
+def _message(app: App, error: CycloptsError, words: list[str]) -> str:
+    """Return in one line what is wrong."""
+    has_too_many = isinstance(error, ConsumeMultipleError) and error.actual_count
+    if isinstance(error, MissingArgumentError) and error.argument and not has_too_many:
+        return _missing(_arguments(app, words[0]), error.argument, words)
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"'{error.unused_tokens[0]}' is not expected"
+    if isinstance(error, ValidationError) and error.group:
+        return error.exception_message
+    error.verbose = False
+    text = " ".join(str(error).split()).rstrip(".").replace("Invalid value for", "argument", 1)
+    return text[:1].lower() + text[1:]
+
+
+def _missing(arguments: ArgumentCollection, missing: Argument, words: list[str]) -> str:
+    """Return everything that is required and not given, or the option that lacks a value."""
+    given = {word.partition("=")[0] for word in words}
+    if name := next((name for name in missing.names if name in given), None):
+        num_values = missing.token_count()[0]
+        return f"{name}: give {num_values if num_values > 1 else 'a'} value{'s'[: num_values > 1]}"
+    required = [
+        each.name
+        for each in arguments
+        if each.required
+        and not given.intersection(each.names)
+        and (each.name.startswith("-") or each.name == missing.name)
+    ]
+    return f"required: {', '.join(required)}"
+
+
+def _elsewhere(package: str) -> str:
+    """Return how to run a package of a checkout."""
+    if find_spec(package):
+        return f"carbon {package}: is not a command; run `python -m {package}`"
+    return (
+        f"carbon {package}: is not a command, and this installation lacks the package {package}; "
+        f"in a checkout it is `python -m {package}` (docs/install.md)"
+    )
+
+
+def _version() -> str:
+    """Return versions and device; torch is imported when that is asked for, and not before."""
+    import torch
+
+    from carbon.devices import default_device
+
+    device = default_device()
+    name = torch.cuda.get_device_name(0) if device == "cuda" else device
+    return f"carbon {__version__}, torch {torch.__version__}, {name}"
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""What can be chosen where a model reads or draws DNA: a table each, with what is known of it.
+"""What can be chosen where a model reads or draws DNA, and the keywords that choose it.
 
-This is plain Python, so that `--help` lists the tables without numpy or torch. A choice is checked
+A table lists each choice with what is known of it, and a `TypedDict` lists the keywords of a method
+of `carbon.Carbon`, which are the options of its command too: `carbon --help` prints the docstrings.
+This is plain Python, so that help needs neither numpy nor torch. A choice is checked
 against its table, and messages and fields list it; the `Literal` beside it is for type checkers,
 and has the same names. Two have their tables where torch is: `By` is that of
 `carbon.inference.reading.reader.LIKELIHOODS`, `Dtype` that of `carbon.inference.DTYPES`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 from carbon.errors import UserError
 
@@ -169,13 +171,142 @@ ENGINES: dict[Engine, str] = {
 }
 
 
-DESIGN_WAYS: dict[str, str] = {
-    "beam": "lineages, whose windows the model draws anew, cooler with every round",
-    "infill": "a beam with regard to what stands behind a window too",
-    "best_of_n": "sequences that the model draws",
-    "rejection": "the same, until enough of them are at the numbers aimed at",
-}
+DesignWay = Literal["beam", "infill", "best_of_n", "rejection"]
 """What they do is in `carbon.design.ways.WAYS`."""
+
+
+class VariantOptions(TypedDict, total=False):
+    """The keywords of `Carbon.score_variants`, and the options of `carbon variants`.
+
+    A keyword that is not given has the default of `carbon.inference.variants.method_for`.
+
+    Attributes:
+        protocol: compare windows around the variant, or the alleles, up to where they differ,
+            behind a window (default: centered).
+        window_bp: bases of the window (default: 8192 for centered, 24000 for right_end, or what
+            fits).
+        by: likelihoods by the chain rule or by marginals (default: chain).
+        strands: that are read; the mean of both tells how far they disagree (default: both).
+        frames: mean over frames such as 0,2,4, or all (default: 0).
+        tags: metadata tag; may be repeated.
+    """
+
+    protocol: ProtocolName
+    window_bp: int | None
+    by: By
+    strands: Strands
+    frames: Sequence[int]
+    tags: Sequence[str]
+
+
+class ScanOptions(TypedDict, total=False):
+    """The keywords of `Carbon.scan`, and the options of `carbon scan`.
+
+    A keyword that is not given has the default of `carbon.inference.scan.scan_method_for`.
+
+    Attributes:
+        frames: such as 0,2,4, or all (default: 0, or all for token_start).
+        combine: the mean over the frames, or every base in the frame where it begins a 6-mer
+            (default: mean).
+        window_bp: bases of a window (default: 48000, or what fits).
+        least_context_bp: bases at the start of a window that are read and not scored (default: half
+            of the window).
+        strands: that are read (default: forward).
+        tags: metadata tag; may be repeated.
+    """
+
+    frames: Sequence[int] | None
+    combine: Combine
+    window_bp: int | None
+    least_context_bp: int | None
+    strands: Strands
+    tags: Sequence[str]
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of `carbon.inference.SamplingRule`, which has the defaults, as keywords.
+
+    Attributes:
+        mode: draw 6-mers, bases by their marginals, or bases one after the other (default: token).
+        temperature: 0 takes the most likely (default: 1).
+        top_k: only the K most likely.
+        top_p: only the fewest that together hold probability P.
+        min_p: only those at least P times as likely as the most likely.
+        repetition_penalty: nats for every time that a 6-mer stands in the last bases, in any frame
+            (default: 0).
+        repetition_window_bp: how many bases back repetitions count (default: 1200).
+    """
+
+    mode: Mode
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float
+    repetition_window_bp: int
+
+
+class ConstraintOptions(TypedDict, total=False):
+    """The fields of `carbon.Constraints`, as options of `carbon generate` and `design`.
+
+    Attributes:
+        forbid: IUPAC motifs that must not occur; may be repeated.
+        require: IUPAC motifs that must occur; may be repeated.
+        gc: least and most share of G and C, 0 to 1.
+        gc_window_bp: bases of each window that keeps the share (default: all).
+        no_stop_frame: no stop codon so many bases, and every third, after the prompt's start.
+        protein: amino acids that the generated bases code for, three bases each; * for a stop.
+    """
+
+    forbid: tuple[str, ...]
+    require: tuple[str, ...]
+    gc: tuple[float, float] | None
+    gc_window_bp: int | None
+    no_stop_frame: Literal[0, 1, 2] | None
+    protein: str | None
+
+
+class SearchOptions(TypedDict, total=False):
+    """Keywords of `Carbon.design`, and options of `carbon design`.
+
+    A keyword that is not given has the default of `carbon.design.task.DesignTask`.
+
+    Attributes:
+        way: beam: lineages, whose windows the model draws again, cooler with every round; infill: a
+            beam that regards the bases after a window too; best_of_n: sequences that the model
+            draws; rejection: the same, until enough of them are at their targets (default: beam).
+        calls: most sequences to measure (default: 1000).
+        batch: most sequences that are measured at once (default: 16).
+        width: lineages of a beam (default: 4).
+        hot: temperature of its first round (default: 1.2).
+        cold: temperature when the calls are spent (default: 0.8).
+        within: distance from a target that rejection accepts (default: 0).
+    """
+
+    way: DesignWay
+    calls: int
+    batch: int
+    width: int
+    hot: float
+    cold: float
+    within: float
+
+
+class RuleOptions(TypedDict, total=False):
+    """Fields of `carbon.design.rules.Rules`, as options of `carbon design`.
+
+    Attributes:
+        sites: enzymes such as EcoRI, or IUPAC motifs, that stand on neither strand.
+        most_run_bp: longest run of one base.
+        most_repeat_bp: longest stretch that stands twice.
+        least_kcal: least free energy of a fold of 60 bases, in windows that overlap by half, such
+            as -8 (needs ViennaRNA).
+    """
+
+    sites: tuple[str, ...]
+    most_run_bp: int | None
+    most_repeat_bp: int | None
+    least_kcal: float | None
 
 
 def check_choice(name: str, value: str, table: Collection[str]) -> None:

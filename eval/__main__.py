@@ -9,7 +9,7 @@ from pathlib import Path
 from carbon.console import Parser, natural, run_command
 from carbon.launcher import end_with_launcher
 from carbon.locks import locked_folder
-from carbon.parallel.options import add_resume, add_workers, start_early
+from carbon.parallel.options import add_resume, add_workers, start_early, worker_options
 from eval.run_sizes import RUN_SIZES
 
 
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
-        start_early(arguments)
+        start_early(worker_options(arguments))
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)

@@ -11,7 +11,7 @@ from carbon.adapt.recipes import Recipe, recipes
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.options import Dtype
-from carbon.parallel.options import loaded_device, workers_of
+from carbon.parallel.options import loaded_device, worker_options, workers_of
 from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
@@ -52,7 +52,9 @@ def run_models(arguments: argparse.Namespace) -> None:
     )
     check_models([model.source for model in suite.models])
     given = {name: value for name, value in vars(arguments).items() if name != "run"}
-    with workers_of(arguments, partial(answerer, argparse.Namespace(**given))) as workers:
+    with workers_of(
+        worker_options(arguments), partial(answerer, argparse.Namespace(**given))
+    ) as workers:
         for path in run_suite(suite, workers):
             print(json.dumps(_headline(path)))
 
@@ -98,7 +100,7 @@ def _load(arguments: argparse.Namespace, entrant: Entrant) -> Model:
         entrant.source,
         entrant.name,
         dtype=entrant.dtype,  # type: ignore[arg-type]
-        device=loaded_device(arguments),
+        device=loaded_device(worker_options(arguments)),
         yarn=arguments.yarn,
     )
 

@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import importlib
 import inspect
+import io
 import json
 import typing
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ from typing import Any
 
 import griffe
 from quickstart_arguments import parser as quickstart_parser
+from rich.console import Console
 
 import carbon
 from carbon.adapt.config import AdaptConfig
+from carbon.cli import COMMANDS, application
 from carbon.config import OneOf
 from carbon.design.writers import DESIGN_WRITERS
 from carbon.inference.scan.writers import SCAN_WRITERS
@@ -28,7 +31,7 @@ RECIPES = {
     "A corpus": (BuildConfig, "python -m data_pipeline build --config FILE", "corpus.md"),
     "Labels": (AdaptConfig, "carbon adapt --config FILE", "adapting.md"),
 }
-COMMANDS = ("carbon.cli", "train.__main__", "data_pipeline.__main__", "eval.__main__",
+PACKAGES = ("train.__main__", "data_pipeline.__main__", "eval.__main__",
             "demo.__main__")  # fmt: skip
 _WIDTH = 94
 SCHEMAS = {
@@ -63,9 +66,21 @@ def _commands() -> Iterator[str]:
         "# Commands\n\nFor whoever types: every command with all its options, as `--help` prints "
         "them.\n"
     )
-    for module in COMMANDS:
+    yield from _carbon_helps()
+    for module in PACKAGES:
         yield from _helps(importlib.import_module(module)._parser())
     yield from _helps(quickstart_parser("From an annotated genome to a scored VCF and a report."))
+
+
+def _carbon_helps() -> Iterator[str]:
+    """Yield the help of `carbon`, then that of each of its commands."""
+    app = application(imports_all=True)
+    for name in ("", *COMMANDS):
+        console = Console(file=io.StringIO(), width=_WIDTH)
+        app.help_print([name] if name else [], console=console)
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        text = "".join(f"{line.rstrip()}\n" for line in lines)
+        yield f"\n{'###' if name else '##'} {f'carbon {name}'.strip()}\n\n```text\n{text}```\n"
 
 
 def _helps(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:

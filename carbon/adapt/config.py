@@ -93,7 +93,7 @@ class DataConfig:
         labels: columns of the labels; of a BED by number from 1, or by the names in its first
             comment; of a VCF, keys of INFO.
         reference: FASTA of the sequences of a BED or VCF.
-        contigs: what turns the file's names of contigs into the reference's, as in all verbs.
+        contigs: what turns the file's names of contigs into the reference's, as in all commands.
         window_bp: bases around the middle of a place of a BED, all of it if 0; around a variant.
         dataset: configuration of a set of the hub, if it has several.
         revision: of the hub, the commit that is read.

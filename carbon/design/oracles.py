@@ -118,9 +118,9 @@ def _python(what: str) -> Function:
 
 
 def _adapted(what: str) -> Function:
-    from carbon.adapt.loading import load_adapted
-
-    adapted = load_adapted(folder_and_label(what)[0])
+    # By name: `Carbon.design` uses this module, and the loading of adapted models uses `Carbon`.
+    loading = import_module("carbon.adapt.loading")
+    adapted = loading.load_adapted(folder_and_label(what)[0])
     column = column_of(what, adapted.question)
     return lambda sequences: [each[column] for each in adapted.predict(sequences)]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from carbon.design.goals import Goal, goals_for
 from carbon.design.nearest import check_distances, records_of
@@ -11,27 +10,20 @@ from carbon.design.rules import Judge, Rules
 from carbon.design.ways import WAYS, Search
 from carbon.errors import UserError
 from carbon.genome.alphabet import IUPAC_DNA
-from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
+from carbon.inference.generation.sampling import SamplingRule
 from carbon.inference.reading.reader import Reader
-from carbon.options import check_choice
+from carbon.options import SamplingOptions, SearchOptions, check_choice
 
 _MOST_CALLS = 10**6
 
 
-class DesignOptions(TypedDict, total=False):
+class DesignOptions(SearchOptions, total=False):
     """The fields of `DesignTask`, as keyword arguments; what is not given has its default."""
 
     length_bp: int | None
     start: str | None
     prompt: str
     goals: Sequence[str | float]
-    way: str
-    calls: int
-    batch: int
-    width: int
-    hot: float
-    cold: float
-    within: float
     num_designs: int
     seed: int
     tags: Sequence[str]

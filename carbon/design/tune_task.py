@@ -8,7 +8,6 @@ from typing import NamedTuple, TypedDict
 
 from carbon.design.answers import Function
 from carbon.errors import UserError
-from carbon.tokenizer import K
 
 _MOST = 10**6
 
@@ -69,6 +68,8 @@ class TuneTask:
     timeout_seconds: float = 600.0
 
     def __post_init__(self) -> None:
+        from carbon.tokenizer import K  # and numpy with it, which help does not need
+
         least = {"length": (self.length_bp, K), "steps": (self.steps, 1), "group": (self.group, 2)}
         more = {"rank": (self.rank, 1), "probe": (self.probe_steps, 1), "seed": (self.seed, 0)}
         more |= {"stale": (self.most_stale, 0)}

@@ -5,7 +5,6 @@ design`; and the model that is written holds nothing of what trl changes.
 """
 
 import warnings
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
@@ -52,7 +51,7 @@ from carbon.locks import locked_output
 from carbon.model import LoadedModel, load_model, model_folder
 from carbon.parallel.driver import Workers
 from carbon.parallel.engines import MakeWorker
-from carbon.parallel.options import workers_of
+from carbon.parallel.options import WorkerOptions, workers_of
 from carbon.tokenizer import K, Vocabulary
 
 _LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
@@ -61,9 +60,9 @@ _LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
 StartWorkers = Callable[[MakeWorker], AbstractContextManager[Workers]]
 
 
-def started_by(arguments: Namespace) -> StartWorkers:
+def started_by(options: WorkerOptions) -> StartWorkers:
     """Return what starts the workers that a command line asks for; each draws one group a time."""
-    return partial(workers_of, arguments, most_in_flight=1)
+    return partial(workers_of, options, most_in_flight=1)
 
 
 def check_tuning(job: TuneJob) -> None:
@@ -128,8 +127,8 @@ def tune(
     task, on_cpu = TuneTask(**options), device == "cpu"
     job = TuneJob(str(model), oracles, task, Path(output), on_cpu, resume, processes > 0)
     check_tuning(job)
-    given = Namespace(device=device, processes=processes, ray=None)
-    run_tuning(job, started_by(given) if processes else None)
+    workers = WorkerOptions(device=device, processes=processes)
+    run_tuning(job, started_by(workers) if processes else None)
     return load(job.output / MODEL, device=device)
 
 

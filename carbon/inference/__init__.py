@@ -18,13 +18,13 @@ imported when its name is first used, so that the driver of worker processes doe
 from typing import TYPE_CHECKING
 
 from carbon.inference.generation.constraints import Constraints
-from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
+from carbon.inference.generation.sampling import SamplingRule
 from carbon.inference.reading.passages import Branch, Passage, branch_of, stem_of
-from carbon.inference.scan import ScanChunk, ScanMethod, ScanOptions, join_chunks
+from carbon.inference.scan import ScanChunk, ScanMethod, join_chunks
 from carbon.inference.scoring import SequenceScore, base_log_likelihoods
-from carbon.inference.variants import AlleleComparison, Method, VariantOptions, VariantScore
+from carbon.inference.variants import AlleleComparison, Method, VariantScore
 from carbon.lazy import lazy_names
-from carbon.options import By, Combine, Strands
+from carbon.options import By, Combine, SamplingOptions, ScanOptions, Strands, VariantOptions
 
 if TYPE_CHECKING:
     from carbon.inference.engine import Carbon

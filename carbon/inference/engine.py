@@ -13,14 +13,13 @@ from carbon.inference.generation.continuation import Task
 from carbon.inference.generation.continuous import generate_by
 from carbon.inference.generation.drawing import Step, stream
 from carbon.inference.generation.infilling import Filling, infill
-from carbon.inference.generation.sampling import SamplingOptions, SamplingRule
+from carbon.inference.generation.sampling import SamplingRule
 from carbon.inference.generation.speculative import Draft
 from carbon.inference.reading.next_token import NextToken, next_token
 from carbon.inference.reading.reader import Reader
 from carbon.inference.scan import (
     ScanChunk,
     ScanMethod,
-    ScanOptions,
     scan_method_for,
     scan_region,
 )
@@ -28,14 +27,13 @@ from carbon.inference.scoring import SequenceScore, score_sequences
 from carbon.inference.variants import (
     AlleleComparison,
     Method,
-    VariantOptions,
     VariantScore,
     compare_block,
     method_for,
     score_variants,
 )
 from carbon.model import LoadedModel
-from carbon.options import By, Engine, Pool, Strands
+from carbon.options import By, Engine, Pool, SamplingOptions, ScanOptions, Strands, VariantOptions
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:  # it draws with what is here

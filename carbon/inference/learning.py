@@ -18,7 +18,8 @@ from carbon.files import atomic_file
 from carbon.genome import Gene, Interval, Reference, Transcript
 from carbon.inference.engine import Carbon
 from carbon.inference.reading.checks import EVERY_FRAME
-from carbon.inference.scan import ScanOptions, join_chunks
+from carbon.inference.scan import join_chunks
+from carbon.options import ScanOptions
 
 HOW: ScanOptions = {"strands": "both", "frames": EVERY_FRAME}
 """How the region is read: what a base is worth by all that can be known of it."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,8 +22,27 @@ _CUDA, _AUTO = "cuda", "auto"
 _MOST_PROCESSES = 1024
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerOptions:
+    """Where blocks are computed.
+
+    Attributes:
+        device: cpu, mps, cuda, a list such as cuda:0,cuda:1, or auto.
+        processes: worker processes on this machine; 0 computes in the command's own process;
+            default: one for each GPU if there are several, else 0.
+        ray: HOST:PORT of the head node of the Ray cluster to compute on; default: RAY_ADDRESS, if
+            it is set.
+        resume: continue a run that was stopped.
+    """
+
+    device: str = _AUTO
+    processes: int | None = None
+    ray: str | None = None
+    resume: bool = False
+
+
 def add_workers(command: argparse.ArgumentParser) -> None:
-    """Add the options of a command whose blocks workers compute; it has `--device` already."""
+    """Add `WorkerOptions` to a command of `argparse` that has `--device` already."""
     command.add_argument(
         "--processes",
         type=natural,
@@ -42,67 +62,71 @@ def add_resume(command: argparse.ArgumentParser) -> None:
     command.add_argument("--resume", action="store_true", help="continue a run that was stopped")
 
 
-def start_early(arguments: argparse.Namespace) -> None:
+def worker_options(arguments: argparse.Namespace) -> WorkerOptions:
+    """Return what a command line of `argparse` gives of them; some commands have none."""
+    names = WorkerOptions.__annotations__
+    return WorkerOptions(**{k: v for k, v in vars(arguments).items() if k in names})
+
+
+def start_early(options: WorkerOptions) -> None:
     """Start to import what worker processes need, while the driver imports what it needs."""
-    number = getattr(arguments, "processes", None) or 0
-    device = getattr(arguments, "device", "")
+    number, device = options.processes or 0, options.device
     is_on_cpu = device == "cpu" or (device == _AUTO and not _has_gpu_files())
     if 0 < number <= _MOST_PROCESSES and is_on_cpu and sys.platform == "linux":
         start_fork_server()
 
 
-def loaded_device(arguments: argparse.Namespace) -> str:
+def loaded_device(options: WorkerOptions) -> str:
     """Return the device that a worker loads its model on; which GPU that is, its environment says.
 
-    >>> loaded_device(argparse.Namespace(device="cuda:0,cuda:1"))
+    >>> loaded_device(WorkerOptions(device="cuda:0,cuda:1"))
     'cuda'
     """
-    device: str = arguments.device
-    return _CUDA if device.startswith(_CUDA) else device
+    return _CUDA if options.device.startswith(_CUDA) else options.device
 
 
-def is_streamed(arguments: argparse.Namespace, reason: str | None) -> bool:
+def is_streamed(options: WorkerOptions, reason: str | None) -> bool:
     """Return whether one process has to compute, for a reason that is reported if it matters."""
-    if reason and (arguments.ray or arguments.processes):
+    if reason and (options.ray or options.processes):
         say(f"{reason}; --processes and --ray have no effect")
     return bool(reason)
 
 
 @contextmanager
 def workers_of(
-    arguments: argparse.Namespace, make: MakeWorker, most_in_flight: int = MOST_IN_FLIGHT
+    options: WorkerOptions, make: MakeWorker, most_in_flight: int = MOST_IN_FLIGHT
 ) -> Iterator[Workers]:
     """Yield the workers that a command line asks for, and end them.
 
     Args:
-        arguments: with `device`, and what `add_workers` adds.
+        options: that choose the engine.
         make: makes a worker; pickled unless this process computes alone.
         most_in_flight: blocks of a worker.
 
     Raises:
         UserError: the options contradict one another, or a device or cluster is not there.
     """
-    with _terminated_by_exit(), Workers(engine_of(arguments, make), most_in_flight) as workers:
+    with _terminated_by_exit(), Workers(engine_of(options, make), most_in_flight) as workers:
         yield workers
 
 
-def engine_of(arguments: argparse.Namespace, make: MakeWorker) -> Engine:
+def engine_of(options: WorkerOptions, make: MakeWorker) -> Engine:
     """Return the engine that a command line asks for; `--processes` overrides RAY_ADDRESS."""
-    if arguments.ray and arguments.processes is not None:
+    if options.ray and options.processes is not None:
         raise UserError("--ray and --processes: give one of them")
-    address = arguments.ray or (os.environ.get(_ADDRESS) if arguments.processes is None else None)
+    address = options.ray or (os.environ.get(_ADDRESS) if options.processes is None else None)
     if address:
         from carbon.parallel.ray import RayActors, threads_wanted
 
-        use_gpus = arguments.device == _AUTO or arguments.device.startswith(_CUDA)
+        use_gpus = options.device == _AUTO or options.device.startswith(_CUDA)
         return RayActors(make, address, threads=threads_wanted(), use_gpus=use_gpus)
-    gpus = _gpus(arguments.device)
-    environments = _environments(gpus, arguments.processes)
+    gpus = _gpus(options.device)
+    environments = _environments(gpus, options.processes)
     if environments is None:
-        if len(gpus) == 1 and arguments.device != _AUTO:
+        if len(gpus) == 1 and options.device != _AUTO:
             os.environ.update(CUDA_VISIBLE_DEVICES=gpus[0])
         return InProcess(make)
-    return LocalProcesses(make, environments, _method(arguments.device, gpus))
+    return LocalProcesses(make, environments, _method(options.device, gpus))
 
 
 def _method(device: str, gpus: list[str]) -> StartMethod:
@@ -116,8 +140,8 @@ def _environments(gpus: list[str], processes: int | None) -> list[dict[str, str]
     number = processes if processes is not None else (len(gpus) if len(gpus) > 1 else 0)
     if number == 0:
         return None
-    if number > _MOST_PROCESSES:
-        raise UserError(f"--processes {number}: give at most {_MOST_PROCESSES}")
+    if not 0 <= number <= _MOST_PROCESSES:
+        raise UserError(f"--processes {number}: give 0 to {_MOST_PROCESSES}")
     threads = _threads(number)
     if not gpus:
         return [threads] * number

@@ -19,7 +19,7 @@ from carbon.parallel import local
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.engines import InProcess
 from carbon.parallel.journal import Journal
-from carbon.parallel.options import add_resume, add_workers, workers_of
+from carbon.parallel.options import add_resume, add_workers, worker_options, workers_of
 
 NUMBERS, BLOCK = 60, 4
 WHOLE = "".join(f"{2 * n}\n" for n in range(NUMBERS))
@@ -131,7 +131,7 @@ def main() -> int:
 
     def command() -> None:
         arguments = parser.parse_args()
-        with workers_of(arguments, partial(Doubler, arguments.folder)) as workers:
+        with workers_of(worker_options(arguments), partial(Doubler, arguments.folder)) as workers:
             print(run(job_of(arguments.output, resume=arguments.resume), workers))
 
     return run_command(command)

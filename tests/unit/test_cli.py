@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.cli import main
+from carbon.cli import COMMANDS, main
 from carbon.console import progress
 from carbon.errors import UserError
 from carbon.files import atomic_file, atomic_folder
@@ -89,6 +89,31 @@ def test_info_and_doctor(folder, capsys):
     assert (facts["vocabulary"], facts["context_bp"]) == ("native", 282)
     assert main(["doctor"]) == 0
     assert json.loads(capsys.readouterr().out)["self_test"] == "ok"
+
+
+def test_a_shell_completes_commands_and_options(capsys):
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert "complete -F _carbon carbon" in script
+    assert "--least-context" in script and "token_start" in script
+
+
+def test_help_lists_every_command_and_what_it_does(capsys):
+    assert main(["--help"]) == 0
+    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert dict(row for row in rows if len(row) == 2)["embed"].startswith("One vector for each")
+    assert set(COMMANDS) <= {row[0] for row in rows if len(row) == 2}
+
+
+def test_help_lists_every_option_once_in_groups_with_its_default(capsys):
+    assert main(["variants", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Usage: carbon variants --model STR")
+    titles = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
+    assert titles[:3] == ["Parameters:", "Model:", "Method:"] and titles[-1] == "Workers:"
+    options = [word for line in text.splitlines() for word in line.split()[:1] if word[:2] == "--"]
+    assert len(options) == len(set(options)) == 26 and "--lenient" not in options
+    assert "[default: auto]" in text and "(default: both)" in " ".join(text.split())
 
 
 def test_a_file_is_whole_or_absent(tmp_path):

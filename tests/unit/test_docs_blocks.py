@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from carbon.cli import parse
+from carbon.errors import UserError
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [
@@ -54,6 +57,12 @@ def check_command(line: str, page: Path, capsys) -> None:
     if found is None or not found[1] or "..." in found[1] or "train.launch" in line:
         return
     module, words = found
+    if module == "carbon.cli":
+        try:
+            parse(words)
+        except UserError as error:
+            raise AssertionError(f"{page.name}: {line}\nerror: {error}") from None
+        return
     try:
         importlib.import_module(module)._parser().parse_args(words)
     except SystemExit as end:

@@ -26,10 +26,8 @@ carbon.reverse_complement("A"), carbon.encode("ACGT")
 from carbon.config import load_config
 from train.config import TrainConfig
 load_config(TrainConfig, "train/recipes/tiny.toml")
-try:
-    carbon.cli.main(["--help"])
-except SystemExit:
-    pass
+for words in ([], *([command] for command in carbon.cli.COMMANDS)):
+    assert carbon.cli.main([*words, "--help"]) == 0
 print([name for name in ("torch", "transformers", "matplotlib") if name in sys.modules])
 """
 

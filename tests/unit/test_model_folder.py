@@ -219,4 +219,4 @@ def test_python_m_carbon_is_carbon():
     done = subprocess.run(
         [sys.executable, "-m", "carbon", "--help"], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("usage: carbon ")
+    assert done.stdout.startswith("Usage: carbon ")

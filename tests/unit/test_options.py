@@ -1,18 +1,23 @@
 """Options by name: the command and the library take the same, with the same defaults."""
 
-import argparse
 import copy
+import dataclasses
 import inspect
+import re
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from carbon.cli import _parser
+from carbon.cli import parse
+from carbon.design.rules import Rules
+from carbon.design.task import DesignTask
+from carbon.design.tune_task import TuneOptions, TuneTask
 from carbon.errors import UserError
 from carbon.genome import Interval
 from carbon.inference import (
     Carbon,
+    Constraints,
     Method,
     SamplingOptions,
     SamplingRule,
@@ -24,9 +29,17 @@ from carbon.inference import (
 from carbon.inference.reading.reader import LIKELIHOODS
 from carbon.inference.scan import scan_method_for
 from carbon.inference.variants import method_for
-from carbon.options import COMBINATIONS, MODES, POOLS, PROTOCOLS, STRANDS_READ
+from carbon.options import (
+    COMBINATIONS,
+    MODES,
+    POOLS,
+    PROTOCOLS,
+    STRANDS_READ,
+    ConstraintOptions,
+    RuleOptions,
+    SearchOptions,
+)
 from carbon.tokenizer import NATIVE
-from carbon.verbs.common import options_of
 
 TABLES = {
     "by": LIKELIHOODS,
@@ -36,7 +49,7 @@ TABLES = {
     "protocol": PROTOCOLS,
     "strands": STRANDS_READ,
 }
-# By verb: the options, what has their defaults, and what they make.
+# By command: the options, what has their defaults, and what they make.
 OPTIONS = {
     "variants": (VariantOptions, method_for, Method),
     "scan": (ScanOptions, scan_method_for, ScanMethod),
@@ -49,18 +62,20 @@ LEAST = {
 }
 
 
-@pytest.mark.parametrize("verb", OPTIONS)
-def test_a_command_takes_each_option_of_the_library_and_gives_none_by_itself(verb):
-    """So the defaults are those of the library."""
-    options, make, made = OPTIONS[verb]
-    given = {name for name in inspect.signature(make).parameters if name != "reader"}
-    assert given == set(options.__annotations__) == set(made.__annotations__)
-    parser = _parser()
-    (verbs,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    dests = {action.dest for action in verbs.choices[verb]._actions}
-    assert set(options.__annotations__) <= dests | {"tags"}
-    arguments = parser.parse_args([verb, "--model", "m", *LEAST[verb]])
-    assert options_of(arguments, options) in ({}, {"tags": []})
+@pytest.mark.parametrize("command", OPTIONS)
+def test_a_command_takes_each_option_of_the_library_and_gives_none_by_itself(command):
+    """So the defaults are those of the library, which the help repeats."""
+    options, make, made = OPTIONS[command]
+    signature = {k: v for k, v in inspect.signature(make).parameters.items() if k != "reader"}
+    assert set(signature) == set(options.__annotations__) == set(made.__annotations__)
+    _, bound = parse([command, "--model", "m", *LEAST[command]])
+    assert not bound.arguments.get("method") and not bound.arguments.get("sampling")
+    said = dict(re.findall(r"(\w+): [^:]*?\(default: ([\w.]+)", inspect.getdoc(options)))
+    assert len(said) >= 4
+    for name, default in said.items():
+        value = signature[name].default
+        if value not in (None, (0,)):  # what fits, and frames as they are written
+            assert f"{value:g}" == default if isinstance(value, float) else str(value) == default
 
 
 def test_defaults_that_scores_depend_on():
@@ -73,12 +88,41 @@ def test_defaults_that_scores_depend_on():
     assert (rule.mode, rule.temperature, rule.repetition_penalty) == ("token", 1.0, 0.0)
 
 
-def test_what_the_verb_is_given_is_what_is_passed_on():
+def test_what_the_command_is_given_is_what_is_passed_on():
     words = ["--protocol", "right_end", "--window", "96", "--frames", "0,2", "--tag", "<x>"]
-    arguments = _parser().parse_args(["variants", "--model", "m", *LEAST["variants"], *words])
-    assert options_of(arguments, VariantOptions) == {
+    _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words])
+    assert bound.arguments["method"] == {
         "protocol": "right_end", "window_bp": 96, "frames": (0, 2), "tags": ["<x>"]
     }  # fmt: skip
+
+
+def test_the_last_of_a_repeated_option_counts_and_lists_grow():
+    words = ["--window", "1", "--window=2", "--frames", "0", "--frames", "all", "--tag", "a"]
+    _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words, "--tag", "b"])
+    assert bound.arguments["method"] == {
+        "window_bp": 2, "frames": (0, 1, 2, 3, 4, 5), "tags": ["a", "b"]
+    }  # fmt: skip
+    goals = ["--oracle", "a", "--goal", "-3", "--goal", "least"]
+    _, bound = parse(["design", "--model", "m", *goals, "--output", "o", "--hairpin", "-8"])
+    assert bound.arguments["goals"] == ("-3", "least")
+    assert bound.arguments["rules"] == {"least_kcal": -8.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        (ConstraintOptions, Constraints),
+        (RuleOptions, Rules),
+        (SearchOptions, DesignTask),
+        (TuneOptions, TuneTask),
+        (SamplingOptions, SamplingRule),
+    ],
+)
+def test_keywords_are_fields_of_what_they_make(options, kept):
+    given = {field.name for field in dataclasses.fields(kept)}
+    assert set(options.__annotations__) <= given
+    if kept not in (Rules, DesignTask):
+        assert set(options.__annotations__) == given
 
 
 def test_an_unknown_keyword_is_an_error_at_once(model):

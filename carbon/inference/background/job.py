@@ -27,8 +27,9 @@ from carbon.inference.background.tolerance import (
     rounded_reader,
     with_tolerance,
 )
-from carbon.inference.variants.method import Method, VariantOptions, method_for
+from carbon.inference.variants.method import Method, method_for
 from carbon.inference.variants.scores import score_variants
+from carbon.options import VariantOptions
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
 

@@ -7,7 +7,7 @@ from its conditional under the bases before it. Temperature and cuts act on what
 """
 
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +20,6 @@ Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 
 _LEAST_TEMPERATURE = 1e-6  # far less, and its inverse is no number of fp32
-
-
-class SamplingOptions(TypedDict, total=False):
-    """The fields of `SamplingRule`, as keyword arguments; what is not given has its default."""
-
-    mode: Mode
-    temperature: float
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    repetition_penalty: float
-    repetition_window_bp: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from carbon.inference.scan.blocks import ScanWorker
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
 from carbon.inference.scan.files import run_scan_job
 from carbon.inference.scan.job import ScanJob
-from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
+from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.plan import plan_scan_job
 from carbon.inference.scan.regions import scan_region
 from carbon.inference.scan.writers import SCAN_WRITERS
@@ -14,7 +14,6 @@ __all__ = [
     "ScanChunk",
     "ScanJob",
     "ScanMethod",
-    "ScanOptions",
     "ScanWorker",
     "join_chunks",
     "plan_scan_job",

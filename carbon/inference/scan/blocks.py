@@ -10,7 +10,7 @@ from carbon.genome import Interval, Reference
 from carbon.inference.identity import identity_of
 from carbon.inference.scan.chunks import ScanChunk
 from carbon.inference.scan.job import ScanJob
-from carbon.inference.scan.method import ScanMethod, ScanOptions, scan_method_for
+from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.regions import (
     Window,
     WindowValues,
@@ -18,6 +18,7 @@ from carbon.inference.scan.regions import (
     read_windows,
     windows_at_once,
 )
+from carbon.options import ScanOptions
 
 if TYPE_CHECKING:
     from carbon.inference.reading.reader import Reader

@@ -19,8 +19,9 @@ from carbon.genome import (
 from carbon.genome.contig_names import names_table
 from carbon.genome.gene_lookup import find_gene
 from carbon.genome.regions import Regions, read_regions
-from carbon.inference.scan.method import ScanMethod, ScanOptions
+from carbon.inference.scan.method import ScanMethod
 from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter, write_dataset
+from carbon.options import ScanOptions
 from carbon.pictures import check_installed, check_picture
 from carbon.sums import content_sha256
 from carbon.tables import chosen_by_ending

@@ -1,7 +1,7 @@
-"""How a region is scanned: the options that are given, and the method that they make."""
+"""How a region is scanned: the method that `carbon.options.ScanOptions` make."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from carbon.arguments import checked_names
 from carbon.errors import UserError
@@ -13,20 +13,6 @@ if TYPE_CHECKING:
     from carbon.inference.reading.reader import Reader
 
 _DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
-
-
-class ScanOptions(TypedDict, total=False):
-    """The options of `Carbon.scan` and `scan_method`, as keyword arguments.
-
-    What is not given has the default of `scan_method_for`.
-    """
-
-    frames: Sequence[int] | None
-    combine: Combine
-    window_bp: int | None
-    least_context_bp: int | None
-    strands: Strands
-    tags: Sequence[str]
 
 
 class ScanMethod(NamedTuple):

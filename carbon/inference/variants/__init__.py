@@ -1,7 +1,7 @@
 """Likelihoods of alleles compared: a score a variant, a scored file a VCF."""
 
 from carbon.inference.variants.files import VariantJob, VariantScorer, run_variant_job
-from carbon.inference.variants.method import Method, VariantOptions, method_for
+from carbon.inference.variants.method import Method, method_for
 from carbon.inference.variants.scores import (
     AlleleComparison,
     VariantScore,
@@ -16,7 +16,6 @@ __all__ = [
     "Fork",
     "Method",
     "VariantJob",
-    "VariantOptions",
     "VariantScore",
     "VariantScorer",
     "compare_block",

@@ -29,10 +29,11 @@ from carbon.inference.variants.consequences import (
     Score,
     annotator,
 )
-from carbon.inference.variants.method import Method, VariantOptions, method_for
+from carbon.inference.variants.method import Method, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
+from carbon.options import VariantOptions
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
 

@@ -1,7 +1,7 @@
-"""How variants are scored: the options that are given, and the method that they make."""
+"""How variants are scored: the method that `carbon.options.VariantOptions` make."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from carbon.arguments import checked_names
 from carbon.inference.reading.checks import check_window, checked_frames
@@ -10,20 +10,6 @@ from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.reading.reader import Reader
-
-
-class VariantOptions(TypedDict, total=False):
-    """The options of `Carbon.score_variants` and `variant_method`, as keyword arguments.
-
-    What is not given has the default of `method_for`.
-    """
-
-    protocol: ProtocolName
-    window_bp: int | None
-    by: By
-    strands: Strands
-    frames: Sequence[int]
-    tags: Sequence[str]
 
 
 class Method(NamedTuple):

@@ -1,6 +1,7 @@
 """The search with a small random model and oracles whose best is known."""
 
 import sys
+from typing import get_args
 
 import pytest
 from Bio.Seq import Seq
@@ -13,7 +14,7 @@ from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.inference.generation.constraints import Constraints
 from carbon.inference.generation.sampling import SamplingRule
-from carbon.options import DESIGN_WAYS
+from carbon.options import DesignWay
 
 
 def gc(sequences):
@@ -211,7 +212,7 @@ def test_what_makes_no_sense(model, options, message):
 
 
 def test_the_defaults_of_a_task_and_the_ways_of_the_command():
-    assert list(WAYS) == list(DESIGN_WAYS)
+    assert list(WAYS) == list(get_args(DesignWay))
     task = DesignTask(length_bp=30)
     assert (task.way, task.calls, task.batch, task.width) == ("beam", 1000, 16, 4)
     assert (task.hot, task.cold, task.within, task.num_designs) == (1.2, 0.8, 0.0, 10)

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from functools import partial
 
 import pytest
@@ -36,7 +36,7 @@ def given(*words):
     parser = ArgumentParser()
     parser.add_argument("--device", default="auto")
     options.add_workers(parser)
-    return parser.parse_args(words)
+    return options.worker_options(parser.parse_args(words))
 
 
 def engine(*words):
@@ -91,7 +91,7 @@ def test_each_worker_sees_its_own_gpu_and_threads(monkeypatch, tmp_path):
         (["--device", "cuda:0,cuda:9"], "there is no cuda:9; 2 can be seen"),
         (["--device", "cuda:0,cpu"], "a list names GPUs, such as cuda:0,cuda:1"),
         (["--device", "cpu,cpu"], "a list names GPUs, such as cuda:0,cuda:1"),
-        (["--processes", "5000"], "give at most 1024"),
+        (["--processes", "5000"], "give 0 to 1024"),
     ],
 )
 def test_options_that_are_not_possible(monkeypatch, words, message):
@@ -130,11 +130,11 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 
 
 def test_a_stream_is_for_one_process(capsys):
-    arguments = Namespace(ray=None, processes=2)
-    assert options.is_streamed(arguments, "standard input is read by one process")
+    several = options.WorkerOptions(processes=2)
+    assert options.is_streamed(several, "standard input is read by one process")
     said = capsys.readouterr().err
     assert said == "standard input is read by one process; --processes and --ray have no effect\n"
-    assert not options.is_streamed(arguments, None)
+    assert not options.is_streamed(several, None)
 
 
 def test_a_run_through_the_options(monkeypatch, tmp_path):

@@ -66,7 +66,6 @@ def test_the_commands_of_both_workflows_are_those_of_carbon(capsys):
         assert text.count("{") == text.count("}") and text.count("(") == text.count(")")
         (command,) = re.findall(r"variants (--model.*?) > ", text.replace("\\\n", ""), re.DOTALL)
         options = set(re.findall(r"--[a-z-]+", command))
-        with pytest.raises(SystemExit):
-            main(["variants", "--help"])
+        assert main(["variants", "--help"]) == 0
         known = capsys.readouterr().out
         assert options and all(f"{option} " in known for option in options), name

@@ -1,12 +1,12 @@
-"""`carbon models`: which models are known by name, and where they lie."""
+"""`carbon models` and `carbon info`: which models are known by name, and what a folder is."""
 
-import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from carbon.errors import UserError
-from carbon.verbs.common import Verbs
 
 if TYPE_CHECKING:
     from carbon.box import Entry
@@ -15,46 +15,71 @@ _ABSENT = "not in this installation"
 _NOT_FETCHED = "is fetched at its first use"
 
 
-def add_parser(verbs: Verbs) -> None:
-    """Add the verb."""
-    verb = verbs.add_parser(
-        "models",
-        help="models that are known by name, and where they lie",
-        description="Lists what is in the box, with the chromosome that was held out of each "
-        "training and its genes, and what `--model` and `carbon.load` fetch from the Hub by name. "
-        "Nothing is fetched here. With --copy, the held-out chromosome of a model of the box, its "
-        "genes and a few variants of one of them are put beside you, to try commands on.",
-    )
-    verb.add_argument("--copy", metavar="NAME", help="of the box, such as yeast")
-    verb.add_argument("--output", metavar="FOLDER", help="for --copy; default: such as yeast_VIII")
-    verb.add_argument("--json", action="store_true", help="JSON instead of tables")
-    verb.set_defaults(run=run)
+def models(
+    *,
+    copy: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    output: Annotated[Path | None, Parameter(metavar="FOLDER")] = None,
+    as_json: Annotated[bool, Parameter(name="--json")] = False,
+) -> None:
+    """Models that are known by name, and where they lie.
 
+    Lists what is in the box, with the chromosome that was held out of each training and its genes,
+    and what `--model` and `carbon.load` fetch from the Hub by name. Nothing is fetched here. With
+    --copy, the held-out chromosome of a model of the box, its genes and a few variants of one of
+    them are put beside you, to try commands on.
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the verb: headers and results say it all, without torch."""
+    Args:
+        copy: of the box, such as yeast.
+        output: for --copy; default: such as yeast_VIII.
+        as_json: JSON instead of tables.
+    """
     from carbon.box import BOX
 
-    if arguments.copy is not None:
-        return _copy(arguments.copy, arguments.output)
-    if arguments.output is not None:
+    if copy is not None:
+        return _copy(copy, output)
+    if output is not None:
         raise UserError("--output: give the model with --copy NAME")
-    found = {"box": [_in_box(entry) for entry in BOX.values()], "hub": _on_hub()}
-    if arguments.json:
-        print(json.dumps(found, indent=1))
+    known = {"box": [_in_box(entry) for entry in BOX.values()], "hub": _on_hub()}
+    if as_json:
+        print(json.dumps(known, indent=1))
         return
-    print(_box_text(found["box"]))
+    print(_box_text(known["box"]))
     print()
-    print(_hub_text(found["hub"]))
+    print(_hub_text(known["hub"]))
 
 
-def _copy(name: str, output: str | None) -> None:
+def info(model: str, /) -> None:
+    """What a model folder is.
+
+    Args:
+        model: model folder, or a name in the box or on the Hub.
+    """
+    from carbon.model import model_folder
+
+    found = model_folder(model)  # the config and the headers of the weights, without torch
+    config, vocabulary = found.config, found.vocabulary
+    older = {"rope_theta": config.get("rope_theta"), **(config.get("rope_scaling") or {})}
+    facts = {
+        "vocabulary": vocabulary.name,
+        "parameters": found.num_parameters,
+        "layers": config["num_hidden_layers"],
+        "hidden_size": config["hidden_size"],
+        "context_tokens": config["max_position_embeddings"],
+        "context_bp": (config["max_position_embeddings"] - 1) * 6,
+        "rope": config.get("rope_parameters") or {"rope_type": "default", **older},
+        "tied_embeddings": config["tie_word_embeddings"],
+        "tags": list(vocabulary.tags),
+    }
+    print(json.dumps(facts, indent=1))
+
+
+def _copy(name: str, output: Path | None) -> None:
     """Copy what lies beside a model and print the paths; say what to do with them."""
     from carbon import box
     from carbon.console import say
 
     entry = box.entry(name)
-    folder = Path(output or f"{name}_{entry.held_out_contig}")
+    folder = output or Path(f"{name}_{entry.held_out_contig}")
     genome, annotation, variants = entry.copy_to(folder)
     print(genome, annotation, variants, sep="\n")
     say(

@@ -1,11 +1,12 @@
 """`carbon convert`: any model that Carbon reads as a native stock folder, or as a GGUF."""
 
-import argparse
 import re
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter, Token
 
 from carbon.options import Dtype
-from carbon.verbs.common import Verbs
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -19,72 +20,71 @@ TOLERANCE_SAME_DTYPE, TOLERANCE_ROUNDED = 1e-5, 0.02
 _LENGTHS_BP = (60, 61, 150, 301, 600, 1201)
 
 
-def add_parser(verbs: Verbs) -> None:
-    """Add the verb."""
-    verb = verbs.add_parser(
-        "convert",
-        help="write a model, native or hybrid, as a native stock folder or as a GGUF",
-        description="Writes config.json, safetensors and a tokenizer.json that stock transformers "
-        "and vLLM load. Of a hybrid's 155,776 rows the 4,224 for DNA are kept. Random sequences "
-        "are scored by both; if they differ, nothing is written and the exit code is 1. With "
-        "--to gguf DST is one file, which llama.cpp reads.",
-    )
-    verb.add_argument("source", metavar="SRC", help="model folder, or a name in box or Hub")
-    verb.add_argument("output", metavar="DST", help="folder to write, absent or empty, or file")
-    verb.add_argument("--to", choices=("folder", "gguf"), default="folder")
-    verb.add_argument(
-        "--dtype", choices=get_args(Dtype), help="of the weights; as in SRC if not given"
-    )
-    verb.add_argument(
-        "--max-shard-size",
-        type=_size,
-        default="50GB",
-        metavar="SIZE",
-        help="of a weights file, such as 5GB",
-    )
-    verb.set_defaults(run=run)
-
-
-def _size(text: str) -> str:
+def _size(hint: Any, tokens: Sequence[Token]) -> str:
+    text = tokens[-1].value
     if not re.fullmatch(r"[1-9]\d*[KMG]B", text):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a size such as 500MB or 5GB")
+        raise ValueError(f"'{text}' is not a size such as 500MB or 5GB")
     return text
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Run the verb."""
+def convert(
+    source: Annotated[str, Parameter(name="SRC")],
+    output: Annotated[str, Parameter(name="DST")],
+    /,
+    *,
+    to: Literal["folder", "gguf"] = "folder",
+    dtype: Dtype | None = None,
+    max_shard_size: Annotated[str, Parameter(converter=_size, n_tokens=1, metavar="SIZE")] = "50GB",
+) -> None:
+    """Write a model, native or hybrid, as a native stock folder or as a GGUF.
+
+    Writes config.json, safetensors and a tokenizer.json that stock transformers and vLLM load. Of a
+    hybrid's 155,776 rows the 4,224 for DNA are kept. Random sequences are scored by both; if they
+    differ, nothing is written and the exit code is 1. With --to gguf DST is one file, which
+    llama.cpp reads.
+
+    Args:
+        source: model folder, or a name in box or Hub.
+        output: folder to write, absent or empty, or file.
+        to: what is written.
+        dtype: of the weights; as in SRC if not given.
+        max_shard_size: of a weights file, such as 5GB.
+    """
     from carbon.model import model_folder
 
-    model_folder(arguments.source)  # before anything large is imported
-    _WRITERS[arguments.to](arguments)
+    model_folder(source)  # before anything large is imported
+    if to == "gguf":
+        _write_gguf(source, output, dtype)
+    else:
+        _write_folder(source, output, dtype, max_shard_size)
 
 
-def _write_folder(arguments: argparse.Namespace) -> None:
+def _write_folder(path: str, output: str, dtype: Dtype | None, max_shard_size: str) -> None:
     from carbon.files import atomic_folder
     from carbon.inference import Carbon
     from carbon.model import load_model, save_model
 
     sequences = _random_sequences()
-    with atomic_folder(arguments.output) as folder:
-        source = load_model(arguments.source, "auto")
+    with atomic_folder(output) as folder:
+        source = load_model(path, "auto")
         stored = source.network.dtype
         before = _log_likelihoods(Carbon(source), sequences)
-        native = _native(source, arguments.dtype)
+        native = _native(source, dtype)
         del source
-        save_model(native, folder, max_shard_size=arguments.max_shard_size)
-        dtype = native.dtype
+        save_model(native, folder, max_shard_size=max_shard_size)
+        written = native.dtype
         del native
         after = _log_likelihoods(Carbon(load_model(folder, "auto")), sequences)
         largest = _print_parity(sequences, before, after)
-        tolerance = TOLERANCE_SAME_DTYPE if dtype == stored else TOLERANCE_ROUNDED
+        tolerance = TOLERANCE_SAME_DTYPE if written == stored else TOLERANCE_ROUNDED
         if not largest <= tolerance:
             raise FloatingPointError(
-                f"{arguments.source}: scores change by {largest:.3g} nats per base, more than "
+                f"{path}: scores change by {largest:.3g} nats per base, more than "
                 f"{tolerance:g}; nothing was written"
             )
 
 
-def _write_gguf(arguments: argparse.Namespace) -> None:
+def _write_gguf(source: str, output: str, dtype: Dtype | None) -> None:
     from pathlib import Path
 
     from carbon.console import say
@@ -92,13 +92,10 @@ def _write_gguf(arguments: argparse.Namespace) -> None:
     from carbon.model import load_model
     from carbon.model.gguf_file import write_gguf
 
-    with atomic_file(arguments.output) as path:
-        native = _native(load_model(arguments.source, "auto"), arguments.dtype)
-        write_gguf(native, path, Path(arguments.source).name)
-    say(f"{arguments.output}: give prompts as <dna> and DNA, and llama.cpp a context of its own")
-
-
-_WRITERS = {"folder": _write_folder, "gguf": _write_gguf}
+    with atomic_file(output) as path:
+        native = _native(load_model(source, "auto"), dtype)
+        write_gguf(native, path, Path(source).name)
+    say(f"{output}: give prompts as <dna> and DNA, and llama.cpp a context of its own")
 
 
 def _native(source: "LoadedModel", dtype: Dtype | None) -> "LlamaForCausalLM":

@@ -1,21 +1,13 @@
 """`carbon doctor`: what this machine has."""
 
-import argparse
 import json
 
 from carbon.__version__ import __version__
 from carbon.console import say
-from carbon.verbs.common import Verbs
 
 
-def add_parser(verbs: Verbs) -> None:
-    """Add the verb."""
-    verb = verbs.add_parser("doctor", help="what this machine has, and whether Carbon runs on it")
-    verb.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb."""
+def doctor() -> int:
+    """What this machine has, and whether Carbon runs on it."""
     import os
     import platform
     from importlib.metadata import PackageNotFoundError, version

@@ -4,7 +4,7 @@ A file is computed in blocks and can be resumed. Standard input is read once and
 written at once, so there one process streams.
 """
 
-import argparse
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from carbon.parallel.driver import Job, run_job
 from carbon.parallel.engines import MakeWorker
-from carbon.parallel.options import is_streamed, workers_of
-from carbon.verbs.common import read_named
+from carbon.parallel.options import WorkerOptions, is_streamed, workers_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,7 +53,7 @@ class SequenceWorker(Generic[T]):
 
     def stream(self, records: Iterable[Sequence]) -> Rows[T]:
         """Yield each record with its result."""
-        return read_named(records, self._read, self._source)
+        return _read_named(records, self._read, self._source)
 
     def __call__(self, payload: list[Sequence]) -> list[Any]:
         """Return the packed result of each record."""
@@ -90,7 +89,7 @@ def why_streamed(source: str, output: str | None) -> str | None:
 
 
 def run_sequence_job(
-    arguments: argparse.Namespace,
+    options: WorkerOptions,
     job: SequenceJob[T],
     records: Iterable[Sequence],
     write: Callable[[dict[str, Any], Rows[T]], R],
@@ -98,7 +97,7 @@ def run_sequence_job(
     """Compute a result for every sequence, and write the results in order.
 
     Args:
-        arguments: that choose the engine.
+        options: that choose the engine.
         job: what to compute.
         records: the sequences, which a stream reads once.
         write: takes the settings, and name, bases and result of each sequence.
@@ -108,10 +107,10 @@ def run_sequence_job(
     """
     from carbon.console import track
 
-    if is_streamed(arguments, why_streamed(job.source, job.output)):
+    if is_streamed(options, why_streamed(job.source, job.output)):
         worker: Any = job.make()
         return write(worker.about["settings"], track(worker.stream(records), "sequences"))
-    with workers_of(arguments, job.make) as workers:
+    with workers_of(options, job.make) as workers:
         about = workers.about()
         blocks = _job_of(job, about)
         return run_job(
@@ -152,3 +151,35 @@ def _blocks(records: Iterable[Sequence]) -> Iterator[list[Sequence]]:
             block, block_bp = [], 0
     if block:
         yield block
+
+
+def _read_named(
+    records: Iterable[tuple[str, str]], read: Callable[[Iterator[str]], Iterator[T]], path: str
+) -> Iterator[tuple[str, str, T]]:
+    """Return the name and the bases of each record, with what `read` makes of its bases.
+
+    Only what is read and not yet answered is in memory.
+
+    Raises:
+        ModelError: the model says nothing finite of a record, whose name is told.
+    """
+    waiting: deque[tuple[str, str]] = deque()
+
+    def sequences() -> Iterator[str]:
+        for record in records:
+            waiting.append(record)
+            yield record[1]
+
+    return _named(read(sequences()), waiting, path)
+
+
+def _named(
+    results: Iterator[T], waiting: deque[tuple[str, str]], path: str
+) -> Iterator[tuple[str, str, T]]:
+    from carbon.inference.reading.checks import NotFinite
+
+    try:
+        for result in results:
+            yield *waiting.popleft(), result
+    except NotFinite:
+        raise NotFinite(f"{path}: record '{waiting[0][0]}'") from None

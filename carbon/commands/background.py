@@ -1,0 +1,69 @@
+"""`carbon background`: random variants of every kind, scored once, for percentiles."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+from carbon.commands.shared import (
+    NO_GENES,
+    NONE,
+    WORKERS,
+    Genes,
+    Loading,
+    Natural,
+    Several,
+    VariantMethod,
+    Workers,
+    check_inputs,
+)
+from carbon.commands.workers import background_scorer
+from carbon.parallel.options import workers_of
+
+
+def background(
+    *,
+    loading: Loading,
+    reference: Path,
+    output: Path,
+    genes: Genes = NO_GENES,
+    draw_from: Several = (),
+    variants_per_kind: Natural = 200,
+    seed: Natural = 0,
+    method: VariantMethod = NONE,
+    workers: Workers = WORKERS,
+) -> None:
+    """Score random variants, to read the scores of others by.
+
+    Scores random variants of every kind and keeps the quantiles. With the file, `carbon variants
+    --background` writes of each variant how many in a hundred random variants of its kind have a
+    lower delta.
+
+    Args:
+        reference: FASTA to draw variants from.
+        output: a .json to write.
+        genes: with them, SNVs are told by consequence, and indels in coding sequence from others.
+        draw_from: contigs; default: all.
+        variants_per_kind: how many are drawn.
+        seed: of the random numbers.
+    """
+    check_inputs(loading.model, reference, genes.annotation)
+    genes.check()
+
+    from carbon.inference.background import BackgroundJob, Drawing, run_background_job
+    from carbon.tables import chosen_by_ending
+
+    chosen_by_ending(output, {".json": None})
+    job = BackgroundJob(
+        model=loading.model,
+        reference=reference,
+        output=output,
+        annotation=genes.annotation,
+        contigs=genes.contigs,
+        genetic_code=genes.genetic_code,
+        drawing=Drawing(variants_per_kind, seed, draw_from),
+        options=method,
+        resume=workers.resume,
+    )
+    make = partial(background_scorer, job, loading.worker_keywords(workers))
+    with workers_of(workers, make) as found:
+        print(json.dumps(run_background_job(job, found)))

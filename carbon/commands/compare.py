@@ -1,0 +1,72 @@
+"""`carbon compare` and `carbon join`: scored outputs compared, or the parts of one joined."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter, Token
+
+from carbon.commands.shared import Natural, Table
+
+
+def _labels(hint: Any, tokens: Sequence[Token]) -> tuple[str, str]:
+    text = tokens[-1].value
+    first, comma, second = text.partition(",")
+    if not (first and comma and second) or "," in second or first == second:
+        raise ValueError(f"'{text}' is not two labels such as small,large")
+    return first, second
+
+
+def compare(
+    a: Path,
+    b: Path,
+    /,
+    *,
+    labels: Annotated[
+        tuple[str, str] | None, Parameter(converter=_labels, n_tokens=1, metavar="A,B")
+    ] = None,
+    output: Table | None = None,
+    plot: Path | None = None,
+    top: Natural = 20,
+    common: bool = False,
+) -> None:
+    """Compare two scored outputs of one VCF, of two models, windows or protocols.
+
+    Prints how far two outputs of `carbon variants` agree, as JSON on standard output and as tables
+    on standard error, and the alleles whose ranks differ most.
+
+    Args:
+        a: an output of `carbon variants`, of any format.
+        b: another, of the same VCF.
+        labels: what tables and the picture call them.
+        output: a row an allele.
+        plot: a scatter, .png, .svg or .pdf.
+        top: how many alleles are reported.
+        common: pass over alleles that one file alone has.
+    """
+    from carbon.comparison import CompareJob, run_compare_job
+    from carbon.comparison.told import told
+    from carbon.console import say
+
+    table = Path(output) if output else None
+    job = CompareJob(a=a, b=b, labels=labels, output=table, plot=plot, top=top, common=common)
+    summary = run_compare_job(job)
+    say(told(summary))
+    print(json.dumps(summary))
+
+
+def join(*parts: Annotated[Path, Parameter(required=True)], output: Path) -> None:
+    """Join the parts of a result that were computed apart.
+
+    Joins tables (.tsv, .parquet), or the JSON summaries that commands print (.json), of parts such
+    as `carbon variants --region` writes. All must have the same settings. Join scored VCFs by
+    `bcftools concat --naive`.
+
+    Args:
+        parts: in the order of the output.
+        output: a .tsv, .parquet or .json.
+    """
+    from carbon.parts import join_parts
+
+    join_parts(list(parts), output)

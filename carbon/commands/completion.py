@@ -1,0 +1,20 @@
+"""`carbon completion`: a script with which a shell completes commands and options."""
+
+from typing import Literal
+
+
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print a script with which a shell completes commands and options.
+
+    For bash: carbon completion bash > ~/.local/share/bash-completion/completions/carbon
+
+    For zsh, write it as _carbon into a folder of $fpath.
+
+    For fish: carbon completion fish > ~/.config/fish/completions/carbon.fish
+
+    Args:
+        shell: that is to complete.
+    """
+    from carbon.cli import application
+
+    print(application(imports_all=True).generate_completion(shell=shell))

@@ -1,0 +1,204 @@
+"""`carbon design` and `carbon tune`: sequences, or a generator, that oracles like."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter, Token
+
+from carbon.commands.shared import (
+    CONSTRAINTS,
+    NONE,
+    WORK,
+    Device,
+    Loading,
+    Natural,
+    Sampling,
+    Several,
+    Tags,
+    check_inputs,
+    group,
+    options,
+)
+from carbon.design.tune_task import TuneJob, TuneTask
+from carbon.design.writers import DESIGN_WRITERS
+from carbon.errors import UserError
+from carbon.options import ConstraintOptions, RuleOptions, SearchOptions
+from carbon.parallel.options import WorkerOptions
+from carbon.tables import any_of
+
+if TYPE_CHECKING:
+    from carbon.design.rules import Rules
+
+_OUTPUT = f"{any_of(DESIGN_WRITERS)} to write."
+_LEARNING = group("Learning")
+
+
+def _protein(hint: Any, tokens: Sequence[Token]) -> str:
+    return tokens[-1].value
+
+
+Oracles = Annotated[
+    tuple[str, ...],
+    Parameter(
+        metavar="[NAME=]KIND:WHAT",
+        help="adapted:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND; may be repeated.",
+    ),
+]
+Goals = Annotated[
+    tuple[str, ...],
+    Parameter(
+        metavar="most|least|NUMBER",
+        help="what is wanted of each oracle, in their order; default: most.",
+    ),
+]
+if TYPE_CHECKING:
+    Way = SearchOptions
+    Constrained = ConstraintOptions
+    More = RuleOptions
+else:
+    _Protein = Annotated[
+        tuple[str, ...], Parameter(converter=_protein, consume_multiple=(0, 1), metavar="[LETTERS]")
+    ]
+    Way = options(SearchOptions, group("The way to look"))
+    Constrained = options(
+        ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several, protein=_Protein
+    )
+    More = options(RuleOptions, group("More rules"), sites=Several)
+
+
+def design(
+    *,
+    loading: Loading,
+    device: Device = "auto",
+    tags: Tags = (),
+    oracles: Oracles,
+    goals: Goals = (),
+    output: Annotated[Path, Parameter(help=_OUTPUT, metavar="FILE")],
+    length_bp: int | None = None,
+    start: Annotated[Path | None, Parameter(metavar="FASTA")] = None,
+    prompt: str = "",
+    num_designs: Annotated[Natural, Parameter(name="-n")] = 10,
+    seed: Natural = 0,
+    search: Way = NONE,
+    sampling: Sampling = NONE,
+    constraints: Constrained = NONE,
+    rules: More = NONE,
+    records: Annotated[str | None, Parameter(metavar="FASTA|CORPUS")] = None,
+    timeout_seconds: float = 600.0,
+    resume: bool = False,
+) -> None:
+    """Look for sequences that a measure likes.
+
+    Draws sequences, has oracles measure them, and writes the best, each with the model's likelihood
+    and its distances, which tell whether an oracle was fooled. Several oracles make a Pareto front.
+    --protein without letters takes those that --start codes for.
+
+    Args:
+        output: the designs.
+        length_bp: bases of a design; default: of start or protein.
+        start: its first record is where lineages begin.
+        prompt: DNA before every design, not part of it.
+        num_designs: best to write.
+        seed: of the random numbers.
+        records: what the model was trained on: the nearest record to each design is reported.
+        timeout_seconds: for a batch of an oracle.
+        resume: continue a run that was stopped.
+    """
+    from carbon.files import check_no_input
+
+    check_no_input(output, start, records)
+    check_inputs(loading.model, start, records)
+    from carbon.design.job import DesignJob, check_job, run_design_job, summary_of
+    from carbon.design.task import DesignTask
+    from carbon.genome import read_sequences
+
+    first = next(read_sequences(start))[1] if start else None
+    task = DesignTask(
+        length_bp=length_bp,
+        start=first,
+        prompt=prompt,
+        goals=goals,
+        num_designs=num_designs,
+        seed=seed,
+        tags=tags,
+        rules=_rules(constraints, rules, first),
+        sampling=sampling,
+        records=records,
+        timeout_seconds=timeout_seconds,
+        **search,
+    )
+    job = DesignJob(loading.model, oracles, task, output, resume)
+    check_job(job)
+    print(json.dumps(summary_of(job, run_design_job(loading.load(device).reader, job))))
+
+
+def _rules(constraints: ConstraintOptions, rules: RuleOptions, start: str | None) -> "Rules":
+    from carbon.design.rules import Rules
+    from carbon.genome.alphabet import translate
+    from carbon.inference import Constraints
+
+    if "protein" in constraints and not constraints["protein"]:  # `--protein` without letters
+        if start is None:
+            raise UserError("--protein: give its letters, or a --start to translate")
+        constraints = {**constraints, "protein": translate(start)}
+    return Rules(constraints=Constraints(**constraints), **rules)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DrawerOptions(WorkerOptions):
+    """Which processes draw.
+
+    Attributes:
+        device: auto: a GPU if there is one.
+        processes: worker processes on this machine that draw.
+        ray: HOST:PORT of the head node of the Ray cluster that draws.
+        resume: continue from the last checkpoint of a run that was stopped.
+        vllm: URL of a vLLM server of this machine that draws.
+    """
+
+    device: Literal["auto", "cpu"] = "auto"
+    vllm: str = ""
+
+
+_DRAWERS = DrawerOptions()
+
+
+def tune(
+    *,
+    model: str,
+    oracles: Oracles,
+    output: Annotated[Path, Parameter(metavar="FOLDER")],
+    task: Annotated[TuneTask, Parameter(name="*", group=_LEARNING)],
+    drawers: Annotated[DrawerOptions, Parameter(name="*", group=WORK)] = _DRAWERS,
+) -> None:
+    """Teach a model to draw what a measure likes.
+
+    Draws groups of sequences, has oracles measure them, and trains low-rank adapters so that what
+    was better than its group becomes likelier (GRPO by trl), near to where the model began. Writes
+    curves, samples, the adapter and the merged model.
+
+    Args:
+        model: model folder, or a name in the box or on the Hub.
+        output: to write.
+    """
+    check_inputs(model)
+    from carbon.design.grpo import rank
+    from carbon.design.tuning import check_tuning, run_tuning, started_by
+
+    job = TuneJob(
+        model,
+        oracles,
+        task,
+        output,
+        on_cpu=drawers.device == "cpu",
+        resume=drawers.resume,
+        has_workers=bool(drawers.processes or drawers.ray),
+        vllm=drawers.vllm,
+    )
+    check_tuning(job)
+    summary = run_tuning(job, started_by(drawers) if job.has_workers else None)
+    if rank() == 0:
+        print(json.dumps(summary))

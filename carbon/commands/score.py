@@ -1,0 +1,74 @@
+"""`carbon score`: the log-likelihood of sequences."""
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from carbon.commands.sequences import Rows, SequenceJob, run_sequence_job
+from carbon.commands.shared import WORKERS, File, Loading, Table, Tags, Workers, check_inputs
+from carbon.commands.workers import scorer
+from carbon.options import By, Strands
+from carbon.tables import TABLE_WRITERS, chosen_by_ending
+
+if TYPE_CHECKING:
+    from carbon.inference.scoring import SequenceScore
+
+
+def score(
+    sequences: File,
+    /,
+    *,
+    loading: Loading,
+    tags: Tags = (),
+    output: Table | None = None,
+    per_base: bool = False,
+    by: By = "chain",
+    strands: Strands = "forward",
+    workers: Workers = WORKERS,
+) -> None:
+    """Log-likelihood of each sequence of a FASTA or FASTQ.
+
+    Writes a row a sequence, or with --per-base a row a base (position from 1). A few million bases
+    are in memory at a time.
+
+    Args:
+        sequences: FASTA or FASTQ, plain, bgzip or gzip; - is standard input.
+        output: where rows are written; TSV to standard output if it is not given.
+        per_base: a row a base.
+        by: likelihoods by the chain rule or by marginals.
+        strands: that are read.
+    """
+    from carbon.files import atomic_file, check_no_input, output_path
+    from carbon.genome import read_sequences
+
+    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    if output:
+        output_path(output)
+        check_no_input(output, sequences)
+    records = read_sequences(sequences)
+    check_inputs(loading.model)
+    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE, packing_of  # and torch with it
+
+    table = PER_BASE if per_base else PER_SEQUENCE
+
+    def write(settings: dict[str, Any], scores: "Rows[SequenceScore]") -> None:
+        with (
+            atomic_file(output) if output else nullcontext(Path("-")) as path,
+            writer(path, table.columns, settings) as write_row,
+        ):
+            for name, bases, score in scores:
+                for row in table.rows(name, bases, score):
+                    write_row(row)
+
+    method = {"by": by, "strands": strands, "tags": tags}
+    keywords = loading.worker_keywords(workers)
+    job = SequenceJob(
+        source=sequences,
+        output=output,
+        make=partial(scorer, loading.model, keywords, sequences, method, per_base),
+        unpack=packing_of(per_base=per_base)[1],
+        asked={"per_base": per_base},
+        resume=workers.resume,
+    )
+    run_sequence_job(workers, job, records, write)

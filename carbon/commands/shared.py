@@ -1,0 +1,220 @@
+"""Options that commands share, and checks before anything large is imported."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_type_hints
+
+from cyclopts import ArgumentCollection, Group, Parameter, Token
+from cyclopts.validators import Number
+
+from carbon.errors import UserError
+from carbon.options import ConstraintOptions, SamplingOptions, VariantOptions
+from carbon.parallel.options import WorkerOptions, loaded_device
+from carbon.tables import TABLE_WRITERS, any_of
+
+if TYPE_CHECKING:
+    from carbon.inference import Carbon
+
+_NAMES = {
+    "goals": "goal",
+    "least_kcal": "hairpin",
+    "most_bp": "most-bp",
+    "most_stale": "stale",
+    "no_stop_frame": "no-stop",
+    "oracles": "oracle",
+    "overrides": "set",
+    "probe_steps": "probe",
+    "tags": "tag",
+    "timeout_seconds": "timeout",
+}
+
+
+def option_name(name: str) -> str:
+    """Return what a command line calls a keyword.
+
+    >>> option_name("window_bp"), option_name("tags")
+    ('window', 'tag')
+    """
+    return _NAMES.get(name, name.removesuffix("_bp").replace("_", "-"))
+
+
+def frames(hint: Any, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """Read frames such as `0,2,4` or `all`."""
+    text = tokens[-1].value
+    if text == "all":
+        return (0, 1, 2, 3, 4, 5)
+    if not all(part in "012345" and len(part) == 1 for part in text.split(",")):
+        raise ValueError(f"'{text}' is not a list of frames such as 0,2,4 or all")
+    return tuple(int(part) for part in text.split(","))
+
+
+def _port(hint: Any, tokens: Sequence[Token]) -> int:
+    text = tokens[-1].value
+    if not text.isdigit() or int(text) > 65_535:
+        raise ValueError(f"'{text}' is not a port; give 0 to 65535")
+    return int(text)
+
+
+def group(
+    title: str, check: Callable[[ArgumentCollection], None] | None = None, is_last: bool = False
+) -> Group:
+    """Return a group of the help, which stands after those made before unless one is last."""
+    return Group.create_ordered(title, sort_key=int(is_last), validator=check)
+
+
+MODEL = group("Model")
+METHOD = group("Method")
+GENES = group("Genes and contigs")
+SAMPLING = group("Sampling")
+CONSTRAINTS = group("Constraints, kept exactly")
+WORK = group("Workers", is_last=True)
+
+Natural = Annotated[int, Parameter(validator=Number(gte=0))]
+"""A whole number of 0 or more."""
+Port = Annotated[int, Parameter(converter=_port, n_tokens=1)]
+Frames = Annotated[tuple[int, ...], Parameter(converter=frames, n_tokens=1, metavar="FRAMES")]
+Several = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 10**9))]
+"""Words up to the next option, which may be repeated: `--sites EcoRI BamHI`."""
+File = Annotated[str, Parameter(allow_leading_hyphen=True, metavar="FILE")]
+"""A path, or `-` for standard input."""
+
+Table = Annotated[str, Parameter(help=f"a {any_of(TABLE_WRITERS)} to write.", metavar="FILE")]
+
+
+def one_of(title: str, is_required: bool = False) -> Group:
+    """Return a group of options of which one is given, or none if it is not required."""
+
+    def check(arguments: ArgumentCollection) -> None:
+        names = [argument.name for argument in arguments.filter_by(value_set=True)]
+        if len(names) > 1:
+            raise ValueError(f"{' and '.join(names)}: give one of them")
+        if is_required and not names:
+            raise ValueError(f"give one of {', '.join(argument.name for argument in arguments)}")
+
+    return group(title, check)
+
+
+def options(kind: type, under: Group, **hints: Any) -> Any:
+    """Return the type of a parameter whose options are the keys of a `TypedDict`.
+
+    Args:
+        kind: the `TypedDict`, whose docstring is the help.
+        under: group of the help.
+        **hints: types of some keys on a command line, if they differ.
+    """
+    found: Any = TypedDict(kind.__name__, get_type_hints(kind) | hints, total=False)  # type: ignore[misc]
+    found.__doc__ = kind.__doc__
+    return Annotated[found, Parameter(name="*", group=under)]
+
+
+NONE: Any = {}
+"""The default of `options`: a keyword that is not given has the default of the library."""
+
+if TYPE_CHECKING:
+    Sampling = SamplingOptions
+    Constrained = ConstraintOptions
+    VariantMethod = VariantOptions
+else:
+    Sampling = options(SamplingOptions, SAMPLING)
+    Constrained = options(ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several)
+    VariantMethod = options(VariantOptions, METHOD, frames=Frames)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadingOptions:
+    """Which model is loaded, and how: keywords of `carbon.load`.
+
+    Attributes:
+        model: model folder, or a name in the box or on the Hub.
+        dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
+        attention: sdpa, flash_attention_2, or auto.
+        yarn: stretch the context by this factor.
+    """
+
+    model: str
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    attention: str = "auto"
+    yarn: float | None = None
+
+    def keywords(self, device: str) -> dict[str, Any]:
+        """Return the keywords of `carbon.load` but for the model."""
+        how = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
+        return {"device": device} | how
+
+    def worker_keywords(self, workers: WorkerOptions) -> dict[str, Any]:
+        """Return the keywords by which a worker loads the model."""
+        return self.keywords(loaded_device(workers))
+
+    def load(self, device: str) -> "Carbon":
+        """Load the model."""
+        from carbon.inference import load
+
+        return load(self.model, **self.keywords(device))
+
+
+Loading = Annotated[LoadingOptions, Parameter(name="*", group=MODEL)]
+Workers = Annotated[WorkerOptions, Parameter(name="*", group=WORK)]
+WORKERS = WorkerOptions()
+Device = Annotated[str, Parameter(group=MODEL, help="cpu, mps, cuda, cuda:1, or auto.")]
+Tags = Annotated[tuple[str, ...], Parameter(help="metadata tag; may be repeated.")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnnotationOptions:
+    """Genes, and how files name contigs.
+
+    Attributes:
+        annotation: GFF3, GTF, BED or GenBank, plain or gzip: consequences, and the kind of each
+            variant, are those in its genes.
+        contigs: where a file names contigs otherwise than the reference: a table of its names and
+            the reference's, or chr to add or take away a 'chr' (and M for MT).
+        genetic_code: NCBI translation table of CDS for which the annotation states none
+            (transl_table), such as 4, or 1,Mito=3 with contigs of the reference; default: 1, and
+            none for mitochondria.
+    """
+
+    annotation: Path | None = None
+    contigs: str | None = None
+    genetic_code: str | None = None
+
+    def check(self) -> None:
+        """Check the genetic code before anything large is imported.
+
+        Raises:
+            UserError: there is no such table, or no annotation that it could be for.
+        """
+        from carbon.genome.genetic_codes import tables_chosen
+
+        tables_chosen(self.genetic_code)
+        if self.genetic_code and not self.annotation:
+            raise UserError("--genetic-code: give the --annotation that it is for")
+
+
+Genes = Annotated[AnnotationOptions, Parameter(name="*", group=GENES)]
+NO_GENES = AnnotationOptions()
+Contigs = Annotated[
+    str | None,
+    Parameter(
+        metavar="TABLE|chr",
+        help="where a file names contigs otherwise than the reference: a table of its names and "
+        "the reference's, or chr to add or take away a 'chr' (and M for MT).",
+    ),
+]
+
+
+def check_inputs(model: str, *paths: str | Path | None) -> Path:
+    """Look for the model and for input files before anything large is imported.
+
+    Returns:
+        The model's folder.
+
+    Raises:
+        UserError: there is no such model, its files do not fit one another, or a file is absent.
+    """
+    from carbon.model import model_folder
+
+    for path in paths:
+        if path is not None and str(path) != "-" and not Path(path).exists():
+            raise UserError(f"{path}: no such file")
+    return model_folder(model).path

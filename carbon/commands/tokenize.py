@@ -1,0 +1,64 @@
+"""`carbon tokenize`: FASTA to token ids, or back."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Literal
+
+from carbon.commands.shared import File, Natural, Tags
+
+
+def tokenize(
+    source: File = "-",
+    /,
+    *,
+    decode: bool = False,
+    vocabulary: Literal["native", "hybrid"] = "native",
+    tags: Tags = (),
+    piece_tokens: Natural = 8192,
+) -> None:
+    """FASTA to token ids, or back.
+
+    Writes a line a piece: contig, start, end, ids, and the letters of 6-mers that are not six known
+    bases. Memory does not grow with the genome.
+
+    Args:
+        source: FASTA, or - for standard input.
+        decode: read such lines and write FASTA.
+        vocabulary: of the ids.
+        piece_tokens: most ids of a line.
+    """
+    from carbon.console import progress
+    from carbon.errors import UserError
+    from carbon.genome import Piece, read_pieces
+    from carbon.genome.streams import BROKEN_GZIP, open_text
+    from carbon.tokenizer import HYBRID, NATIVE, K
+    from carbon.tokenizer.lines import fasta_lines, token_lines
+
+    words = HYBRID if vocabulary == "hybrid" else NATIVE
+    shown_as = "standard input" if source == "-" else source
+    if decode:
+        try:
+            with open_text(Path(source)) as lines:
+                _write_lines(fasta_lines(lines, shown_as, words))
+        except (*BROKEN_GZIP, UnicodeDecodeError) as error:
+            raise UserError(f"{shown_as}: is broken ({error}); write it again") from None
+        return
+
+    def counted(pieces: Iterator[Piece]) -> Iterator[Piece]:
+        with progress("bases", None) as advance:
+            for piece in pieces:
+                yield piece
+                advance(len(piece.bases))
+
+    num_kmers = piece_tokens - len(words.prefix(tags))
+    if num_kmers < 1:
+        raise UserError(f"--piece-tokens {piece_tokens}: leaves no room for a 6-mer")
+    pieces = counted(read_pieces(source, num_kmers * K))
+    first = list(islice(pieces, 1))  # what cannot be read is known before the line of names
+    _write_lines(token_lines(chain(first, pieces), words, tags))
+
+
+def _write_lines(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -1,0 +1,96 @@
+"""`carbon variants`: a VCF in, a scored VCF or table out."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from carbon.commands.shared import (
+    NO_GENES,
+    NONE,
+    WORKERS,
+    Genes,
+    Loading,
+    VariantMethod,
+    Workers,
+    check_inputs,
+    one_of,
+)
+from carbon.commands.workers import variant_scorer
+from carbon.errors import UserError
+from carbon.parallel.options import workers_of
+from carbon.tables import TABLE_WRITERS, any_of
+
+_OUTPUT = f"a .vcf, .vcf.gz, {any_of(TABLE_WRITERS)} to write."
+_PLACE, _AMONG = one_of("Place"), one_of("Percentiles")
+
+
+def variants(
+    *,
+    loading: Loading,
+    reference: Path,
+    vcf: Path,
+    output: Annotated[Path, Parameter(help=_OUTPUT)],
+    genes: Genes = NO_GENES,
+    region: Annotated[str | None, Parameter(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None,
+    regions_file: Annotated[Path | None, Parameter(group=_PLACE, metavar="BED")] = None,
+    background: Annotated[Path | None, Parameter(group=_AMONG)] = None,
+    no_background: Annotated[bool, Parameter(group=_AMONG)] = False,
+    method: VariantMethod = NONE,
+    skip_mismatches: bool = False,
+    strict: bool = False,
+    lenient: Annotated[bool, Parameter(show=False)] = False,
+    workers: Workers = WORKERS,
+) -> None:
+    """Score the variants of a VCF.
+
+    Writes log-likelihood(ALT) - log-likelihood(REF) in nats: negative means that the model finds
+    the variant less likely.
+
+    Args:
+        reference: FASTA that the VCF refers to.
+        vcf: sorted VCF, plain, gzip or bgzip; or BCF.
+        output: the scored variants.
+        genes: with them, gene, consequence and codon are written too.
+        region: score the records whose POS is in it, 1-based, both ends included.
+        regions_file: score the records whose POS is in one of its regions.
+        background: of `carbon background`: write a percentile among random variants too; default:
+            background.json in the model's folder, if it fits.
+        no_background: write no percentile, whatever there is.
+        skip_mismatches: pass over records whose REF cannot stand in the reference.
+        strict: refuse a VCF that breaks any rule of its format.
+    """
+    if lenient:
+        raise UserError(
+            "--lenient is gone, take it out: a VCF is read so without it; --strict refuses what "
+            "breaks a rule"
+        )
+    folder = check_inputs(loading.model, reference, vcf, genes.annotation, background, regions_file)
+    genes.check()
+
+    from carbon.inference.background import FILE_NAME
+    from carbon.inference.variants import VariantJob, run_variant_job, variant_writer
+
+    variant_writer(output)  # a wrong ending is known before anything is loaded
+    job = VariantJob(
+        model=loading.model,
+        reference=reference,
+        vcf=vcf,
+        output=output,
+        options=method,
+        resume=workers.resume,
+        skip_mismatches=skip_mismatches,
+        strict=strict,
+        annotation=genes.annotation,
+        contigs=genes.contigs,
+        genetic_code=genes.genetic_code,
+        region=region,
+        regions=regions_file,
+        background=background,
+        own_background=None if no_background else folder / FILE_NAME,
+    )
+    make = partial(variant_scorer, job, loading.worker_keywords(workers))
+    with workers_of(workers, make) as found:
+        print(json.dumps(run_variant_job(job, found)))

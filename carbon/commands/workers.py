@@ -1,0 +1,97 @@
+"""What the worker processes of a command load.
+
+Each function is pickled by its name, so that this module imports nothing of the command line.
+"""
+
+import base64
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carbon.commands.sequences import SequenceWorker
+    from carbon.inference.background import BackgroundJob, BackgroundScorer
+    from carbon.inference.embeddings.vectors import Float32s
+    from carbon.inference.scan import ScanJob, ScanWorker
+    from carbon.inference.scoring import SequenceScore
+    from carbon.inference.variants import VariantJob, VariantScorer
+    from carbon.options import ScanOptions
+
+Loading = dict[str, Any]
+"""Keywords of `carbon.load`."""
+
+
+def variant_scorer(job: "VariantJob", loading: Loading) -> "VariantScorer":
+    """Return a worker of `carbon variants` with the model of a job."""
+    from carbon.inference import load
+    from carbon.inference.variants import VariantScorer
+
+    return VariantScorer(load(job.model, **loading).reader, job)
+
+
+def background_scorer(job: "BackgroundJob", loading: Loading) -> "BackgroundScorer":
+    """Return a worker of `carbon background` with the model of a job."""
+    from carbon.inference import load
+    from carbon.inference.background import BackgroundScorer
+
+    return BackgroundScorer(load(job.model, **loading).reader, job)
+
+
+def scan_worker(loading: Loading, job: "ScanJob", options: "ScanOptions") -> "ScanWorker":
+    """Return a worker of `carbon scan` with the model of a job."""
+    from carbon.inference import load
+    from carbon.inference.scan import ScanWorker
+
+    return ScanWorker(load(job.model, **loading).reader, job, options)
+
+
+def scorer(
+    model: str, loading: Loading, source: str, method: dict[str, Any], per_base: bool
+) -> "SequenceWorker[SequenceScore]":
+    """Return a worker that computes the likelihoods of sequences.
+
+    Args:
+        model: folder or name.
+        loading: keywords of `carbon.load`.
+        source: the file of the sequences, for messages.
+        method: keywords of `Carbon.score`.
+        per_base: whether the likelihood of each base is needed.
+    """
+    from carbon.commands.sequences import SequenceWorker
+    from carbon.inference import load
+    from carbon.inference.identity import identity_of
+    from carbon.inference.scoring import packing_of
+
+    loaded = load(model, **loading)
+    settings = {"model": model, "yarn": loaded.yarn, **method}
+    settings |= {"dtype": loaded.dtype, "unit": "nats"}
+    about = {"settings": settings, "identity": identity_of(loaded.reader, model)}
+    pack = packing_of(per_base=per_base)[0]
+    return SequenceWorker(source, about, partial(loaded.score, **method), pack)
+
+
+def embedder(
+    model: str, loading: Loading, source: str, method: dict[str, Any]
+) -> "SequenceWorker[Float32s]":
+    """Return a worker that computes the embeddings of sequences.
+
+    Args:
+        model: folder or name.
+        loading: keywords of `carbon.load`.
+        source: the file of the sequences, for messages.
+        method: keywords of `Carbon.embed`.
+    """
+    from carbon.commands.sequences import SequenceWorker
+    from carbon.inference import load
+    from carbon.inference.identity import identity_of
+
+    loaded = load(model, **loading)
+    settings = {"model": model, "yarn": loaded.yarn, **method, "dtype": loaded.dtype}
+    about = {
+        "settings": settings | {"width": loaded.model.network.config.hidden_size},
+        "identity": identity_of(loaded.reader, model),
+    }
+    return SequenceWorker(source, about, partial(loaded.embed, **method), _packed)
+
+
+def _packed(vector: "Float32s") -> str:
+    return base64.b64encode(vector.tobytes()).decode()
