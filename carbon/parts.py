@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.errors import UserError
-from carbon.files import atomic_file, check_no_input, output_path
+from carbon.io.files import atomic_file, check_no_input, output_path
 from carbon.tables import PARQUET_ROWS, chosen_by_ending
 
 _OF_PART = "region"

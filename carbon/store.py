@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_file, sha256_of_file
+from carbon.io.files import atomic_file, sha256_of_file
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from carbon.adapt.question import Question
 from carbon.adapt.report import write_report
 from carbon.config import to_toml
 from carbon.console import say
-from carbon.files import atomic_folder
+from carbon.io.files import atomic_folder
 from carbon.tables import TABLE_WRITERS
 from carbon.uncertainty import Estimate
 

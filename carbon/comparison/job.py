@@ -15,7 +15,7 @@ from carbon.comparison.groups import GROUPINGS, kinds_of, members
 from carbon.comparison.joined import Joined, check_one_vcf, check_single, join_alleles
 from carbon.comparison.scored_files import KEY, ScoredFile, read_scored_file
 from carbon.errors import UserError
-from carbon.files import atomic_file, behind_links, check_no_input, told_of
+from carbon.io.files import atomic_file, behind_links, check_no_input, told_of
 from carbon.metrics import equal_values, mid_ranks
 from carbon.pictures import check_picture
 from carbon.tables import TABLE_WRITERS, Columns, chosen_by_ending

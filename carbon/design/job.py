@@ -18,9 +18,9 @@ from carbon.design.task import DesignOptions, DesignTask, search_of
 from carbon.design.ways import Candidate, Search
 from carbon.design.writers import DESIGN_WRITERS
 from carbon.errors import UserError
-from carbon.files import atomic_file
 from carbon.inference.identity import identity_of
 from carbon.inference.reading import Reader
+from carbon.io.files import atomic_file
 from carbon.model import model_folder
 from carbon.parallel.journal import Journal
 from carbon.tables import chosen_by_ending

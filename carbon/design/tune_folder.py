@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from carbon.design.rewards import Rewards
 from carbon.design.tune_task import TuneTask
 from carbon.design.writers import DESIGN_WRITERS
-from carbon.files import atomic_file, behind_links, free_folder
+from carbon.io.files import atomic_file, behind_links, free_folder
 from carbon.parallel.journal import check_same_job
 from carbon.run_folder import METRICS
 from carbon.tokenizer import K

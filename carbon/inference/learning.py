@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.files import atomic_file
 from carbon.genome import Gene, Interval, Reference, Transcript
 from carbon.inference.engine import Carbon
 from carbon.inference.reading import EVERY_FRAME
 from carbon.inference.scan import ScanOptions, join_chunks
+from carbon.io.files import atomic_file
 
 HOW: ScanOptions = {"strands": "both", "frames": EVERY_FRAME}
 """How the region is read: what a base is worth by all that can be known of it."""

@@ -98,7 +98,7 @@ def _add_rules(verb: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
-    from carbon.files import check_no_input
+    from carbon.io.files import check_no_input
 
     check_no_input(arguments.output, arguments.start, arguments.records)
     check_inputs(arguments, arguments.start, arguments.records)

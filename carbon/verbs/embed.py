@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     import numpy as np
 
-    from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
+    from carbon.io.files import atomic_file, check_no_input, output_path
     from carbon.tables import chosen_by_ending
 
     chosen_by_ending(arguments.output, {".parquet": None})

@@ -86,7 +86,7 @@ def add_parser(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     from carbon.errors import UserError
-    from carbon.files import check_no_input, output_path
+    from carbon.io.files import check_no_input, output_path
 
     if arguments.engine != "own" and (arguments.draft or arguments.right is not None):
         raise UserError("--engine continuous takes neither --draft nor --right; leave it out")
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _draw_at_once(arguments: argparse.Namespace) -> None:
     """Draw all sequences together, which is fastest for one process, without a journal."""
-    from carbon.files import atomic_file
+    from carbon.io.files import atomic_file
 
     if not arguments.output:
         sys.stdout.writelines(_lines(arguments))
@@ -183,7 +183,7 @@ class Drawer:
 
 def _draw_in_blocks(arguments: argparse.Namespace, workers: Workers) -> None:
     """Have workers draw the sequences, and write them in order."""
-    from carbon.files import atomic_file
+    from carbon.io.files import atomic_file
 
     wanted, about = _wanted(arguments), workers.about()
     dtype: str = about["dtype"]

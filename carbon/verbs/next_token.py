@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     from contextlib import nullcontext
     from pathlib import Path
 
-    from carbon.files import atomic_file
+    from carbon.io.files import atomic_file
 
     output = arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]

@@ -38,8 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     """Run the verb."""
     from contextlib import nullcontext
 
-    from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
+    from carbon.io.files import atomic_file, check_no_input, output_path
 
     source, output = arguments.sequences, arguments.output
     writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
+from carbon.io.files import sha256_of_file
 from carbon.model.streaming import OnDemand
 from carbon.store import Store, empty, open_tensors, scratch_folder
 from train.learners.codecs import Codec, decoded

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.console import say
-from carbon.files import check_no_input, output_path
 from carbon.genome import (
     Annotation,
     Consequences,
@@ -30,6 +29,7 @@ from carbon.inference.background.tolerance import (
 from carbon.inference.reading import Reader
 from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.scores import score_variants
+from carbon.io.files import check_no_input, output_path
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.errors import UserError
-from carbon.files import behind_links, free_folder, output_path
 from carbon.genome import (
     Annotation,
     Interval,
@@ -21,6 +20,7 @@ from carbon.genome.gene_lookup import find_gene
 from carbon.genome.regions import Regions, read_regions
 from carbon.inference.scan.method import ScanMethod, ScanOptions
 from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter, write_dataset
+from carbon.io.files import behind_links, free_folder, output_path
 from carbon.pictures import check_installed, check_picture
 from carbon.sums import content_sha256
 from carbon.tables import chosen_by_ending

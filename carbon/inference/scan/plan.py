@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from carbon.files import scratch_folder
 from carbon.inference.reading import Reader
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
 from carbon.inference.scan.files import open_all
@@ -23,6 +22,7 @@ from carbon.inference.scan.regions import (
     window_blocks,
     windows_at_once,
 )
+from carbon.io.files import scratch_folder
 
 _LEAST_SECONDS = 2.0
 _KEPT_BYTES = 4 * len(SCANNED_BASES) * 4 / 3

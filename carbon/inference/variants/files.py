@@ -13,7 +13,6 @@ import pysam
 
 from carbon.console import say
 from carbon.errors import GenomeError
-from carbon.files import atomic_file, check_no_input, output_path
 from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_file
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
@@ -34,6 +33,7 @@ from carbon.inference.variants.method import Method, VariantOptions, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
 from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
+from carbon.io.files import atomic_file, check_no_input, output_path
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
 

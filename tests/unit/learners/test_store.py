@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from carbon import store as store_module
 from carbon.errors import UserError
-from carbon.files import atomic_file, sha256_of_file
+from carbon.io.files import atomic_file, sha256_of_file
 from carbon.store import Store, open_tensors
 from tests.helpers.bucket import bucket
 from train.learners.kept_anchors import Kept, KeptAnchors

@@ -1,0 +1,248 @@
+"""Locks of folders and outputs that one run writes to: a second run is refused.
+
+A lock is a lease of `filelock`: a marker file with the holder's host and process, which the holder
+renews. On one machine the process decides: a lock is free when its holder has ended, however it
+ended. A run on another machine, or in another container, waits until the lease ends, and is refused
+if the holder renews it. Only file creation and renaming are needed, so a lock also works on file
+systems without `flock` and on those that keep `flock` within each machine.
+"""
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from filelock import LeaseCompromise, OwnerRecord, SoftFileLease, Timeout
+
+from carbon.console import say
+from carbon.errors import UserError
+from carbon.io.files import behind_links
+
+LEASE_SECONDS = 120.0
+"""A lock of another machine is free when its holder has not renewed it for this long. The machine
+that waits measures the time, so the clocks of the machines need not agree."""
+_RENEWED_SECONDS = 20.0
+_WRITTEN_SECONDS = 10.0
+"""A lock file that stays empty for longer is left from a process that was killed."""
+_SECONDS_BETWEEN_LOOKS = 1.0
+_BOOT_BITS = 64
+"""filelock numbers a process by the boot ID of its kernel and, in so many bits, its start time."""
+
+
+@contextmanager
+def locked_folder(folder: str | Path) -> Iterator[None]:
+    """Hold the lock of a folder that is written in place: `.lock` in it.
+
+    The folder is created if it does not exist, and removed again if nothing was written to it.
+
+    Raises:
+        UserError: another run holds the lock, or the folder is a file.
+        OSError: the lock file cannot be written.
+    """
+    if Path(folder).is_file():
+        raise UserError(f"{folder}: is a file; name a folder to write to")
+    with _held(Path(folder) / ".lock", str(folder)):
+        yield
+
+
+@contextmanager
+def locked_output(output: str | Path, name: str = "", *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of an output that appears when it is complete: `.NAME.lock` next to it.
+
+    Args:
+        output: path of the file or folder; for a link, the lock is next to its target.
+        name: what messages call the output; its path if empty.
+        wait: wait until the lock is free.
+
+    Raises:
+        UserError: another run holds the lock.
+        OSError: the lock file cannot be written.
+    """
+    path = behind_links(output)
+    with _held(path.with_name(f".{path.name}.lock"), name or str(output), wait=wait):
+        yield
+
+
+@contextmanager
+def _held(path: Path, name: str, *, wait: bool = False) -> Iterator[None]:
+    ended = threading.Event()
+    with _made_folder(path.parent):
+        lease = SoftFileLease(
+            path,
+            lease_duration=LEASE_SECONDS,
+            heartbeat_interval=_RENEWED_SECONDS,
+            on_compromise=lambda loss: _watch(lease, loss, ended),
+            thread_local=False,
+        )
+        _acquire(lease, name, wait=wait)
+        try:
+            yield
+        finally:
+            ended.set()
+            lease.release()
+
+
+@contextmanager
+def _made_folder(folder: Path) -> Iterator[None]:
+    """Let a folder and its parents be created; remove those that are empty in the end."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            for each in missing:
+                each.rmdir()
+
+
+def _acquire(lease: SoftFileLease, name: str, *, wait: bool) -> None:
+    """Take a lock.
+
+    Raises:
+        UserError: another process holds it, and `wait` is false.
+    """
+    while True:
+        try:
+            _try_to_acquire(lease, name)
+        except FileNotFoundError:  # the last user of the folder has just removed it
+            continue
+        except Timeout:
+            if not wait:
+                raise _in_use(lease, name) from None
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        else:
+            return
+
+
+def _try_to_acquire(lease: SoftFileLease, name: str) -> None:
+    """Take a lock that is free, or whose process has ended, or whose lease ends.
+
+    Raises:
+        Timeout: another process holds it.
+    """
+    owner = lease.owner
+    if owner and not _is_here(owner):
+        say(
+            f"{name}: process {owner.pid} on {owner.hostname} holds it; waiting at most "
+            f"{LEASE_SECONDS:.0f} s for its next renewal"
+        )
+        _outwait(lease, owner)
+        return
+    try:
+        lease.acquire(blocking=False)
+    except Timeout:
+        if lease.owner:
+            raise
+        _replace_torn(lease)
+
+
+def _outwait(lease: SoftFileLease, owner: OwnerRecord) -> None:
+    """Take a lock of another machine when its lease ends.
+
+    Raises:
+        Timeout: the holder has renewed it.
+    """
+    path = Path(lease.lock_file)
+    renewal, waited_until = _renewal(path), time.monotonic() + LEASE_SECONDS
+
+    def is_renewed() -> bool:
+        return _renewal(path) not in (None, renewal)
+
+    if owner.hostname == _us().hostname:  # filelock would look for the process on this machine
+        while time.monotonic() < waited_until:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            if is_renewed():
+                raise Timeout(lease.lock_file)
+    lease.acquire(
+        timeout=LEASE_SECONDS + _WRITTEN_SECONDS,
+        poll_interval=_SECONDS_BETWEEN_LOOKS,
+        cancel_check=is_renewed,
+    )
+
+
+def _replace_torn(lease: SoftFileLease) -> None:
+    """Take a lock whose file names no holder, when its process has had the time to write it.
+
+    Raises:
+        Timeout: the file has a holder now.
+    """
+    if not _is_replaced(lease):
+        if os.lstat(lease.lock_file).st_size:
+            raise Timeout(lease.lock_file)
+        # filelock keeps an empty file for ever, and replaces one with other content. A holder that
+        # has written its name by now is not hurt by a field that filelock does not know.
+        handle = os.open(lease.lock_file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write("note=left empty by a killed process\n")
+        if not _is_replaced(lease):
+            raise Timeout(lease.lock_file)
+
+
+def _is_replaced(lease: SoftFileLease) -> bool:
+    """Let filelock replace a lock file whose content is torn; return whether it has."""
+    try:
+        lease.acquire(timeout=_WRITTEN_SECONDS, cancel_check=lambda: lease.owner is not None)
+    except Timeout:
+        return False
+    return True
+
+
+def _watch(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) -> None:
+    """End the process if its lock is another's by now; renew a lock that is still its own.
+
+    The lock is another's after a suspension for longer than the lease. Storage that does not
+    answer, or a lock file that was removed, is no reason to end.
+    """
+    while True:
+        owner = lease.owner
+        if owner and owner.token != loss.token:
+            say(
+                f"{loss.lock_file}: taken by process {owner.pid} on {owner.hostname}; this run ends"
+            )
+            os._exit(1)
+        if owner:
+            with suppress(OSError):
+                os.utime(loss.lock_file)
+        if ended.wait(_RENEWED_SECONDS):
+            return
+
+
+def _in_use(lease: SoftFileLease, name: str) -> UserError:
+    if (owner := lease.owner) is None:
+        return UserError(f"{name}: in use by another run; wait, or remove {lease.lock_file}")
+    return UserError(
+        f"{name}: in use by process {owner.pid} on {owner.hostname}; wait for it or end it"
+    )
+
+
+def _is_here(owner: OwnerRecord) -> bool:
+    """Return whether a process runs on this kernel, in the PID namespace of this process.
+
+    filelock compares the names of machines and containers, which may be equal: the kernel's boot ID
+    tells them apart.
+    """
+    boots = {(each.start or 0) >> _BOOT_BITS for each in (owner, _us())}
+    return owner.hostname == _us().hostname and len(boots - {0}) < 2
+
+
+@cache
+def _us() -> OwnerRecord:
+    """Return how filelock identifies this machine and process."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        SoftFileLease(f"{folder}/lock", thread_local=False) as lease,
+    ):
+        assert isinstance(lease, SoftFileLease) and lease.owner
+        return lease.owner
+
+
+def _renewal(path: Path) -> tuple[int, int] | None:
+    """Return inode and time of a lock file; None if it is absent."""
+    with suppress(FileNotFoundError), path.open("rb") as lock:
+        # Opened for each look: a network file system asks its server then.
+        status = os.fstat(lock.fileno())
+        return status.st_ino, status.st_mtime_ns
+    return None
