@@ -10,7 +10,7 @@ from torch import Tensor
 
 from carbon.console import say
 from carbon.io.files import sha256_of_file
-from carbon.store import Store, open_tensors
+from carbon.io.store import Store, open_tensors
 from train.learners.outer import OuterState
 from train.run_folder.work import Work
 
