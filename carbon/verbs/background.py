@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbon.console import natural
+from carbon.io.tables import FORMATS, any_of, check_ending
 from carbon.parallel.options import add_resume, add_workers, workers_of
 from carbon.verbs.common import (
     Verbs,
@@ -35,7 +36,7 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(verb)
     verb.add_argument("--reference", required=True, help="FASTA to draw variants from")
-    verb.add_argument("--output", required=True, help="a .json to write")
+    verb.add_argument("--output", required=True, help=f"a {any_of(FORMATS['background'])} to write")
     verb.add_argument(
         "--annotation",
         help="GFF3, GTF, BED or GenBank: tell SNVs by consequence, and indels in coding sequence "
@@ -67,9 +68,8 @@ def run(arguments: argparse.Namespace) -> None:
         run_background_job,
     )
     from carbon.inference.variants import VariantOptions
-    from carbon.tables import chosen_by_ending
 
-    chosen_by_ending(arguments.output, {".json": None})
+    check_ending(arguments.output, "background")
     job = BackgroundJob(
         model=arguments.model,
         reference=Path(arguments.reference),

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from carbon.console import natural, say
-from carbon.tables import TABLE_WRITERS, any_of
+from carbon.io.tables import FORMATS, any_of
 from carbon.verbs.common import Verbs
 
 
@@ -23,7 +23,7 @@ def add_parser(verbs: Verbs) -> None:
         "--labels", type=_labels, metavar="A,B", help="what tables and the picture call them"
     )
     verb.add_argument(
-        "--output", metavar="FILE", help=f"a {any_of(TABLE_WRITERS)} with a row an allele"
+        "--output", metavar="FILE", help=f"a {any_of(FORMATS['table'])} with a row an allele"
     )
     verb.add_argument("--plot", metavar="OUT.png", help="a scatter, .png, .svg or .pdf")
     verb.add_argument(

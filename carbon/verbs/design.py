@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from carbon.console import natural
 from carbon.errors import UserError
+from carbon.io.tables import FORMATS, any_of
 from carbon.options import DESIGN_WAYS
-from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import Verbs, add_model, check_inputs, load, options_of
 from carbon.verbs.drawing import add_constraints, add_oracles, add_sampling, constraints_of
 
@@ -29,7 +29,9 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(verb)
     add_oracles(verb, several="; several make a Pareto front")
-    verb.add_argument("--output", required=True, metavar="FILE", help=f"{_endings()} to write")
+    verb.add_argument(
+        "--output", required=True, metavar="FILE", help=f"{any_of(FORMATS['designs'])} to write"
+    )
     verb.add_argument("--length", type=int, metavar="BP", help="default: of start or protein")
     verb.add_argument("--start", metavar="FASTA", help="its first record is where lineages begin")
     verb.add_argument("--prompt", default="", help="DNA before every design, not part of it")
@@ -49,10 +51,6 @@ def add_parser(verbs: Verbs) -> None:
     )
     verb.add_argument("--resume", action="store_true", help="go on where a run was stopped")
     verb.set_defaults(run=run)
-
-
-def _endings() -> str:
-    return any_of([".fa", ".fasta", *TABLE_WRITERS])
 
 
 def _add_search(verb: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from carbon.console import natural
+from carbon.io.tables import FORMATS, any_of, check_ending, chosen_by_ending
 from carbon.options import POOLS
 from carbon.parallel.options import add_resume, add_workers
 from carbon.verbs.common import Verbs, add_model, check_inputs, loading_of
@@ -26,7 +27,12 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(verb)
     verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
-    verb.add_argument("--output", required=True, metavar="FILE", help="a .parquet to write")
+    verb.add_argument(
+        "--output",
+        required=True,
+        metavar="FILE",
+        help=f"a {any_of(FORMATS['embeddings'])} to write",
+    )
     verb.add_argument(
         "--pool",
         choices=POOLS,
@@ -47,20 +53,19 @@ def run(arguments: argparse.Namespace) -> None:
 
     from carbon.genome import read_sequences
     from carbon.io.files import atomic_file, check_no_input, output_path
-    from carbon.tables import chosen_by_ending
 
-    chosen_by_ending(arguments.output, {".parquet": None})
+    check_ending(arguments.output, "embeddings")
     output_path(arguments.output)
     check_no_input(arguments.output, arguments.sequences)
     records = read_sequences(arguments.sequences)
     check_inputs(arguments)
-    from carbon.inference.embeddings import write_embeddings  # and torch with it
+    write_vectors = chosen_by_ending(arguments.output, "embeddings")  # and torch with it
 
     def write(settings: dict[str, Any], vectors: "Rows[Float32s]") -> dict[str, Any]:
         written = {name: value for name, value in settings.items() if name != "width"}
         rows = ((name, len(bases), vector) for name, bases, vector in vectors)
         with atomic_file(arguments.output) as path:
-            num_rows = write_embeddings(path, rows, settings["width"], written)
+            num_rows = write_vectors(path, rows, settings["width"], written)
         return {"sequences": num_rows, "width": settings["width"], **written}
 
     method = {"pool": arguments.pool, "layer": arguments.layer, "tags": tuple(arguments.tags)}

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.console import natural
+from carbon.io.tables import words_of
 from carbon.options import ENGINES
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.journal import journal_path
 from carbon.parallel.options import add_resume, add_workers, is_streamed, workers_of
-from carbon.tables import words_of
 from carbon.verbs.common import Verbs, add_model, check_inputs, loading_of, options_of
 from carbon.verbs.drawing import add_constraints, add_sampling, constraints_of
 from carbon.verbs.sequences import why_streamed

@@ -2,6 +2,7 @@
 
 import argparse
 
+from carbon.io.tables import FORMATS, any_of
 from carbon.verbs.common import Verbs
 
 
@@ -15,7 +16,9 @@ def add_parser(verbs: Verbs) -> None:
         "settings. Join scored VCFs by `bcftools concat --naive`.",
     )
     verb.add_argument("parts", nargs="+", metavar="PART", help="in the order of the output")
-    verb.add_argument("--output", required=True, metavar="FILE", help="a .tsv, .parquet or .json")
+    verb.add_argument(
+        "--output", required=True, metavar="FILE", help=f"a {any_of(FORMATS['joined parts'])}"
+    )
     verb.set_defaults(run=run)
 
 

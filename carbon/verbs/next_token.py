@@ -2,7 +2,7 @@
 
 import argparse
 
-from carbon.tables import TABLE_WRITERS, any_of, chosen_by_ending
+from carbon.io.tables import FORMATS, any_of, chosen_by_ending, write_tsv
 from carbon.verbs.common import Verbs, add_model, check_inputs, load
 
 COLUMNS = {"kmer": str, "probability": float, "cross_entropy_nats": float, "fns_nats": float}
@@ -25,7 +25,9 @@ def add_parser(verbs: Verbs) -> None:
         help="bases of the 6-mer that are given, such as A..T..; probabilities are those among the "
         "6-mers with them, losses stay those of the model",
     )
-    verb.add_argument("--output", metavar="FILE", help=f"a {any_of(TABLE_WRITERS)}; TSV to stdout")
+    verb.add_argument(
+        "--output", metavar="FILE", help=f"a {any_of(FORMATS['table'])}; TSV to stdout"
+    )
     verb.set_defaults(run=run)
 
 
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.io.files import atomic_file
 
     output = arguments.output
-    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    writer = chosen_by_ending(output, "table") if output else write_tsv
     check_inputs(arguments)
 
     from carbon.inference import kmer_index

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import get_args
 
 from carbon.adapt.choices import TOO_LONG
+from carbon.io.tables import FORMATS, any_of
 from carbon.options import STRANDS_READ, Dtype
 from carbon.parallel.options import add_resume, add_workers, loaded_device, workers_of
-from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import Verbs, add_contigs
 
 
@@ -27,7 +27,7 @@ def add_parser(verbs: Verbs) -> None:
         "--output",
         required=True,
         metavar="FILE",
-        help=f"{any_of(TABLE_WRITERS)} to write; of a VCF .vcf or .vcf.gz too",
+        help=f"{any_of(FORMATS['table'])} to write; of a VCF .vcf or .vcf.gz too",
     )
     verb.add_argument("--reference", metavar="FASTA", help="that a BED or VCF refers to")
     add_contigs(verb)

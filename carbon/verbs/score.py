@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from carbon.io.tables import FORMATS, any_of, chosen_by_ending, write_tsv
 from carbon.options import STRANDS_READ, By
 from carbon.parallel.options import add_resume, add_workers
-from carbon.tables import TABLE_WRITERS, any_of, chosen_by_ending
 from carbon.verbs.common import Verbs, add_model, check_inputs, loading_of
 from carbon.verbs.sequences import Rows, SequenceJob, SequenceWorker, run_sequence_job
 
@@ -25,7 +25,9 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_model(verb)
     verb.add_argument("sequences", help="FASTA or FASTQ, plain, bgzip or gzip; - is stdin")
-    verb.add_argument("--output", metavar="FILE", help=f"a {any_of(TABLE_WRITERS)}; TSV to stdout")
+    verb.add_argument(
+        "--output", metavar="FILE", help=f"a {any_of(FORMATS['table'])}; TSV to stdout"
+    )
     verb.add_argument("--per-base", action="store_true", help="a row a base")
     verb.add_argument("--by", choices=get_args(By), default="chain")
     verb.add_argument("--strands", choices=STRANDS_READ, default="forward")
@@ -42,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
     from carbon.io.files import atomic_file, check_no_input, output_path
 
     source, output = arguments.sequences, arguments.output
-    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    writer = chosen_by_ending(output, "table") if output else write_tsv
     if output:
         output_path(output)
         check_no_input(output, source)

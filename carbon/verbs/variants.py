@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carbon.io.tables import FORMATS, any_of, check_ending
 from carbon.parallel.options import add_resume, add_workers, workers_of
-from carbon.tables import TABLE_WRITERS, any_of
 from carbon.verbs.common import (
     Verbs,
     add_contigs,
@@ -36,9 +36,7 @@ def add_parser(verbs: Verbs) -> None:
     add_model(verb)
     verb.add_argument("--reference", required=True, help="FASTA that the VCF refers to")
     verb.add_argument("--vcf", required=True, help="sorted VCF, plain, gzip or bgzip; or BCF")
-    verb.add_argument(
-        "--output", required=True, help=f"a .vcf, .vcf.gz, {any_of(TABLE_WRITERS)} to write"
-    )
+    verb.add_argument("--output", required=True, help=f"a {any_of(FORMATS['variants'])} to write")
     verb.add_argument(
         "--annotation", help="GFF3, GTF, BED or GenBank: write gene, consequence and codon too"
     )
@@ -95,10 +93,9 @@ def run(arguments: argparse.Namespace) -> None:
         VariantJob,
         VariantOptions,
         run_variant_job,
-        variant_writer,
     )
 
-    variant_writer(arguments.output)  # a wrong ending is known before anything is loaded
+    check_ending(arguments.output, "variants")  # a wrong ending is known before anything is loaded
     job = VariantJob(
         model=arguments.model,
         reference=Path(arguments.reference),

@@ -15,7 +15,7 @@ from carbon.design.ways import Candidate
 from carbon.folders import find_folders, folder_named
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
-from carbon.tables import words_of
+from carbon.io.tables import words_of
 from demo.fields import Field, Values
 from demo.figures import GREY, ORANGE, SEQUENTIAL, Figure, figure
 from demo.markup import download, facts, table

@@ -1,6 +1,5 @@
 """A vector a sequence."""
 
-from carbon.inference.embeddings.files import write_embeddings
 from carbon.inference.embeddings.vectors import Float32s, embed_sequences
 
-__all__ = ["Float32s", "embed_sequences", "write_embeddings"]
+__all__ = ["Float32s", "embed_sequences"]
