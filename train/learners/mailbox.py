@@ -27,7 +27,7 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import scratch_folder, sha256_of_file
 from carbon.io.store import Store, open_tensors
-from carbon.model.streaming import OnDemand
+from carbon.model.save import OnDemand
 from train.learners.codecs import Codec, decoded
 from train.learners.kept_anchors import KeptAnchors
 from train.learners.rounds import Meeting, Told, first_plan, planned
