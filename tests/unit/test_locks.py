@@ -90,6 +90,13 @@ def test_a_second_run_is_refused_in_one_line(tmp_path, holding, capsys):
     )
 
 
+def test_another_user_is_told_what_to_remove(tmp_path, holding, monkeypatch):
+    """In a folder such as `/tmp`, nobody else may replace the lock of a process that has ended."""
+    monkeypatch.setattr(locks.os, "getuid", lambda: os.geteuid() + 1)
+    with pytest.raises(UserError, match=r"if it has ended, its user can remove .*/run/\.lock"):
+        locked_folder(tmp_path / "run").__enter__()
+
+
 def test_a_suspended_run_of_this_machine_keeps_its_lock(tmp_path, holding):
     holding.send_signal(signal.SIGSTOP)
     os.utime(tmp_path / "run" / ".lock", (1, 1))
