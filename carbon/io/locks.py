@@ -213,12 +213,10 @@ def _watch(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) 
 def _in_use(lease: SoftFileLease, name: str) -> UserError:
     if (owner := lease.owner) is None:
         return UserError(f"{name}: in use by another run; wait, or remove {lease.lock_file}")
-    remedy = "wait for it or end it"
+    remedy = "wait or end it"
     with suppress(FileNotFoundError):
-        if (
-            os.stat(lease.lock_file).st_uid != os.getuid()
-        ):  # it may be too old, and not ours to move
-            remedy = f"wait for it; if it has ended, its user can remove {lease.lock_file}"
+        if os.stat(lease.lock_file).st_uid != os.getuid():
+            remedy = f"wait; if it has ended, its user can remove {lease.lock_file}"
     return UserError(f"{name}: in use by process {owner.pid} on {owner.hostname}; {remedy}")
 
 

@@ -86,7 +86,7 @@ def test_a_second_run_is_refused_in_one_line(tmp_path, holding, capsys):
     assert run_command(second) == 2
     host = os.uname().nodename
     assert capsys.readouterr().err == (
-        f"error: {tmp_path}/run: in use by process {holding.pid} on {host}; wait for it or end it\n"
+        f"error: {tmp_path}/run: in use by process {holding.pid} on {host}; wait or end it\n"
     )
 
 
