@@ -4,10 +4,12 @@ A lock is a lease of `filelock`: a marker file with the holder's host and proces
 renews. On one machine the process decides: a lock is free when its holder has ended, however it
 ended. A run on another machine, or in another container, waits until the lease ends, and is refused
 if the holder renews it. Only file creation and renaming are needed, so a lock also works on file
-systems without `flock` and on those that keep `flock` within each machine.
+systems without `flock` and on those that keep `flock` within each machine. `filelock` replaces an
+abandoned lock by exchanging two names, which NFS and Lustre cannot; there, it is renamed here.
 """
 
 import os
+import secrets
 import tempfile
 import threading
 import time
@@ -16,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from filelock import LeaseCompromise, OwnerRecord, SoftFileLease, Timeout
+from filelock import LeaseCompromise, LeaseSettingsMismatch, OwnerRecord, SoftFileLease, Timeout
 
 from carbon.console import say
 from carbon.errors import UserError
@@ -29,6 +31,8 @@ _RENEWED_SECONDS = 20.0
 _WRITTEN_SECONDS = 10.0
 """A lock file that stays empty for longer is left from a process that was killed."""
 _SECONDS_BETWEEN_LOOKS = 1.0
+Renewal = tuple[int, int] | None
+"""Inode and time of a lock file; None if it is absent."""
 _BOOT_BITS = 64
 """filelock numbers a process by the boot ID of its kernel and, in so many bits, its start time."""
 
@@ -109,7 +113,7 @@ def _acquire(lease: SoftFileLease, name: str, *, wait: bool) -> None:
             _try_to_acquire(lease, name)
         except FileNotFoundError:  # the last user of the folder has just removed it
             continue
-        except Timeout:
+        except (Timeout, LeaseSettingsMismatch):
             if not wait:
                 raise _in_use(lease, name) from None
             time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -123,30 +127,32 @@ def _try_to_acquire(lease: SoftFileLease, name: str) -> None:
     Raises:
         Timeout: another process holds it.
     """
-    owner = lease.owner
+    renewal, owner = _renewal(Path(lease.lock_file)), lease.owner
     if owner and not _is_here(owner):
         say(
             f"{name}: process {owner.pid} on {owner.hostname} holds it; waiting at most "
             f"{LEASE_SECONDS:.0f} s for its next renewal"
         )
-        _outwait(lease, owner)
+        _outwait(lease, owner, renewal)
         return
     try:
         lease.acquire(blocking=False)
     except Timeout:
-        if lease.owner:
+        if owner and _has_ended(owner):
+            _replace(lease, renewal)
+        elif lease.owner is None:
+            _replace_torn(lease)
+        else:
             raise
-        _replace_torn(lease)
 
 
-def _outwait(lease: SoftFileLease, owner: OwnerRecord) -> None:
+def _outwait(lease: SoftFileLease, owner: OwnerRecord, renewal: Renewal) -> None:
     """Take a lock of another machine when its lease ends.
 
     Raises:
         Timeout: the holder has renewed it.
     """
-    path = Path(lease.lock_file)
-    renewal, waited_until = _renewal(path), time.monotonic() + LEASE_SECONDS
+    path, waited_until = Path(lease.lock_file), time.monotonic() + LEASE_SECONDS
 
     def is_renewed() -> bool:
         return _renewal(path) not in (None, renewal)
@@ -156,11 +162,14 @@ def _outwait(lease: SoftFileLease, owner: OwnerRecord) -> None:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
             if is_renewed():
                 raise Timeout(lease.lock_file)
-    lease.acquire(
-        timeout=LEASE_SECONDS + _WRITTEN_SECONDS,
-        poll_interval=_SECONDS_BETWEEN_LOOKS,
-        cancel_check=is_renewed,
-    )
+    try:
+        lease.acquire(
+            timeout=LEASE_SECONDS + 2 * _SECONDS_BETWEEN_LOOKS,
+            poll_interval=_SECONDS_BETWEEN_LOOKS,
+            cancel_check=is_renewed,
+        )
+    except Timeout:
+        _replace(lease, renewal)
 
 
 def _replace_torn(lease: SoftFileLease) -> None:
@@ -169,16 +178,20 @@ def _replace_torn(lease: SoftFileLease) -> None:
     Raises:
         Timeout: the file has a holder now.
     """
-    if not _is_replaced(lease):
-        if os.lstat(lease.lock_file).st_size:
-            raise Timeout(lease.lock_file)
+    if _is_replaced(lease):
+        return
+    if not os.lstat(lease.lock_file).st_size:
         # filelock keeps an empty file for ever, and replaces one with other content. A holder that
         # has written its name by now is not hurt by a field that filelock does not know.
         handle = os.open(lease.lock_file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         with open(handle, "w", encoding="utf-8") as file:
             file.write("note=left empty by a killed process\n")
-        if not _is_replaced(lease):
-            raise Timeout(lease.lock_file)
+        if _is_replaced(lease):
+            return
+    renewal = _renewal(Path(lease.lock_file))
+    if lease.owner:
+        raise Timeout(lease.lock_file)
+    _replace(lease, renewal)
 
 
 def _is_replaced(lease: SoftFileLease) -> bool:
@@ -188,6 +201,30 @@ def _is_replaced(lease: SoftFileLease) -> bool:
     except Timeout:
         return False
     return True
+
+
+def _replace(lease: SoftFileLease, renewal: Renewal) -> None:
+    """Take an abandoned lock where filelock cannot: on NFS and Lustre no two names are exchanged.
+
+    Args:
+        lease: of the lock.
+        renewal: of the lock file that was found to be abandoned.
+
+    Raises:
+        Timeout: the lock has another holder by now.
+    """
+    path = Path(lease.lock_file)
+    if _renewal(path) != renewal:
+        raise Timeout(lease.lock_file)
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    path.rename(aside)  # of all who do so, one succeeds
+    try:
+        if _renewal(aside) != renewal:  # the lock of another who was quicker
+            with suppress(OSError):  # a third may have taken the name; the second ends then
+                os.link(aside, path)
+    finally:
+        aside.unlink()
+    lease.acquire(blocking=False)
 
 
 def _watch(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) -> None:
@@ -230,6 +267,20 @@ def _is_here(owner: OwnerRecord) -> bool:
     return owner.hostname == _us().hostname and len(boots - {0}) < 2
 
 
+def _has_ended(owner: OwnerRecord) -> bool:
+    """Return whether a process of this machine has ended; its number may be another's by now."""
+    try:
+        os.kill(owner.pid, 0)
+        # Field 22 of proc_pid_stat(5), the start time; the command before it may hold brackets.
+        after_command = Path(f"/proc/{owner.pid}/stat").read_text(encoding="utf-8").rpartition(")")
+        started = int(after_command[2].split()[19])
+    except ProcessLookupError:
+        return True
+    except OSError:  # of another user, or a system without /proc
+        return False
+    return owner.start is not None and started != owner.start % 2**_BOOT_BITS
+
+
 @cache
 def _us() -> OwnerRecord:
     """Return how filelock identifies this machine and process."""
@@ -241,7 +292,7 @@ def _us() -> OwnerRecord:
         return lease.owner
 
 
-def _renewal(path: Path) -> tuple[int, int] | None:
+def _renewal(path: Path) -> Renewal:
     """Return inode and time of a lock file; None if it is absent."""
     with suppress(FileNotFoundError), path.open("rb") as lock:
         # Opened for each look: a network file system asks its server then.

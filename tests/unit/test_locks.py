@@ -1,5 +1,6 @@
 """The lock of a folder: one run holds it, a second is refused, an ended one leaves it free."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -69,6 +70,14 @@ def short(monkeypatch):
     monkeypatch.setattr(locks, "_SECONDS_BETWEEN_LOOKS", 0.02)
 
 
+@pytest.fixture(params=["exchanges names", "only renames"])
+def system(request, monkeypatch):
+    """A file system such as ext4, and one such as NFS or Lustre."""
+    if request.param == "only renames":
+        call = (lambda *_: errno.EINVAL, 2)
+        monkeypatch.setattr("filelock._filesystem._exchange._rename_call", lambda: call)
+
+
 def is_free(folder: Path) -> bool:
     try:
         with locked_folder(folder):
@@ -103,12 +112,29 @@ def test_a_suspended_run_of_this_machine_keeps_its_lock(tmp_path, holding):
     assert not is_free(tmp_path / "run")
 
 
-def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding, capsys):
+def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding, capsys, system):
     holding.send_signal(signal.SIGKILL)
     holding.wait()
     assert (tmp_path / "run" / ".lock").is_file()
     assert is_free(tmp_path / "run")
     assert capsys.readouterr().err == ""  # it did not wait
+
+
+def test_a_process_that_has_the_number_of_an_ended_one_does_not_hold_its_lock(tmp_path, system):
+    here = locks._us()
+    write_lock(tmp_path / "run", host=here.hostname, pid=os.getpid(), start=here.start - 1)
+    assert is_free(tmp_path / "run")
+
+
+def test_the_lock_of_another_who_was_quicker_stays(tmp_path):
+    lock = write_lock(tmp_path / "run")
+    before = locks._renewal(lock)
+    lease = locks.SoftFileLease(lock, lease_duration=1.0, heartbeat_interval=0.2)
+    os.utime(lock, (1, 1))
+    for seen in (before, None):
+        with pytest.raises(locks.Timeout):
+            locks._replace(lease, seen)
+    assert lease.owner.hostname == "node3" and list(lock.parent.iterdir()) == [lock]
 
 
 def test_a_fork_of_a_killed_run_does_not_hold_its_lock(tmp_path):
@@ -174,7 +200,7 @@ def test_threads_of_one_process_exclude_each_other(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["of another machine", "{torn", ""])
-def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, content):
+def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, content, system):
     lock = write_lock(tmp_path)
     if content != "of another machine":
         lock.write_text(content)
@@ -206,7 +232,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("where", ELSEWHERE)
-def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where):
+def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where, system):
     lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
     os.utime(lock, (1, 1))
     began = time.monotonic()
@@ -216,7 +242,7 @@ def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where):
 
 
 @pytest.mark.parametrize("where", ELSEWHERE)
-def test_another_machine_that_renews_its_lease_keeps_it(tmp_path, monkeypatch, where):
+def test_another_machine_that_renews_its_lease_keeps_it(tmp_path, monkeypatch, where, system):
     lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
     content = lock.read_text()
     timer = threading.Timer(0.3, os.utime, (lock, (1, 1)))
