@@ -39,8 +39,8 @@ from carbon.adapt.metrics import statistics_of
 from carbon.adapt.prepare import prepare
 from carbon.adapt.question import Question
 from carbon.console import natural, run_command, say
-from carbon.files import atomic_file
 from carbon.genome import GENETIC_CODE, STOP_CODONS, read_sequences, reverse_complement
+from carbon.io.files import atomic_file
 from carbon.model import load_model, save_model
 from carbon.uncertainty import NUM_RESAMPLES, Statistic
 

@@ -14,7 +14,7 @@ import numpy as np
 from measure import in_own_process
 
 from carbon.comparison import CompareJob, run_compare_job
-from carbon.tables import TABLE_WRITERS, Columns
+from carbon.io.tables import Columns, chosen_by_ending
 
 FORMATS = (".parquet", ".tsv", ".json", ".vcf")
 _COLUMNS: Columns = {
@@ -41,7 +41,7 @@ def _write_scores(path: Path, num_alleles: int, model: int) -> None:
     )  # fmt: skip
     if path.suffix == ".vcf":
         return _write_vcf(path, rows, settings)
-    with TABLE_WRITERS[path.suffix](path, _COLUMNS, settings) as write:
+    with chosen_by_ending(path, "table")(path, _COLUMNS, settings) as write:
         for row in rows:
             write(row)
 

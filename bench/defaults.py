@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from carbon.console import TableRow, run_command, text_table
-from carbon.files import atomic_file
 from carbon.genome import (
     Consequences,
     Interval,
@@ -40,6 +39,7 @@ from carbon.genome import (
 )
 from carbon.inference import AlleleComparison, Carbon, load
 from carbon.inference.variants import compare_block
+from carbon.io.files import atomic_file
 from carbon.options import STRANDS_READ, Strands
 
 Deltas = NDArray[np.float64]

@@ -39,7 +39,7 @@ from carbon.design.oracles import started
 from carbon.design.search import chosen, run_search
 from carbon.design.task import DesignTask, search_of
 from carbon.design.ways import Candidate
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.markdown import table
 from carbon.uncertainty import Estimate, bootstrap
 

@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from carbon.files import scratch_folder
+from carbon.io.files import scratch_folder
 from data_pipeline.reading.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.sources.held_out import held_out_regions

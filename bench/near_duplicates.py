@@ -25,8 +25,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from carbon.files import atomic_folder
 from carbon.genome import reverse_complement
+from carbon.io.files import atomic_folder
 from data_pipeline.duplicates import bands
 from data_pipeline.duplicates.sketches import sketch_of
 from data_pipeline.records.record import digest_of

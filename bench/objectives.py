@@ -31,9 +31,9 @@ import carbon
 from carbon.config import from_table
 from carbon.console import natural, run_command, say
 from carbon.corpus import read_source
-from carbon.files import atomic_file
 from carbon.inference import Carbon
 from carbon.inference.held_out import TARGET_BP, choose_sites
+from carbon.io.files import atomic_file
 from carbon.losses import log_likelihoods
 from carbon.model import kmer_logits
 from carbon.options import Dtype

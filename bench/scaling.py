@@ -28,9 +28,9 @@ import carbon
 from carbon.config import from_table
 from carbon.console import natural, run_command, say
 from carbon.corpus import read_source
-from carbon.files import atomic_file
 from carbon.inference import base_log_likelihoods
 from carbon.inference.held_out import choose_records, measured_bases
+from carbon.io.files import atomic_file
 from train.config import ParallelConfig, TrainConfig
 from train.loop.trainer import Trainer
 from train.network.ranks import Ranks, joined_ranks

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from carbon.errors import UserError
-from carbon.files import atomic_file, check_no_input, output_path
-from carbon.tables import PARQUET_ROWS, chosen_by_ending
+from carbon.io.files import atomic_file, check_no_input, output_path
+from carbon.io.tables import PARQUET_ROWS, chosen_by_ending
 
 _OF_PART = "region"
 """The setting that may differ between parts."""
@@ -33,7 +33,7 @@ def join_parts(parts: Sequence[Path], output: Path) -> None:
     Raises:
         UserError: a part is missing, named twice, of another kind or of other settings.
     """
-    join = chosen_by_ending(output, {".tsv": _join_tsv, ".parquet": _join_parquet, ".json": _sum})
+    join = chosen_by_ending(output, "joined parts")
     output_path(output)
     check_no_input(output, *parts)
     for number, part in enumerate(parts):
@@ -45,7 +45,7 @@ def join_parts(parts: Sequence[Path], output: Path) -> None:
         join(parts, temporary)
 
 
-def _join_tsv(parts: Sequence[Path], output: Path) -> None:
+def join_tsv(parts: Sequence[Path], output: Path) -> None:
     """Join tables whose first lines are the settings and the names of the columns."""
     heads = []
     for part in parts:
@@ -65,7 +65,7 @@ def _join_tsv(parts: Sequence[Path], output: Path) -> None:
                     sink.write(line)
 
 
-def _join_parquet(parts: Sequence[Path], output: Path) -> None:
+def join_parquet(parts: Sequence[Path], output: Path) -> None:
     """Join tables with settings in the metadata of the schema; row groups are as in one run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -98,7 +98,7 @@ def _opened(part: Path) -> Any:
         raise UserError(f"{part}: is no Parquet file: {str(error).splitlines()[0]}") from None
 
 
-def _sum(parts: Sequence[Path], output: Path) -> None:
+def add_summaries(parts: Sequence[Path], output: Path) -> None:
     """Join summaries: counts are added, everything else must be the same."""
     summaries = [_object(part, part.read_text(encoding="utf-8")) for part in parts]
     joined = summaries[0]

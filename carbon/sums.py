@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from carbon.files import atomic_file, sha256_of_file
+from carbon.io.files import atomic_file, sha256_of_file
 
 REMEMBERED_BYTES = 2**26
 """Size of the smallest file whose sum is kept; a smaller one is read in a tenth of a second."""

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from carbon.config import from_table, load_config, to_toml, with_overrides
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
-from carbon.files import atomic_folder, check_no_input
-from carbon.locks import locked_folder
+from carbon.io.files import atomic_folder, check_no_input
+from carbon.io.locks import locked_folder
 
 Add = Callable[..., argparse.Action]  # `add_argument` of a parser
 

@@ -25,8 +25,8 @@ from carbon import __version__
 from carbon.console import say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import TEMPORARY, behind_links, free_folder
-from carbon.locks import locked_output
+from carbon.io.files import TEMPORARY, behind_links, free_folder
+from carbon.io.locks import locked_output
 from carbon.sums import content_sha256
 from data_pipeline.publishing.hub import check_is_free, publish_to
 from data_pipeline.reading.listing import inputs_of, paths_of, title_of

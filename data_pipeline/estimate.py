@@ -16,7 +16,7 @@ from time import process_time
 from typing import Any
 
 from carbon.errors import UserError
-from carbon.files import scratch_folder, sha256_of_file
+from carbon.io.files import scratch_folder, sha256_of_file
 from data_pipeline.reading.listing import Input, inputs_of, paths_of
 from data_pipeline.reading.remote import with_inputs_here
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from carbon.box import BOX, Entry
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import behind_links
+from carbon.io.files import behind_links
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OPENED = "yeast"

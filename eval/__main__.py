@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 
 from carbon.console import Parser, natural, run_command
+from carbon.io.locks import locked_folder
 from carbon.launcher import end_with_launcher
-from carbon.locks import locked_folder
 from carbon.parallel.options import add_resume, add_workers, start_early, worker_options
 from eval.run_sizes import RUN_SIZES
 

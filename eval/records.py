@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 
 from carbon.errors import ConfigError, UserError
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from eval.contract import Result
 
 SCHEMA_NAME = "carbon-eval-record/1"

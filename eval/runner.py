@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.errors import UserError
-from carbon.locks import locked_folder
+from carbon.io.locks import locked_folder
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.engines import InProcess
 from eval import cost

@@ -23,7 +23,7 @@ from carbon.config import load_config
 from carbon.console import Parser, natural, run_command, say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import behind_links, sha256_of_file, why_no_file
+from carbon.io.files import behind_links, sha256_of_file, why_no_file
 from train.config import TrainConfig
 
 _INTERRUPTED = 130

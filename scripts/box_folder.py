@@ -13,10 +13,10 @@ from carbon.box import RESULTS, Entry
 from carbon.config import load_config, to_toml
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import atomic_folder
 from carbon.genome import Reference, read_annotation
 from carbon.genome.sequences import read_records
 from carbon.genome.streams import open_text
+from carbon.io.files import atomic_folder
 from carbon.model import model_folder
 from train.config import TrainConfig
 

@@ -18,10 +18,10 @@ from carbon.box import BOX
 from carbon.config import load_config
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
-from carbon.files import check_parent, scratch_folder
 from carbon.genome import Reference, from_region
 from carbon.inference import Carbon, load
 from carbon.inference.learning import Learning, nats_of, write_learning
+from carbon.io.files import check_parent, scratch_folder
 from train.choices.kmer_rows import KMER_ROWS
 from train.config import ParallelConfig, TrainConfig
 from train.network.initial import initial_weight

@@ -20,9 +20,7 @@ import carbon
 from carbon.adapt.config import AdaptConfig
 from carbon.cli import COMMANDS, application
 from carbon.config import OneOf
-from carbon.design.writers import DESIGN_WRITERS
-from carbon.inference.scan.writers import SCAN_WRITERS
-from carbon.tables import TABLE_WRITERS
+from carbon.io.tables import FORMATS
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
 
@@ -199,16 +197,18 @@ def _formats(root: Path) -> Iterator[str]:
         "end you know which file holds what, and the JSON schemas to check it by.\n\n"
         "| written by | endings | described in |\n|---|---|---|\n"
     )
-    tables = "`carbon score`, `variants`, `compare`, `next`, `predict`"
-    for verbs, endings, page in (
-        (tables, list(TABLE_WRITERS), "scoring.md"),
-        ("`carbon scan`", list(SCAN_WRITERS), "scanning.md"),
-        ("`carbon design`", list(DESIGN_WRITERS), "design.md"),
+    for commands, kind, page in (
+        ("`carbon score`, `compare`, `next`, `predict`", "table", "scoring.md"),
+        ("`carbon variants`, `predict` for a VCF", "variants", "scoring.md"),
+        ("`carbon scan`", "scan", "scanning.md"),
+        ("`carbon design`", "designs", "design.md"),
+        ("`carbon embed`", "embeddings", "embeddings.md"),
+        ("`carbon background`", "background", "scoring.md"),
+        ("`carbon join`", "joined parts", "scale.md"),
     ):
-        yield f"| {verbs} | {', '.join(f'`{e}`' for e in endings)} | [{page}](../{page}) |\n"
+        endings = ", ".join(f"`{ending}`" for ending in FORMATS[kind])
+        yield f"| {commands} | {endings} | [{page}](../{page}) |\n"
     yield (
-        "| `carbon variants`, beside these | `.vcf`, `.vcf.gz` | [scoring.md](../scoring.md) |\n"
-        "| `carbon embed` | `.parquet` | [embeddings.md](../embeddings.md) |\n"
         "| `carbon generate` | FASTA | [generation.md](../generation.md) |\n"
         "| `carbon tokenize` | lines of ids; FASTA with `--decode` | "
         "[tokenizers.md](../tokenizers.md) |\n"

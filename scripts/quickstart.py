@@ -35,8 +35,8 @@ from quickstart_time import (
 from carbon.console import run_command, say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import atomic_file, behind_links
 from carbon.genome.contig_names import names_table
+from carbon.io.files import atomic_file, behind_links
 from carbon.run_folder import read_lines
 from eval.heldout.results import key_numbers
 from train.planning.time_budget import shared_out, timed_speed

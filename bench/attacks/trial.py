@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attacks.doors import Main
-from carbon.files import TEMPORARY
+from carbon.io.files import TEMPORARY
 
 MOST_BYTES = 12 << 30
 _LEFTOVER = re.compile(rf"{TEMPORARY.pattern}|.*\.partial")

@@ -8,7 +8,7 @@ from carbon.adapt.examples import PARTS
 from carbon.adapt.findings import Findings, estimate_text, read_findings, spoken
 from carbon.adapt.folder import ADAPTER
 from carbon.adapt.report import REPORT, label_rows, setting_rows
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.markdown import card_front, plain, table
 
 CARD = "README.md"

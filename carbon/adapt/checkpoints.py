@@ -16,7 +16,7 @@ from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_N
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from carbon.adapt.network import AdaptedNetwork
-from carbon.files import atomic_folder
+from carbon.io.files import atomic_folder
 
 FINISHED = "finished"
 _WEIGHTS, _LOOKS = "trained.safetensors", "looks.json"

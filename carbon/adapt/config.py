@@ -17,8 +17,8 @@ from carbon.adapt.examples import PARTS
 from carbon.adapt.question import QUESTIONS
 from carbon.adapt.transforms import TRANSFORMS
 from carbon.config import OneOf, check, check_choices, check_given
+from carbon.io.tables import any_of
 from carbon.options import POOLS, STRANDS_READ
-from carbon.tables import any_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

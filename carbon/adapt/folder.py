@@ -17,7 +17,7 @@ from typing import Any, Self
 from carbon import __version__
 from carbon.adapt.question import Question
 from carbon.errors import ModelError
-from carbon.files import sha256_of_file
+from carbon.io.files import sha256_of_file
 from carbon.model.folder import weight_files
 from carbon.options import Pool, Strands
 

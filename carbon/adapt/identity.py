@@ -15,7 +15,7 @@ from carbon.adapt.config import AdaptConfig
 from carbon.adapt.examples import Examples
 from carbon.adapt.prepare import Prepared
 from carbon.errors import UserError
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.model import model_folder
 from carbon.model.folder import weight_files
 from carbon.sums import content_sha256

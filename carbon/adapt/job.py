@@ -31,7 +31,7 @@ from carbon.config import from_table, with_overrides
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.inference import load
-from carbon.locks import locked_output
+from carbon.io.locks import locked_output
 from carbon.model import model_folder
 from carbon.pictures import check_installed
 

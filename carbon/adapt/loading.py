@@ -21,7 +21,7 @@ from carbon.adapt.network import AdaptedNetwork, Head, OpenedModel
 from carbon.adapt.predictor import Adapted
 from carbon.errors import ModelError, UserError
 from carbon.model import LoadedModel, model_folder
-from carbon.model.checkpoint import no_bars
+from carbon.model.load import no_bars
 from carbon.options import Dtype
 from carbon.tokenizer import K
 

@@ -24,8 +24,8 @@ from carbon.adapt.question import Question
 from carbon.adapt.report import write_report
 from carbon.config import to_toml
 from carbon.console import say
-from carbon.files import atomic_folder
-from carbon.tables import TABLE_WRITERS
+from carbon.io.files import atomic_folder
+from carbon.io.tables import write_tsv
 from carbon.uncertainty import Estimate
 
 Floats32 = NDArray[np.float32]
@@ -140,7 +140,7 @@ def _write_predictions(path: Path, prepared: Prepared, said: Mapping[str, Floats
     else:
         columns |= dict.fromkeys(label_columns(question), float)
     columns |= {f"predicted_{name}": float for name in question.output_names}
-    with TABLE_WRITERS[".tsv"](path, columns, {"split_sha256": prepared.split_hash}) as write:
+    with write_tsv(path, columns, {"split_sha256": prepared.split_hash}) as write:
         for part, found in said.items():
             examples = prepared.examples.part(part)
             places = zip(examples.names, examples.groups, strict=True)

@@ -23,10 +23,10 @@ from carbon.adapt.prediction_sources import (
 from carbon.adapt.variant_predictions import VariantSource
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_file, check_no_input, output_path, why_no_file
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
 from carbon.genome.vcf_lines import holds_variants
+from carbon.io.files import atomic_file, check_no_input, output_path, why_no_file
 from carbon.options import Dtype
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256

@@ -16,8 +16,8 @@ from carbon.console import say
 from carbon.errors import UserError
 from carbon.genome import Reference, contig_names, read_sequences
 from carbon.genome.bed import bed_lines, bed_place
+from carbon.io.tables import Columns, chosen_by_ending
 from carbon.options import Strands
-from carbon.tables import TABLE_WRITERS, Columns, chosen_by_ending
 
 Floats32 = NDArray[np.float32]
 
@@ -113,7 +113,7 @@ class _Table(Source):
 
     def __init__(self, adapted: Described, job: PredictJob) -> None:
         """Choose the writer by the output's ending."""
-        self.writer = chosen_by_ending(job.output, TABLE_WRITERS)
+        self.writer = chosen_by_ending(job.output, "table")
         self.adapted, self.job = adapted, job
 
     def row(self, item: Item, base: int | None) -> tuple[Any, ...]:

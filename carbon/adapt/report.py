@@ -29,7 +29,7 @@ from carbon.adapt.report_pictures import (
     sizes_figure,
 )
 from carbon.console import shown
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.pages import (
     Row,
     html_answer,

@@ -21,7 +21,7 @@ from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.variants.agreement import Agreement
 from carbon.inference.variants.files import index_paths, write_index
-from carbon.tables import TABLE_WRITERS, chosen_by_ending, text_of
+from carbon.io.tables import chosen_by_ending, text_of
 
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 _NO_KEY = re.compile(r"[^A-Z0-9_]+")
@@ -57,8 +57,7 @@ class VariantSource(Source):
         Raises:
             UserError: no window is known, or it does not fit.
         """
-        writers = {".vcf.gz": _vcf, ".vcf": _vcf, **TABLE_WRITERS}
-        self.writer = chosen_by_ending(job.output, writers)
+        self.writer = chosen_by_ending(job.output, "predicted variants")
         self.adapted, self.job = adapted, job
         self.sides = _SIDES_OF_BASES if adapted.question.per_base else _SIDES
         given = adapted.manifest.window_bp if job.window_bp is None else job.window_bp
@@ -124,7 +123,7 @@ class VariantSource(Source):
 
     def written(self, path: Path, settings: dict[str, Any]) -> Any:
         """Open the output."""
-        return _written(self.writer, path, self, settings)
+        return self.writer(path, self, settings)
 
     def finish(self) -> None:
         """Write the index of a bgzip VCF."""
@@ -155,19 +154,17 @@ def _rows(
 
 
 @contextmanager
-def _written(
-    writer: Any, path: Path, source: VariantSource, settings: dict[str, Any]
+def write_table(
+    path: Path, source: VariantSource, settings: dict[str, Any]
 ) -> Iterator[Callable[[Item, Sequence[Floats32]], None]]:
+    """Write a row an allele: its place, and each prediction."""
     names = source.adapted.output_names
-    if writer is _vcf:
-        with _vcf(path, source, settings) as write:
-            yield write
-        return
     columns = {
         f"predicted_{name}{suffix.lower()}": side.type
         for name in names
         for suffix, side in source.sides.items()
     }
+    writer = chosen_by_ending(path, "table")
     with writer(path, {**_PLACE, **columns, "reason": str}, settings) as write_row:
 
         def write_rows(item: Item, predictions: Sequence[Floats32]) -> None:
@@ -181,7 +178,7 @@ def _written(
 
 
 @contextmanager
-def _vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
+def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
     """Write the VCF as it was, with fields of INFO, one value for each ALT."""
     names = source.adapted.output_names
     keys = [key + suffix for key in keys_of(names) for suffix in source.sides]

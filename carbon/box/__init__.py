@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.errors import ModelError, UserError
-from carbon.files import atomic_folder
+from carbon.io.files import atomic_folder
 
 ROOT = Path(__file__).parent
 RESULTS = "results.json"

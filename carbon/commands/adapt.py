@@ -10,12 +10,12 @@ from cyclopts import Parameter
 
 from carbon.adapt.choices import TOO_LONG
 from carbon.commands.shared import WORKERS, Contigs, File, Workers, one_of
+from carbon.io.tables import FORMATS, any_of
 from carbon.options import Dtype, Strands
 from carbon.parallel.options import loaded_device, workers_of
-from carbon.tables import TABLE_WRITERS, any_of
 
 _WHAT = one_of("What, one of these", is_required=True)
-_OUTPUT = f"{any_of(TABLE_WRITERS)} to write; of a VCF .vcf or .vcf.gz too."
+_OUTPUT = f"{any_of(FORMATS['table'])} to write; of a VCF .vcf or .vcf.gz too."
 
 
 def adapt(

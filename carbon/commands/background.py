@@ -17,6 +17,7 @@ from carbon.commands.shared import (
     check_inputs,
 )
 from carbon.commands.workers import background_scorer
+from carbon.io.tables import check_ending
 from carbon.parallel.options import workers_of
 
 
@@ -50,9 +51,8 @@ def background(
     genes.check()
 
     from carbon.inference.background import BackgroundJob, Drawing, run_background_job
-    from carbon.tables import chosen_by_ending
 
-    chosen_by_ending(output, {".json": None})
+    check_ending(output, "background")
     job = BackgroundJob(
         model=loading.model,
         reference=reference,

@@ -60,8 +60,8 @@ def convert(
 
 
 def _write_folder(path: str, output: str, dtype: Dtype | None, max_shard_size: str) -> None:
-    from carbon.files import atomic_folder
     from carbon.inference import Carbon
+    from carbon.io.files import atomic_folder
     from carbon.model import load_model, save_model
 
     sequences = _random_sequences()
@@ -88,7 +88,7 @@ def _write_gguf(source: str, output: str, dtype: Dtype | None) -> None:
     from pathlib import Path
 
     from carbon.console import say
-    from carbon.files import atomic_file
+    from carbon.io.files import atomic_file
     from carbon.model import load_model
     from carbon.model.gguf_file import write_gguf
 

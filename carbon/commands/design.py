@@ -23,16 +23,15 @@ from carbon.commands.shared import (
     options,
 )
 from carbon.design.tune_task import TuneJob, TuneTask
-from carbon.design.writers import DESIGN_WRITERS
 from carbon.errors import UserError
+from carbon.io.tables import FORMATS, any_of
 from carbon.options import ConstraintOptions, RuleOptions, SearchOptions
 from carbon.parallel.options import WorkerOptions
-from carbon.tables import any_of
 
 if TYPE_CHECKING:
     from carbon.design.rules import Rules
 
-_OUTPUT = f"{any_of(DESIGN_WRITERS)} to write."
+_OUTPUT = f"{any_of(FORMATS['designs'])} to write."
 _LEARNING = group("Learning")
 
 
@@ -107,7 +106,7 @@ def design(
         timeout_seconds: for a batch of an oracle.
         resume: continue a run that was stopped.
     """
-    from carbon.files import check_no_input
+    from carbon.io.files import check_no_input
 
     check_no_input(output, start, records)
     check_inputs(loading.model, start, records)

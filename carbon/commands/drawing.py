@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from cyclopts import Parameter
 
 from carbon.commands.shared import Constrained, Loading, Natural, Sampling, Tags, one_of
+from carbon.io.tables import words_of
 from carbon.options import ConstraintOptions, Engine, SamplingOptions
 from carbon.parallel.driver import Job, Workers, run_job
-from carbon.tables import words_of
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon, Draft
@@ -122,7 +122,7 @@ class GenerateJob:
 
 def draw_at_once(job: GenerateJob, keywords: dict[str, Any]) -> None:
     """Draw all sequences together, which is fastest for one process, without a journal."""
-    from carbon.files import atomic_file
+    from carbon.io.files import atomic_file
 
     if not job.output:
         sys.stdout.writelines(_lines(job, keywords))
@@ -178,7 +178,7 @@ class Drawer:
 
 def draw_in_blocks(job: GenerateJob, output: Path, workers: Workers, resume: bool) -> None:
     """Have workers draw the sequences, and write them in order."""
-    from carbon.files import atomic_file
+    from carbon.io.files import atomic_file
 
     wanted, about = _wanted(job), workers.about()
     dtype: str = about["dtype"]

@@ -21,7 +21,7 @@ def generate(
     Writes the generated bases alone; headers tell how they were drawn.
     """
     from carbon.errors import UserError
-    from carbon.files import check_no_input, output_path
+    from carbon.io.files import check_no_input, output_path
 
     if job.engine != "own" and (job.draft or job.right is not None):
         raise UserError("--engine continuous takes neither --draft nor --right; leave it out")

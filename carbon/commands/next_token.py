@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.commands.shared import Device, Loading, Table, Tags, check_inputs
-from carbon.tables import TABLE_WRITERS, chosen_by_ending
+from carbon.io.tables import chosen_by_ending, write_tsv
 
 COLUMNS = {"kmer": str, "probability": float, "cross_entropy_nats": float, "fns_nats": float}
 
@@ -30,9 +30,9 @@ def next_token(
             6-mers with them, losses stay those of the model.
         output: where rows are written; TSV to standard output if it is not given.
     """
-    from carbon.files import atomic_file
+    from carbon.io.files import atomic_file
 
-    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    writer = chosen_by_ending(output, "table") if output else write_tsv
     check_inputs(loading.model)
 
     from carbon.inference import kmer_index

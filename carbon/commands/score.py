@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from carbon.commands.sequences import Rows, SequenceJob, run_sequence_job
 from carbon.commands.shared import WORKERS, File, Loading, Table, Tags, Workers, check_inputs
 from carbon.commands.workers import scorer
+from carbon.io.tables import chosen_by_ending, write_tsv
 from carbon.options import By, Strands
-from carbon.tables import TABLE_WRITERS, chosen_by_ending
 
 if TYPE_CHECKING:
     from carbon.inference.scoring import SequenceScore
@@ -39,10 +39,10 @@ def score(
         by: likelihoods by the chain rule or by marginals.
         strands: that are read.
     """
-    from carbon.files import atomic_file, check_no_input, output_path
     from carbon.genome import read_sequences
+    from carbon.io.files import atomic_file, check_no_input, output_path
 
-    writer = chosen_by_ending(output, TABLE_WRITERS) if output else TABLE_WRITERS[".tsv"]
+    writer = chosen_by_ending(output, "table") if output else write_tsv
     if output:
         output_path(output)
         check_no_input(output, sequences)

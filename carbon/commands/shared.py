@@ -9,9 +9,9 @@ from cyclopts import ArgumentCollection, Group, Parameter, Token
 from cyclopts.validators import Number
 
 from carbon.errors import UserError
+from carbon.io.tables import FORMATS, any_of
 from carbon.options import ConstraintOptions, SamplingOptions, VariantOptions
 from carbon.parallel.options import WorkerOptions, loaded_device
-from carbon.tables import TABLE_WRITERS, any_of
 
 if TYPE_CHECKING:
     from carbon.inference import Carbon
@@ -79,7 +79,7 @@ Several = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 10**9))]
 File = Annotated[str, Parameter(allow_leading_hyphen=True, metavar="FILE")]
 """A path, or `-` for standard input."""
 
-Table = Annotated[str, Parameter(help=f"a {any_of(TABLE_WRITERS)} to write.", metavar="FILE")]
+Table = Annotated[str, Parameter(help=f"a {any_of(FORMATS['table'])} to write.", metavar="FILE")]
 
 
 def one_of(title: str, is_required: bool = False) -> Group:

@@ -20,10 +20,10 @@ from carbon.commands.shared import (
 )
 from carbon.commands.workers import variant_scorer
 from carbon.errors import UserError
+from carbon.io.tables import FORMATS, any_of, check_ending
 from carbon.parallel.options import workers_of
-from carbon.tables import TABLE_WRITERS, any_of
 
-_OUTPUT = f"a .vcf, .vcf.gz, {any_of(TABLE_WRITERS)} to write."
+_OUTPUT = f"a {any_of(FORMATS['variants'])} to write."
 _PLACE, _AMONG = one_of("Place"), one_of("Percentiles")
 
 
@@ -71,9 +71,9 @@ def variants(
     genes.check()
 
     from carbon.inference.background import FILE_NAME
-    from carbon.inference.variants import VariantJob, run_variant_job, variant_writer
+    from carbon.inference.variants import VariantJob, run_variant_job
 
-    variant_writer(output)  # a wrong ending is known before anything is loaded
+    check_ending(output, "variants")  # a wrong ending is known before anything is loaded
     job = VariantJob(
         model=loading.model,
         reference=reference,

@@ -15,10 +15,10 @@ from carbon.comparison.groups import GROUPINGS, kinds_of, members
 from carbon.comparison.joined import Joined, check_one_vcf, check_single, join_alleles
 from carbon.comparison.scored_files import KEY, ScoredFile, read_scored_file
 from carbon.errors import UserError
-from carbon.files import atomic_file, behind_links, check_no_input, told_of
+from carbon.io.files import atomic_file, behind_links, check_no_input, told_of
+from carbon.io.tables import Columns, check_ending, chosen_by_ending
 from carbon.metrics import equal_values, mid_ranks
 from carbon.pictures import check_picture
-from carbon.tables import TABLE_WRITERS, Columns, chosen_by_ending
 
 COLUMNS: Columns = {
     "contig": str, "position": int, "id": str, "ref": str, "alt": str,
@@ -100,7 +100,7 @@ def _check(job: CompareJob) -> None:
     if behind_links(job.a) == behind_links(job.b):
         raise UserError(f"{job.a} and {job.b}: are one file; give two outputs of `carbon variants`")
     if job.output:
-        chosen_by_ending(job.output, TABLE_WRITERS)
+        check_ending(job.output, "table")
     check_picture(job.plot)
     for path in job.wanted:
         check_no_input(path, job.a, job.b)
@@ -220,7 +220,7 @@ def _write_table(
         "difference": "a - b, nats; ranks from 1, the lowest delta first",
     }
     columns = {name: COLUMNS[name] for name in pairs.column_names}
-    writer = chosen_by_ending(path, TABLE_WRITERS)
+    writer = chosen_by_ending(path, "table")
     with writer(path, columns, settings) as write:
         for batch in pairs.to_batches(max_chunksize=_ROWS_AT_ONCE):
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pyarrow import compute, csv
 
 from carbon.errors import UserError
-from carbon.files import why_no_file
 from carbon.genome.streams import BROKEN_GZIP, open_text
 from carbon.genome.vcf_lines import holds_variants, variant_lines
+from carbon.io.files import why_no_file
 
 KEY = {
     "contig": pa.string(), "position": pa.int64(), "id": pa.string(),

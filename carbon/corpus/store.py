@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from filelock import FileLock
 from numpy.typing import NDArray
 
 from carbon.console import progress
 from carbon.corpus.files import mapped, opened, parquet
 from carbon.errors import CorpusError
-from carbon.files import atomic_folder
+from carbon.io.files import atomic_folder
+from carbon.io.locks import locked_output
 from carbon.sums import remembered_sha256
 from carbon.tokenizer import TAGS, Tag, tags_of
 
@@ -134,7 +134,7 @@ def made_whole(folder: Path, marker: str, make: Callable[[Path], None]) -> None:
     """
     if _is_whole(folder / marker):
         return
-    with FileLock(f"{folder}.lock"):
+    with locked_output(folder, wait=True):
         if _is_whole(folder / marker):
             return
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,14 +16,13 @@ from carbon.design.rules import Judge, Rules
 from carbon.design.search import run_search
 from carbon.design.task import DesignOptions, DesignTask, search_of
 from carbon.design.ways import Candidate, Search
-from carbon.design.writers import DESIGN_WRITERS
 from carbon.errors import UserError
-from carbon.files import atomic_file
 from carbon.inference.identity import identity_of
 from carbon.inference.reading.reader import Reader
+from carbon.io.files import atomic_file
+from carbon.io.tables import check_ending, chosen_by_ending
 from carbon.model import model_folder
 from carbon.parallel.journal import Journal
-from carbon.tables import chosen_by_ending
 
 # Neither changes what is measured.
 _FREE = ("records", "timeout_seconds")
@@ -86,7 +85,7 @@ def check_job(job: DesignJob) -> None:
     Raises:
         UserError: something is.
     """
-    chosen_by_ending(job.output, DESIGN_WRITERS)
+    check_ending(job.output, "designs")
     for oracle in job.oracles:
         named_oracle(oracle)
     job.task.goals_for(len(job.oracles))
@@ -127,7 +126,7 @@ def _history(search: Search, judge: Judge, job: DesignJob, journal: Journal) -> 
 
 def _write(path: Path, job: DesignJob, designs: Sequence[Design], settings: dict[str, Any]) -> None:
     columns = columns_of(_names(job))
-    with chosen_by_ending(job.output, DESIGN_WRITERS)(path, columns, settings) as write:
+    with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
         for design in designs:
             write(list(row_of(design).values()))
 

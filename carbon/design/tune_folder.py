@@ -16,8 +16,8 @@ from transformers import TrainerCallback
 
 from carbon.design.rewards import Rewards
 from carbon.design.tune_task import TuneTask
-from carbon.design.writers import DESIGN_WRITERS
-from carbon.files import atomic_file, behind_links, free_folder
+from carbon.design.writers import write_fasta
+from carbon.io.files import atomic_file, behind_links, free_folder
 from carbon.parallel.journal import check_same_job
 from carbon.run_folder import METRICS
 from carbon.tokenizer import K
@@ -144,7 +144,7 @@ class Written(TrainerCallback):
         rewards = self._rewards
         columns = {"name": str, **dict.fromkeys(rewards.names, float), "bases": str}
         path = samples_file(self._folder, step)
-        with DESIGN_WRITERS[".fa"](path, columns, {"step": step} | self._settings) as write:
+        with write_fasta(path, columns, {"step": step} | self._settings) as write:
             for number, (bases, values) in enumerate(
                 zip(rewards.sequences, rewards.values, strict=True), start=1
             ):

@@ -11,8 +11,8 @@ from matplotlib import rc_context
 from carbon.design.known import CHANCE_NATS
 from carbon.design.tune_folder import samples_file
 from carbon.design.tune_task import TuneTask
-from carbon.files import atomic_file
 from carbon.genome.sequences import read_records
+from carbon.io.files import atomic_file
 from carbon.pages import (
     BLUE,
     GREY,

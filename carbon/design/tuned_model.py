@@ -8,7 +8,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from carbon.model.folder import weight_files
-from carbon.model.streaming import OnDemand, kinds_of_file, write_streamed
+from carbon.model.save import OnDemand, tensor_types, write_streamed
 
 # What is told of the start beside these, as its results, is not told of another model.
 _COPIED = (
@@ -43,7 +43,7 @@ def save_as_start(start: Path, tuned: Mapping[str, Tensor], folder: Path) -> Non
 
 
 def _save_file(path: Path, tuned: Mapping[str, Tensor], output: Path) -> None:
-    kinds = kinds_of_file(path)
+    kinds = tensor_types(path)
 
     def read(name: str) -> Tensor:
         with safe_open(path, framework="pt") as file:

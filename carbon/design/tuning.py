@@ -45,9 +45,9 @@ from carbon.design.tune_folder import (
 from carbon.design.tune_task import TuneJob, TuneOptions, TuneTask
 from carbon.design.tuned_model import save_as_start
 from carbon.errors import UserError
-from carbon.files import atomic_folder, behind_links, free_folder
 from carbon.inference import Carbon, load
-from carbon.locks import locked_output
+from carbon.io.files import atomic_folder, behind_links, free_folder
+from carbon.io.locks import locked_output
 from carbon.model import LoadedModel, load_model, model_folder
 from carbon.parallel.driver import Workers
 from carbon.parallel.engines import MakeWorker

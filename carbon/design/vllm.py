@@ -5,8 +5,9 @@ environment of its own. A worker writes each adapter where the server finds it, 
 place of the one before, and sends and gets ids: nothing is tokenized there.
 """
 
+import shutil
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import requests
@@ -17,7 +18,7 @@ from carbon.design.rollouts import log_probs_of
 from carbon.design.tune_folder import save_adapter
 from carbon.design.tune_task import TuneTask
 from carbon.errors import UserError
-from carbon.store import empty, scratch_folder
+from carbon.io.files import scratch_folder
 from carbon.tokenizer import K, Vocabulary
 
 _MOST_APART = 0.1
@@ -56,13 +57,14 @@ class VllmServer:
         rows = vocabulary.kmer_rows
         self._kmers = list(range(rows.start, rows.stop))
         self._asked("get", "/v1/models")
-        self._folder, self._loaded = scratch_folder(), ""
+        self._closing, self._loaded = ExitStack(), ""
+        self._folder = self._closing.enter_context(scratch_folder("tuning"))
 
     def close(self) -> None:
         """Have the server let go of the adapter."""
         with suppress(UserError):  # of a server that is no longer there
             self._let_go()
-        empty(self._folder)
+        self._closing.close()
 
     def drawn(self, round_: int, seed: int, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the ids of samples, and their log-probabilities as the server tells them.
@@ -124,7 +126,7 @@ class VllmServer:
     def _let_go(self) -> None:
         if self._loaded:
             self._asked("post", "/v1/unload_lora_adapter", lora_name=self._loaded)
-            empty(self._folder / self._loaded)
+            shutil.rmtree(self._folder / self._loaded, ignore_errors=True)
             self._loaded = ""
 
     def _asked(self, how: str, path: str, **what: Any) -> requests.Response:

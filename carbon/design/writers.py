@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from carbon.tables import TABLE_WRITERS, Columns, TableWriter, Write, text_of, words_of
+from carbon.io.tables import Columns, Write, text_of, words_of
 
 _LINE_BP = 60
 
 
 @contextmanager
-def _fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
+def write_fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
     """Write a record a design: its values, then where it comes from, in the header."""
     with path.open("w", encoding="utf-8") as sink:
         provenance = words_of(settings)
@@ -26,6 +26,3 @@ def _fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[W
             )
 
         yield write
-
-
-DESIGN_WRITERS: dict[str, TableWriter] = {".fa": _fasta, ".fasta": _fasta, **TABLE_WRITERS}

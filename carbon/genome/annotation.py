@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from carbon.errors import GenomeError
-from carbon.files import why_no_file
 from carbon.genome.bed import is_bed, read_bed_features
 from carbon.genome.cds_codes import with_genetic_code
 from carbon.genome.fasta import Reference
@@ -17,6 +16,7 @@ from carbon.genome.gene_building import GeneBuilder
 from carbon.genome.gene_tables import GeneTables
 from carbon.genome.genes import MITOCHONDRIA, Annotation
 from carbon.genome.left_out import LeftOut, report_left_out
+from carbon.io.files import why_no_file
 
 
 def read_annotation(

@@ -5,13 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from carbon.errors import UserError
-from carbon.files import scratch_folder
 from carbon.genome.contig_names import CHR
 from carbon.genome.fasta import Reference
 from carbon.genome.genbank import is_genbank, unpack_genbank
 from carbon.genome.opened import Genome
 from carbon.genome.sequences import fasta_text, read_sequences
 from carbon.genome.typed import read_bases
+from carbon.io.files import scratch_folder
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from carbon.errors import GenomeError
-from carbon.files import why_no_file
 from carbon.genome.interval import Interval, from_region
 from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.io.files import why_no_file
 
 CHR = "chr"
 """Asks for what differs by a `chr` before the name, or by `MT` for `M`."""

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
-from carbon.files import why_no_file
 from carbon.genome.alphabet import IUPAC_BASES
 from carbon.genome.contig_names import prefix_hint, shown_names
 from carbon.genome.fasta_index import open_indexed
 from carbon.genome.interval import Interval
+from carbon.io.files import why_no_file
 
 
 class Disagreement(NamedTuple):

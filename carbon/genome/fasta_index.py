@@ -9,7 +9,6 @@ import pysam
 from pysam.utils import SamtoolsError
 
 from carbon.errors import GenomeError, UserError
-from carbon.files import atomic_file, scratch_folder, told_of
 from carbon.genome.fasta_index_check import describes
 from carbon.genome.sequence_lines import Part, SequenceLines, checked
 from carbon.genome.streams import (
@@ -19,6 +18,7 @@ from carbon.genome.streams import (
     compression_of,
     open_bytes,
 )
+from carbon.io.files import atomic_file, scratch_folder, told_of
 
 _NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
 Indexes = tuple[Path, Path | None]  # .fai, and of a bgzip .gzi

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from carbon.errors import GenomeError
-from carbon.files import scratch_folder
 from carbon.genome.annotation import read_annotation
 from carbon.genome.cds_codes import with_genetic_code
 from carbon.genome.fasta import Reference
 from carbon.genome.genbank import is_genbank, unpack_genbank
 from carbon.genome.genes import MITOCHONDRIA, Annotation, Gene
+from carbon.io.files import scratch_folder
 
 
 def read_gene_file(

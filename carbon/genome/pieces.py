@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
-from carbon.files import why_no_file
 from carbon.genome.sequence_lines import FASTA_WORDING, Part, SequenceLines, checked
+from carbon.io.files import why_no_file
 
 _WORDING = replace(FASTA_WORDING, empty="has no sequence; give a FASTA")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
-from carbon.files import why_no_file
 from carbon.genome.sequence_lines import (
     LETTERS_AND_ENDS,
     Header,
@@ -17,6 +16,7 @@ from carbon.genome.sequence_lines import (
     checked,
 )
 from carbon.genome.streams import check_bgzip_end, compression_of
+from carbon.io.files import why_no_file
 
 _WORDING = Wording(
     empty="has no sequence; give a FASTA or FASTQ",

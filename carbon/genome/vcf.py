@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError, UserError
-from carbon.files import why_no_file
 from carbon.genome.fasta import Disagreement, Reference
 from carbon.genome.variant import Variant
 from carbon.genome.vcf_findings import Complaint, Findings
 from carbon.genome.vcf_header_rules import Header, check_header
 from carbon.genome.vcf_lines import holds_variants, variant_lines
 from carbon.genome.vcf_record_rules import RecordRules
+from carbon.io.files import why_no_file
 
 _POS, _REF, _ALT, _INFO = 1, 3, 4, 7  # columns of a VCF line, from 0
 _ENCODING = ("utf-8", "utf-8-sig")  # of the first line, which may begin with a mark

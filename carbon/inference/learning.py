@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.files import atomic_file
 from carbon.genome import Gene, Interval, Reference, Transcript
 from carbon.inference.engine import Carbon
 from carbon.inference.reading.checks import EVERY_FRAME
 from carbon.inference.scan import join_chunks
+from carbon.io.files import atomic_file
 from carbon.options import ScanOptions
 
 HOW: ScanOptions = {"strands": "both", "frames": EVERY_FRAME}

@@ -8,23 +8,19 @@ from typing import TYPE_CHECKING
 from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from carbon.model.checkpoint import (
-        LoadedModel,
-        load_model,
-        name_tags,
-        save_model,
-    )
     from carbon.model.folder import model_folder
     from carbon.model.head import kmer_logits
+    from carbon.model.load import LoadedModel, load_model
     from carbon.model.presets import PRESETS
+    from carbon.model.save import name_tags, save_model
 
 _HOMES = {
     "PRESETS": "carbon.model.presets",
-    "LoadedModel": "carbon.model.checkpoint",
+    "LoadedModel": "carbon.model.load",
     "kmer_logits": "carbon.model.head",
-    "load_model": "carbon.model.checkpoint",
-    "name_tags": "carbon.model.checkpoint",
-    "save_model": "carbon.model.checkpoint",
+    "load_model": "carbon.model.load",
+    "name_tags": "carbon.model.save",
+    "save_model": "carbon.model.save",
     "model_folder": "carbon.model.folder",
 }
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.model.checkpoint import LoadedModel, name_tags
+from carbon.model.load import LoadedModel
+from carbon.model.save import name_tags
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary
 
 _SPECIALS = ("pad", "oov", "dna_start", "dna_end")

@@ -1,6 +1,7 @@
-"""What a model folder says of itself, held against its weights before anything is loaded.
+"""Find a model folder, on this machine or on the Hub, and check it before anything is allocated.
 
-No torch is needed: the shapes of the weights stand in the headers of their files.
+Configuration, weights and tokenizer are compared with one another. torch is not needed: the headers
+of the files of weights hold the shapes.
 """
 
 import re

@@ -1,36 +1,35 @@
-"""The Hub's models as folders, and a quick word where it cannot be reached."""
+"""Models of the Hub as folders of its cache, and a short message if it cannot be reached."""
 
-import socket
-import threading
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from carbon.errors import ModelError
 
-_SECONDS_TO_CONNECT = 1.5
+_SECONDS_TO_ANSWER = 5.0
 _CONFIG = ("config.json",)
 _FILES = (
-    *(
-        "config.json",
-        "generation_config.json",
-        "model*.safetensors",
-        "model.safetensors.index.json",
-    ),
-    *("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json", "dna_config.json"),
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "dna_config.json",
     "background.json",
 )
 
 
 class Published(NamedTuple):
-    """A model that the Hub has.
+    """A model on the Hub.
 
     Attributes:
         name: `owner/name`.
         num_parameters: of the network.
-        gigabytes: that are fetched, for the most part weights in bfloat16.
+        gigabytes: size of the download, mostly weights in bfloat16.
     """
 
     name: str
@@ -47,7 +46,7 @@ PUBLISHED = (
 
 
 def cached_folder(name: str) -> Path | None:
-    """Return the folder of the cache with a model's config and weights; nobody is asked."""
+    """Return the cached folder with a model's config and weights, without asking the Hub."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name, "config.json")
@@ -57,12 +56,12 @@ def cached_folder(name: str) -> Path | None:
 
 @cache
 def hub_folder(name: str, *, with_weights: bool) -> Path:
-    """Return the folder of the cache with a model's config, or with all of its files.
+    """Return the cached folder with a model's config, or with all of its files.
 
-    The Hub is asked for what is new; where it cannot be reached, what is there is taken.
+    The Hub is asked for a newer version; if it cannot be reached, the cached one is used.
 
     Raises:
-        ModelError: there is no such model, or the Hub cannot be reached and the cache has it not.
+        ModelError: there is no such model, or the Hub cannot be reached and the cache lacks it.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -75,7 +74,7 @@ def hub_folder(name: str, *, with_weights: bool) -> Path:
     except LocalEntryNotFoundError:
         raise ModelError(
             f"{name}: there is no such folder, and as a name on the Hub it cannot be asked for: "
-            f"{why or 'the line broke'}; mend the path, or give the folder of a download"
+            f"{why or 'the connection broke'}; mend the path, or give the folder of a download"
         ) from None
     except HfHubHTTPError as error:
         reason = (str(error).strip().splitlines() or ["no answer"])[-1]
@@ -85,26 +84,19 @@ def hub_folder(name: str, *, with_weights: bool) -> Path:
 
 
 def why_unreachable() -> str | None:
-    """Say why the Hub cannot be asked, or None: a connection is tried for a second and a half."""
-    from huggingface_hub import constants
+    """Return why the Hub cannot be asked, or None if it answers within some seconds.
+
+    `snapshot_download` bounds no time: it waits for minutes for a proxy that does not answer.
+    """
+    from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
-    endpoint = urlsplit(constants.ENDPOINT)
-    proxy = urlsplit(getproxies().get(endpoint.scheme, ""))
-    at = proxy if proxy.hostname else endpoint
-    port = at.port or (443 if at.scheme == "https" else 80)
-    failure = [f"no answer within {_SECONDS_TO_CONNECT:g} s"]
-
-    def connect() -> None:
-        try:
-            socket.create_connection((at.hostname, port), _SECONDS_TO_CONNECT).close()
-            failure.clear()
-        except OSError as error:
-            failure[:] = [(error.strerror or str(error)).lower()]
-
-    # In a thread: nothing bounds the time of looking up a name.
-    asking = threading.Thread(target=connect, daemon=True)
-    asking.start()
-    asking.join(_SECONDS_TO_CONNECT)
-    return f"{at.hostname}: {failure[0]}" if failure else None
+    host = urlsplit(constants.ENDPOINT).hostname
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER)
+    except Exception as error:  # of the HTTP client, which differs between releases of the library
+        if "Timeout" in type(error).__name__:
+            return f"{host}: no answer within {_SECONDS_TO_ANSWER:g} s"
+        return f"{host}: {str(error).rpartition('] ')[2].lower()}"
+    return None

@@ -16,7 +16,7 @@ from typing import Any
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import told_of
+from carbon.io.files import told_of
 
 _FORMAT = {"journal format": 2}  # 1 had no numbers of blocks
 _SUM_BYTES = 9  # eight digits and a blank

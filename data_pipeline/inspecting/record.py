@@ -9,8 +9,8 @@ from typing import Any
 from carbon.console import TableRow, text_table
 from carbon.corpus import SCHEMA, Split, read_manifest
 from carbon.errors import CorpusError, GenomeError
-from carbon.files import scratch_folder
 from carbon.genome import Reference, is_genbank, unpack_genbank
+from carbon.io.files import scratch_folder
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF, K
 from data_pipeline.inspecting.census import Census, dropped_counts, read_dropped, row_groups
 from data_pipeline.records.record import Segment, read_bases

@@ -19,7 +19,7 @@ import requests
 from carbon.config import to_toml
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_file, behind_links
+from carbon.io.files import atomic_file, behind_links
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.ncbi.connection import NCBI, Connection
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from carbon.console import say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
+from carbon.io.files import sha256_of_file
 from data_pipeline.reading.remote import public_reason, public_url
 
 _LINE_OR_BAR = re.compile(r"[|\r\n]+")

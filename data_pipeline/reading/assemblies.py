@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carbon.errors import GenomeError, UserError
-from carbon.files import scratch_folder
 from carbon.genome import (
     Annotation,
     Reference,
@@ -17,6 +16,7 @@ from carbon.genome import (
     unpack_genbank,
 )
 from carbon.genome.cds_codes import with_genetic_code
+from carbon.io.files import scratch_folder
 from data_pipeline.reading.organisms import Said, disagreement, other_organism
 from data_pipeline.recipe import AssemblyConfig, assembly_name, species_type_of
 from data_pipeline.sources import SOURCES, need_annotation, usual_sources

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from filelock import FileLock
-
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
+from carbon.io.locks import locked_output
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig
 
 _VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created")
@@ -131,7 +130,7 @@ def fetch(url: str, cache: Path) -> tuple[str, Records]:
         found = sorted(system.glob(inner)) if wild else [inner]
         if not found:
             raise FileNotFoundError(url)
-        with FileLock(_beside(folder, "lock")):  # another build may want the same
+        with locked_output(folder, wait=True):  # another build may want the same
             folder.mkdir(parents=True, exist_ok=True)
             records = {str(folder / _name(name)): _fetched(system, name, folder) for name in found}
             _remove_others(folder, {Path(each).name for each in records})

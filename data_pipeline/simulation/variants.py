@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from carbon.errors import GenomeError
-from carbon.files import atomic_file
 from carbon.genome import (
     Annotation,
     Gene,
@@ -31,6 +30,7 @@ from carbon.genome.genes import parts_on_contig
 from carbon.genome.genetic_codes import GeneticCode
 from carbon.genome.vcf_header_rules import CONTIG
 from carbon.genome.vcf_text import info_text
+from carbon.io.files import atomic_file
 
 DAMAGING = ("nonsense", "splice_site", "start_loss")
 CONTROLS = ("synonymous", "intergenic")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.errors import UserError
-from carbon.files import atomic_folder, sha256_of_file
 from carbon.genome import Interval
+from carbon.io.files import atomic_folder, sha256_of_file
 from data_pipeline.duplicates.contained import EvaluationSequences
 from data_pipeline.duplicates.sketches import sketch_of
 from data_pipeline.reading.assemblies import Assembly, names_of, opened

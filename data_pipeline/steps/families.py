@@ -18,10 +18,10 @@ from itertools import groupby
 from pathlib import Path
 
 from carbon.errors import UserError
-from carbon.files import atomic_folder, scratch_folder
 from carbon.genome import Gene, Interval, Reference, spliced
 from carbon.genome.cds_codes import code_of
 from carbon.genome.genetic_codes import STANDARD_TABLE, genetic_code
+from carbon.io.files import atomic_folder, scratch_folder
 from data_pipeline.reading.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records.record import Record, Segment

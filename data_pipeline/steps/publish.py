@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from carbon import __version__
 from carbon.corpus import SCHEMA
 from carbon.errors import UserError
-from carbon.files import atomic_folder, sha256_of_file
+from carbon.io.files import atomic_folder, sha256_of_file
 from data_pipeline.reading.remote import Records
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.records.shard_files import SPLITS

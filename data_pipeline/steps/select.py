@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from data_pipeline.records.shard_files import ShardTexts, lengths_of, shard_columns, shard_sources
 
 _REASONS = (

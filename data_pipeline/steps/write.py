@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from carbon.corpus import SCHEMA
-from carbon.files import atomic_folder
+from carbon.io.files import atomic_folder
 from data_pipeline.records.shard_files import SPLITS, lengths_of, shard_batches, shard_sources
 from data_pipeline.steps.select import selected_out
 

@@ -12,12 +12,12 @@ from carbon.design.rules import Rules
 from carbon.design.search import found_so_far, rounds
 from carbon.design.task import DesignTask, search_of
 from carbon.design.ways import Candidate
-from carbon.folders import find_folders, folder_named
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
-from carbon.tables import words_of
+from carbon.io.tables import words_of
 from demo.fields import Field, Values
 from demo.figures import GREY, ORANGE, SEQUENTIAL, Figure, figure
+from demo.folders import find_folders, folder_named
 from demo.markup import download, facts, table
 from demo.panel import Command, Example, Panel, Progress, Result, View
 

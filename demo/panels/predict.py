@@ -13,7 +13,6 @@ from carbon.adapt.folder import HEAD, MANIFEST, read_manifest
 from carbon.adapt.loading import load_adapted
 from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
-from carbon.folders import find_folders, folder_named, written
 from carbon.genome import Variant, fasta_text
 from carbon.genome.brought import sequences_in_text, without_folders
 from carbon.genome.kind_pieces import pieces_of_kinds
@@ -22,6 +21,7 @@ from carbon.genome.vcf import printed_vcf
 from carbon.inference.variants.told import told_numbers
 from carbon.kept import Kept
 from demo.fields import Field, Values
+from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.folders import find_folders, folder_named, written
 from carbon.kept import Kept
 from carbon.run_folder import (
     EVENTS,
@@ -19,6 +18,7 @@ from carbon.run_folder import (
 )
 from carbon.run_told import told
 from demo.fields import Field, Values
+from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
 from demo.markup import facts, paragraph, table
 from demo.panel import Command, Example, Panel, Progress, Result, View

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from carbon.console import say
 from carbon.errors import ConfigError
-from carbon.files import atomic_file
 from carbon.genome import Reference
+from carbon.io.files import atomic_file
 from eval.heldout.codon_adaptation import codon_adaptation, reference_usage
 from eval.heldout.consequence import consequence_auroc
 from eval.heldout.frame import reading_frame

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from carbon import __version__
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.objectives import objective_named
 from carbon.verdicts import verdict
 from eval.drawing import (

@@ -10,8 +10,8 @@ import numpy as np
 
 from carbon.console import say, track
 from carbon.errors import UserError
-from carbon.files import atomic_file
 from carbon.inference import load
+from carbon.io.files import atomic_file
 from carbon.model import LoadedModel
 from carbon.options import POOLS
 from carbon.tokenizer import K

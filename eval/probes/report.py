@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from carbon import __version__
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.options import POOLS
 from eval.drawing import (
     COLOURS,

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.uncertainty import inside_noise
 from eval.drawing import (
     Row,

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from carbon.errors import UserError
-from carbon.files import atomic_file, sha256_of_file
+from carbon.io.files import atomic_file, sha256_of_file
 from eval.contract import BuildReport
 
 _AT_ONCE = 16  # rows of a stream, which may be of a megabyte each

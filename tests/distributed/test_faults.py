@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from carbon.locks import locked_folder
+from carbon.io.locks import locked_folder
 from tests.helpers.processes import children_of, waits_for
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import (

@@ -18,7 +18,7 @@ from carbon.config import load_config
 from carbon.corpus import read_source
 from carbon.errors import ModelError, UserError
 from carbon.inference import load
-from carbon.locks import locked_folder
+from carbon.io.locks import locked_folder
 from eval.__main__ import main as evaluate
 from tests.helpers.files import same_files
 from tests.helpers.processes import waits_for

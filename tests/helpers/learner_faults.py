@@ -8,7 +8,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from carbon.store import Store
+from carbon.io.store import Store
 from tests.helpers.processes import waits_for
 from train.__main__ import main
 from train.learners.learner import Learner

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from carbon.console import Parser, run_command
 from carbon.errors import UserError
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.parallel import local
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.engines import InProcess

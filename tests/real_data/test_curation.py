@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from carbon.corpus import open_packing, open_store, read_manifest, read_source, source_files
-from carbon.files import sha256_of_file
 from carbon.genome import (
     GENETIC_CODE,
     Reference,
@@ -15,6 +14,7 @@ from carbon.genome import (
     spliced,
     unpack_genbank,
 )
+from carbon.io.files import sha256_of_file
 from data_pipeline.__main__ import main
 from tests.real_data.test_real_genomes import CRESS, ECOLI, FLY, HUMAN9, WORM, YEAST
 

@@ -15,7 +15,6 @@ import pytest
 from carbon.box import BOX
 from carbon.config import load_config, to_toml
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
 from carbon.genome import (
     Consequences,
     Interval,
@@ -24,6 +23,7 @@ from carbon.genome import (
     VcfReader,
     read_annotation,
 )
+from carbon.io.files import sha256_of_file
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta
 from train.config import TrainConfig

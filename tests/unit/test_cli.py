@@ -12,7 +12,7 @@ import pytest
 from carbon.cli import COMMANDS, main
 from carbon.console import progress
 from carbon.errors import UserError
-from carbon.files import atomic_file, atomic_folder
+from carbon.io.files import atomic_file, atomic_folder
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta
 

@@ -18,8 +18,8 @@ from carbon.comparison.agreement import agreement, correlations
 from carbon.comparison.groups import kinds_of, lengths_of, members
 from carbon.comparison.joined import join_alleles
 from carbon.comparison.scored_files import KEY
+from carbon.io.tables import chosen_by_ending
 from carbon.model import save_model
-from carbon.tables import TABLE_WRITERS, chosen_by_ending
 from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
 
 COLUMNS = {"contig": str, "position": int, "id": str, "ref": str, "alt": str, "delta": float}
@@ -35,7 +35,7 @@ def allele(number, delta, **more):
 
 def write_scores(path, rows, settings=SETTINGS, columns=()):
     kinds = COLUMNS | dict(columns)
-    with chosen_by_ending(path, TABLE_WRITERS)(path, kinds, settings) as write:
+    with chosen_by_ending(path, "table")(path, kinds, settings) as write:
         for row in rows:
             write([row.get(name) for name in kinds])
     return path

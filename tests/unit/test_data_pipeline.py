@@ -6,7 +6,6 @@ import pysam
 import pytest
 
 from carbon.corpus import read_manifest, read_source
-from carbon.files import sha256_of_file
 from carbon.genome import (
     GENETIC_CODE,
     Gene,
@@ -17,6 +16,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
+from carbon.io.files import sha256_of_file
 from data_pipeline.__main__ import main
 from data_pipeline.simulation.variants import choose_variants
 from data_pipeline.sources.gene_types import gene_type_of

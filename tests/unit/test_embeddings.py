@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from carbon.cli import main
 from carbon.errors import UserError
 from carbon.inference.embeddings import vectors as embeddings
+from carbon.io.tables import chosen_by_ending
 from carbon.model import save_model
 from carbon.tokenizer import encode
 from tests.helpers.files import random_bases, write_fasta
@@ -159,3 +160,18 @@ def test_the_command_writes_parquet_in_row_groups(tmp_path, capsys, model, netwo
     vectors = np.stack(table["embedding"].to_numpy())
     expected = model.embed(records.values(), pool="end", layer=1, tags=["<fungi_species>"])
     assert vectors.tobytes() == np.stack(list(expected)).tobytes()
+
+
+def test_npz_holds_what_parquet_does_and_equal_rows_give_equal_bytes(tmp_path, monkeypatch):
+    names, width = [f"r{n}" for n in range(5)], 3
+    rows = [(name, n, np.full(width, n, np.float32)) for n, name in enumerate(names)]
+    write = chosen_by_ending("x.npz", "embeddings")
+    for name, some in (("a.npz", rows), ("b.npz", rows), ("none.npz", [])):
+        assert write(tmp_path / name, some, width, {"pool": "mean"}) == len(some)
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    found = np.load(tmp_path / "a.npz", allow_pickle=False)
+    assert found["name"].tolist() == names and found["bases"].tolist() == list(range(5))
+    assert found["embedding"].dtype == np.float32
+    assert found["embedding"].tolist() == [vector.tolist() for _, _, vector in rows]
+    assert json.loads(str(found["carbon"])) == {"pool": "mean"}
+    assert np.load(tmp_path / "none.npz")["embedding"].shape == (0, width)

@@ -1,13 +1,17 @@
 """Files that are whole or absent: what is on the disk when, and who writes under which name."""
 
 import os
+import shutil
+import signal
 import threading
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from carbon import files
-from carbon.files import atomic_file, atomic_folder
+from carbon.io import files
+from carbon.io.files import atomic_file, atomic_folder
 
 
 @pytest.fixture
@@ -44,6 +48,74 @@ def test_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, done):
     of_content = {("sync", name) for name in (temporary.name, "below", "x", "y")}
     assert set(done[:renamed]) == of_content
     assert done[renamed + 1 :] == [("sync", tmp_path.name)]
+
+
+def test_a_file_is_created_once_and_whole(tmp_path, done):
+    (tmp_path / "b.txt").write_text("old")
+    for name in ("a.txt", "b.txt"):
+        with suppress(FileExistsError), atomic_file(tmp_path / name, replace=False) as temporary:
+            temporary.write_text("new")
+    assert [kind for kind, _ in done] == ["sync", "sync", "sync"]  # no rename
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "a.txt": "new",
+        "b.txt": "old",
+    }
+
+
+def write(kind: str, target: Path) -> None:
+    if kind == "folder":
+        with atomic_folder(target) as folder:
+            (folder / "x").write_text("new")
+            (folder / "y").write_text("new")
+        return
+    with atomic_file(target, replace=kind == "replaced") as file, file.open("w") as sink:
+        sink.write("n")
+        sink.flush()
+        sink.write("ew")
+
+
+def killed_at(moment: int, kind: str, target: Path) -> bool:
+    """Write in a fork that is killed before its nth call of the system; return whether it was."""
+    child = os.fork()
+    if child == 0:
+        calls = iter(range(moment))
+
+        def counted(function):
+            def call(*given, **more):
+                if next(calls, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return function(*given, **more)
+
+            return call
+
+        for name in ("open", "close", "fsync", "replace", "link", "unlink", "mkdir", "listdir"):
+            setattr(os, name, counted(getattr(os, name)))
+        with suppress(BaseException):
+            write(kind, target)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["replaced", "created", "folder"])
+def test_what_is_killed_at_any_moment_is_whole_or_absent(tmp_path, kind):
+    target, seen = tmp_path / "a", set()
+    for moment in count():
+        if kind == "replaced":
+            target.write_text("old")
+        if not killed_at(moment, kind, target):
+            break
+        found = sorted(target.iterdir()) if kind == "folder" and target.is_dir() else [target]
+        texts = [path.read_text() for path in found if path.exists()]
+        assert texts in ([], ["old"], ["new"], ["new", "new"])
+        seen.add(str(texts))
+        shutil.rmtree(target) if kind == "folder" and texts else target.unlink(missing_ok=True)
+    assert len(seen) == 2 and moment > 5  # before the rename, and after it
+    for left in tmp_path.iterdir():
+        os.utime(left, (1, 1))
+    write(kind, tmp_path / "b")
+    shutil.rmtree(target, ignore_errors=True) if kind == "folder" else target.unlink()
+    write(kind, target)  # and removes what the killed have left
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 
 def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carbon.cli import main as carbon
-from carbon.locks import locked_folder, locked_output
+from carbon.io.locks import locked_folder, locked_output
 from data_pipeline.__main__ import main as data_pipeline
 from eval.__main__ import main as evaluate
 from tests.helpers.adapt import base_folder

@@ -1,7 +1,6 @@
 """The lock of a folder: one run holds it, a second is refused, an ended one leaves it free."""
 
 import errno
-import json
 import multiprocessing
 import os
 import signal
@@ -9,58 +8,74 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from carbon import locks
 from carbon.console import run_command
 from carbon.errors import UserError
-from carbon.locks import locked_folder, locked_output
+from carbon.io import locks
+from carbon.io.locks import locked_folder, locked_output
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys, time
-from carbon.locks import locked_folder
-with locked_folder(sys.argv[1]):
+from carbon.io import locks
+locks.LEASE_SECONDS, locks._RENEWED_SECONDS = 1.0, 0.2
+with locks.locked_folder(sys.argv[1]):
     print("ready", flush=True)
     time.sleep(60)
 """
 
 
-@pytest.fixture
-def holding(tmp_path):
-    """Another process that holds the lock of `tmp_path / "run"`."""
-    words = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
+def started(folder: Path, code: str = HOLD) -> subprocess.Popen:
+    """Start another process that holds the lock of a folder."""
+    words = [sys.executable, "-c", code, str(folder)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT)
     assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-    yield process
+    return process
+
+
+def ended(process: subprocess.Popen) -> None:
     process.kill()
     process.wait()
     process.stdout.close()
 
 
-def lock_of(folder: Path) -> dict[str, object]:
-    return json.loads((folder / ".lock").read_text())
+@pytest.fixture
+def holding(tmp_path):
+    """Another process that holds the lock of `tmp_path / "run"`."""
+    process = started(tmp_path / "run")
+    yield process
+    process.send_signal(signal.SIGCONT)
+    ended(process)
 
 
-def write_lock(folder: Path, age_seconds: float, **changed: object) -> None:
-    """Write a lock of this process, but for what is changed, last renewed some time ago."""
-    folder.mkdir()
-    with locked_folder(folder):
-        content = lock_of(folder) | changed
-    (folder / ".lock").write_text(json.dumps(content))
-    renewed = time.time() - age_seconds
-    os.utime(folder / ".lock", (renewed, renewed))
+def write_lock(folder: Path, **changed: object) -> Path:
+    """Write the lock that a process of another machine holds, but for what is changed."""
+    fields = {"pid": 7, "host": "node3", "mode": "lease", "token": "0" * 32}
+    fields |= {"duration": locks.LEASE_SECONDS, "start": locks._us().start} | changed
+    lock = folder / ".lock"
+    folder.mkdir(exist_ok=True)
+    lock.write_text("filelock/2\n" + "".join(f"{k}={v}\n" for k, v in fields.items()))
+    return lock
 
 
-def without_flock(monkeypatch) -> None:
-    def flock(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Seconds instead of minutes, for whatever waits."""
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 1.0)
+    monkeypatch.setattr(locks, "_RENEWED_SECONDS", 0.2)
+    monkeypatch.setattr(locks, "_WRITTEN_SECONDS", 2.5)
+    monkeypatch.setattr(locks, "_SECONDS_BETWEEN_LOOKS", 0.02)
 
-    monkeypatch.setattr(locks.fcntl, "flock", flock)
+
+@pytest.fixture(params=["exchanges names", "only renames"])
+def system(request, monkeypatch):
+    """A file system such as ext4, and one such as NFS or Lustre."""
+    if request.param == "only renames":
+        call = (lambda *_: errno.EINVAL, 2)
+        monkeypatch.setattr("filelock._filesystem._exchange._rename_call", lambda: call)
 
 
 def is_free(folder: Path) -> bool:
@@ -78,23 +93,48 @@ def test_a_second_run_is_refused_in_one_line(tmp_path, holding, capsys):
             raise AssertionError("both hold it")
 
     assert run_command(second) == 2
-    line = capsys.readouterr().err
-    assert line.startswith(f"error: {tmp_path}/run: in use by process {holding.pid} on ")
-    assert line.count("\n") == 1
+    host = os.uname().nodename
+    assert capsys.readouterr().err == (
+        f"error: {tmp_path}/run: in use by process {holding.pid} on {host}; wait or end it\n"
+    )
 
 
-def test_the_lock_names_its_holder(tmp_path):
-    with locked_folder(tmp_path):
-        content = lock_of(tmp_path)
-    assert content["pid"] == os.getpid() and content["host"] == os.uname().nodename
-    assert content["command"] == " ".join(sys.argv) and str(content["since"]).endswith(" UTC")
+def test_another_user_is_told_what_to_remove(tmp_path, holding, monkeypatch):
+    """In a folder such as `/tmp`, nobody else may replace the lock of a process that has ended."""
+    monkeypatch.setattr(locks.os, "getuid", lambda: os.geteuid() + 1)
+    with pytest.raises(UserError, match=r"if it has ended, its user can remove .*/run/\.lock"):
+        locked_folder(tmp_path / "run").__enter__()
 
 
-def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding):
+def test_a_suspended_run_of_this_machine_keeps_its_lock(tmp_path, holding):
+    holding.send_signal(signal.SIGSTOP)
+    os.utime(tmp_path / "run" / ".lock", (1, 1))
+    assert not is_free(tmp_path / "run")
+
+
+def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding, capsys, system):
     holding.send_signal(signal.SIGKILL)
     holding.wait()
-    assert lock_of(tmp_path / "run")["pid"] == holding.pid
+    assert (tmp_path / "run" / ".lock").is_file()
     assert is_free(tmp_path / "run")
+    assert capsys.readouterr().err == ""  # it did not wait
+
+
+def test_a_process_that_has_the_number_of_an_ended_one_does_not_hold_its_lock(tmp_path, system):
+    here = locks._us()
+    write_lock(tmp_path / "run", host=here.hostname, pid=os.getpid(), start=here.start - 1)
+    assert is_free(tmp_path / "run")
+
+
+def test_the_lock_of_another_who_was_quicker_stays(tmp_path):
+    lock = write_lock(tmp_path / "run")
+    before = locks._renewal(lock)
+    lease = locks.SoftFileLease(lock, lease_duration=1.0, heartbeat_interval=0.2)
+    os.utime(lock, (1, 1))
+    for seen in (before, None):
+        with pytest.raises(locks.Timeout):
+            locks._replace(lease, seen)
+    assert lease.owner.hostname == "node3" and list(lock.parent.iterdir()) == [lock]
 
 
 def test_a_fork_of_a_killed_run_does_not_hold_its_lock(tmp_path):
@@ -102,9 +142,7 @@ def test_a_fork_of_a_killed_run_does_not_hold_its_lock(tmp_path):
     forks = HOLD.replace("time.sleep(60)", "time.sleep(5)").replace(
         "    print", "    import os; os.fork() and time.sleep(60)  # the fork is ready\n    print"
     )
-    words = [sys.executable, "-c", forks, str(tmp_path / "run")]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT)
-    assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    process = started(tmp_path / "run", forks)
     assert not is_free(tmp_path / "run")
     process.kill()
     process.wait()
@@ -137,107 +175,125 @@ def test_two_names_of_an_output_have_one_lock(tmp_path):
         pass
 
 
-def test_threads_of_one_process_exclude_each_other(tmp_path):
+def holders(attempts: int, folder: Path) -> int:
+    """Let threads try to lock a folder at once; return how many held the lock meanwhile."""
     held, refused = [], threading.Semaphore(0)
 
     def run() -> None:
         try:
-            with locked_folder(tmp_path):
-                held.append(all(refused.acquire(timeout=60) for _ in range(3)))
+            with locked_folder(folder):
+                held.append(all(refused.acquire(timeout=60) for _ in range(attempts - 1)))
         except UserError:
             refused.release()
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
+    threads = [threading.Thread(target=run) for _ in range(attempts)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert held == [True]
+    assert all(held)
+    return len(held)
 
 
-def while_waiting(monkeypatch, happens: Callable[[], None]) -> None:
-    """Let something happen in place of each wait for the next look."""
-    monkeypatch.setattr(locks, "time", SimpleNamespace(sleep=lambda _: happens()))
+def test_threads_of_one_process_exclude_each_other(tmp_path):
+    assert holders(4, tmp_path) == 1
 
 
-def test_another_machine_holds_it_until_its_lease_ends(tmp_path, monkeypatch, capsys):
-    write_lock(tmp_path / "run", 0, machine="another", host="node3", pid=7)
-    while_waiting(monkeypatch, lambda: os.utime(tmp_path / "run" / ".lock", (1, 1)))
-    assert is_free(tmp_path / "run")
-    assert f"{tmp_path}/run: process 7 on node3 holds it; waiting" in capsys.readouterr().err
+@pytest.mark.parametrize("content", ["of another machine", "{torn", ""])
+def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, content, system):
+    lock = write_lock(tmp_path)
+    if content != "of another machine":
+        lock.write_text(content)
+    assert holders(4, tmp_path) == 1
 
 
-def test_another_machine_that_renews_its_lease_keeps_it(tmp_path, monkeypatch):
-    write_lock(tmp_path / "run", 5, machine="another", host="node3", pid=7)
-    while_waiting(monkeypatch, lambda: os.utime(tmp_path / "run" / ".lock"))
+def test_who_waits_gets_the_lock_when_it_is_free(tmp_path):
+    order = []
+
+    def second() -> None:
+        with locked_output(tmp_path / "x", wait=True):
+            order.append("second")
+
+    with locked_output(tmp_path / "x"):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        time.sleep(0.1)
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
+
+
+# A process of another PID namespace, of another machine, and of a machine with our name.
+ELSEWHERE = {
+    "container": {},
+    "machine": {"start": 5 << 64},
+    "namesake": {"host": locks._us().hostname, "pid": 2**31 - 1, "start": 5 << 64},
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where, system):
+    lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
+    os.utime(lock, (1, 1))
+    began = time.monotonic()
+    with locked_folder(tmp_path / "run"):
+        assert time.monotonic() - began >= locks.LEASE_SECONDS
+    assert "holds it; waiting at most 1 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_another_machine_that_renews_its_lease_keeps_it(tmp_path, monkeypatch, where, system):
+    lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
+    content = lock.read_text()
+    timer = threading.Timer(0.3, os.utime, (lock, (1, 1)))
+    timer.start()
+    pid = ELSEWHERE[where].get("pid", 7)
     with (
-        pytest.raises(UserError, match="in use by process 7 on node3"),
+        pytest.raises(UserError, match=f"in use by process {pid} on "),
         locked_folder(tmp_path / "run"),
     ):
         pass
+    assert lock.read_text() == content
 
 
-def test_without_flock_a_process_of_this_machine_is_looked_for(tmp_path, monkeypatch):
-    """The init process lives; a process of that number that started at another time does not."""
-    without_flock(monkeypatch)
-    monkeypatch.setattr(locks, "_SETTLE_SECONDS", 0.01)
-    write_lock(tmp_path / "alive", 1e6, pid=os.getppid(), process=locks._process(os.getppid()))
-    assert not is_free(tmp_path / "alive")
-    namespace = locks._process(os.getpid()).partition(" ")[0]
-    write_lock(tmp_path / "ended", 0, pid=os.getppid(), process=f"{namespace} 1")
-    assert is_free(tmp_path / "ended")
-
-
-def test_without_flock_a_second_run_is_refused(tmp_path, monkeypatch):
-    without_flock(monkeypatch)
-    with locked_folder(tmp_path):
-        assert not is_free(tmp_path)
+def test_what_is_no_lock_file_is_replaced_or_named(tmp_path):
+    """A link that leads nowhere is not followed."""
+    (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
     assert is_free(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(IsADirectoryError):
+        locked_folder(tmp_path).__enter__()
 
 
-def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, monkeypatch):
-    """All find it abandoned before one writes its name, and settle when the last has written."""
-    without_flock(monkeypatch)
-    write_lock(tmp_path / "run", 1e6, machine="another")
-    found, written, refused = threading.Barrier(4), threading.Barrier(4), threading.Semaphore(0)
-    write, held = locks._write, []
+def test_a_folder_that_cannot_be_written_to_is_an_error_of_the_system(tmp_path, monkeypatch):
+    """As of another user, or on a disk that is mounted for reading."""
+    for number in (13, 30, 28):
+        error = OSError(number, os.strerror(number), str(tmp_path / ".lock"))
 
-    def write_after_all(handle: int, holder: locks.Holder) -> None:
-        found.wait(60)
-        write(handle, holder)
+        def refuse(*_: object, raised: OSError = error, **__: object) -> None:
+            raise raised
 
-    monkeypatch.setattr(locks, "_write", write_after_all)
-    while_waiting(monkeypatch, lambda: written.wait(60))
-
-    def run() -> None:
-        try:
-            with locked_folder(tmp_path / "run"):
-                held.append(all(refused.acquire(timeout=60) for _ in range(3)))
-        except UserError:
-            refused.release()
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert held == [True]
-
-
-def test_a_torn_lock_file_is_not_held_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks, "_SETTLE_SECONDS", 0.01)
-    (tmp_path / ".lock").write_text('{"host": "nod')
-    os.utime(tmp_path / ".lock", (1, 1))
-    assert is_free(tmp_path)
+        monkeypatch.setattr(locks.SoftFileLease, "acquire", refuse)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            locked_folder(tmp_path).__enter__()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_whose_lock_is_anothers_by_now_ends(tmp_path, monkeypatch, capsys):
     """As after a suspension that was longer than the lease."""
-    ended = threading.Event()
-    monkeypatch.setattr(locks, "_RENEWED_SECONDS", 0.05)
-    monkeypatch.setattr(locks.os, "_exit", lambda code: ended.set() if code == 1 else None)
+    ends = threading.Event()
+
+    def end(code: int) -> None:
+        assert code == 1
+        ends.set()
+
+    monkeypatch.setattr(locks.os, "_exit", end)
     with locked_folder(tmp_path):
-        (tmp_path / ".lock").write_text(json.dumps(lock_of(tmp_path) | {"token": "x", "pid": 9}))
-        assert ended.wait(60)
-    assert "taken by process 9 on " in capsys.readouterr().err
+        (tmp_path / ".lock").unlink()
+        time.sleep(1)  # a lock that was removed is not another's yet
+        assert not ends.is_set()
+        write_lock(tmp_path, pid=9)
+        assert ends.wait(60)
+    assert "taken by process 9 on node3; this run ends" in capsys.readouterr().err
     assert (tmp_path / ".lock").exists()  # it is not ours to remove

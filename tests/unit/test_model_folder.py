@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from huggingface_hub import constants
 from safetensors.numpy import load_file, save_file
 
 from carbon.cli import main
@@ -151,39 +152,37 @@ def test_what_is_no_folder_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("endpoint", "reason"),
     [
-        (ConnectionRefusedError(111, "Connection refused"), "connection refused"),
-        (None, "no answer within"),
+        ("refuses", "127.0.0.1: connection refused"),
+        ("is silent", "127.0.0.1: no answer within 0.3 s"),
+        ("has no name", "no.such.host.invalid: "),
+        ("is off", "HF_HUB_OFFLINE is set"),
+        ("answers", None),
     ],
 )
-def test_a_name_that_cannot_be_asked_for_is_told_as_that(monkeypatch, tmp_path, answer, reason):
-    def connect(address, timeout):
-        if answer:
-            raise answer
-        stopped.wait(5)
-        raise TimeoutError
-
-    stopped = threading.Event()
-    monkeypatch.setattr(hub, "_SECONDS_TO_CONNECT", 0.05)
-    monkeypatch.setattr(socket, "create_connection", connect)
+def test_why_the_hub_cannot_be_asked_is_known_soon(monkeypatch, tmp_path, endpoint, reason):
+    server = socket.create_server(("127.0.0.1", 0))
+    at = f"http://127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setattr(hub, "_SECONDS_TO_ANSWER", 0.3)
+    if endpoint == "refuses":
+        server.close()
+    elif endpoint == "answers":
+        answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+        threading.Thread(target=lambda: server.accept()[0].sendall(answer), daemon=True).start()
+        monkeypatch.setattr(hub, "_SECONDS_TO_ANSWER", 60)
+    elif endpoint == "has no name":
+        at = "http://no.such.host.invalid"
+    monkeypatch.setattr(constants, "ENDPOINT", at)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", endpoint == "is off")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     hub_folder.cache_clear()
-    with pytest.raises(ModelError, match=reason):
-        model_folder("owner/name-that-is-not-there")
-    stopped.set()
-
-
-def test_a_hub_that_answers_is_asked(monkeypatch):
-    server = socket.create_server(("127.0.0.1", 0))
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
-    assert why_unreachable() is None
+    if reason is None:
+        assert why_unreachable() is None
+    else:
+        with pytest.raises(ModelError, match=reason):
+            model_folder("owner/name-that-is-not-there")
     server.close()
-    assert "refused" in why_unreachable()
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert why_unreachable() == "HF_HUB_OFFLINE is set"
 
 
 def test_what_is_wrong_is_known_without_torch_and_info_too(whole, tmp_path):

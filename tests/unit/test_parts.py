@@ -164,7 +164,8 @@ def test_a_file_of_regions_that_is_wrong(tmp_path, text, message):
 
 
 def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
-    from carbon import parts, tables
+    from carbon import parts
+    from carbon.io import tables
 
     monkeypatch.setattr(tables, "PARQUET_ROWS", 7)
     monkeypatch.setattr(parts, "PARQUET_ROWS", 7)
@@ -172,7 +173,7 @@ def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
     rows = [(f"r{n}", n, None if n % 3 else n / 7) for n in range(20)]
 
     def write(name, some):
-        with tables.TABLE_WRITERS[".parquet"](tmp_path / name, columns, {"by": "x"}) as sink:
+        with tables.write_parquet(tmp_path / name, columns, {"by": "x"}) as sink:
             for row in some:
                 sink(row)
         return tmp_path / name

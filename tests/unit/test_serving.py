@@ -21,7 +21,7 @@ from transformers import (
 
 from carbon.losses import marginals
 from carbon.model import save_model
-from carbon.model.checkpoint import stretch
+from carbon.model.load import stretch
 from carbon.tokenizer import NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases

@@ -9,8 +9,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.config import load_config
 from carbon.model import name_tags, save_model
-from carbon.model.checkpoint import save_weights
-from carbon.model.streaming import Kind, OnDemand, kinds_of_file, write_streamed
+from carbon.model.save import OnDemand, TensorType, save_weights, tensor_types, write_streamed
 from tests.helpers.files import same_files
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
@@ -36,10 +35,10 @@ def test_the_file_is_that_of_the_library(tmp_path):
     tensors = some_tensors()
     save_file({n: t.contiguous() for n, t in tensors.items()}, tmp_path / "theirs",
               metadata={"format": "pt"})  # fmt: skip
-    kinds = {name: Kind(t.dtype, tuple(t.shape)) for name, t in tensors.items()}
+    kinds = {name: TensorType(t.dtype, tuple(t.shape)) for name, t in tensors.items()}
     write_streamed(tmp_path / "ours", kinds, tensors)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
-    assert kinds_of_file(tmp_path / "ours") == kinds
+    assert tensor_types(tmp_path / "ours") == kinds
     for name, tensor in load_file(tmp_path / "ours").items():
         assert torch.equal(tensor, tensors[name])
 
@@ -54,7 +53,7 @@ def test_one_tensor_is_held_at_a_time(tmp_path):
         return tensor
 
     names = [str(n) for n in range(8)]
-    kinds = dict.fromkeys(names, Kind(torch.float32, (100, 10)))
+    kinds = dict.fromkeys(names, TensorType(torch.float32, (100, 10)))
     write_streamed(tmp_path / "file", kinds, OnDemand(names, read))
     assert most == [0] * 8
     assert float(load_file(tmp_path / "file")["7"][0, 0]) == 7
@@ -62,7 +61,7 @@ def test_one_tensor_is_held_at_a_time(tmp_path):
 
 def test_a_tensor_of_another_kind_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"a: torch.float32 \(3,\)"):
-        write_streamed(tmp_path / "f", {"a": Kind(torch.float32, (4,))}, {"a": torch.ones(3)})
+        write_streamed(tmp_path / "f", {"a": TensorType(torch.float32, (4,))}, {"a": torch.ones(3)})
 
 
 def test_names_are_known_without_reading():

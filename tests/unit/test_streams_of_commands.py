@@ -12,7 +12,7 @@ import pytest
 
 from carbon.cli import main as carbon
 from carbon.console import run_command
-from carbon.files import MACHINE, atomic_file, atomic_folder, scratch_folder
+from carbon.io.files import MACHINE, atomic_file, atomic_folder, scratch_folder
 from carbon.model import save_model
 from data_pipeline.__main__ import main as data_pipeline
 from eval.__main__ import main as evaluate
@@ -131,7 +131,7 @@ def test_a_full_disk_is_one_line_with_the_name_of_the_file(tmp_path, capsys):
 HOLD = """
 import sys, time
 from pathlib import Path
-from carbon.files import atomic_file, atomic_folder, scratch_folder
+from carbon.io.files import atomic_file, atomic_folder, scratch_folder
 with atomic_file("{0}/a.txt"), atomic_folder("{0}/b") as b, scratch_folder("test") as c:
     (b / "x").write_text("half")
     (c / "x").write_text("half")

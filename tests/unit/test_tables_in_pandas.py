@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from carbon.tables import TABLE_WRITERS
+from carbon.io.tables import chosen_by_ending
 
 PAGE = Path(__file__).parents[2] / "docs" / "scoring.md"
 COLUMNS = {"contig": str, "name": str, "position": int, "delta": float, "reason": str}
@@ -19,7 +19,7 @@ def test_pandas_gives_what_was_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("my_scores.tsv", "my_scan.parquet"):
         path = tmp_path / name
-        with TABLE_WRITERS[path.suffix](path, COLUMNS, SETTINGS) as write:
+        with chosen_by_ending(path, "table")(path, COLUMNS, SETTINGS) as write:
             for row in ROWS:
                 write(row)
     section = PAGE.read_text(encoding="utf-8").partition("## Tables in pandas")[2]

@@ -8,8 +8,8 @@ import pysam
 import pytest
 
 from carbon.cli import main
-from carbon.files import MACHINE
 from carbon.inference.variants import files as variant_files
+from carbon.io.files import MACHINE
 from carbon.model import save_model
 from carbon.parallel.journal import Journal
 from tests.helpers.files import random_bases, write_fasta, write_vcf

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from carbon.errors import GenomeError
-from carbon.files import told_of, why_no_file
 from carbon.genome import Reference
+from carbon.io.files import told_of, why_no_file
 
 
 def test_what_stands_in_the_way_is_named(tmp_path):

@@ -15,6 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from torch import Tensor
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
-from carbon.model.streaming import OnDemand
-from carbon.store import Store, empty, open_tensors, scratch_folder
+from carbon.io.files import scratch_folder, sha256_of_file
+from carbon.io.store import Store, open_tensors
+from carbon.model.save import OnDemand
 from train.learners.codecs import Codec, decoded
 from train.learners.kept_anchors import KeptAnchors
 from train.learners.rounds import Meeting, Told, first_plan, planned
@@ -96,7 +97,8 @@ class Mailbox:
         self.sent_bytes = self.received_bytes = 0
         if ranks.is_first:
             self._store = Store(config.mailbox)
-            self._scratch = scratch_folder()
+            self._closing = ExitStack()
+            self._scratch = self._closing.enter_context(scratch_folder("mailbox"))
             self.anchors = KeptAnchors(self._store, self._scratch)
             self._enter_run(settings)
 
@@ -351,7 +353,7 @@ class Mailbox:
         """Let go of what is on this machine."""
         self.forget()
         if self._ranks.is_first:
-            empty(self._scratch)
+            self._closing.close()
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

@@ -5,7 +5,7 @@ from typing import Any
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_folder
+from carbon.io.files import atomic_folder
 from train.config import ParallelConfig, TrainConfig
 from train.loop.data import open_rows
 from train.network.ranks import joined_ranks

@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from carbon.config import to_toml
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_folder
+from carbon.io.files import atomic_folder
 from carbon.losses import LossSums
 from train.choices.guard_policies import GUARD_POLICIES
 from train.config import TrainConfig

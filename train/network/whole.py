@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.functional import pad
 
-from carbon.model.streaming import OnDemand
+from carbon.model.save import OnDemand
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name
 from train.network.pipeline import local

@@ -9,7 +9,7 @@ from safetensors import safe_open
 
 from carbon import __version__
 from carbon.console import shown
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.markdown import card_front, plain, table
 from carbon.model.folder import read_config
 from carbon.objectives import OBJECTIVES

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 
 from carbon.corpus import TokenRows
-from carbon.files import sha256_of_file, sync_path
+from carbon.io.files import sha256_of_file, sync_path
 from train.config import CheckpointConfig, TrainConfig
 from train.network.parallel import named_parameters
 from train.network.parts import LlamaPart, stock_name

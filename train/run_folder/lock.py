@@ -8,7 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from carbon.errors import UserError
-from carbon.locks import locked_folder
+from carbon.io.locks import locked_folder
 from train.network.ranks import Ranks
 
 

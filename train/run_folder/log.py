@@ -13,7 +13,7 @@ from carbon.config import to_toml
 from carbon.console import SECONDS_BETWEEN_LINES, TimeLeft, say
 from carbon.corpus import read_manifest
 from carbon.errors import CorpusError
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from train.choices.trackers import open_tracker
 from train.config import TrainConfig
 from train.network.ranks import Ranks

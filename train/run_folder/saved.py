@@ -15,8 +15,8 @@ from transformers import LlamaForCausalLM
 
 from carbon.console import say
 from carbon.corpus import TokenRows
-from carbon.files import sha256_of_file
-from carbon.model.streaming import OnDemand
+from carbon.io.files import sha256_of_file
+from carbon.model.save import OnDemand
 from train.config import TrainConfig
 from train.network.ranks import Ranks
 from train.planning.sizes import llama_config

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from carbon import __version__
 from carbon.console import TableRow
-from carbon.files import atomic_file
+from carbon.io.files import atomic_file
 from carbon.pages import (
     BLUE,
     GREEN,

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from carbon.model.streaming import OnDemand
+from carbon.model.save import OnDemand
 from train.model_config import ModelConfig
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import LlamaConfig
 
-from carbon.model.checkpoint import name_tags, save_weights
 from carbon.model.folder import TAGS_KEY, weight_files
-from carbon.model.streaming import OnDemand, kinds_of_file, write_streamed
+from carbon.model.save import OnDemand, name_tags, save_weights, tensor_types, write_streamed
 from carbon.tokenizer import HYBRID, NATIVE
 from train.choices.tunings import TUNINGS
 from train.model_config import ModelConfig
@@ -79,7 +78,7 @@ def save_as_it_came(
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     for path in files:
-        kinds = kinds_of_file(path)
+        kinds = tensor_types(path)
         write_streamed(folder / path.name, kinds, OnDemand(kinds, partial(_trained, path, weights)))
 
 

@@ -7,9 +7,9 @@ from carbon.adapt.config import DataConfig
 from carbon.adapt.data.rows import Rows, find_column
 from carbon.adapt.data.windows import opened, window_of
 from carbon.errors import GenomeError, UserError
-from carbon.files import why_no_file
 from carbon.genome.bed import bed_lines, bed_place
 from carbon.genome.streams import open_text
+from carbon.io.files import why_no_file
 
 _STRAND_COLUMN = 5
 

@@ -13,7 +13,7 @@ from pyarrow import csv
 from carbon.adapt.config import DataConfig
 from carbon.adapt.data.rows import Rows, find_column
 from carbon.errors import UserError
-from carbon.files import why_no_file
+from carbon.io.files import why_no_file
 
 _BLOCK_BYTES = 2**26  # of text that is read at once: no row may be longer
 SPLIT_COLUMN = "split"

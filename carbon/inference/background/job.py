@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.console import say
-from carbon.files import check_no_input, output_path
 from carbon.genome import (
     Annotation,
     Consequences,
@@ -29,6 +28,7 @@ from carbon.inference.background.tolerance import (
 )
 from carbon.inference.variants.method import Method, method_for
 from carbon.inference.variants.scores import score_variants
+from carbon.io.files import check_no_input, output_path
 from carbon.options import VariantOptions
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256

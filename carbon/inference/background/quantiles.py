@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.files import atomic_file, why_no_file
 from carbon.genome import Reference, Variant
 from carbon.inference.background.draw import Drawn
 from carbon.inference.background.kinds import KINDS
+from carbon.io.files import atomic_file, why_no_file
 
 FILE_NAME = "background.json"
 """Of a background that a model brings with it, in its folder."""

@@ -1,12 +1,16 @@
-"""Vectors of sequences as Parquet."""
+"""Vectors of sequences as Parquet or NumPy, in flat memory."""
 
 import json
+import shutil
+import zipfile
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+
+from carbon.io.files import scratch_folder, told_of
 
 if TYPE_CHECKING:
     from carbon.inference.embeddings.vectors import Float32s
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 _ROW_GROUP = 1024  # sequences that are in memory until they are written
 
 
-def write_embeddings(
+def write_parquet(
     path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
 ) -> int:
     """Write `(name, bases, embedding)` as Parquet, in row groups as they come; return their number.
@@ -41,3 +45,37 @@ def write_embeddings(
             sink.write_table(pa.table(columns, schema=schema))
             num_rows += len(group)
     return num_rows
+
+
+def write_npz(
+    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
+) -> int:
+    """Write arrays `name`, `bases` and `embedding` for `numpy.load`; return the number of rows.
+
+    `embedding` is (rows, width) float32; `carbon` holds the settings as JSON. The vectors go
+    through a scratch file, since an array names its number of rows before its values.
+    """
+    names: list[str] = []
+    lengths_bp: list[int] = []
+    with scratch_folder("embed") as folder:
+        vectors = folder / "vectors"
+        with told_of(vectors), vectors.open("wb") as sink:
+            for name, num_bases, vector in rows:
+                names.append(name)
+                lengths_bp.append(num_bases)
+                sink.write(vector.astype("<f4").tobytes())
+        header = {"descr": "<f4", "fortran_order": False, "shape": (len(names), width)}
+        with zipfile.ZipFile(path, "w") as archive:
+            with _member(archive, "embedding") as target, vectors.open("rb") as source:
+                np.lib.format.write_array_header_1_0(target, header)
+                shutil.copyfileobj(source, target)
+            columns = {"name": np.array(names, dtype=str), "bases": np.array(lengths_bp, dtype=int)}
+            for key, values in (columns | {"carbon": np.array(json.dumps(settings))}).items():
+                with _member(archive, key) as target:
+                    np.lib.format.write_array(target, values, allow_pickle=False)
+    return len(names)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """Open an array of an archive for writing, with a fixed date: equal rows give equal bytes."""
+    return archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True)

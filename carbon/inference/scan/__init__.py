@@ -7,10 +7,8 @@ from carbon.inference.scan.job import ScanJob
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.plan import plan_scan_job
 from carbon.inference.scan.regions import scan_region
-from carbon.inference.scan.writers import SCAN_WRITERS
 
 __all__ = [
-    "SCAN_WRITERS",
     "ScanChunk",
     "ScanJob",
     "ScanMethod",

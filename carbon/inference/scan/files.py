@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from carbon.files import atomic_file, atomic_folder, told_of
 from carbon.genome import Annotation
 from carbon.inference.scan.blocks import Packed, ScanWorker, chunks_from
 from carbon.inference.scan.chunks import ScanChunk, join_chunks
 from carbon.inference.scan.job import Asked, ScanJob, asked, fingerprints, settings_of
 from carbon.inference.scan.method import ScanMethod
 from carbon.inference.scan.regions import Window, window_blocks
+from carbon.io.files import atomic_file, atomic_folder, told_of
 from carbon.options import ScanOptions
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.engines import MakeWorker

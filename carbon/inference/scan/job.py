@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.errors import UserError
-from carbon.files import behind_links, free_folder, output_path
 from carbon.genome import (
     Annotation,
     Interval,
@@ -20,11 +19,12 @@ from carbon.genome.contig_names import names_table
 from carbon.genome.gene_lookup import find_gene
 from carbon.genome.regions import Regions, read_regions
 from carbon.inference.scan.method import ScanMethod
-from carbon.inference.scan.writers import SCAN_WRITERS, ScanWriter, write_dataset
+from carbon.inference.scan.writers import ScanWriter
+from carbon.io.files import behind_links, free_folder, output_path
+from carbon.io.tables import chosen_by_ending
 from carbon.options import ScanOptions
 from carbon.pictures import check_installed, check_picture
 from carbon.sums import content_sha256
-from carbon.tables import chosen_by_ending
 
 MOST_DRAWN_BP = 20_000
 _DATASET = ".parquet"
@@ -168,8 +168,8 @@ def fingerprints(job: ScanJob) -> dict[str, Any]:
 
 def _checked(job: ScanJob) -> list[ScanWriter]:
     """Return a writer for each output; what is wrong with the names is known at once."""
-    endings = SCAN_WRITERS | ({_DATASET: write_dataset} if job.genome else {})
-    writers = [chosen_by_ending(path, endings) for path in job.outputs]
+    kind = "genome scan" if job.genome else "scan"
+    writers = [chosen_by_ending(path, kind) for path in job.outputs]
     check_picture(job.plot)
     given = (job.reference, job.annotation, names_table(job.contigs), job.regions)
     resolved = [behind_links(path) for path in (*given, *job.wanted) if path]

@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbon.files import scratch_folder
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
 from carbon.inference.scan.files import open_all
 from carbon.inference.scan.job import Asked, ScanJob, asked, settings_of
@@ -22,6 +21,7 @@ from carbon.inference.scan.regions import (
     window_blocks,
     windows_at_once,
 )
+from carbon.io.files import scratch_folder
 
 if TYPE_CHECKING:
     from carbon.inference.reading.reader import Reader

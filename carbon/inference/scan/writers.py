@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import numpy as np
 
 from carbon.inference.scan.bigwig import open_bigwig
 from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
-from carbon.tables import TABLE_WRITERS, Columns
+from carbon.io import tables
+from carbon.io.tables import Columns
 
 COLUMNS: Columns = {
     "contig": str,
@@ -41,10 +41,11 @@ def _columns_of(chunk: ScanChunk) -> list[Any]:
 
 
 @contextmanager
-def _tsv(
+def write_tsv(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
-    with TABLE_WRITERS[".tsv"](path, COLUMNS, settings) as write_row:
+    """Write a row a base."""
+    with tables.write_tsv(path, COLUMNS, settings) as write_row:
 
         def write(chunk: ScanChunk) -> None:
             columns = (c if isinstance(c, list) else c.tolist() for c in _columns_of(chunk))
@@ -55,9 +56,10 @@ def _tsv(
 
 
 @contextmanager
-def _parquet(
+def write_parquet(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
+    """Write a row a base, in row groups."""
     with _row_groups(path, settings, _columns_of, COLUMNS) as write:
         yield write
 
@@ -134,19 +136,14 @@ def _behind_contig(chunk: ScanChunk) -> list[Any]:
 
 
 @contextmanager
-def _bigwig(
-    track: str, path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
+def write_bigwig(
+    path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
-    """Write one value a base; a base without one is left out, as the format has it."""
+    """Write one value a base; a base without one is left out, as the format has it.
+
+    A .bw holds one track, which its name tells: x.entropy_nats.bw, and x.bw for the mean delta.
+    """
+    track = next((name for name in TRACKS if path.name.endswith(f".{name}.bw")), TRACKS[0])
     value_of = attrgetter(track)
     with open_bigwig(path, contig_lengths_bp) as sink:
         yield lambda chunk: sink.write(chunk.interval.contig, chunk.interval.start, value_of(chunk))
-
-
-# A .bw holds one track; its name says which: x.entropy_nats.bw, and x.bw for the mean delta.
-SCAN_WRITERS: dict[str, ScanWriter] = {
-    ".parquet": _parquet,
-    ".tsv": _tsv,
-    **{f".{track}.bw": partial(_bigwig, track) for track in TRACKS},
-    ".bw": partial(_bigwig, TRACKS[0]),
-}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from carbon.inference.scoring.sequences import SequenceScore
-from carbon.tables import Columns
+from carbon.io.tables import Columns
 
 Row = tuple[Any, ...]
 

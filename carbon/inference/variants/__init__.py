@@ -9,7 +9,6 @@ from carbon.inference.variants.scores import (
     score_variants,
 )
 from carbon.inference.variants.windows import Fork, fork_at, needed_bp, place_of
-from carbon.inference.variants.writers import variant_writer
 
 __all__ = [
     "AlleleComparison",
@@ -25,5 +24,4 @@ __all__ = [
     "place_of",
     "run_variant_job",
     "score_variants",
-    "variant_writer",
 ]

@@ -13,7 +13,6 @@ import pysam
 
 from carbon.console import say
 from carbon.errors import GenomeError
-from carbon.files import atomic_file, check_no_input, output_path
 from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_file
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
@@ -32,7 +31,9 @@ from carbon.inference.variants.consequences import (
 from carbon.inference.variants.method import Method, method_for
 from carbon.inference.variants.percentiles import background_for, ranker
 from carbon.inference.variants.scores import VariantScore, score_variants
-from carbon.inference.variants.writers import OUR_FIELD, scored_header, variant_writer
+from carbon.inference.variants.writers import OUR_FIELD, scored_header
+from carbon.io.files import atomic_file, check_no_input, output_path
+from carbon.io.tables import chosen_by_ending
 from carbon.options import VariantOptions
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.sums import content_sha256
@@ -138,7 +139,7 @@ def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
         GenomeError: the VCF is malformed, unsorted or of another reference.
         UserError: the output's ending or the window is not possible.
     """
-    writer = variant_writer(job.output)
+    writer = chosen_by_ending(job.output, "variants")
     output_path(job.output)
     table = names_table(job.contigs)
     inputs = (job.vcf, job.reference, job.annotation, table, job.background, job.regions)

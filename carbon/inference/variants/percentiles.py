@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import sha256_of_file
 from carbon.genome import Reference, Variant, VcfRow
 from carbon.inference.background.quantiles import Background
 from carbon.inference.variants.consequences import AnnotatedScore, Score
+from carbon.io.files import sha256_of_file
 
 BACKGROUND = "background"  # the setting that is there where percentiles are written
 

@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from carbon.inference.variants.consequences import (
     Score,
 )
 from carbon.inference.variants.percentiles import BACKGROUND
-from carbon.tables import TABLE_WRITERS, TableWriter, chosen_by_ending, text_of
+from carbon.io.tables import chosen_by_ending, text_of
 
 Scored = tuple[VcfRow, Sequence[Score | AnnotatedScore]]
 Write = Callable[[Scored], None]
@@ -87,7 +86,8 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
 
 
 @contextmanager
-def _vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write]:
+def write_vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write]:
+    """Write each record as it is, with the scores of its alleles in INFO."""
     opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
     fields = _fields(settings)
     with opened as sink:
@@ -112,12 +112,10 @@ def _info_text(value: str | float | None) -> str:
 
 
 @contextmanager
-def _table(
-    writer: TableWriter, path: Path, vcf: VcfReader, settings: dict[str, Any]
-) -> Iterator[Write]:
+def write_table(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write]:
     """Write a row an ALT, with the 1-based position of the VCF."""
     fields = _fields(settings)
-    with writer(path, _PLACE | fields, settings) as write_row:
+    with chosen_by_ending(path, "table")(path, _PLACE | fields, settings) as write_row:
 
         def write(scored: Scored) -> None:
             row, scores = scored
@@ -127,18 +125,3 @@ def _table(
                 write_row((*place, variant.ref, variant.alt, *values))
 
         yield write
-
-
-_WRITERS: Mapping[str, VariantWriter] = {".vcf.gz": _vcf, ".vcf": _vcf} | {
-    ending: partial(_table, writer) for ending, writer in TABLE_WRITERS.items()
-}
-
-
-def variant_writer(output: str | Path) -> VariantWriter:
-    """Return the writer that an output's ending asks for.
-
-    Raises:
-        UserError: the ending is none of .vcf, .vcf.gz, .tsv, .json and .parquet.
-    """
-    writer: VariantWriter = chosen_by_ending(output, _WRITERS)
-    return writer

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.corpus import read_manifest, read_source
-from carbon.locks import locked_output
+from carbon.io.locks import locked_output
 from data_pipeline import build as building
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.corpus import read_manifest, read_source
-from carbon.files import sha256_of_file
 from carbon.genome import Interval, Reference, reverse_complement
+from carbon.io.files import sha256_of_file
 from data_pipeline import build as building
 from data_pipeline.duplicates.contained import EvaluationSequences
 from data_pipeline.records.record import digest_of

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.corpus import SCHEMA, read_manifest
-from carbon.files import sha256_of_file
 from carbon.genome import Interval, Reference, read_annotation, reverse_complement
+from carbon.io.files import sha256_of_file
 from data_pipeline.recipe import species_type_of
 from data_pipeline.records.record import Record, Segment, read_bases
 from data_pipeline.sources import SOURCES

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.errors import ConfigError, ModelError, UserError
-from carbon.locks import locked_folder
+from carbon.io.locks import locked_folder
 from carbon.uncertainty import bootstrap
 from eval import answers as answers_module
 from eval import cost

@@ -8,20 +8,21 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from carbon import store as store_module
 from carbon.errors import UserError
-from carbon.files import atomic_file, sha256_of_file
-from carbon.store import Store, open_tensors
+from carbon.io.files import atomic_file, sha256_of_file
+from carbon.io.store import Store, open_tensors
 from tests.helpers.bucket import bucket
 from train.learners.kept_anchors import Kept, KeptAnchors
 from train.learners.outer import OuterState
 from train.run_folder.work import Work
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
+@pytest.fixture(params=["folder", "file", "memory", "s3"])
 def store(request, tmp_path, monkeypatch):
     if request.param == "folder":
         yield Store(str(tmp_path / "mailbox"))
+    elif request.param == "file":
+        yield Store(f"file://{tmp_path}/mailbox")
     elif request.param == "memory":
         yield Store(f"memory://{tmp_path.name}/mailbox")
     else:
@@ -100,7 +101,7 @@ def failing(times, then):
 
 def test_storage_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, capsys):
     slept = []
-    monkeypatch.setattr(store_module.time, "sleep", slept.append)
+    monkeypatch.setattr("tenacity.nap.time.sleep", slept.append)
     store = Store(f"memory://{tmp_path.name}")
     monkeypatch.setattr(store._files, "cat_file", failing(3, b'{"by": 1}'), raising=False)
     assert store.read_table("meetings/000000.json") == {"by": 1}
@@ -109,7 +110,7 @@ def test_storage_that_does_not_answer_is_asked_again(tmp_path, monkeypatch, caps
 
 
 def test_what_never_answers_is_an_error_of_the_system(tmp_path, monkeypatch):
-    monkeypatch.setattr(store_module.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
     store = Store(f"memory://{tmp_path.name}")
     monkeypatch.setattr(store._files, "cat_file", failing(99, b""), raising=False)
     with pytest.raises(OSError, match="_OfAClient: no route to host"):

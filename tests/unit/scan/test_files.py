@@ -80,7 +80,7 @@ class TestFiles:
 
     def test_row_groups_are_written_as_they_are_ready(self, tmp_path, monkeypatch):
         monkeypatch.setattr(writers, "_PARQUET_ROWS", 50)
-        with writers.SCAN_WRITERS[".parquet"](tmp_path / "a.parquet", {}, {}) as write:
+        with writers.write_parquet(tmp_path / "a.parquet", {}, {}) as write:
             for at in range(0, 200, 20):
                 values = np.full((20, 4), -at, dtype=np.float32)
                 write(ScanChunk(Interval("c", at, at + 20), BASES[at : at + 20], values, 1))

@@ -1,16 +1,15 @@
-"""Files that are whole or absent: written under a temporary name, renamed when complete.
+"""Atomic files and folders, and scratch folders.
 
-What is renamed is on the disk before, and the new name after that: neither a killed process nor a
-loss of power leaves half a file under its name.
+A file or folder is written under a temporary name, synced to the disk, renamed, and its new name
+synced. Neither a killed process nor a power loss leaves half a file under its name.
 
-What is temporary carries a lock for as long as its process lives. One that can be locked is of a
-process that was killed, and the next that writes the same removes it. Some file systems that
-machines share keep a lock from the other machines, so each removes its own alone: a temporary name
-has the process, the machine and a random number, so that two writers never share one.
+A temporary file or folder is locked while its process lives. The next writer of the same path
+removes temporaries that it can lock, because their process was killed. Some shared file systems
+hide a lock from other machines, so a machine removes only its own temporaries. A temporary name
+holds the process, the machine and a random number: two writers never share one.
 """
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -23,6 +22,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 from carbon.errors import UserError
 
@@ -107,14 +108,20 @@ def told_of(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it takes the name of `path` only if the body succeeds.
+def atomic_file(path: str | Path, *, replace: bool = True) -> Iterator[Path]:
+    """Yield a temporary path next to `path`; it takes the name of `path` if the body succeeds.
 
-    The temporary file is there, and empty; its name ends as `path` does, for writers that look at
+    The temporary file exists and is empty; its name ends as `path` does, for writers that look at
     the ending. Where `path` is a link, the file that it leads to is replaced.
+
+    Args:
+        path: file to write.
+        replace: replace an existing file. If false, of all processes that create the file at once,
+            one succeeds.
 
     Raises:
         UserError, OSError: no file can be written there; before the body has done any work.
+        FileExistsError: the file exists and `replace` is false.
     """
     whole = output_path(path)
     _remove_left(_temporaries_of(whole))
@@ -127,7 +134,10 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         with told_of(path, temporary), _locked(temporary):
             yield temporary
             sync_path(temporary)
-            os.replace(temporary, whole)
+            if replace:
+                os.replace(temporary, whole)
+            else:
+                os.link(temporary, whole)  # no rename refuses a name that exists
             _sync_folder(whole.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -228,7 +238,7 @@ def _locked(temporary: Path) -> Iterator[None]:
     handle = os.open(temporary, os.O_RDONLY)
     try:
         with suppress(OSError):  # file systems without locks exist
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_descriptor(handle, blocking=False)
         yield
     finally:
         os.close(handle)
@@ -244,8 +254,8 @@ def _remove_left(found: Iterable[Path]) -> None:
                 is_new = time.time() - status.st_mtime < _SECONDS_TO_LOCK
                 if status.st_uid != os.getuid() or is_new:
                     continue
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                each.unlink() if each.is_file() else shutil.rmtree(each)
+                if lock_descriptor(handle, blocking=False):
+                    each.unlink() if each.is_file() else shutil.rmtree(each)
             finally:
                 os.close(handle)
 

@@ -1,45 +1,50 @@
-"""A folder, or a bucket by URL, that launches far from each other write to."""
+"""A folder, or a bucket by URL, that runs on machines without a common network write to."""
 
 import json
-import os
 import shutil
-import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    retry_if_not_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from carbon.console import say
 from carbon.errors import UserError
-from carbon.files import atomic_file, sha256_of_file
+from carbon.io.files import atomic_file, sha256_of_file
 
-T = TypeVar("T")
-
-_PAUSES_SECONDS = (0.5, 1, 2, 4, 8, 16, 32, 64, 128)
-"""Between two tries; four minutes in all."""
+_ATTEMPTS = 10
+_IS_FAILURE = retry_if_exception_type(OSError) & retry_if_not_exception_type(FileNotFoundError)
+_PAUSES = wait_exponential(multiplier=0.5)
+"""From half a second, each twice the one before: four minutes in all."""
 
 
 class Store:
     """Files by relative paths.
 
-    What a folder lists is asked anew each time. No file but records is read before another file,
-    written after it, says what it holds; records are small, and created whole or not at all.
+    Every listing asks the storage again. Only records are read without a checksum: they are small,
+    and created whole or not at all.
 
-    What goes wrong with storage is an OSError, whatever the client of a bucket calls it. Reading is
-    tried again for some minutes before that is raised; who writes tries again later, or by `again`.
+    Every failure of the storage is an OSError, whatever the client of a bucket calls it. Reads are
+    repeated for four minutes before it is raised; a caller that writes repeats it later.
     """
 
     def __init__(self, url: str) -> None:
-        """Open it.
+        """Open a folder or bucket.
 
         Raises:
-            UserError: the URL is of a kind that cannot be opened here, or where two can create one
-                file.
+            UserError: the URL is of a kind that cannot be opened here, or two processes could both
+                create one file there.
         """
         try:
             self._files, self._root = fsspec.url_to_fs(url, use_listings_cache=False)
@@ -88,15 +93,18 @@ class Store:
             temporary.write_bytes(_bytes(table))
 
     def create_table(self, path: str, table: Mapping[str, Any]) -> bool:
-        """Write a JSON table if there is none of that name; return whether it was written.
+        """Write a JSON table unless one of that name exists; return whether it was written.
 
-        Of all who try at once, one has it written.
+        Of all processes that try at once, one succeeds.
         """
         self._make_folder_of(path)
-        if self._is_local:
-            return _created_by_link(Path(self.place(path)), _bytes(table))
         try:
-            self._call("pipe_file", self.place(path), _bytes(table), mode="create")
+            if not self._is_local:
+                self._call("pipe_file", self.place(path), _bytes(table), mode="create")
+                return True
+            # fsspec would create the file first and write to it then.
+            with atomic_file(self.place(path), replace=False) as temporary:
+                temporary.write_bytes(_bytes(table))
         except FileExistsError:
             return False
         return True
@@ -136,11 +144,28 @@ class Store:
         self._call("makedirs", self.place(path).rsplit("/", 1)[0], exist_ok=True)
 
     def _read(self, name: str, *given: Any, **more: Any) -> Any:
-        """Call the file system, again and again where storage does not answer."""
-        return again(given[0], lambda: self._call(name, *given, **more))
+        """Call the file system, and repeat the call after growing pauses while the storage fails.
+
+        Raises:
+            OSError: the storage has failed for four minutes.
+            FileNotFoundError: it answered that there is no such file.
+        """
+
+        def report(state: RetryCallState) -> None:
+            if state.attempt_number == 1 and state.outcome:
+                say(f"{given[0]}: {state.outcome.exception()}; trying again")
+
+        retrying = Retrying(
+            retry=_IS_FAILURE,
+            wait=_PAUSES,
+            stop=stop_after_attempt(_ATTEMPTS),
+            before_sleep=report,
+            reraise=True,
+        )
+        return retrying(self._call, name, *given, **more)
 
     def _call(self, name: str, *given: Any, **more: Any) -> Any:
-        """Call the file system; clients of buckets have errors of their own, which are no OSError.
+        """Call the file system; raise errors of bucket clients, which are not OSErrors, as such.
 
         Raises:
             NotImplementedError: it cannot do that.
@@ -153,49 +178,13 @@ class Store:
             raise OSError(f"{type(error).__name__}: {error}") from error
 
 
-def again(place: str, call: Callable[[], T]) -> T:
-    """Call, and once more after each of some growing pauses where storage does not answer.
-
-    Args:
-        place: that is named to whoever waits.
-        call: of a store.
-
-    Raises:
-        OSError: it did not answer for minutes.
-        FileNotFoundError: it did, and there is no such file.
-    """
-    for pause_seconds in _PAUSES_SECONDS:
-        try:
-            return call()
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            if pause_seconds == _PAUSES_SECONDS[0]:
-                say(f"{place}: {error}; trying again")
-            time.sleep(pause_seconds)
-    return call()
-
-
 def _creates_alone(files: AbstractFileSystem) -> bool:
-    """Tell whether a file system has a way of its own to create a file: fsspec's is not safe."""
+    """Return whether a file system creates a file by a method of its own: fsspec's is not safe."""
     return getattr(files.pipe_file, "__func__", None) is not AbstractFileSystem.pipe_file
 
 
 def _bytes(table: Mapping[str, Any]) -> bytes:
     return (json.dumps(table, indent=1) + "\n").encode()
-
-
-def _created_by_link(path: Path, content: bytes) -> bool:
-    """Create a file that nobody ever sees a part of: a name is given to one that is whole."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as temporary:
-        temporary.write(content)
-    try:
-        os.link(temporary.name, path)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(temporary.name)
-    return True
 
 
 def open_tensors(file: Path) -> Any:
@@ -213,13 +202,3 @@ def open_tensors(file: Path) -> Any:
         if file.exists():
             raise
         raise FileNotFoundError(f"{file}: is gone") from error
-
-
-def scratch_folder() -> Path:
-    """Return a new folder of this machine for what goes to a store or comes from one."""
-    return Path(tempfile.mkdtemp(prefix="carbon-mailbox-"))
-
-
-def empty(folder: Path) -> None:
-    """Remove such a folder."""
-    shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,15 @@
-"""Rows of results as files of several formats, written as they come."""
+"""Output formats: one registry of endings and writers, and the writers of tables.
+
+Help, checks and commands read `FORMATS`. A writer is imported when it is first used, so the
+registry may name modules above this one.
+"""
 
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +19,48 @@ Write = Callable[[Sequence[Any]], None]
 Columns = Mapping[str, type[str] | type[int] | type[float] | type[bool]]
 TableWriter = Callable[[Path, Columns, dict[str, Any]], AbstractContextManager[Write]]
 
-PARQUET_ROWS = 65_536
-"""Of a row group."""
+_TABLE = {
+    ".tsv": "carbon.io.tables:write_tsv",
+    ".json": "carbon.io.tables:write_json",
+    ".parquet": "carbon.io.tables:write_parquet",
+}
+_SCAN = "carbon.inference.scan.writers"
+_SCANS = {".parquet": f"{_SCAN}:write_parquet", ".tsv": f"{_SCAN}:write_tsv"} | dict.fromkeys(
+    (".mean_delta.bw", ".worst_delta.bw", ".log_p_ref.bw", ".entropy_nats.bw", ".bw"),
+    f"{_SCAN}:write_bigwig",
+)
 
+
+def _of_variants(module: str) -> dict[str, str]:
+    """Return the formats of a scored VCF: VCF, or a table with a row an allele."""
+    return dict.fromkeys((".vcf.gz", ".vcf"), f"{module}:write_vcf") | dict.fromkeys(
+        _TABLE, f"{module}:write_table"
+    )
+
+
+FORMATS: Mapping[str, Mapping[str, str]] = {
+    "table": _TABLE,
+    "variants": _of_variants("carbon.inference.variants.writers"),
+    "predicted variants": _of_variants("carbon.adapt.variant_predictions"),
+    "scan": _SCANS,
+    "genome scan": _SCANS | {".parquet": f"{_SCAN}:write_dataset"},
+    "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.writers:write_fasta") | _TABLE,
+    "embeddings": {
+        ".parquet": "carbon.inference.embeddings.files:write_parquet",
+        ".npz": "carbon.inference.embeddings.files:write_npz",
+    },
+    "background": {".json": "carbon.inference.background.quantiles:Background.write"},
+    "joined parts": {
+        ".tsv": "carbon.parts:join_tsv",
+        ".parquet": "carbon.parts:join_parquet",
+        ".json": "carbon.parts:add_summaries",
+    },
+}
+"""By kind of output and ending, the module and name of the writer. The ending of an output chooses
+its format; where two endings match, the first does."""
+
+PARQUET_ROWS = 65_536
+"""Rows of a row group."""
 
 # A cell holds no tab and no line end; a name that has one has it percent-encoded.
 _ENCODED = {ord(character): f"%{ord(character):02X}" for character in "\t\n\r"}
@@ -41,7 +86,7 @@ def words_of(facts: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _tsv(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
+def write_tsv(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
     """Write settings as a comment line, names, and a line a row; `-` is standard output."""
     opened = nullcontext(sys.stdout) if str(path) == "-" else path.open("w", encoding="utf-8")
     with opened as sink:
@@ -54,7 +99,7 @@ def _tsv(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Wri
 
 
 @contextmanager
-def _json(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
+def write_json(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
     """Write one object: the settings, and the rows as a list of objects, one a line."""
     with path.open("w", encoding="utf-8") as sink:
         sink.write(f'{{"settings": {json.dumps(settings)}, "rows": [')
@@ -70,7 +115,7 @@ def _json(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Wr
 
 
 @contextmanager
-def _parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
+def write_parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
     """Write row groups; the settings are in the metadata of the schema, under `carbon`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -97,22 +142,33 @@ def _parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator
         flush()
 
 
-TABLE_WRITERS: dict[str, TableWriter] = {".tsv": _tsv, ".json": _json, ".parquet": _parquet}
-
-
 def any_of(endings: Iterable[str]) -> str:
-    """Write choices as help does: `.tsv, .json or .parquet`."""
+    """Return choices as help lists them: `.tsv, .json or .parquet`."""
     *first, last = endings
-    return f"{', '.join(first)} or {last}"
+    return f"{', '.join(first)} or {last}" if first else last
 
 
-def chosen_by_ending(output: str | Path, writers: Mapping[str, Any]) -> Any:
-    """Return the writer that an output's ending asks for.
+def check_ending(output: str | Path, kind: str) -> str:
+    """Return the ending of an output, which chooses its format; no writer is imported.
+
+    Args:
+        output: path that is to be written.
+        kind: of the output, of `FORMATS`.
 
     Raises:
-        UserError: there is none for it.
+        UserError: no format of that kind has the output's ending.
     """
-    for ending, writer in writers.items():
+    for ending in FORMATS[kind]:
         if str(output).endswith(ending):
-            return writer
-    raise UserError(f"{output}: end the output with one of {', '.join(writers)}")
+            return ending
+    raise UserError(f"{output}: end the output with one of {', '.join(FORMATS[kind])}")
+
+
+def chosen_by_ending(output: str | Path, kind: str) -> Any:
+    """Import and return the writer that an output's ending chooses.
+
+    Raises:
+        UserError: no format of that kind has the output's ending.
+    """
+    module, _, name = FORMATS[kind][check_ending(output, kind)].partition(":")
+    return attrgetter(name)(import_module(module))

@@ -1,0 +1,1 @@
+"""Files, locks, recipes, tables and buckets."""

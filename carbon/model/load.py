@@ -1,0 +1,113 @@
+"""Load a model folder as a stock `LlamaForCausalLM`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from carbon.errors import ModelError, UserError
+from carbon.model.folder import model_folder
+from carbon.tokenizer import Vocabulary
+
+
+class LoadedModel(NamedTuple):
+    """A network in evaluation mode and the vocabulary that its rows belong to."""
+
+    network: LlamaForCausalLM
+    vocabulary: Vocabulary
+
+
+def load_model(
+    source: str | Path,
+    dtype: torch.dtype | Literal["auto"] = torch.float32,
+    *,
+    attention: str = "sdpa",
+    yarn: float | None = None,
+) -> LoadedModel:
+    """Load a local folder, a bundled model or a model of the Hub, native or hybrid.
+
+    Only safetensors are read and no remote code is run. The vocabulary has the tags that the model
+    knows: a native model names them in its config, under `carbon_tags`; those of a hybrid model are
+    text and need its tokenizer files.
+
+    Args:
+        source: a folder, the name of a bundled model, or `owner/name` on the Hub.
+        dtype: of the weights; `auto` for the dtype of the files.
+        attention: name of an attention implementation of transformers.
+        yarn: factor by which the context is stretched.
+
+    Raises:
+        ModelError: there is no such model, its files are torn or do not fit one another, or it is
+            not a Carbon model.
+        UserError: the attention or the factor is not possible.
+    """
+    folder, _, _, vocabulary = model_folder(source)
+    try:
+        config = LlamaConfig.from_pretrained(str(folder))
+        if yarn is not None:
+            stretch(config, yarn)
+        with no_bars():
+            loaded: Any = LlamaForCausalLM.from_pretrained(
+                str(folder),
+                config=config,
+                dtype=dtype,
+                attn_implementation=attention,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+            network, found = loaded
+    except UserError:
+        raise
+    except (ImportError, ValueError) as error:
+        if attention not in str(error) and "attn_implementation" not in str(error):
+            raise ModelError(
+                f"{source}: the model cannot be loaded: {_first_line(error)}"
+            ) from None
+        raise UserError(f"attention '{attention}' cannot be used: {_first_line(error)}") from None
+    except Exception as error:  # torn weights surface as errors of many libraries
+        raise ModelError(f"{source}: the model cannot be loaded: {_first_line(error)}") from None
+    if missing := sorted(found["missing_keys"]):
+        raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
+    return LoadedModel(network.eval(), vocabulary)
+
+
+def stretch(config: LlamaConfig, factor: float) -> None:
+    """Stretch the context of a config by a factor with YaRN (arXiv 2309.00071).
+
+    The factor counts from the context that the network was trained with, also where the config is
+    stretched already.
+
+    Raises:
+        UserError: the factor is below 1.
+    """
+    if not 1 <= factor <= 64:
+        raise UserError(f"YaRN factor {factor:g}: give 1 to 64")
+    rope: dict[str, Any] = dict(config.rope_parameters or {})
+    trained_tokens = rope.get("original_max_position_embeddings") or config.max_position_embeddings
+    config.max_position_embeddings = int(trained_tokens * factor)
+    config.rope_parameters = {
+        "rope_type": "yarn",
+        "rope_theta": rope["rope_theta"],
+        "factor": float(factor),
+        "original_max_position_embeddings": trained_tokens,
+    }
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Keep the progress bars of transformers off stderr, where Carbon prints its own."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
