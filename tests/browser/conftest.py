@@ -16,6 +16,8 @@ from tests.helpers.server import served
 SCREENSHOTS = Path(os.environ.get("CARBON_SCREENSHOTS", "test-artefacts/screenshots"))
 ANSWERED = re.compile(r"^\d+\.\d\d s$")
 WIDTHS = {"wide": 1400, "narrow": 390}
+# At every frame, as is Playwright's default, takes half of the browser's time.
+POLLING_MS = 100
 # What a page says when it is left while it is being answered; wrong only where it stays.
 _LEFT = ("AbortError", "Connection errored out")
 _DRAWN = """(() => {
@@ -102,7 +104,7 @@ class Visitor:
 
     def until(self, condition):
         """Wait for a condition in the page's own language; return its value."""
-        return self.page.wait_for_function(condition).json_value()
+        return self.page.wait_for_function(condition, polling=POLLING_MS).json_value()
 
     def drawn(self):
         """Wait for the figures; they are drawn after the answer has come."""
