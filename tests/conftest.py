@@ -27,7 +27,6 @@ LONGEST = [
     "test_start.py",
     "test_demo_panels.py",
     "test_demo_server.py",
-    "test_finetuning.py",
 ]
 
 

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -13,9 +12,11 @@ from demo.panels import PANELS
 from tests.helpers.demo import make_full_lab
 from tests.helpers.server import served
 
-SCREENSHOTS = Path(os.environ.get("CARBON_SCREENSHOTS", "test-artefacts/screenshots"))
+SCREENSHOTS = os.environ.get("CARBON_SCREENSHOTS")  # a folder for pictures, if any are wanted
 ANSWERED = re.compile(r"^\d+\.\d\d s$")
 WIDTHS = {"wide": 1400, "narrow": 390}
+# At every frame, as is Playwright's default, takes half of the browser's time.
+POLLING_MS = 100
 # What a page says when it is left while it is being answered; wrong only where it stays.
 _LEFT = ("AbortError", "Connection errored out")
 _DRAWN = """(() => {
@@ -102,7 +103,7 @@ class Visitor:
 
     def until(self, condition):
         """Wait for a condition in the page's own language; return its value."""
-        return self.page.wait_for_function(condition).json_value()
+        return self.page.wait_for_function(condition, polling=POLLING_MS).json_value()
 
     def drawn(self):
         """Wait for the figures; they are drawn after the answer has come."""
@@ -147,8 +148,9 @@ class Visitor:
         self.until(_DARK)
 
     def keep(self, name):
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        """Take a picture of the page where `CARBON_SCREENSHOTS` names a folder for it."""
+        if SCREENSHOTS:
+            self.page.screenshot(path=f"{SCREENSHOTS}/{name}.png", full_page=True)
 
 
 @contextmanager

@@ -145,9 +145,11 @@ def learn_together(config, mailbox, processes=(1, 1)):
 
 
 NIGHTLY = {"marks": pytest.mark.nightly}
+DELAYED = {"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5}
 METHODS = [
-    pytest.param({"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5}, id="delayed"),
-    pytest.param({"every_steps": 3, "codec": "top2", "momentum": 0.0}, id="top2"),
+    pytest.param(DELAYED | {"codec": "top2"}, id="delayed top2"),
+    pytest.param(DELAYED, id="delayed", **NIGHTLY),
+    pytest.param({"every_steps": 3, "codec": "top2", "momentum": 0.0}, id="top2", **NIGHTLY),
     pytest.param({"every_steps": 3}, id="DiLoCo", **NIGHTLY),
     pytest.param({"every_steps": 4, "fragments": 2}, id="fragments", **NIGHTLY),
     pytest.param({"every_steps": 4, "fragments": 4, "delay_steps": 3}, id="several", **NIGHTLY),
@@ -186,7 +188,7 @@ def run_all(ranks, config, resume):
 
 
 RESUMED = [
-    pytest.param({"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5}, id="flying"),
+    pytest.param(DELAYED, id="flying"),
     pytest.param({"every_steps": 3, "codec": "top2"}, id="what was not sent", **NIGHTLY),
 ]
 

@@ -45,6 +45,7 @@ def same_runs(config, other) -> bool:
     return same and exported(config.output) == exported(other.output)
 
 
+@pytest.mark.nightly
 def test_workers_end_with_a_killed_launcher_and_a_resume_is_right(start, corpus, tmp_path):
     """The metrics and weights of the resumed run are those of an uninterrupted one, bit for bit."""
     long = (*steps_of_each(12), "checkpoint.every_steps=3")

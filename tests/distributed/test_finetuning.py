@@ -150,7 +150,8 @@ def test_an_oracle_that_fails_ends_all_and_they_go_on_with_the_same_bytes(folder
         assert whole == moody, name
 
 
-@pytest.mark.parametrize("stale", [pytest.param(0, marks=pytest.mark.nightly), 1])
+@pytest.mark.nightly
+@pytest.mark.parametrize("stale", [0, 1])
 def test_a_worker_that_is_killed_takes_nothing_with_it(folder, start, stale):
     """Two workers, one of which is killed in the middle; no weights are older than allowed."""
     words = tune("--group", 4, "--stale", stale, "--processes", 2, "--output", "out", steps=8)

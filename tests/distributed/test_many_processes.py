@@ -53,6 +53,7 @@ def two_processes(start, folder, tmp_path):
     return driver
 
 
+@pytest.mark.nightly
 def test_a_worker_is_killed(start, folder, whole, tmp_path):
     driver = two_processes(start, folder, tmp_path)
     os.kill(workers_of(driver)[0], signal.SIGKILL)

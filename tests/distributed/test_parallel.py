@@ -55,7 +55,7 @@ def plain_loop(config):
     decayed = [p for p in network.parameters() if p.ndim >= 2]
     others = [p for p in network.parameters() if p.ndim < 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-8)
+    optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=config.optimizer.epsilon)
     metrics = []
     for step in range(NUM_STEPS):
         span = course.at(step)

@@ -1,4 +1,4 @@
-"""`eval run` by several processes, started for real, and killed: the records are those of one."""
+"""`eval run` by several processes, also of which one is killed: the records are those of one."""
 
 import json
 import os
@@ -58,19 +58,26 @@ def num_kept(folder) -> int:
     return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
-def test_two_processes_one_of_which_is_killed(start, folder, tmp_path):
-    driver = two_processes(start, folder, tmp_path / "out")
-    waits_for(lambda: num_kept(tmp_path) > 5)
-    os.kill(workers_of(driver)[0], signal.SIGKILL)
-    told, said = driver.communicate(timeout=500)
-    assert driver.returncode == 0 and "another one replaces it" in said
-    headlines = [json.loads(line) for line in told.splitlines()]
+def test_two_processes_write_the_records_of_one(folder, tmp_path, capsys):
+    assert main(words(folder, tmp_path / "out", "--processes", "2")) == 0
+    headlines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["model"] for each in headlines] == [
         *["chance", "GC", "Markov 1", "Markov 2"] * 2, "m", "m",
     ]  # fmt: skip
     assert records_of(tmp_path / "out") == records_of(folder / "alone")
     record = json.loads((tmp_path / "out/synonymous_codons/m.json").read_text())
     assert 0 < record["counts"]["measured"] < NUM_EXAMPLES
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.nightly
+def test_a_worker_is_killed(start, folder, tmp_path):
+    driver = two_processes(start, folder, tmp_path / "out")
+    waits_for(lambda: num_kept(tmp_path) > 5)
+    os.kill(workers_of(driver)[0], signal.SIGKILL)
+    _, said = driver.communicate(timeout=500)
+    assert driver.returncode == 0 and "another one replaces it" in said
+    assert records_of(tmp_path / "out") == records_of(folder / "alone")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "test-artefacts" / "cache"
-_SOURCES = ("carbon", "data_pipeline", "train", "tests/helpers")
+_SOURCES = ("carbon/", "data_pipeline/", "train/", "tests/helpers/", "tests/**/conftest.py")
 _KEPT = 3
 
 
@@ -40,8 +40,8 @@ def built(name: str, build: Callable[[Path], object]) -> Path:
 def digest_of_sources() -> str:
     """Return a digest of all that decides what is built: our code, and the versions beneath it."""
     found = hashlib.sha256(f"{sys.version} {torch.__version__}".encode())
-    for folder in _SOURCES:
-        for path in sorted((ROOT / folder).rglob("*")):
+    for pattern in _SOURCES:
+        for path in sorted(ROOT.glob(f"{pattern}**/*" if pattern.endswith("/") else pattern)):
             if path.suffix in (".py", ".toml", ".json"):
                 found.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
     return found.hexdigest()[:16]

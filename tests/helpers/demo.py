@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -25,38 +25,11 @@ from demo.fields import Values, checked_values
 from demo.lab import Lab
 from demo.panel import Panel, Progress, Result
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.run_lines import step_line, write_run
 
 GENE = "ABC"
 _EXONS, _CDS = ((101, 500), (601, 1000)), ((111, 500), (601, 930))  # 1-based; 240 codons
 _CONTIG_BP = 1400
-
-RUN_RECIPE = """
-output = "elsewhere"
-seed = 0
-[model]
-preset = "tiny"
-[data]
-corpus = "corpus"
-microbatch_tokens = 512
-[[stages]]
-name = "{first}"
-objective = "ce"
-tokens = 40_960
-mixture = {{ eukaryote = 0.75, mrna = 0.25 }}
-context_tokens = 256
-batch_rows = 4
-learning_rate = 3e-3
-schedule = "constant"
-[[stages]]
-name = "second"
-objective = "fns"
-tokens = 20_480
-mixture = {{ eukaryote = 0.5, mrna = 0.5 }}
-context_tokens = 256
-batch_rows = 4
-learning_rate = 1e-3
-schedule = "linear"
-"""  # 40 steps and 20
 
 
 def write_genome(folder: Path, contig: str = "c1", strand: str = "+") -> tuple[Path, Path]:
@@ -115,33 +88,6 @@ def write_predictor(lab: Lab, name: str, question: Any, **options: Any) -> Any:
     folder.mkdir(parents=True)
     write_adapted(folder, adapted.network, opened, adapted.manifest)
     return adapted
-
-
-def step_line(step: int, first: str = "first", switch: int = 40, **changes: Any) -> dict[str, Any]:
-    """Return what a training writes of a step; the second stage begins after step `switch`."""
-    stage, objective = (first, "ce") if step <= switch else ("second", "fns")
-    return {
-        "step": step, "tokens": 1024 * step, "stage": stage, "objective": objective,
-        "context_tokens": 256, "loss": 8.0 if step <= switch else 1.3,
-        "nats_per_base": 1.4 - step / 10_000, "marginal_nats_per_base": 1.4 - step / 20_000,
-        "learning_rate": 1e-3, "gradient_norm": 1 / step, "tokens_per_second": 2048.0, "mfu": None,
-    } | changes  # fmt: skip
-
-
-def write_run(
-    folder: Path,
-    steps: Iterable[Mapping[str, Any]],
-    probes: Iterable[Mapping[str, Any]] = (),
-    events: Iterable[Mapping[str, Any]] = (),
-    first: str = "first",
-) -> Path:
-    """Write the folder of a training run; return it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(RUN_RECIPE.format(first=first))
-    for name, lines in (("metrics", steps), ("probes", probes), ("events", events)):
-        text = "".join(f"{json.dumps(line)}\n" for line in lines)
-        (folder / f"{name}.jsonl").write_text(text)
-    return folder
 
 
 def learned_example() -> Learning:

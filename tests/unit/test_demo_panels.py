@@ -35,14 +35,13 @@ from tests.helpers.demo import (
     panel_of,
     printed_by,
     run_commands,
-    step_line,
     visited,
     write_genome,
     write_predictor,
-    write_run,
 )
 from tests.helpers.files import random_bases, write_vcf
 from tests.helpers.reference import INDEX
+from tests.helpers.run_lines import step_line, write_run
 
 HOSTILE = "<img/src=x/onerror=alert(1)>"
 NAMES = [panel.name for panel in PANELS]

@@ -11,13 +11,9 @@ from carbon.genome.opened import Genome
 from carbon.run_folder import read_lines, read_recipe
 from demo.lab import Lab
 from demo.panels.training import Training, find_runs
-from tests.helpers.demo import answered, step_line, visited, write_run
+from tests.helpers.demo import answered, visited
 from tests.helpers.files import place_gene, write_fasta
-
-
-def probe_line(step):
-    return {"step": step, "tokens": 1024 * step, "heldout_nats_per_base": 1.41, "recovery": 0.3,
-            "recovery_bf16": 0.29}  # fmt: skip
+from tests.helpers.run_lines import probe_line, step_line, write_run
 
 
 @pytest.fixture
@@ -59,10 +55,10 @@ def test_what_is_answered(panel):
     assert (result["run"], result["model"], result["step"]) == ("deep/mine", "tiny", 60)
     assert (result["tokens"], result["planned_tokens"]) == (61_440, 61_440)
     starts = [(s["step"], s["stage"], s["objective"]) for s in result["switches"]]
-    assert starts == [(1, "first", "ce"), (41, "second", "fns")]
+    assert starts == [(1, "first", "ce"), (41, "second", "blend")]
     points = result["points"]
     assert points["step"] == list(range(1, 61)) and points["mfu"] == [None] * 60
-    assert points["nats_per_base"][0] == 1.4 - 1 / 10_000
+    assert points["nats_per_base"][0] == 1.4 - 1 / 1000
     assert points["loss"][6] is None and result["skipped_steps"] == [7]
     assert [event["event"] for event in result["events"]] == ["start"]
     names = [trace["name"] for trace in shown["curves"]["data"]]

@@ -15,12 +15,14 @@ import pytest
 
 import carbon
 import carbon.console
+from tests.helpers.files import random_bases, write_fasta
 
 ROOT = Path(__file__).parents[2]
 KNOWN_BEFORE_A_RUN = """
 import os, sys
 before = dict(os.environ)
 import carbon.cli, data_pipeline.recipe, train.__main__, train.planning.planner
+import data_pipeline.__main__, eval.__main__, demo.__main__
 assert os.environ == before
 carbon.reverse_complement("A"), carbon.encode("ACGT")
 from carbon.config import load_config
@@ -28,7 +30,16 @@ from train.config import TrainConfig
 load_config(TrainConfig, "train/recipes/tiny.toml")
 for words in ([], *([command] for command in carbon.cli.COMMANDS)):
     assert carbon.cli.main([*words, "--help"]) == 0
-print([name for name in ("torch", "transformers", "matplotlib") if name in sys.modules])
+slow = "torch transformers matplotlib datatrove fsspec pandas requests scipy gradio datasets"
+print([name for name in slow.split() if name in sys.modules])
+"""
+A_BUILD = """
+import sys
+from data_pipeline.__main__ import main
+assert main(sys.argv[1:]) == 0
+assert {"numpy", "pyarrow", "pysam"} <= sys.modules.keys()
+slow = "datatrove fsspec requests scipy torch transformers"  # pyarrow imports pandas
+print([name for name in slow.split() if name in sys.modules])
 """
 
 
@@ -53,6 +64,17 @@ def test_what_is_known_before_a_run_takes_no_torch():
         [sys.executable, "-c", KNOWN_BEFORE_A_RUN], cwd=ROOT, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "[]"), done.stderr
+
+
+def test_a_build_imports_what_it_needs(tmp_path):
+    """Each of the others takes longer to import than a bacterium to read."""
+    genome = write_fasta(tmp_path / "x.fa", {"c": random_bases(5000, 1)})
+    settings = (f"output={tmp_path}/c", f"assemblies.0.genome={genome}", "keep.near_identity=1")
+    words = ["build", *(word for setting in settings for word in ("--set", setting))]
+    done = subprocess.run(
+        [sys.executable, "-c", A_BUILD, *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["[]"]), done.stderr
 
 
 def test_the_wheel_holds_carbon_alone(tmp_path):

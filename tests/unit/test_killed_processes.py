@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -86,6 +87,20 @@ def codes(monkeypatch):
     return found
 
 
+@pytest.fixture
+def watching(monkeypatch):
+    """An event: the neighbours of this process are watched."""
+    found = threading.Event()
+
+    def watched(pids):
+        neighbours = Neighbours(pids)
+        found.set()
+        return neighbours
+
+    monkeypatch.setattr(module, "Neighbours", watched)
+    return found
+
+
 def neighbour_of(store, process):
     """Return the environment of process 0, beside which there is process 1."""
     store.set("pid-1", str(process.pid))
@@ -93,11 +108,11 @@ def neighbour_of(store, process):
 
 
 def test_a_killed_neighbour_is_told_of_instead_of_the_closed_connection(
-    store, sleeping, codes, capsys, tmp_path
+    store, sleeping, watching, codes, capsys, tmp_path
 ):
     environment = neighbour_of(store, sleeping[0]) | {NOTE: str(tmp_path / "told")}
     with pytest.raises(SystemExit), SharedFate(store, 0, environment):
-        time.sleep(0.2)
+        assert watching.wait(300)
         sleeping[0].kill()
         raise RuntimeError(GLOO)
     assert set(codes) == {1}
@@ -106,11 +121,13 @@ def test_a_killed_neighbour_is_told_of_instead_of_the_closed_connection(
     assert (tmp_path / "told").exists()
 
 
-def test_a_death_that_another_has_told_of_is_not_told_again(store, sleeping, codes, capsys):
+def test_a_death_that_another_has_told_of_is_not_told_again(
+    store, sleeping, watching, codes, capsys
+):
     environment = neighbour_of(store, sleeping[0])
     store.add("deaths", 1)
     with pytest.raises(SystemExit), SharedFate(store, 0, environment):
-        time.sleep(0.2)
+        assert watching.wait(300)
         sleeping[0].kill()
         raise RuntimeError("NCCL error: remote process exited or there was a network error")
     assert set(codes) == {1} and capsys.readouterr().err == ""

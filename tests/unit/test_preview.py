@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ import torch
 from carbon.config import load_config
 from carbon.corpus import read_source
 from carbon.genome import Interval, Reference, reverse_complement
-from data_pipeline.__main__ import main as data_pipeline
 from tests.helpers.files import random_bases
+from tests.helpers.runs import corpus_of_three_sources
 from train.__main__ import main
 from train.config import TrainConfig
 from train.loop.data import batches, open_rows
@@ -53,17 +54,8 @@ schedule = "constant"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("preview")
-    words = ["simulate", "--output", f"{folder}/genome", "--genome-bp", "90000", "--seed", "2"]
-    assert data_pipeline(words) == 0
-    settings = [
-        f"output={folder}/corpus",
-        f"assemblies.0.genome={folder}/genome/genome.fa",
-        f"assemblies.0.annotation={folder}/genome/genes.gff3",
-        "assemblies.0.species_type=inv",
-        'assemblies.0.sources=["eukaryote", "mrna", "promoter"]',
-    ]
-    assert data_pipeline(["build", *(w for s in settings for w in ("--set", s))]) == 0
+    folder = tmp_path_factory.mktemp("preview") / "own"
+    shutil.copytree(corpus_of_three_sources(), folder)
     (folder / "run.toml").write_text(RECIPE.format(folder=folder))
     return folder
 

@@ -1,7 +1,6 @@
 """The page about a run, and the card of its model."""
 
 import html
-import json
 import math
 import re
 from html.parser import HTMLParser
@@ -15,88 +14,13 @@ from carbon.corpus import read_manifest
 from carbon.errors import ConfigError
 from carbon.model import save_model
 from carbon.objectives import OBJECTIVES
-from data_pipeline.__main__ import main as data_pipeline
 from tests.conftest import small_config
+from tests.helpers.run_lines import probe_line, skipped_line, step_line, write_run
+from tests.helpers.runs import corpus_of_three_sources
 from train.run_folder.card import write_card
 from train.run_folder.record import objective_changes, read_run
 from train.run_folder.summary import loss_figure, write_summary
 from train.run_folder.work import Work
-
-RECIPE = """
-output = "run"
-seed = 3
-[model]
-preset = "tiny"
-[data]
-corpus = "corpus"
-microbatch_tokens = 512
-[[stages]]
-name = "{first}"
-objective = "ce"
-tokens = 40_960
-mixture = {{ eukaryote = 0.75, mrna = 0.25 }}
-context_tokens = 256
-batch_rows = 4
-learning_rate = 3e-3
-schedule = "wsd"
-warmup_steps = 4
-until = "gradient_norm"
-[[stages]]
-name = "second"
-objective = "blend"
-fns_weight = [0.5, 0.9]
-tokens = 20_480
-mixture = {{ eukaryote = 0.5, "mrna" = 0.5 }}
-context_tokens = 512
-batch_rows = 2
-length_warmup = [{{ context_tokens = 64, steps = 5 }}]
-learning_rate = 1e-3
-schedule = "linear"
-final_learning_rate = 1e-4
-"""  # 40 steps and 20
-
-
-def step_line(step, first="first", **changes):
-    return {
-        "step": step,
-        "tokens": 1024 * step,
-        "stage": first if step <= 40 else "second",
-        "objective": "ce" if step <= 40 else "blend",
-        "context_tokens": 256,
-        "loss": 8 - step / 100,
-        "nats_per_base": 1.4 - step / 1000,
-        "marginal_nats_per_base": 1.4 - step / 2000,
-        "learning_rate": 1e-3,
-        "gradient_norm": 1 + 1 / step,
-        "tokens_per_second": 2048.0,
-        "mfu": None,
-    } | changes
-
-
-def skipped_line(step):
-    nothing = dict.fromkeys(("loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"))
-    return step_line(step, skipped="the loss is nan", **nothing)
-
-
-def probe_line(step, **changes):
-    return {
-        "step": step,
-        "tokens": 1024 * step,
-        "heldout_nats_per_base": 1.41,
-        "heldout_marginal_nats_per_base": 1.42,
-        "recovery": 0.30 + step / 1000,
-        "recovery_bf16": 0.29 + step / 1000,
-    } | changes
-
-
-def write_run(folder, steps=(), probes=(), events=(), first="first"):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(RECIPE.format(first=first))
-    for name, lines in (("metrics", steps), ("probes", probes), ("events", events)):
-        if lines:
-            text = "".join(f"{json.dumps(line)}\n" for line in lines)
-            (folder / f"{name}.jsonl").write_text(text)
-    return folder
 
 
 def whole_run(folder):
@@ -302,20 +226,8 @@ class TestSummary:
 
 
 @pytest.fixture(scope="module")
-def manifest(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("card")
-    words = ["simulate", "--output", f"{folder}/genome", "--genome-bp", "90000", "--seed", "2"]
-    assert data_pipeline(words) == 0
-    settings = [
-        f"output={folder}/corpus",
-        f"assemblies.0.genome={folder}/genome/genome.fa",
-        f"assemblies.0.annotation={folder}/genome/genes.gff3",
-        "assemblies.0.organism=Simulata <vulgaris>",
-        "assemblies.0.licence=CC0|1.0",
-        'assemblies.0.sources=["eukaryote", "mrna", "promoter"]',
-    ]
-    assert data_pipeline(["build", *(w for s in settings for w in ("--set", s))]) == 0
-    return read_manifest(folder / "corpus")
+def manifest():
+    return read_manifest(corpus_of_three_sources() / "corpus")
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """Folders that many tests read; a test that changes one copies it."""
 
-import os
-from functools import cache
+from functools import cache, partial
 
 import pytest
-from filelock import FileLock
 
 import carbon
 from carbon.adapt import details, intervals, outcome
 from tests.helpers.adapt import base_folder, motif_rows, run_config, untrained_folder, write_rows
+from tests.helpers.artefacts import built
 
 
 @pytest.fixture(autouse=True)
@@ -39,22 +38,13 @@ def untrained(tmp_path_factory, base):
 
 
 @pytest.fixture(scope="session")
-def finetuned(tmp_path_factory, network):
-    """Return the folder that a way made of `motif_rows`; processes of pytest share it."""
-    root = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
-    root /= "finetuned"
-    root.mkdir(exist_ok=True)
+def finetuned(network):
+    """Return the folder that a way made of `motif_rows`, in this run of the tests or an earlier."""
 
-    def run(way):
-        with FileLock(root / "lock"):
-            if not (root / way).exists():
-                base_folder(root, network)
-                write_rows(root / "data.csv", motif_rows())
-                config = run_config(root, name=way, epochs=2.0)
-                config |= {"output": str(root / way), "baselines": ["constant", "composition"]}
-                carbon.adapt(config)
-        return root / way
+    def fine_tune(folder, way):
+        base_folder(folder, network)
+        write_rows(folder / "data.csv", motif_rows())
+        config = run_config(folder, name=way, epochs=2.0)
+        carbon.adapt(config | {"baselines": ["constant", "composition"]})
 
-    return run
+    return lambda way: built(f"finetuned-{way}", partial(fine_tune, way=way)) / "out"

@@ -22,6 +22,7 @@ from tests.helpers.learners import (
     train_learners,
     weights_of,
 )
+from train.learners.agreement import mean_of
 from train.learners.outer import (
     OuterStep,
     cosine,
@@ -395,3 +396,12 @@ def test_norms_and_cosines():
     assert cosine(a, b) == pytest.approx(4 / (5 * math.sqrt(5)))
     assert cosine(a, {n: -2 * x for n, x in a.items()}) == pytest.approx(-1)
     assert cosine(a, {n: 0 * x for n, x in a.items()}) == 0
+
+
+def test_norms_are_sums_of_fp64():
+    """In fp32, 2^24 + 1 is 2^24, of one tensor as of several."""
+    assert norm({"x": torch.tensor([4096.0, 1.0])}) ** 2 == pytest.approx(2**24 + 1, rel=1e-12)
+    change = {"x": torch.tensor([4096.0]), "y": torch.tensor([1.0])}
+    assert dot(change, change) == 2**24 + 1
+    _, sums = mean_of([change, change], [1, 1], list(change), set(change))
+    assert sums.tolist() == [[2**24 + 1] * 3] * 2

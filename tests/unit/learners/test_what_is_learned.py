@@ -56,6 +56,7 @@ def alone():
     return mean_error(1, 10)
 
 
+@pytest.mark.nightly
 def test_two_learners_are_ahead_of_one_and_the_rarer_they_meet_the_less_is_learned(alone):
     """Ahead of one that takes as many steps as each of them."""
     found = {every: mean_error(2, every) for every in (1, 10, 50)}

@@ -9,7 +9,7 @@ import pytest
 from carbon.run_folder import read_lines
 from demo.fields import checked_values
 from demo.panels.training import Training
-from tests.unit.test_summary import step_line, write_run
+from tests.helpers.run_lines import step_line, write_run
 from train.run_folder.log import RunLog
 from train.run_folder.summary import write_summary
 

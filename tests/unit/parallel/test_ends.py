@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -65,9 +64,7 @@ def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
     _, said = driver.communicate(timeout=60)
     # Ctrl-C before the driver is ready for it ends Python with a traceback.
     assert driver.returncode == code, said
-    began = time.monotonic()
-    waits_for(lambda: not members(driver.pid), 10)
-    assert time.monotonic() - began < 5
+    waits_for(lambda: not members(driver.pid), 60)
     assert not (tmp_path / "o").exists()
     if at == "work":
         assert num_kept(tmp_path) > 1
