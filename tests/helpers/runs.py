@@ -11,7 +11,6 @@ from unittest import mock
 
 import numpy as np
 
-from carbon.config import load_config, to_toml
 from carbon.errors import UserError
 from data_pipeline.__main__ import main as data_pipeline
 from tests.helpers.artefacts import built
@@ -48,9 +47,7 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
 
     No checkpoint is due by the clock, however busy the machine.
     """
-    return load_config(
-        TrainConfig,
-        RECIPE,
+    return TrainConfig.load(RECIPE,
         [
             f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
             *(f"stages.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),
@@ -157,7 +154,7 @@ def spoil(trainer: Any, at_step: int) -> None:
 def words_for(config: TrainConfig) -> list[str]:
     """Return what a run is started with, which goes on if it can."""
     path = Path(config.output).with_suffix(".toml")
-    path.write_text(to_toml(config), encoding="utf-8")
+    path.write_text(config.to_toml(), encoding="utf-8")
     return ["--config", str(path), "--resume", "auto"]
 
 

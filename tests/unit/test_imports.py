@@ -23,9 +23,8 @@ before = dict(os.environ)
 import carbon.cli, data_pipeline.recipe, train.__main__, train.planning.planner
 assert os.environ == before
 carbon.reverse_complement("A"), carbon.encode("ACGT")
-from carbon.config import load_config
 from train.config import TrainConfig
-load_config(TrainConfig, "train/recipes/tiny.toml")
+TrainConfig.load("train/recipes/tiny.toml")
 try:
     carbon.cli.main(["--help"])
 except SystemExit:

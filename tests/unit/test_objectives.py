@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from carbon.config import from_table
 from carbon.errors import ConfigError
 from carbon.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
 from demo.run_figures import run_curves
@@ -29,7 +28,7 @@ def stage_of(name: str, **changes) -> StageConfig:
         "learning_rate": 1.0,
         "schedule": "constant",
     }
-    return from_table(StageConfig, table | changes, "recipe.toml")
+    return StageConfig.from_table(table | changes, "recipe.toml")
 
 
 def some_weights(entry) -> list[float]:

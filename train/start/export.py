@@ -19,7 +19,7 @@ from carbon.model.folder import TAGS_KEY, weight_files
 from carbon.model.streaming import OnDemand, kinds_of_file, write_streamed
 from carbon.tokenizer import HYBRID, NATIVE
 from train.choices.tunings import TUNINGS
-from train.model_config import ModelConfig
+from train.config import ModelConfig
 from train.start.adapter import merged, save_adapter
 from train.start.model import Start
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbon.box import folder_here
-from carbon.config import check
 from carbon.errors import ConfigError, ModelError, UserError
 from carbon.files import sha256_of_file
+from carbon.io.config import check
 from carbon.model.folder import (
     ModelFolder,
     model_folder,

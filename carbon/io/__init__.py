@@ -1,0 +1,1 @@
+"""Files and buckets: configuration in TOML."""
