@@ -142,8 +142,8 @@ class FilesConfig(Recipe):
         if known and self.both_strands not in (None, known.both_strands):
             yield (
                 "both_strands",
-                f"{str(self.both_strands).lower()} for source '{self.source}', which is read otherwise; give the "
-                "files a name of their own",
+                f"{str(self.both_strands).lower()} for source '{self.source}', which is read "
+                "otherwise; give the files a name of their own",
             )
         if known and self.near_duplicates:
             yield (
