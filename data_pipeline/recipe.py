@@ -15,13 +15,14 @@ from data_pipeline.sources import SOURCES
 from data_pipeline.sources.limits import Bases, CutConfig, FamilyConfig, KeepConfig
 from data_pipeline.sources.samples import is_fastq
 
-Source = Literal[
-    "eukaryote", "eukaryote_concatenated", "mrna", "mrna_splice", "prokaryote", "genome", "utr5",
-    "utr3", "promoter",
-]  # fmt: skip
-"""What can be cut out of an assembly: a key of `data_pipeline.sources.SOURCES`."""
 SpeciesType = Literal["mam", "vrt", "inv", "pln", "fng", "prt", "pro", ""]
 """A code of `carbon.tokenizer.SPECIES_TAG_OF`, or none."""
+
+
+def _known_source(name: str) -> str:
+    if name not in SOURCES:
+        raise refusal(f"expected one of {', '.join(SOURCES)}, got '{name}'")
+    return name
 
 
 def _source_name(text: str) -> str:
@@ -39,6 +40,7 @@ def _known_genetic_code(table: int) -> int:
     return table
 
 
+KnownSource = Annotated[str, AfterValidator(_known_source)]
 SourceName = Annotated[str, AfterValidator(_source_name)]
 GeneticCodeNumber = Annotated[int, AfterValidator(_known_genetic_code)]
 
@@ -79,7 +81,7 @@ class AssemblyConfig(Recipe):
     accession: str = ""
     licence: str = ""
     """Goes into the manifest, as does the accession."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[KnownSource, ...] = ()
     """What to cut out; empty: nothing but `regions` if there are any, `prokaryote` for prokaryotes,
     `genome` where there is no annotation, else `eukaryote` and `mrna`."""
     regions: tuple[RegionsConfig, ...] = ()

@@ -5,6 +5,7 @@ A model is the schema of a table: a field without a default is required, `Litera
 loads without what it names; a test compares the two.
 """
 
+import copy
 import difflib
 import itertools
 import tomllib
@@ -122,7 +123,12 @@ class Recipe(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        mistakes = [_mistake(key, problem) for key, problem in self.problems()]
+        mistakes = [
+            InitErrorDetails(
+                type=refusal(problem), loc=tuple(filter(None, key.split("."))), input=None
+            )
+            for key, problem in self.problems()
+        ]
         if mistakes:
             raise ValidationError.from_exception_data(type(self).__name__, mistakes)
         return self
@@ -190,19 +196,13 @@ def with_overrides(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
     Raises:
         ConfigError: an override is not `key=value`, or its key cannot be reached.
     """
-    result: dict[str, Any] = _copy(table)
+    result = copy.deepcopy(dict(table))
     for override in overrides:
         dotted, equals, text = override.partition("=")
         if not equals:
             raise ConfigError(f"--set {override}: write it as key=value")
         _put(result, dotted.strip().split("."), _parse_value(text.strip()), override)
     return result
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _parse_value(text: str) -> Any:
@@ -254,18 +254,12 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _mistake(key: str, problem: str) -> InitErrorDetails:
-    keys = tuple(key.split(".")) if key else ()
-    return InitErrorDetails(type=refusal(problem), loc=keys, input=None)
-
-
 def _config_error(schema: type[Recipe], error: ValidationError, where: str) -> ConfigError:
     """Return all mistakes as one error, with a line for each: where, key, problem and remedy."""
     lines = []
     for each in error.errors(include_url=False):
-        path = ".".join(map(str, each["loc"]))
-        lines.append(f"{where}: {path}: {_problem(schema, each)}" if path else
-                     f"{where}: {_problem(schema, each)}")  # fmt: skip
+        key = ".".join(map(str, each["loc"]))
+        lines.append(": ".join(filter(None, (where, key, _problem(schema, each)))))
     return ConfigError("\n".join(lines))
 
 

@@ -293,14 +293,20 @@ def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_p
         (["model.start=no such"], "no such: no such folder"),
         (["model.preset=5m"], "model.preset = '5m' has hidden_size 256, and"),
         (["stages.1.context_tokens=256"], "context_tokens = 256: "),
-        (["model.tune=lora", "model.lora_rank=0"], "lora_rank = 0: give 1 or more"),
-        (["model.tune=lora", 'model.lora_targets=["query"]'], "'query' is no matrix of a layer"),
-        (["model.tune=lora", 'model.lora_targets=["embed_tokens"]'], "is no matrix of a layer"),
+        (["model.tune=lora", "model.lora_rank=0"], "lora_rank: expected 1 or more, got 0"),
+        (
+            ["model.tune=lora", 'model.lora_targets=["query"]'],
+            "lora_targets.0: expected 'q_proj', ",
+        ),
+        (
+            ["model.tune=lora", 'model.lora_targets=["embed_tokens"]'],
+            "or 'down_proj', got 'embed_tokens'",
+        ),
         (["model.tune=last", "model.last_layers=3"], "has 2 layers"),
-        (["model.tune=last"], "last_layers = 0: give 1 or more"),
-        (["model.last_layers=1"], "last_layers = 1: only tune = 'last' has that"),
-        (["model.start=", "model.tune=lora", "model.preset=tiny"], "tune = 'lora': needs start"),
-        (["model.start="], "'preset' is missing"),
+        (["model.tune=last"], "last_layers: 0 trains nothing; give 1 or more"),
+        (["model.last_layers=1"], "last_layers: 1: only tune = 'last' has that"),
+        (["model.start=", "model.tune=lora", "model.preset=tiny"], "tune: 'lora' needs start"),
+        (["model.start="], "model.preset: is missing"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_is_written(

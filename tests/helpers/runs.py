@@ -47,7 +47,8 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
 
     No checkpoint is due by the clock, however busy the machine.
     """
-    return TrainConfig.load(RECIPE,
+    return TrainConfig.load(
+        RECIPE,
         [
             f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
             *(f"stages.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),

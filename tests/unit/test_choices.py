@@ -23,7 +23,6 @@ from carbon.options import POOLS, STRANDS_READ
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
-from data_pipeline.sources import SOURCES
 from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
 from train.choices.attentions import ATTENTIONS
 from train.choices.codecs import CODEC_CHOICES
@@ -76,7 +75,6 @@ def names_of(hint) -> list[str]:
         (adapt.WayConfig, "strands", STRANDS_READ),
         (adapt.WayConfig, "too_long", choices.TOO_LONG),
         (AssemblyConfig, "incomplete_cds", STOPS_AT_INCOMPLETE_CDS),
-        (AssemblyConfig, "sources", SOURCES),
         (AssemblyConfig, "species_type", SPECIES_TAG_OF),
         (ExecutorConfig, "kind", EXECUTORS),
         (ComputeConfig, "activation_checkpointing", ACTIVATION_CHECKPOINTINGS),

@@ -265,7 +265,7 @@ def test_build_settings_are_checked():
         ),
         (
             {"assemblies": [one | {"sources": ["dna"]}]},
-            "assemblies.0.sources.0: expected 'eukaryote', .* got 'dna'",
+            "assemblies.0.sources.0: expected one of eukaryote, .* got 'dna'",
         ),
         ({"assemblies": [one, one]}, "two assemblies are named 'g'"),
         ({"assemblies": []}, "assemblies: give at least one of assemblies and files"),

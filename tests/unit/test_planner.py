@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
+from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, pipe_of
 from train.config import ParallelConfig, TrainConfig
 from train.planning.course import Course
 from train.planning.layout import balanced, pieces_of, pieces_of_rank
@@ -217,7 +217,7 @@ SHAPES = [(2, 1), (2, 3), (2, 24), (3, 2), (3, 6), (4, 2), (4, 5), (4, 8), (8, 3
 def test_idle_time_of_torchs_schedules(schedule, ranks, pieces, count):
     """Where torch refuses a number of microbatches, so does the table, and nowhere else."""
     parallel = pipeline(ranks, schedule, pieces)
-    if PIPELINE_SCHEDULES[schedule].problem(parallel.pipe(count)):
+    if PIPELINE_SCHEDULES[schedule].problem(pipe_of(parallel, count)):
         with pytest.raises(ValueError, match="number of microbatches"):
             torchs(schedule, ranks, pieces, count)
         return

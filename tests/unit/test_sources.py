@@ -99,7 +99,7 @@ def test_a_source_that_is_added(tmp_path, monkeypatch, capsys):
     settings = [f"assemblies.0.genome={tmp_path}/g.fa", "assemblies.0.holdout=[]"]
     settings.append('assemblies.0.sources=["whole"]')
     assert build(tmp_path / "c", *settings) == 2
-    assert "source 'whole'" in capsys.readouterr().err
+    assert "sources.0: expected one of eukaryote, " in capsys.readouterr().err
     monkeypatch.setitem(SOURCES, "whole", ADDED)
     assert build(tmp_path / "c", *settings) == 0
     assert read_manifest(tmp_path / "c")["both_strands"] == {"whole": True}
@@ -117,7 +117,7 @@ def test_what_sources_are_the_default_for():
 
 
 def test_a_recipe_of_before_is_refused_and_its_run_folder_read(tmp_path):
-    with pytest.raises(ConfigError, match="'flip_strands' is gone"):
+    with pytest.raises(ConfigError, match="flip_strands: is gone"):
         TrainConfig.load(RECIPE, ['data.flip_strands=["eukaryote"]'])
     line = 'flip_strands = ["eukaryote"]\n'
     (tmp_path / "config.toml").write_text(RECIPE.read_text().replace("[data]\n", f"[data]\n{line}"))

@@ -318,7 +318,7 @@ def test_the_defaults_of_a_configuration():
         ({"data": {}}, "either path, or files"),
         ({"question": {"kind": "binary", "loss": "mse"}}, "binary_cross_entropy"),
         ({"data": {"path": "x", "split": {"by": "group"}}}, "column"),
-        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds = 2"),
+        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds: 2: give 0, or 3"),
         ({"data": {"path": "x", "split": {"by": "column", "column": "c", "folds": 3}}}, "folds"),
         ({"question": {"kind": "numbers", "class_weights": "balanced"}}, "class_weights"),
         ({"data": {"path": "x.fa", "table": "t", "label_after": "|"}}, "label_after"),
