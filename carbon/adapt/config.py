@@ -19,7 +19,7 @@ SplitName = Literal["files", "column", "contig", "group", "random"]
 LeakName = Literal["tell", "refuse", "drop"]
 QuestionName = Literal["binary", "classes", "labels", "numbers", "bases"]
 LossName = Literal[
-    "binary_cross_entropy", "cross_entropy", "mse", "huber", "correlation", "correlation_huber"
+    "cross_entropy", "binary_cross_entropy", "mse", "huber", "correlation", "correlation_huber"
 ]
 TransformName = Literal["z_score", "none", "log1p", "log1p_z_score", "asinh_z_score"]
 ClassWeightsName = Literal["none", "balanced"]

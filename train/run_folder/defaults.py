@@ -33,5 +33,5 @@ def _defaults(table: Recipe, prefix: str, settings: Mapping[str, Any]) -> Iterat
             for i, each in enumerate(value):
                 if any(key.startswith(f"{name}.{i}.") for key in settings):
                     yield from _defaults(each, f"{name}.{i}.", settings)
-        elif not field.is_required():
+        elif not (field.is_required() or field.default_factory):  # an empty table has no keys
             yield name, field.default
