@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
 from carbon.files import atomic_folder, check_no_input
-from carbon.io.config import with_overrides
 from carbon.locks import locked_folder
 
 Add = Callable[..., argparse.Action]  # `add_argument` of a parser
@@ -111,6 +110,7 @@ def _add_variants(add: Add) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
+    from carbon.io.config import with_overrides
     from data_pipeline.build import build
     from data_pipeline.recipe import BuildConfig
 
