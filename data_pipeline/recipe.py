@@ -52,7 +52,7 @@ class RegionsConfig(Recipe):
     """BED, plain or gzip."""
     source: SourceName = ""
     """Of all lines; if not given, a line is of the source that its kind names."""
-    kind_column: int = Field(4, ge=4)
+    kind_column: int = Field(default=4, ge=4)
     """Where a line says its kind, from 1."""
     both_strands: bool = True
     """Whether training reads the records on either strand."""
@@ -76,7 +76,7 @@ class AssemblyConfig(Recipe):
     """Empty takes it from the taxonomy, or none."""
     taxonomy: str = ""
     """Lineage from the root, such as `Eukaryota; Fungi`; a GenBank file has its own."""
-    taxid: int = Field(0, ge=0)
+    taxid: int = Field(default=0, ge=0)
     """Of NCBI, for a recipe with a `taxdump`; if not given, the organism is looked up there."""
     accession: str = ""
     licence: str = ""
@@ -128,7 +128,7 @@ class FilesConfig(Recipe):
     assembly: str = ""
     sample: str = ""
     """Whose reads they are, for the column `assembly`; else what each file is named after."""
-    test_share: float = Field(0.0, ge=0, lt=1)
+    test_share: float = Field(default=0.0, ge=0, lt=1)
     """Share of the records to hold out, chosen by their own bases; of reads, share of the samples
     of the recipe."""
 
@@ -172,7 +172,7 @@ class EvaluationConfig(Recipe):
     """Whose coordinates a BED, VCF or BCF is in: the `name` of an assembly."""
     margin_bp: Bases = 0
     """How near to a place a record may not come."""
-    shared: float = Field(0.5, gt=0, le=1)
+    shared: float = Field(default=0.5, gt=0, le=1)
     """The share of a sequence's 31-mers, on either strand, that no record may have, nor it of a
     record's."""
 

@@ -69,13 +69,13 @@ class ModelConfig(Recipe):
     What it is (sizes, vocabulary, tags, RoPE theta) holds for the run."""
     tune: TuningName = "whole"
     """What of `start` is trained: all of it, low-rank adapters, or its last layers."""
-    lora_rank: int = Field(16, ge=1)
+    lora_rank: int = Field(default=16, ge=1)
     """Of an adapter's two matrices."""
-    lora_alpha: float = Field(32.0, gt=0)
+    lora_alpha: float = Field(default=32.0, gt=0)
     """What an adapter adds is multiplied by `lora_alpha / lora_rank`."""
     lora_targets: Annotated[tuple[Linear, ...], NotEmpty] = LINEARS
     """Matrices of every layer that get an adapter."""
-    last_layers: int = Field(0, ge=0)
+    last_layers: int = Field(default=0, ge=0)
     """How many layers, from the end, are trained, and the final norm with them."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -116,7 +116,7 @@ class DataConfig(Recipe):
     replay_corpus: str = ""
     """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
     `replay_mrna` in mixtures and probes."""
-    workers: int = Field(0, ge=0, le=1024)
+    workers: int = Field(default=0, ge=0, le=1024)
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
     a fifth of a microsecond a token."""
     REMOVED: ClassVar = {
@@ -139,12 +139,12 @@ class DataConfig(Recipe):
 class OptimizerConfig(Recipe):
     """AdamW; the defaults are those of the released models."""
 
-    beta1: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.95, ge=0, lt=1)
-    epsilon: float = Field(1e-8, gt=0)
-    weight_decay: float = Field(0.1, ge=0)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.1, ge=0)
     """On matrices; norms have none."""
-    clip_norm: float = Field(1.0, gt=0)
+    clip_norm: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient over all parameters and processes."""
 
 
@@ -174,11 +174,11 @@ class StageConfig(Recipe):
     schedule: RateScheduleName
     """How it comes down after the warm-up: not at all, over the whole stage in a line or a cosine,
     or in a line over the last `decay_steps` (WSD)."""
-    warmup_steps: int = Field(0, ge=0)
-    decay_steps: int = Field(0, ge=0)
-    final_learning_rate: float = Field(0.0, ge=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    decay_steps: int = Field(default=0, ge=0)
+    final_learning_rate: float = Field(default=0.0, ge=0)
     """Where a falling schedule ends."""
-    rope_theta: float = Field(500_000.0, gt=1)
+    rope_theta: float = Field(default=500_000.0, gt=1)
     """Base of the rotary embedding's wavelengths; larger for longer contexts."""
     until: StageEndName = "tokens"
     """What ends the stage: its tokens; or before them a persistent rise of the gradient's norm, or
@@ -256,16 +256,16 @@ class StageConfig(Recipe):
 class ParallelConfig(Recipe):
     """How the processes share the work; none of it changes what is computed, but for rounding."""
 
-    pipeline: int = Field(1, ge=1)
+    pipeline: int = Field(default=1, ge=1)
     """Processes that the layers are divided over."""
-    replicate: int = Field(1, ge=1)
+    replicate: int = Field(default=1, ge=1)
     """Copies of the sharded network; of the processes beside pipeline and replicate, each holds a
     shard."""
-    context: int = Field(1, ge=1)
+    context: int = Field(default=1, ge=1)
     """Processes that share each row, of those that share the weights."""
     schedule: PipelineScheduleName = "1f1b"
     """The order of forward and backward in a pipeline."""
-    stages_a_rank: int = Field(2, ge=2)
+    stages_a_rank: int = Field(default=2, ge=2)
     """Pieces of the network that a process of an interleaved pipeline holds; `zbv` has two, `gpipe`
     and `1f1b` one."""
     reshard_after_forward: bool = True
@@ -273,7 +273,7 @@ class ParallelConfig(Recipe):
     reduce_each_microbatch: bool = False
     """Divide gradients among the processes after each microbatch: less memory, more on the network;
     else, and in a pipeline, after the last."""
-    timeout_seconds: int = Field(600, ge=1, le=30 * 24 * 3600)
+    timeout_seconds: int = Field(default=600, ge=1, le=30 * 24 * 3600)
     """How long a process waits for another before it gives up, and with it the run."""
 
     def check_context(self, shard: int) -> None:
@@ -320,14 +320,14 @@ class ComputeConfig(Recipe):
 class CheckpointConfig(Recipe):
     """When the run is saved."""
 
-    every_steps: int = Field(1000, ge=1)
-    every_minutes: float = Field(1.0, ge=0)
+    every_steps: int = Field(default=1000, ge=1)
+    every_minutes: float = Field(default=1.0, ge=0)
     """Saved by the clock as well, so that no more work than this, a step, and what is being written
     can be lost; less often where writing would take more than a twentieth of the time. 0 goes by
     steps alone. What is trained does not depend on it."""
-    keep: int = Field(2, ge=1)
+    keep: int = Field(default=2, ge=1)
     """Newest checkpoints of `every_steps` to keep; of those between them, the newest is kept."""
-    milestone_steps: int = Field(0, ge=0)
+    milestone_steps: int = Field(default=0, ge=0)
     """Checkpoints at multiples of this are kept for good; 0 keeps none."""
     background: bool = True
     """Write while the run goes on; the state is copied to memory first."""
@@ -350,9 +350,9 @@ class GuardConfig(Recipe):
     spike_factor: float = 0.0
     """A step is bad as well if its loss or its gradient's norm is more than this many times the
     median of the steps before it; 0 looks at finiteness alone."""
-    window_steps: int = Field(100, ge=2)
+    window_steps: int = Field(default=100, ge=2)
     """Steps that the median is taken over."""
-    most_bad_steps: int = Field(20, ge=0)
+    most_bad_steps: int = Field(default=20, ge=0)
     """The run stops at one more."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -364,16 +364,16 @@ class GuardConfig(Recipe):
 class ProbeConfig(Recipe):
     """What is measured on held-out records while the run goes on."""
 
-    every_steps: int = Field(0, ge=0)
+    every_steps: int = Field(default=0, ge=0)
     """0 measures nothing."""
     source: Name = "eukaryote"
     """Source that the records are of."""
     also: tuple[str, ...] = ()
     """More sources of which held-out nats per base are measured, such as `replay_eukaryote`: so it
     is seen what is forgotten."""
-    heldout_bp: int = Field(50_000, ge=1)
+    heldout_bp: int = Field(default=50_000, ge=1)
     """Bases of held-out records, the same each time, for nats per base."""
-    sites: int = Field(64, ge=1)
+    sites: int = Field(default=64, ge=1)
     """Places where 30 bases are continued, for sequence recovery in fp32 and in bf16."""
 
 
@@ -388,20 +388,20 @@ class LearnersConfig(Recipe):
     Nesterov's momentum, whose weights, the anchor, are the model (DiLoCo, arXiv 2311.08105).
     """
 
-    count: int = Field(0, ge=0, le=1024)
+    count: int = Field(default=0, ge=0, le=1024)
     """Learners that begin together; 0: an ordinary run. Each has a run folder of its own in
     `output`."""
     mailbox: str = ""
     """Folder, or URL that fsspec opens, through which learners of separate launches meet; if empty,
     all learners are processes of one launch."""
-    number: int = Field(0, ge=0, le=1023)
+    number: int = Field(default=0, ge=0, le=1023)
     """With a mailbox: which learner this launch is, from 0; one that joins later may have any
     number that no other has."""
     every_steps: Steps = 100
     """Steps of a learner between two meetings over the same weight."""
-    learning_rate: float = Field(0.7, ge=1e-6, le=10)
+    learning_rate: float = Field(default=0.7, ge=1e-6, le=10)
     """Of the outer optimizer: the one to tune; best is about 0.4 for one learner, 0.8 for eight."""
-    momentum: float = Field(0.9, ge=0, le=0.9999)
+    momentum: float = Field(default=0.9, ge=0, le=0.9999)
     momentum_every: Steps = 1
     """Meetings between two changes of the momentum (delayed Nesterov, arXiv 2401.09135), for
     meetings of few learners of many."""
@@ -411,13 +411,13 @@ class LearnersConfig(Recipe):
     """Parts of the weights, each of which has meetings of its own (arXiv 2501.18512)."""
     delay_steps: StepsOrNone = 0
     """Steps that a learner goes on with while its change is on the way."""
-    alpha: float = Field(0.0, ge=0, le=0.9999)  # with 1 learners would never meet
+    alpha: float = Field(default=0.0, ge=0, le=0.9999)  # with 1 learners would never meet
     """Share of a learner's own weights in what it goes on with after a meeting; 0: the anchor."""
     codec: CodecName = "int8"
     """In which numbers changes are sent."""
-    quorum: int = Field(0, ge=0, le=1024)
+    quorum: int = Field(default=0, ge=0, le=1024)
     """Least learners of a meeting; 0: more than half of `count`. With fewer each goes on alone."""
-    grace_seconds: float = Field(60.0, ge=0, le=30 * 24 * 3600)
+    grace_seconds: float = Field(default=60.0, ge=0, le=30 * 24 * 3600)
     """How long a learner that is ready waits for others than those of the quorum."""
     by_speed: bool = False
     """Slow learners take fewer steps between meetings, so that all are ready together."""

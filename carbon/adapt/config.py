@@ -88,10 +88,10 @@ class SplitConfig(Recipe):
     column: str = ""
     validation: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
-    validation_share: float = Field(0.1, ge=0)
-    test_share: float = Field(0.1, ge=0)
-    folds: int = Field(0, ge=0)
-    fold: int = Field(0, ge=0)
+    validation_share: float = Field(default=0.1, ge=0)
+    test_share: float = Field(default=0.1, ge=0)
+    folds: int = Field(default=0, ge=0)
+    fold: int = Field(default=0, ge=0)
     seed: int = 0
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -161,13 +161,13 @@ class DataConfig(Recipe):
     labels: Annotated[tuple[str, ...], NotEmpty] = ("label",)
     reference: str = ""
     contigs: str = ""
-    window_bp: int = Field(0, ge=0)
+    window_bp: int = Field(default=0, ge=0)
     dataset: str = ""
     revision: str = ""
     unknown: tuple[str, ...] = ("", "NA", "NaN", "nan", ".")
     split: SplitConfig = SplitConfig()
     leaks: LeakName = "tell"
-    leak_share: float = Field(0.5, gt=0, le=1)
+    leak_share: float = Field(default=0.5, gt=0, le=1)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield files and tables that do not go together."""
@@ -267,7 +267,7 @@ class WayConfig(Recipe):
     epochs: Positive | None = None
     patience: Count = 5
     looks_per_epoch: Count = 2
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
     warmup_share: ShareBelowOne = 0.06
     clip: Positive = 1.0
     augment: bool = True

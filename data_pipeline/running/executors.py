@@ -89,10 +89,10 @@ class ExecutorConfig(Recipe):
     """Where the steps run: datatrove's executors."""
 
     kind: ExecutorName = "local"
-    workers: int = Field(1, ge=1)
+    workers: int = Field(default=1, ge=1)
     """Tasks at the same time."""
-    cpus_per_task: int = Field(1, ge=1)
-    memory_gb_per_cpu: int = Field(4, ge=1)
+    cpus_per_task: int = Field(default=1, ge=1)
+    memory_gb_per_cpu: int = Field(default=4, ge=1)
     partition: str = ""
     time: str = "24:00:00"
     environment: str = ""

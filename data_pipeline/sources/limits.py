@@ -29,7 +29,7 @@ class CutConfig(Recipe):
     upstream_bp: Bases = 500
     downstream_bp: Bases = 100
     """The window around a transcription start in `promoter`."""
-    chunk_bp: int = Field(49_152, ge=1)
+    chunk_bp: int = Field(default=49_152, ge=1)
     """Bases of a chunk of a contig in `prokaryote` and `genome`, 8,192 tokens; at most
     keep.max_record_bp."""
     concatenated_bp: Bases = 196_608
@@ -44,7 +44,7 @@ class CutConfig(Recipe):
 class KeepConfig(Recipe):
     """What a record must be to stay."""
 
-    min_record_bp: int = Field(60, ge=1)
+    min_record_bp: int = Field(default=60, ge=1)
     max_record_bp: int = 100_000
     """Longer regions are cut into consecutive records, as in the released corpus; longer
     transcripts are left out. No row of a long-context stage holds much more."""
@@ -55,7 +55,7 @@ class KeepConfig(Recipe):
     near 1 for genes."""
     repeat_weight: Share = 1.0
     """How often a record is kept that is soft-masked throughout, beside one that is not at all."""
-    near_identity: float = Field(0.9, ge=0.8, le=1)  # below, sketches are blind
+    near_identity: float = Field(default=0.9, ge=0.8, le=1)  # below, sketches are blind
     """Transcripts and UTRs this much alike are one, and nothing this much like a held-out record is
     trained on; 1 keeps all that are not equal."""
 
@@ -71,8 +71,8 @@ class KeepConfig(Recipe):
 class FamilyConfig(Recipe):
     """Which families of proteins are held out, where an assembly's `holdout` has `family`."""
 
-    identity: float = Field(0.5, ge=0.2, le=1)
+    identity: float = Field(default=0.5, ge=0.2, le=1)
     """Proteins this much alike over 80 % of both are of one family."""
-    share: float = Field(0.05, gt=0, lt=1)
+    share: float = Field(default=0.05, gt=0, lt=1)
     """Share of the families, in all assemblies together."""
     seed: int = 0

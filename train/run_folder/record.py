@@ -110,7 +110,8 @@ def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 def _settings(stage: StageConfig, taken: Counter[str]) -> dict[str, str]:
-    rate, schedule = f"{stage.learning_rate:g}", stage.schedule
+    rate = f"{stage.learning_rate:g}"
+    schedule: str = stage.schedule
     falling = RATE_SCHEDULES[stage.schedule]
     if falling.falls and (stage.decay_steps or not falling.has_decay_steps):
         rate += f" to {stage.final_learning_rate:g}"
