@@ -23,7 +23,7 @@ from carbon.tables import TABLE_WRITERS
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
 
-RECIPES = {
+RECIPES: dict[str, tuple[type[Recipe], str, str]] = {
     "Training": (TrainConfig, "torchrun --nproc-per-node N -m train --config FILE", "training.md"),
     "A corpus": (BuildConfig, "python -m data_pipeline build --config FILE", "corpus.md"),
     "Labels": (AdaptConfig, "carbon adapt --config FILE", "adapting.md"),

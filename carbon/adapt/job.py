@@ -161,7 +161,7 @@ def _prepared(config: AdaptConfig) -> Prepared:
     """Read the data; whatever the model cannot read is said before anything is learned."""
     prepared = prepare(config.data, config.question)
     context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
-    room = room_bp(context_tokens, config.way.pool)  # type: ignore[arg-type]
+    room = room_bp(context_tokens, config.way.pool)
     return made_readable(prepared, config.question, config.way, room)
 
 
