@@ -20,7 +20,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from carbon.config import to_toml
 from carbon.console import run_command, say
 from tests.helpers.runs import make_config, make_corpus
 from train.config import TrainConfig
@@ -81,7 +80,7 @@ def _kill_often(config: TrainConfig, arguments: argparse.Namespace) -> list[str]
 
 def _start(config: TrainConfig, processes: int) -> subprocess.Popen[str]:
     path = Path(config.output).with_suffix(".toml")
-    path.write_text(to_toml(config), encoding="utf-8")
+    path.write_text(config.to_toml(), encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(processes), "-m", "train", "--config", str(path)]
     return subprocess.Popen(

@@ -20,7 +20,6 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaForCausalLM
 
-from carbon.config import from_table
 from carbon.objectives import FNS
 from carbon.tokenizer import NATIVE
 from train.config import ParallelConfig, TrainConfig
@@ -82,7 +81,7 @@ def config_of(
         "compute": compute,
         "stages": [stage],
     }
-    return from_table(TrainConfig, table, "bench/gpu_training.py")
+    return TrainConfig.from_table(table, "bench/gpu_training.py")
 
 
 def batch_of(rows: int, device: torch.device, row_tokens: int = ROW_TOKENS) -> Batch:

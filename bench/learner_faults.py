@@ -14,7 +14,6 @@ so its figure says nothing. Exit 1 if exports differ.
 """
 
 import argparse
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -27,11 +26,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from carbon.config import to_toml
 from carbon.console import run_command, say
 from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus
-from train.config import CheckpointConfig, ProbeConfig, TrainConfig
-from train.learners_config import LearnersConfig
+from train.config import CheckpointConfig, LearnersConfig, ProbeConfig, TrainConfig
 
 LEARNERS = range(4)
 MOST_AWAY = 2
@@ -79,7 +76,7 @@ class Trouble:
         self.folder, self.draw = folder, draw
         folder.mkdir()
         config = _config(corpus, folder, arguments)
-        (folder / "recipe.toml").write_text(to_toml(config), encoding="utf-8")
+        (folder / "recipe.toml").write_text(config.to_toml(), encoding="utf-8")
         self.happened: list[str] = []
         self.back_at: dict[int, float] = {}
         self.started: dict[int, float] = {}
@@ -248,8 +245,7 @@ def _config(corpus: Path, folder: Path, arguments: argparse.Namespace) -> TrainC
         count=len(LEARNERS), mailbox=f"{folder}/mailbox", every_steps=EVERY_STEPS, quorum=2,
         grace_seconds=2.0,
     )  # fmt: skip
-    return dataclasses.replace(
-        config,
+    return config.replace(
         learners=learners,
         checkpoint=CheckpointConfig(every_steps=100, every_minutes=0.1, keep=2),
         probe=ProbeConfig(every_steps=10**6, heldout_bp=20_000, sites=1),

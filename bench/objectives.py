@@ -28,7 +28,6 @@ import numpy as np
 import torch
 
 import carbon
-from carbon.config import from_table
 from carbon.console import natural, run_command, say
 from carbon.corpus import read_source
 from carbon.inference import Carbon
@@ -182,7 +181,7 @@ def _recipe(
         },
         "stages": stages,
     }
-    return from_table(TrainConfig, table, "bench/objectives.py")
+    return TrainConfig.from_table(table, "bench/objectives.py")
 
 
 def _run_arms(output: Path, name: str, corpus: Path, seed: int, tokens: int, ranks: Ranks) -> None:

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from carbon.config import from_table, read_table
+from carbon.io.config import read_table
 from train.config import TrainConfig
 from train.planning.course import Course
 from train.planning.planner import Plan, SpanPlan, plan_of
@@ -34,7 +34,7 @@ def shipped_layouts() -> Iterator[tuple[Path, int]]:
 
 def config_of(path: Path, gpus: int) -> TrainConfig:
     """Return a recipe as a run on so many GPUs has it."""
-    return from_table(TrainConfig, read_recipe(path, (), gpus), str(path))
+    return TrainConfig.from_table(read_recipe(path, (), gpus), str(path))
 
 
 def lines(path: Path, gpus: int) -> Iterator[str]:

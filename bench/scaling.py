@@ -25,7 +25,6 @@ import numpy as np
 import torch
 
 import carbon
-from carbon.config import from_table
 from carbon.console import natural, run_command, say
 from carbon.corpus import read_source
 from carbon.inference import base_log_likelihoods
@@ -150,7 +149,7 @@ def _config(
         "compute": {"dtype": "float32"},
         "stages": [stage],
     }
-    return from_table(TrainConfig, table, "bench/scaling.py")
+    return TrainConfig.from_table(table, "bench/scaling.py")
 
 
 def _held_out(folder: Path, corpus: Path, seed: int) -> float:

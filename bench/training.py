@@ -155,7 +155,6 @@ def idle_shares(config: TrainConfig, schedules: list[ParallelConfig], steps: int
 def _busy_times(
     ranks: Any, config: TrainConfig, schedules: list[ParallelConfig], steps: int
 ) -> list[list[list[tuple[float, float]]]]:
-    import dataclasses
 
     import torch.distributed as dist
 
@@ -177,7 +176,7 @@ def _busy_times(
         setattr(PipelineStage, name, clocked(getattr(PipelineStage, name)))
     results = []
     for parallel in schedules:
-        one = dataclasses.replace(config, parallel=parallel)
+        one = config.replace(parallel=parallel)
         taken = Trainer(one, ranks_of_group(ranks.device, parallel)).steps()
         of_steps = []
         for _ in range(steps + 1):

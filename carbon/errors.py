@@ -7,17 +7,18 @@ UserError
   CorpusError      a corpus folder that is absent, torn or of another shape
   ModelError       a model folder or checkpoint that cannot be used
 
-Every message is one line: where, what is wrong, what to do. Commands print it and exit with 2.
+A message is one line: where, what is wrong, what to do; of a recipe, a line for each mistake.
+Commands print it and exit with 2.
 Anything else that escapes is our fault and keeps its traceback.
 """
 
 
 class UserError(ValueError):
-    """A mistake in what the user gave; its message is one line that says how to mend it."""
+    """A mistake in what the user gave; its message says how to mend it, in a line."""
 
 
 class ConfigError(UserError):
-    """A configuration that names an unknown key, a wrong type or an impossible value."""
+    """A configuration with unknown keys, wrong types or impossible values, a line for each."""
 
 
 class GenomeError(UserError):

@@ -9,11 +9,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.config import from_table, load_config, to_toml, with_overrides
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder, check_no_input
@@ -112,19 +110,20 @@ def _add_variants(add: Add) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
+    from carbon.io.config import with_overrides
     from data_pipeline.build import build
     from data_pipeline.recipe import BuildConfig
 
     if arguments.config:
-        config = load_config(BuildConfig, arguments.config, arguments.overrides)
+        config = BuildConfig.load(arguments.config, arguments.overrides)
     else:
-        config = from_table(BuildConfig, with_overrides({}, arguments.overrides), "--set")
+        config = BuildConfig.from_table(with_overrides({}, arguments.overrides), "--set")
     if arguments.dry_run:
         from data_pipeline.estimate import estimated
         from data_pipeline.reading.remote import with_public_urls
 
         # Logs keep what is printed, so it has no secrets; the cache is no secret.
-        sys.stdout.write(to_toml(replace(with_public_urls(config), cache=config.cache)))
+        sys.stdout.write(with_public_urls(config).replace(cache=config.cache).to_toml())
         for line in estimated(config):
             print(f"# {line}")
         return

@@ -16,7 +16,6 @@ import hashlib
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
         check_is_free(url)
         recipe = with_public_urls(config)
         here, fetched = _inputs_here(config)
-        key = _key_of(asdict(recipe) | {"executor": None}, here)
+        key = _key_of(recipe.to_table() | {"executor": None}, here)
         if output.exists() and (not kept.is_file() or kept.read_text(encoding="utf-8") != key):
             say(f"{output}: waits to be published, of another recipe or input; starting over")
             shutil.rmtree(output)
@@ -183,7 +182,7 @@ def _key_of(recipe: dict[str, Any], config: BuildConfig) -> str:
 
 def _prepared_work(config: BuildConfig, output: Path) -> Path:
     """Return the folder of what is on the way, emptied if it is of another recipe or input."""
-    recipe = asdict(config) | {"executor": None, "keep_going": None, "output": None, "cache": None}
+    recipe = config.to_table() | dict.fromkeys(("executor", "keep_going", "output", "cache"))
     key = _key_of(recipe, config)
     work = output.with_name(f"{output.name}.work")
     if work.exists() and not (work / "key").is_file():

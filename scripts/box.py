@@ -19,7 +19,6 @@ from quickstart_commands import run_python
 from quickstart_steps import Step, words
 
 from carbon.box import BOX
-from carbon.config import load_config
 from carbon.console import Parser, natural, run_command, say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
@@ -151,7 +150,7 @@ def _check_corpus(values: dict[str, Any]) -> None:
 
 def _corpus_of(run: Path) -> Path:
     """Return the corpus that a run says it reads."""
-    return Path(load_config(TrainConfig, run / "config.toml").data.corpus)
+    return Path(TrainConfig.load(run / "config.toml").data.corpus)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from typing import Any
 from box_card import card
 
 from carbon.box import RESULTS, Entry
-from carbon.config import load_config, to_toml
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.genome import Reference, read_annotation
@@ -57,13 +56,11 @@ def make_folder(
             than the box takes.
     """
     results = {name: _read(folder / RESULTS) for name, folder in measured.items()}
-    config = load_config(
-        TrainConfig, run / "config.toml", ["output='runs/yeast'", "data.corpus='corpus'"]
-    )
+    config = TrainConfig.load(run / "config.toml", ["output='runs/yeast'", "data.corpus='corpus'"])
     with atomic_folder(output) as folder:
         shutil.copytree(work / "model", folder, dirs_exist_ok=True)
         shutil.copyfile(work / "export" / "curves.png", folder / "curves.png")
-        _write(folder / "recipe.toml", to_toml(config))
+        _write(folder / "recipe.toml", config.to_toml())
         _write(folder / "corpus.json", _json(without_folders(read_manifest(corpus))))
         _write(folder / RESULTS, _json(results))
         parameters = model_folder(folder).num_parameters

@@ -15,7 +15,6 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from carbon.box import BOX
-from carbon.config import load_config
 from carbon.console import Parser, natural, run_command, say
 from carbon.errors import UserError
 from carbon.genome import Reference, from_region
@@ -65,7 +64,7 @@ def _run(asked: argparse.Namespace) -> int:
 def _models(asked: argparse.Namespace) -> Iterator[Carbon]:
     """Yield the model after each step, then that of the box."""
     places = {step: _checkpoint(asked.runs, step) for step in asked.steps if step}
-    config = load_config(TrainConfig, asked.runs[0] / "config.toml")
+    config = TrainConfig.load(asked.runs[0] / "config.toml")
     with joined_ranks(ParallelConfig(), "cpu") as ranks:
         for step in asked.steps:
             say(f"step {step:,}")

@@ -1,7 +1,6 @@
 """The reference, read from the code: names of the library, commands, recipe keys, file formats."""
 
 import argparse
-import dataclasses
 import importlib
 import inspect
 import io
@@ -13,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import griffe
+from pydantic.fields import FieldInfo
 from quickstart_arguments import parser as quickstart_parser
 from rich.console import Console
 
 import carbon
 from carbon.adapt.config import AdaptConfig
 from carbon.cli import COMMANDS, application
-from carbon.config import OneOf
+from carbon.io.config import Recipe, inner_recipe
 from carbon.io.tables import FORMATS
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
 
-RECIPES = {
+RECIPES: dict[str, tuple[type[Recipe], str, str]] = {
     "Training": (TrainConfig, "torchrun --nproc-per-node N -m train --config FILE", "training.md"),
     "A corpus": (BuildConfig, "python -m data_pipeline build --config FILE", "corpus.md"),
     "Labels": (AdaptConfig, "carbon adapt --config FILE", "adapting.md"),
@@ -103,45 +103,32 @@ def _recipes() -> Iterator[str]:
         yield from _tables_of(schema, "")
 
 
-def _tables_of(schema: type, where: str) -> Iterator[str]:
-    """Yield the table of a dataclass, then those of the dataclasses inside."""
-    hints = typing.get_type_hints(schema, include_extras=True)
+def _tables_of(schema: type[Recipe], where: str) -> Iterator[str]:
+    """Yield the table of a recipe, then those of the recipes inside."""
     told = _told(schema)
     title = f"`{where}`" if where else "at the top"
     yield f"\n### {schema.__name__}: {title}\n\n{_first_paragraph(schema)}\n\n"
     yield "| key | takes | if not given | |\n|---|---|---|---|\n"
     inner = []
-    for field in dataclasses.fields(schema):
-        hint = hints[field.name]
-        nested, is_array = _dataclass_in(hint)
+    for name, field in schema.model_fields.items():
+        nested = inner_recipe(field.annotation)
         if nested:
-            path = f"{where.strip('[]')}.{field.name}".lstrip(".")
-            inner.append((nested, f"[[{path}]]" if is_array else f"[{path}]"))
-        cells = (f"`{field.name}`", _takes(hint), _default(field), told.get(field.name, ""))
+            path = f"{where.strip('[]')}.{name}".lstrip(".")
+            inner.append((nested, f"[{path}]" if field.annotation is nested else f"[[{path}]]"))
+        cells = (f"`{name}`", _takes(field.annotation), _default(field), told.get(name, ""))
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
     for nested, path in inner:
         yield from _tables_of(nested, path)
 
 
-def _dataclass_in(hint: Any) -> tuple[type | None, bool]:
-    """Return the dataclass that a type holds, and whether it holds an array of them."""
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return hint, False
-    for part in typing.get_args(hint):
-        found, _ = _dataclass_in(part)
-        if found:
-            return found, typing.get_origin(hint) is tuple
-    return None, False
-
-
 def _takes(hint: Any) -> str:
-    nested, is_array = _dataclass_in(hint)
+    """Return what a type holds, in the words of TOML."""
+    nested = inner_recipe(hint)
     if nested:
-        return f"{'array of ' if is_array else ''}{nested.__name__}"
+        return nested.__name__ if hint is nested else f"array of {nested.__name__}"
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    choices = [part for part in parts[1:] if isinstance(part, OneOf)]
-    if choices:
-        return " or ".join(f'`"{name}"`' for name in choices[0].table)
+    if origin is typing.Literal:
+        return " or ".join(f'`"{name}"`' for name in parts if name)
     if origin is typing.Annotated:
         return _takes(parts[0])
     if origin is tuple:
@@ -153,14 +140,11 @@ def _takes(hint: Any) -> str:
     return {str: "text", int: "integer", float: "number", bool: "true or false"}[hint]
 
 
-def _default(field: "dataclasses.Field[Any]") -> str:
-    if field.default is not dataclasses.MISSING:
-        value = field.default
-    elif field.default_factory is not dataclasses.MISSING:
-        value = field.default_factory()
-    else:
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
         return "**must be given**"
-    if dataclasses.is_dataclass(value):
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, Recipe):
         return "its own"
     if value is None:
         return "chosen"

@@ -4,7 +4,6 @@ import argparse
 import math
 from pathlib import Path
 
-from carbon.config import load_config
 from carbon.console import Parser, natural
 from carbon.errors import UserError
 from carbon.genome.contig_names import names_table
@@ -67,7 +66,7 @@ def checked_recipe(asked: argparse.Namespace) -> TrainConfig:
             raise UserError(f"--set {key}: the quickstart sets it itself; see --help")
     if asked.processes < 1:
         raise UserError(f"--processes {asked.processes}: give 1 or more")
-    config = load_config(TrainConfig, RECIPE, asked.overrides)
+    config = TrainConfig.load(RECIPE, asked.overrides)
     for stage in config.stages:
         if stage.batch_rows % asked.processes:
             raise UserError(

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbon.config import load_config
 from carbon.run_folder import RECIPE, read_lines
 from train.config import TrainConfig
 from train.planning.course import Course
@@ -89,7 +88,7 @@ def speed_of(run: Path, steps_before: int = 0) -> float | None:
 
 def tokens_left(run: Path) -> int:
     """Return how many tokens a run has still to read."""
-    tokens = Course(load_config(TrainConfig, run / RECIPE)).total_tokens
+    tokens = Course(TrainConfig.load(run / RECIPE)).total_tokens
     return tokens - int(read_lines(run).steps[-1]["tokens"])
 
 

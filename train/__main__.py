@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +103,6 @@ def _num_processes() -> int:
 
 
 def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
-    from carbon.config import from_table
     from train.config import TrainConfig
     from train.recipe import read_recipe
     from train.start.model import filled_in, open_start
@@ -112,8 +110,8 @@ def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
     processes = arguments.world_size if arguments.dry_run else _num_processes()
     table = read_recipe(arguments.config, arguments.overrides, processes)
     if arguments.command == "summary":  # of a run whose start may be gone
-        return from_table(TrainConfig, table, arguments.config)
-    config = from_table(TrainConfig, filled_in(table), arguments.config)
+        return TrainConfig.from_table(table, arguments.config)
+    config = TrainConfig.from_table(filled_in(table), arguments.config)
     open_start(config)  # refuses what does not fit
     return config
 
@@ -124,10 +122,9 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     Raises:
         UserError: the run takes more memory than the GPU has, or does not fit its corpus.
     """
-    from carbon.config import to_toml
     from train.planning.course import Course
     from train.planning.fit import check_fits
-    from train.planning.learners import learners_plan
+    from train.planning.learners import advice, learners_plan
     from train.planning.planner import plan_of
     from train.planning.tables import print_learners, print_plan
     from train.planning.timing import flops_a_second
@@ -144,7 +141,7 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
         return plan_of(config, course, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
 
     plan = planned(config, processes)
-    sys.stdout.write(to_toml(config))
+    sys.stdout.write(config.to_toml())
     summary = {
         "parameters": plan.num_parameters,
         "peak_bytes": plan.peak_bytes,
@@ -156,7 +153,7 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     if learners.count:
         seconds = None if timed else plan.seconds
         table = learners_plan(learners, plan, arguments.gbit_per_s)
-        print_learners(table, seconds, learners.advice(course.total_steps))
+        print_learners(table, seconds, advice(learners, course.total_steps))
     if timed:
         sys.stdout.write(
             f"#\n# hours are those of this CPU, which all processes share: a layer and the head, "
@@ -234,7 +231,7 @@ def _summarize(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 
 def _in_its_folder(config: "TrainConfig") -> "TrainConfig":
     """Return the configuration of one learner, if there are any."""
-    return replace(config, output=config.learners.folder(config.output))
+    return config.replace(output=config.learners.folder(config.output))
 
 
 def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
@@ -255,7 +252,7 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
                 resume = arguments.resume == "auto"
                 folder = learners.folder(config.output, ranks.learner)
                 with locked_run(Path(folder), ranks):
-                    trainer = Trainer(replace(config, output=folder), ranks, resumes=resume)
+                    trainer = Trainer(config.replace(output=folder), ranks, resumes=resume)
                     return trainer.run(resume, arguments.accept_data_change, told)
         except TOLD_IN_A_LINE as error:
             return error

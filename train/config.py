@@ -1,34 +1,113 @@
-"""What a training run is: one TOML file, read into these values."""
+"""What a training run is: one TOML file, read into these values.
 
-import math
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+The recipe holds names only. What they name stands in a table beside its use; a test compares the
+names, and the facts about them that rules here need, with the tables.
+"""
 
-from carbon.config import OneOf, check, check_choices, check_given
-from carbon.corpus import SHARE_UNITS
-from carbon.objectives import OBJECTIVES
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS
-from train.choices.guard_policies import GUARD_POLICIES
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe, PipelineSchedule
-from train.choices.rate_schedules import RATE_SCHEDULES
-from train.choices.stage_ends import STAGE_ENDS
-from train.choices.trackers import TRACKERS
-from train.compute_config import ComputeConfig
-from train.learners_config import LearnersConfig
-from train.model_config import ModelConfig
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, get_args
 
+from pydantic import Field
+
+from carbon.io.config import Name, NotEmpty, Recipe, check
+
+PresetName = Literal["tiny", "3m", "5m", "mini", "500m", "3b", "8b"]
+KmerRowsName = Literal["independent", "bases"]
+TuningName = Literal["whole", "lora", "last"]
+Linear = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+ObjectiveName = Literal["ce", "fns", "blend"]
+RateScheduleName = Literal["constant", "linear", "cosine", "wsd"]
+StageEndName = Literal["tokens", "gradient_norm", "precision_gap"]
+PipelineScheduleName = Literal[
+    "gpipe", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "zbv"
+]
+DeviceName = Literal["auto", "cpu", "cuda"]
+DtypeName = Literal["auto", "float32", "bfloat16"]
+AttentionName = Literal["auto", "sdpa", "varlen", "flash_attention_2", "flash_attention_3"]
+CheckpointingName = Literal["none", "selective", "full"]
+GuardPolicyName = Literal["skip", "rollback", "stop"]
+CodecName = Literal["fp32", "bf16", "int8", "int4", "top2"]
+TrackerName = Literal["none", "tensorboard", "trackio"]
+
+# Facts about names that decide which keys go together.
+NUM_FNS_WEIGHTS: dict[ObjectiveName, int] = {"ce": 0, "fns": 0, "blend": 2}
+WITH_DECAY_STEPS: tuple[RateScheduleName, ...] = ("wsd",)
+ENDED_BY_PROBES: tuple[StageEndName, ...] = ("precision_gap",)
+SPLIT_BACKWARD: tuple[PipelineScheduleName, ...] = ("interleaved_zero_bubble", "zbv")
+GOING_BACK: tuple[GuardPolicyName, ...] = ("rollback",)
+LINEARS: tuple[Linear, ...] = get_args(Linear)
+"""The matrices of a layer. Embedding and head are none of them: where they are tied, an adapter on
+one would take the two apart."""
+SHARE_UNITS = 10_000
+"""Shares of a mixture are multiples of one over this, as the order of samples counts them."""
+FLOAT8_SIDE = 16
+"""What the sides of factors in float8 are multiples of, by the kernel (`torch._scaled_mm`)."""
+
+_KEYS_OF_TUNING: dict[str, TuningName] = {
+    "lora_rank": "lora",
+    "lora_alpha": "lora",
+    "lora_targets": "lora",
+    "last_layers": "last",
+}
 _REPLAY = "replay_"
-_MOST_TIMEOUT_SECONDS = 30 * 24 * 3600
+
+ContextTokens = Annotated[int, Field(ge=16, lt=2**31)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DataConfig:
+class ModelConfig(Recipe):
+    """The network: one with random weights, or a model to go on from."""
+
+    preset: Literal[PresetName, ""] = ""
+    """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
+    kmer_rows: KmerRowsName = "independent"
+    """How rows of 6-mers begin: each at random, as published, or as the sum of vectors of their six
+    bases, with which a small model learns sooner (docs/lab-book.md, 2026-11-24)."""
+    start: str = ""
+    """Folder of a model to go on from, native or of the released layout; random weights if empty.
+    What it is (sizes, vocabulary, tags, RoPE theta) holds for the run."""
+    tune: TuningName = "whole"
+    """What of `start` is trained: all of it, low-rank adapters, or its last layers."""
+    lora_rank: int = Field(default=16, ge=1)
+    """Of an adapter's two matrices."""
+    lora_alpha: float = Field(default=32.0, gt=0)
+    """What an adapter adds is multiplied by `lora_alpha / lora_rank`."""
+    lora_targets: Annotated[tuple[Linear, ...], NotEmpty] = LINEARS
+    """Matrices of every layer that get an adapter."""
+    last_layers: int = Field(default=0, ge=0)
+    """How many layers, from the end, are trained, and the final norm with them."""
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield keys that do not go together."""
+        if not (self.preset or self.start):
+            sizes = ", ".join(get_args(PresetName))
+            yield "preset", f"is missing; give one of {sizes}, or start, a model's folder"
+        if self.tune != "whole" and not self.start:
+            yield "tune", f"{self.tune!r} needs start, the folder of a model to go on from"
+        if self.start and self.kmer_rows != "independent":
+            yield (
+                "kmer_rows",
+                f"{self.kmer_rows!r}: rows are those of start = {self.start!r}; leave one of the "
+                "two out",
+            )
+        for key, tuning in _KEYS_OF_TUNING.items():
+            value = getattr(self, key)
+            if tuning != self.tune and value != type(self).model_fields[key].default:
+                yield key, f"{value!r}: only tune = {tuning!r} has that; leave it out"
+        if len(set(self.lora_targets)) < len(self.lora_targets):
+            yield "lora_targets", f"{list(self.lora_targets)} names one twice; keep one"
+        if self.tune == "last" and not self.last_layers:
+            yield "last_layers", "0 trains nothing; give 1 or more"
+
+
+class DataConfig(Recipe):
     """What is read, by all stages."""
 
-    corpus: str
+    corpus: Name
     """Folder made by `python -m data_pipeline build`, or of the released layout; or the URL of one
     that fsspec opens."""
-    microbatch_tokens: int
+    microbatch_tokens: int = Field(ge=1)
     """Most tokens that one process reads at once, a row at least; the rest of its share of a batch
     is accumulated."""
     cache: str = ""
@@ -37,21 +116,18 @@ class DataConfig:
     replay_corpus: str = ""
     """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
     `replay_mrna` in mixtures and probes."""
-    workers: int = 0
+    workers: int = Field(default=0, ge=0, le=1024)
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
     a fifth of a microsecond a token."""
-    GONE: ClassVar[dict[str, str]] = {
+    REMOVED: ClassVar = {
         "flip_strands": "which sources are read on both strands stands in the manifest of the "
         "corpus (docs/training.md)",
     }
 
-    def __post_init__(self) -> None:
-        check_given(self, "corpus", *(["cache"] if self.cache else []))
-        check(
-            self.microbatch_tokens >= 1,
-            f"microbatch_tokens = {self.microbatch_tokens}: give 1 or more",
-        )
-        check(0 <= self.workers <= 1024, f"workers = {self.workers}: give 0 to 1024")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield a cache that is named by blanks."""
+        if self.cache and not self.cache.strip():
+            yield "cache", f"expected a name or nothing, got {self.cache!r}"
 
     def place_of(self, name: str) -> tuple[str, str]:
         """Return the corpus that a source of the mixtures lies in, and its name there."""
@@ -60,139 +136,111 @@ class DataConfig:
         return self.corpus, name
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OptimizerConfig:
+class OptimizerConfig(Recipe):
     """AdamW; the defaults are those of the released models."""
 
-    beta1: float = 0.9
-    beta2: float = 0.95
-    epsilon: float = 1e-8
-    weight_decay: float = 0.1
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=0.1, ge=0)
     """On matrices; norms have none."""
-    clip_norm: float = 1.0
+    clip_norm: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient over all parameters and processes."""
 
-    def __post_init__(self) -> None:
-        for name in ("beta1", "beta2"):
-            value = getattr(self, name)
-            check(0 <= value < 1, f"{name} = {value}: give 0 or more and less than 1")
-        check(self.epsilon > 0, f"epsilon = {self.epsilon}: give more than 0")
-        check(self.weight_decay >= 0, f"weight_decay = {self.weight_decay}: give 0 or more")
-        check(self.clip_norm > 0, f"clip_norm = {self.clip_norm}: give more than 0")
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ShortRows:
+class ShortRows(Recipe):
     """A part of a length warm-up."""
 
-    context_tokens: int
+    context_tokens: ContextTokens
     """A divisor of the stage's own; a batch has as many more rows, so its tokens stay the same."""
-    steps: int
-
-    def __post_init__(self) -> None:
-        _check_context(self.context_tokens)
-        check(self.steps >= 1, f"steps = {self.steps}: give 1 or more")
+    steps: int = Field(ge=1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StageConfig:
+class StageConfig(Recipe):
     """One stretch of the run; the optimizer's state goes on from stage to stage."""
 
-    name: str
-    objective: Annotated[str, OneOf(OBJECTIVES)]
-    tokens: int
+    name: Name
+    objective: ObjectiveName
+    tokens: int = Field(ge=1, lt=2**62)
     """Rounded up to whole batches."""
-    mixture: dict[str, float]
+    mixture: dict[str, Annotated[float, Field(gt=0)]]
     """Share of rows of each source; the shares sum to one."""
-    context_tokens: int
+    context_tokens: ContextTokens
     """Length of a row."""
-    batch_rows: int
+    batch_rows: int = Field(ge=1, lt=2**31)
     """Rows of a global batch, over all processes."""
-    learning_rate: float
+    learning_rate: float = Field(gt=0)
     """Peak."""
-    schedule: Annotated[str, OneOf(RATE_SCHEDULES)]
+    schedule: RateScheduleName
     """How it comes down after the warm-up: not at all, over the whole stage in a line or a cosine,
     or in a line over the last `decay_steps` (WSD)."""
-    warmup_steps: int = 0
-    decay_steps: int = 0
-    final_learning_rate: float = 0.0
+    warmup_steps: int = Field(default=0, ge=0)
+    decay_steps: int = Field(default=0, ge=0)
+    final_learning_rate: float = Field(default=0.0, ge=0)
     """Where a falling schedule ends."""
-    rope_theta: float = 500_000.0
+    rope_theta: float = Field(default=500_000.0, gt=1)
     """Base of the rotary embedding's wavelengths; larger for longer contexts."""
-    until: Annotated[str, OneOf(STAGE_ENDS)] = "tokens"
+    until: StageEndName = "tokens"
     """What ends the stage: its tokens; or before them a persistent rise of the gradient's norm, or
     a widening gap between sequence recovery in fp32 and in bf16, as the probes see it."""
     length_warmup: tuple[ShortRows, ...] = ()
     """The stage's first steps read shorter rows."""
-    fns_weight: tuple[float, ...] = ()
+    fns_weight: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()
     """Of a blend: the weight of FNS at the first step and at the last, in a line between them."""
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_given(self, "name")
-        self._check_objective()
-        check(self.tokens >= 1, f"tokens = {self.tokens}: give 1 or more")
-        _check_context(self.context_tokens)
-        check(1 <= self.batch_rows < 2**31, f"batch_rows = {self.batch_rows}: give 1 to 2^31 - 1")
-        check(self.rope_theta > 1, f"rope_theta = {self.rope_theta}: give more than 1")
-        self._check_length_warmup()
-        check(self.tokens < 2**62, f"tokens = {self.tokens}: give less than 2^62")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield an objective, a mixture or a schedule that does not go with the rest."""
+        wanted = NUM_FNS_WEIGHTS[self.objective]
+        if len(self.fns_weight) != wanted:
+            numbers = f"{wanted} numbers from 0 to 1" if wanted else "none"
+            yield (
+                "fns_weight",
+                f"{list(self.fns_weight)} with objective {self.objective!r}; give it {numbers}",
+            )
         total = sum(self.mixture.values())
-        check(abs(total - 1) < 1e-9, f"mixture sums to {total!r}, not 1")
+        if abs(total - 1) >= 1e-9:
+            yield "mixture", f"sums to {total!r}; give shares that sum to 1"
         for source, share in self.mixture.items():
             units = share * SHARE_UNITS
-            check(
-                share > 0 and abs(units - round(units)) < 1e-6,
-                f"mixture.{source} = {share}: give a positive multiple of 1/{SHARE_UNITS}",
+            if abs(units - round(units)) >= 1e-6:
+                yield f"mixture.{source}", f"{share}: give a multiple of 1/{SHARE_UNITS}"
+        yield from self._problems_of_schedule()
+        yield from self._problems_of_length_warmup()
+
+    def _problems_of_schedule(self) -> Iterator[tuple[str, str]]:
+        if self.final_learning_rate > self.learning_rate:
+            yield (
+                "final_learning_rate",
+                f"{self.final_learning_rate}: give 0 to learning_rate = {self.learning_rate}",
             )
-        self._check_schedule()
-
-    def _check_objective(self) -> None:
-        wanted = OBJECTIVES[self.objective].num_fns_weights
-        check(
-            len(self.fns_weight) == wanted and all(0 <= w <= 1 for w in self.fns_weight),
-            f"fns_weight = {list(self.fns_weight)} with objective {self.objective!r}: give "
-            f"{_fns_weights_wanted()}, and none to the others",
-        )
-
-    def _check_schedule(self) -> None:
-        check(
-            0 < self.learning_rate < math.inf,
-            f"learning_rate = {self.learning_rate}: give more than 0",
-        )
-        for name in ("warmup_steps", "decay_steps"):
-            value = getattr(self, name)
-            check(value >= 0, f"{name} = {value}: give 0 or more")
-        check(
-            0 <= self.final_learning_rate <= self.learning_rate,
-            f"final_learning_rate = {self.final_learning_rate}: give 0 to learning_rate = "
-            f"{self.learning_rate}",
-        )
-        with_them = [repr(name) for name, each in RATE_SCHEDULES.items() if each.has_decay_steps]
-        check(
-            self.decay_steps == 0 or RATE_SCHEDULES[self.schedule].has_decay_steps,
-            f"decay_steps = {self.decay_steps}: only the schedule {' or '.join(with_them)} has "
-            "them",
-        )
-        check(
-            self.warmup_steps + self.decay_steps <= self.num_steps,
-            f"warmup_steps + decay_steps = {self.warmup_steps + self.decay_steps}, and the whole "
-            f"stage has {self.num_steps} steps",
-        )
-
-    def _check_length_warmup(self) -> None:
-        for part in self.length_warmup:
-            check(
-                part.context_tokens < self.context_tokens
-                and self.context_tokens % part.context_tokens == 0,
-                f"length_warmup: {part.context_tokens} tokens: give a divisor of context_tokens = "
-                f"{self.context_tokens} that is less",
+        if self.decay_steps and self.schedule not in WITH_DECAY_STEPS:
+            yield (
+                "decay_steps",
+                f"{self.decay_steps}: only the schedule {' or '.join(map(repr, WITH_DECAY_STEPS))} "
+                "has them; leave them out",
             )
+        if self.warmup_steps + self.decay_steps > self.num_steps:
+            yield (
+                "warmup_steps",
+                f"{self.warmup_steps} and decay_steps {self.decay_steps} are more than the "
+                f"{self.num_steps} steps of the whole stage; give less of them, or more tokens",
+            )
+
+    def _problems_of_length_warmup(self) -> Iterator[tuple[str, str]]:
+        for i, part in enumerate(self.length_warmup):
+            is_less = part.context_tokens < self.context_tokens
+            if not is_less or self.context_tokens % part.context_tokens:
+                yield (
+                    f"length_warmup.{i}.context_tokens",
+                    f"{part.context_tokens}: give a divisor of context_tokens = "
+                    f"{self.context_tokens} that is less",
+                )
         steps = sum(part.steps for part in self.length_warmup)
-        check(
-            steps < self.num_steps,
-            f"length_warmup takes {steps} steps and the whole stage has {self.num_steps}",
-        )
+        if self.length_warmup and steps >= self.num_steps:
+            yield (
+                "length_warmup",
+                f"takes {steps} steps and the whole stage has {self.num_steps}; give it fewer",
+            )
 
     @property
     def batch_tokens(self) -> int:
@@ -205,50 +253,19 @@ class StageConfig:
         return -(-self.tokens // self.batch_tokens)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CheckpointConfig:
-    """When the run is saved."""
-
-    every_steps: int = 1000
-    every_minutes: float = 1.0
-    """Saved by the clock as well, so that no more work than this, a step, and what is being written
-    can be lost; less often where writing would take more than a twentieth of the time. 0 goes by
-    steps alone. What is trained does not depend on it."""
-    keep: int = 2
-    """Newest checkpoints of `every_steps` to keep; of those between them, the newest is kept."""
-    milestone_steps: int = 0
-    """Checkpoints at multiples of this are kept for good; 0 keeps none."""
-    background: bool = True
-    """Write while the run goes on; the state is copied to memory first."""
-
-    def __post_init__(self) -> None:
-        check(self.every_steps >= 1, f"every_steps = {self.every_steps}: give 1 or more")
-        check(
-            0 <= self.every_minutes < math.inf,
-            f"every_minutes = {self.every_minutes}: give 0 or more",
-        )
-        check(self.keep >= 1, f"keep = {self.keep}: give 1 or more")
-        check(
-            self.milestone_steps >= 0 and self.milestone_steps % self.every_steps == 0,
-            f"milestone_steps = {self.milestone_steps}: give a multiple of every_steps = "
-            f"{self.every_steps}, or 0",
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParallelConfig:
+class ParallelConfig(Recipe):
     """How the processes share the work; none of it changes what is computed, but for rounding."""
 
-    pipeline: int = 1
+    pipeline: int = Field(default=1, ge=1)
     """Processes that the layers are divided over."""
-    replicate: int = 1
+    replicate: int = Field(default=1, ge=1)
     """Copies of the sharded network; of the processes beside pipeline and replicate, each holds a
     shard."""
-    context: int = 1
+    context: int = Field(default=1, ge=1)
     """Processes that share each row, of those that share the weights."""
-    schedule: Annotated[str, OneOf(PIPELINE_SCHEDULES)] = "1f1b"
+    schedule: PipelineScheduleName = "1f1b"
     """The order of forward and backward in a pipeline."""
-    stages_a_rank: int = 2
+    stages_a_rank: int = Field(default=2, ge=2)
     """Pieces of the network that a process of an interleaved pipeline holds; `zbv` has two, `gpipe`
     and `1f1b` one."""
     reshard_after_forward: bool = True
@@ -256,19 +273,8 @@ class ParallelConfig:
     reduce_each_microbatch: bool = False
     """Divide gradients among the processes after each microbatch: less memory, more on the network;
     else, and in a pipeline, after the last."""
-    timeout_seconds: int = 600
+    timeout_seconds: int = Field(default=600, ge=1, le=30 * 24 * 3600)
     """How long a process waits for another before it gives up, and with it the run."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("pipeline", "replicate", "context"):
-            value = getattr(self, name)
-            check(value >= 1, f"{name} = {value}: give 1 or more")
-        check(
-            1 <= self.timeout_seconds <= _MOST_TIMEOUT_SECONDS,
-            f"timeout_seconds = {self.timeout_seconds}: give 1 to {_MOST_TIMEOUT_SECONDS}",
-        )
-        check(self.stages_a_rank >= 2, f"stages_a_rank = {self.stages_a_rank}: give 2 or more")
 
     def check_context(self, shard: int) -> None:
         """Refuse rows that are shared by others than so many processes that share weights."""
@@ -278,143 +284,308 @@ class ParallelConfig:
             "pipeline x replicate), which are no multiple of it; change one of them",
         )
 
-    @property
-    def pipeline_schedule(self) -> PipelineSchedule:
-        """What is known of the schedule."""
-        return PIPELINE_SCHEDULES[self.schedule]
 
-    @property
-    def pieces_a_rank(self) -> int:
-        """Pieces of the network that a process holds."""
-        if self.pipeline == 1:
-            return 1
-        return self.pipeline_schedule.pieces_a_rank or self.stages_a_rank
+class ComputeConfig(Recipe):
+    """How a process computes."""
 
-    def pipe(self, num_microbatches: int) -> Pipe:
-        """Return a pipeline of the run with so many microbatches in it."""
-        return Pipe(self.pipeline, self.pieces_a_rank, num_microbatches)
+    device: DeviceName = "auto"
+    """`auto` is GPUs where there are any; one that is there and cannot be used stops the run."""
+    dtype: DtypeName = "auto"
+    """Of products and activations, `auto` for bf16 on a GPU and fp32 without; all else is fp32."""
+    attention: AttentionName = "auto"
+    """Inside the pieces of packed rows: `auto` is torch's own for rows of varied pieces on a GPU in
+    bf16, and SDPA with a mask of all pairs otherwise."""
+    activation_checkpointing: CheckpointingName = "none"
+    """What is computed anew in backward: nothing, all but the results of matrix products and of
+    attention, or all of a layer."""
+    compile: bool = False
+    """`torch.compile` of each layer."""
+    float8: bool = False
+    """Products of the layers in float8, scaled by rows (torchao); embedding and head are not."""
+    deterministic: bool = False
+    """Operations of a GPU that give the same bits each time, which are slower at some places; a CPU
+    has no others."""
+    profile_steps: tuple[int, ...] = ()
+    """First and last step that the profiler traces, into `profile/` of the run folder."""
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield float8 in fp32, and steps that are no range."""
+        if self.float8 and self.dtype == "float32":
+            yield "float8", "true with dtype = 'float32': all else is in bf16 then; leave dtype out"
+        steps = self.profile_steps
+        if steps and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
+            yield "profile_steps", f"{list(steps)}: give the first step and the last"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GuardConfig:
+class CheckpointConfig(Recipe):
+    """When the run is saved."""
+
+    every_steps: int = Field(default=1000, ge=1)
+    every_minutes: float = Field(default=1.0, ge=0)
+    """Saved by the clock as well, so that no more work than this, a step, and what is being written
+    can be lost; less often where writing would take more than a twentieth of the time. 0 goes by
+    steps alone. What is trained does not depend on it."""
+    keep: int = Field(default=2, ge=1)
+    """Newest checkpoints of `every_steps` to keep; of those between them, the newest is kept."""
+    milestone_steps: int = Field(default=0, ge=0)
+    """Checkpoints at multiples of this are kept for good; 0 keeps none."""
+    background: bool = True
+    """Write while the run goes on; the state is copied to memory first."""
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield milestones at steps that are not saved."""
+        if self.milestone_steps % self.every_steps:
+            yield (
+                "milestone_steps",
+                f"{self.milestone_steps}: give a multiple of every_steps = {self.every_steps}, "
+                "or 0",
+            )
+
+
+class GuardConfig(Recipe):
     """What happens at a step whose loss or gradient is not finite, or jumps."""
 
-    policy: Annotated[str, OneOf(GUARD_POLICIES)] = "skip"
+    policy: GuardPolicyName = "skip"
     """Leave the step out; go back to the last checkpoint and leave out all steps since; or stop."""
     spike_factor: float = 0.0
     """A step is bad as well if its loss or its gradient's norm is more than this many times the
     median of the steps before it; 0 looks at finiteness alone."""
-    window_steps: int = 100
+    window_steps: int = Field(default=100, ge=2)
     """Steps that the median is taken over."""
-    most_bad_steps: int = 20
+    most_bad_steps: int = Field(default=20, ge=0)
     """The run stops at one more."""
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check(
-            self.spike_factor == 0 or self.spike_factor > 1,
-            f"spike_factor = {self.spike_factor}: give more than 1, or 0",
-        )
-        check(self.window_steps >= 2, f"window_steps = {self.window_steps}: give 2 or more")
-        check(self.most_bad_steps >= 0, f"most_bad_steps = {self.most_bad_steps}: give 0 or more")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield a factor that every step exceeds."""
+        if self.spike_factor != 0 and self.spike_factor <= 1:
+            yield "spike_factor", f"{self.spike_factor}: give more than 1, or 0"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProbeConfig:
+class ProbeConfig(Recipe):
     """What is measured on held-out records while the run goes on."""
 
-    every_steps: int = 0
+    every_steps: int = Field(default=0, ge=0)
     """0 measures nothing."""
-    source: str = "eukaryote"
+    source: Name = "eukaryote"
     """Source that the records are of."""
     also: tuple[str, ...] = ()
     """More sources of which held-out nats per base are measured, such as `replay_eukaryote`: so it
     is seen what is forgotten."""
-    heldout_bp: int = 50_000
+    heldout_bp: int = Field(default=50_000, ge=1)
     """Bases of held-out records, the same each time, for nats per base."""
-    sites: int = 64
+    sites: int = Field(default=64, ge=1)
     """Places where 30 bases are continued, for sequence recovery in fp32 and in bf16."""
 
-    def __post_init__(self) -> None:
-        check_given(self, "source")
-        check(self.every_steps >= 0, f"every_steps = {self.every_steps}: give 0 or more")
-        check(self.heldout_bp >= 1, f"heldout_bp = {self.heldout_bp}: give 1 or more")
-        check(self.sites >= 1, f"sites = {self.sites}: give 1 or more")
+
+Steps = Annotated[int, Field(ge=1, le=1_000_000)]
+StepsOrNone = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig:
+class LearnersConfig(Recipe):
+    """Learners train apart, and meet now and then (docs/low-communication.md).
+
+    At a meeting the mean change of their weights is the gradient of an outer optimizer, SGD with
+    Nesterov's momentum, whose weights, the anchor, are the model (DiLoCo, arXiv 2311.08105).
+    """
+
+    count: int = Field(default=0, ge=0, le=1024)
+    """Learners that begin together; 0: an ordinary run. Each has a run folder of its own in
+    `output`."""
+    mailbox: str = ""
+    """Folder, or URL that fsspec opens, through which learners of separate launches meet; if empty,
+    all learners are processes of one launch."""
+    number: int = Field(default=0, ge=0, le=1023)
+    """With a mailbox: which learner this launch is, from 0; one that joins later may have any
+    number that no other has."""
+    every_steps: Steps = 100
+    """Steps of a learner between two meetings over the same weight."""
+    learning_rate: float = Field(default=0.7, ge=1e-6, le=10)
+    """Of the outer optimizer: the one to tune; best is about 0.4 for one learner, 0.8 for eight."""
+    momentum: float = Field(default=0.9, ge=0, le=0.9999)
+    momentum_every: Steps = 1
+    """Meetings between two changes of the momentum (delayed Nesterov, arXiv 2401.09135), for
+    meetings of few learners of many."""
+    momentum_warmup_rounds: StepsOrNone = 0
+    """First meetings, which change the momentum each time."""
+    fragments: Steps = 1
+    """Parts of the weights, each of which has meetings of its own (arXiv 2501.18512)."""
+    delay_steps: StepsOrNone = 0
+    """Steps that a learner goes on with while its change is on the way."""
+    alpha: float = Field(default=0.0, ge=0, le=0.9999)  # with 1 learners would never meet
+    """Share of a learner's own weights in what it goes on with after a meeting; 0: the anchor."""
+    codec: CodecName = "int8"
+    """In which numbers changes are sent."""
+    quorum: int = Field(default=0, ge=0, le=1024)
+    """Least learners of a meeting; 0: more than half of `count`. With fewer each goes on alone."""
+    grace_seconds: float = Field(default=60.0, ge=0, le=30 * 24 * 3600)
+    """How long a learner that is ready waits for others than those of the quorum."""
+    by_speed: bool = False
+    """Slow learners take fewer steps between meetings, so that all are ready together."""
+    anchor_every: Steps = 10
+    """Meetings between two copies of the anchor in the mailbox, with which learners can join;
+    changes that are older than the last but one are removed there."""
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield meetings that cannot take place."""
+        every, count = self.every_steps, self.count
+        if every % self.fragments:
+            yield "every_steps", f"{every}: give a multiple of fragments = {self.fragments}"
+        if self.delay_steps > every:
+            yield "delay_steps", f"{self.delay_steps}: give every_steps = {every} at most"
+        if self.quorum > max(count, 1):
+            yield "quorum", f"{self.quorum}: give count = {count} at most, or 0"
+        if not self.mailbox and (self.number or self.by_speed):
+            yield (
+                "number" if self.number else "by_speed",
+                "is for learners with a mailbox; in one launch all take as many steps",
+            )
+        if not count and (self.mailbox or self.number):
+            yield "count", "0: give how many learners begin together"
+
+    def alike(self) -> "LearnersConfig":
+        """Return what all learners of a run must have alike."""
+        mailbox = "mailbox" if self.mailbox else ""
+        return self.replace(mailbox=mailbox, number=0, grace_seconds=0.0)
+
+    def folder(self, output: str, in_launch: int | None = None) -> str:
+        """Return the run folder of a learner, or of the run if there is but one.
+
+        Args:
+            output: of the recipe, or of the record of it in a learner's folder.
+            in_launch: which learner of this launch; None: the one of the record, else the first.
+        """
+        if self.count <= 1 and not self.mailbox:
+            return output
+        recorded = re.fullmatch(r"learner-(\d+)", Path(output).name)
+        of_run = Path(output).parent if recorded else Path(output)
+        if in_launch is None:
+            in_launch = int(recorded[1]) if recorded else 0
+        return f"{of_run}/learner-{self.number if self.mailbox else in_launch}"
+
+    @property
+    def in_one_launch(self) -> int:
+        """Learners of this launch."""
+        return 1 if self.mailbox else max(self.count, 1)
+
+    def processes_of_each(self, world_size: int) -> int:
+        """Return how many of a launch's processes a learner has.
+
+        Raises:
+            ConfigError: they cannot be divided.
+        """
+        processes, left = divmod(world_size, self.in_one_launch)
+        check(
+            not left,
+            f"learners.count = {self.count}: {world_size} processes are no multiple of it; change "
+            "one of them",
+        )
+        return processes
+
+    @property
+    def least(self) -> int:
+        """Learners that a meeting takes."""
+        return self.quorum or self.count // 2 + 1
+
+    @property
+    def period_steps(self) -> int:
+        """Steps between two meetings over whatever weight: a round."""
+        return self.every_steps // self.fragments
+
+    @property
+    def rounds_ahead(self) -> int:
+        """Rounds that a learner begins before the meeting at the end of an earlier one is over."""
+        return -(-self.delay_steps // self.period_steps)
+
+
+class TrainConfig(Recipe):
     """A whole run."""
 
-    output: str
+    output: Name
     """Run folder: config.toml, metrics.jsonl, checkpoints/, export/."""
-    seed: int
+    seed: int = Field(ge=0)
     model: ModelConfig
     data: DataConfig
-    stages: tuple[StageConfig, ...]
+    stages: Annotated[tuple[StageConfig, ...], NotEmpty]
     optimizer: OptimizerConfig = OptimizerConfig()
     parallel: ParallelConfig = ParallelConfig()
-    compute: ComputeConfig = ComputeConfig()  # noqa: RUF009  # frozen
+    compute: ComputeConfig = ComputeConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     guard: GuardConfig = GuardConfig()
     probe: ProbeConfig = ProbeConfig()
-    learners: LearnersConfig = LearnersConfig()  # noqa: RUF009
-    tracker: Annotated[str, OneOf(TRACKERS)] = "none"
+    learners: LearnersConfig = LearnersConfig()
+    tracker: TrackerName = "none"
     """Where metrics go beside `metrics.jsonl`."""
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        check_given(self, "output")
-        check(self.seed >= 0, f"seed = {self.seed}: give 0 or more")
-        check(bool(self.stages), "stages: a run needs at least one [[stages]]")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield tables that do not go together."""
         names = [stage.name for stage in self.stages]
-        check(len(set(names)) == len(names), f"stages: two have one name, of {', '.join(names)}")
-        self._check_backward()
-        self.compute.check_float8(self.model.tune, self._rows_tokens)
-        self.learners.check_run(self.guard.policy, [stage.until for stage in self.stages])
-        for stage in self.stages:
-            check(
-                not STAGE_ENDS[stage.until].needs_probes or self.probe.every_steps > 0,
-                f"stage {stage.name!r} ends on what probes see: set probe.every_steps",
+        if len(set(names)) < len(names):
+            yield "stages", f"two have one name, of {', '.join(names)}; rename one"
+        for i, stage in enumerate(self.stages):
+            if stage.until in ENDED_BY_PROBES and not self.probe.every_steps:
+                yield (
+                    f"stages.{i}.until",
+                    f"{stage.until!r} ends stage {stage.name!r} by what probes see; set "
+                    "probe.every_steps",
+                )
+        yield from self._problems_of_backward()
+        yield from self._problems_of_float8()
+        yield from self._problems_of_learners()
+
+    def _problems_of_backward(self) -> Iterator[tuple[str, str]]:
+        """Yield a schedule that the layers cannot be computed in.
+
+        Backward for inputs comes first, that for weights later, a group of them at a time: compiled
+        layers and selective checkpointing do not allow that, and with full checkpointing each layer
+        would be computed anew ten times.
+        """
+        parallel, compute = self.parallel, self.compute
+        if parallel.pipeline == 1 or parallel.schedule not in SPLIT_BACKWARD:
+            return
+        if compute.compile or compute.float8 or compute.activation_checkpointing != "none":
+            yield (
+                "parallel.schedule",
+                f"{parallel.schedule!r} takes backward apart, which goes neither with "
+                "compute.compile or compute.float8 nor with activation checkpointing; use "
+                "'interleaved_1f1b', or none of them",
             )
 
-    def _check_backward(self) -> None:
-        parallel = self.parallel
-        if parallel.pipeline == 1 or not parallel.pipeline_schedule.takes_backward_apart:
+    def _problems_of_float8(self) -> Iterator[tuple[str, str]]:
+        if not self.compute.float8:
             return
-        # Backward for inputs comes first, that for weights later, a group of them at a time:
-        # compiled layers and selective checkpointing do not allow that, and with full
-        # checkpointing each layer would be computed anew ten times.
-        checkpointing = ACTIVATION_CHECKPOINTINGS[self.compute.activation_checkpointing]
-        check(
-            not (self.compute.compile or self.compute.float8 or checkpointing.computes_anew),
-            f"parallel.schedule = {parallel.schedule!r} takes backward apart, which goes neither "
-            "with compute.compile or compute.float8 nor with activation checkpointing; use "
-            "'interleaved_1f1b', or none of them",
-        )
-
-    @property
-    def _rows_tokens(self) -> list[int]:
-        """Tokens of a row that a process reads, of every stage and warm-up."""
+        if self.model.tune != "whole":
+            yield (
+                "compute.float8",
+                f"does not go with model.tune = {self.model.tune!r}; leave one out",
+            )
         warmups = [part.context_tokens for stage in self.stages for part in stage.length_warmup]
-        whole = [*(stage.context_tokens for stage in self.stages), *warmups]
-        return [tokens // self.parallel.context for tokens in whole]
+        rows = [*(stage.context_tokens for stage in self.stages), *warmups]
+        shares = [tokens // self.parallel.context for tokens in rows]
+        if odd := [tokens for tokens in shares if tokens % FLOAT8_SIDE]:
+            yield (
+                "compute.float8",
+                f"processes read {odd} tokens of a row (context_tokens over parallel.context); "
+                f"give multiples of {FLOAT8_SIDE}",
+            )
+
+    def _problems_of_learners(self) -> Iterator[tuple[str, str]]:
+        """Yield what one learner would do without the others."""
+        if not self.learners.count:
+            return
+        if self.guard.policy in GOING_BACK:
+            yield (
+                "guard.policy",
+                f"{self.guard.policy!r}: a learner cannot go back behind a meeting; give 'skip' or "
+                "'stop'",
+            )
+        for i, stage in enumerate(self.stages):
+            if stage.until != "tokens":
+                yield (
+                    f"stages.{i}.until",
+                    f"{stage.until!r}: learners end a stage at the same place; set 'tokens'",
+                )
 
     @property
     def longest_context_tokens(self) -> int:
         """Longest row of any stage."""
         return max(stage.context_tokens for stage in self.stages)
-
-
-def _fns_weights_wanted() -> str:
-    words = {1: "one number", 2: "two numbers"}
-    counts = {name: entry.num_fns_weights for name, entry in OBJECTIVES.items()}
-    return ", ".join(
-        f"{words.get(count, f'{count} numbers')} from 0 to 1 to a {name}"
-        for name, count in counts.items()
-        if count
-    )
-
-
-def _check_context(tokens: int) -> None:
-    check(16 <= tokens < 2**31, f"context_tokens = {tokens}: give 16 to 2^31 - 1")

@@ -10,34 +10,41 @@ A layout says what is otherwise where a run has so many processes or more, such 
 It holds nothing by which numbers change but by rounding, so a run goes on with any other.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from carbon.config import OneOf, check, from_table, read_table, with_overrides
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS
-from train.config import ParallelConfig
+from carbon.io.config import Recipe, read_table, with_overrides
+from train.config import CheckpointingName, ParallelConfig
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Compute:
-    activation_checkpointing: Annotated[str, OneOf(ACTIVATION_CHECKPOINTINGS)] = "none"
+class _Compute(Recipe):
+    activation_checkpointing: CheckpointingName = "none"
     compile: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Data:
+class _Data(Recipe):
     microbatch_tokens: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Layout:
+class _Layout(Recipe):
     """The keys that a layout may have, by the tables of a recipe."""
 
-    parallel: ParallelConfig = field(default_factory=ParallelConfig)
-    compute: _Compute = field(default_factory=_Compute)
-    data: _Data = field(default_factory=_Data)
+    parallel: ParallelConfig = ParallelConfig()
+    compute: _Compute = _Compute()
+    data: _Data = _Data()
+
+
+class _Layouts(Recipe):
+    layouts: dict[str, _Layout]
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        for number in self.layouts:
+            if not number.isdecimal() or str(int(number)) != number:
+                yield (
+                    f"layouts.{number}",
+                    "name a layout by a number of processes, such as 8",
+                )
 
 
 def read_recipe(
@@ -51,7 +58,7 @@ def read_recipe(
     """
     table = read_table(path)
     layouts = table.pop("layouts", {})
-    _check_layouts(layouts, f"{path}: layouts")
+    _Layouts.from_table({"layouts": layouts}, str(path))
     return with_overrides(_laid_out(table, layouts, num_processes), overrides)
 
 
@@ -66,12 +73,3 @@ def _laid_out(
 
 def _above(settings: Any, part: Mapping[str, Any]) -> Any:
     return {**settings, **part} if isinstance(settings, Mapping) else settings
-
-
-def _check_layouts(layouts: Any, where: str) -> None:
-    check(isinstance(layouts, Mapping), f"{where}: expected tables, got {layouts!r}")
-    for number, layout in layouts.items():
-        is_number = number.isdecimal() and str(int(number)) == number
-        check(is_number, f"{where}.{number}: name a layout by a number of processes, such as 8")
-        check(isinstance(layout, Mapping), f"{where}.{number}: expected a table, got {layout!r}")
-        from_table(_Layout, layout, f"{where}.{number}")

@@ -18,7 +18,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from carbon.adapt.config import WayConfig
+from carbon.adapt.config import WayConfig, WayName
 from carbon.adapt.examples import Examples
 from carbon.adapt.folder import Manifest
 from carbon.adapt.job import begin
@@ -33,7 +33,7 @@ QUESTION = Question("binary", ("no", "yes"), "binary_cross_entropy")
 BATCH = 16
 
 
-CASES = (
+CASES: tuple[tuple[str, WayName, int, Vocabulary], ...] = (
     ("lora, 100 to 500 bp", "lora", 100, NATIVE),
     ("lora, all of 500 bp", "lora", 500, NATIVE),
     ("full, 100 to 500 bp", "full", 100, NATIVE),
@@ -57,7 +57,7 @@ def measures(quick: bool) -> list[Measure]:
 
 
 def of_steps(
-    says: str, name: str, shortest_bp: int, vocabulary: Vocabulary, number: int, times: int
+    says: str, name: WayName, shortest_bp: int, vocabulary: Vocabulary, number: int, times: int
 ) -> list[Measure]:
     """Measure all steps but the first, against a plain trainer on the same batches."""
     examples = examples_of(number, shortest_bp)
@@ -107,7 +107,7 @@ def network(vocabulary: Vocabulary = NATIVE) -> LlamaForCausalLM:
     return found
 
 
-def ours(name: str, examples: Examples, vocabulary: Vocabulary = NATIVE) -> float:
+def ours(name: WayName, examples: Examples, vocabulary: Vocabulary = NATIVE) -> float:
     """Return the seconds of one reading by us."""
     way = WayConfig(name=name, epochs=1.0, batch=BATCH, strands="forward", looks_per_epoch=1)
     manifest = Manifest(way=name, base="tiny", base_sha256="", question=QUESTION)
@@ -213,7 +213,7 @@ def of_probe(number: int) -> list[Measure]:
     ]
 
 
-def peak_of(name: str) -> None:
+def peak_of(name: WayName) -> None:
     """Tune once, for the peak of memory."""
     torch.set_num_threads(1)
     ours(name, examples_of(32, 500))

@@ -2,18 +2,20 @@
 
 import tempfile
 from pathlib import Path
+from typing import get_args
 
 import training as trials
 from measure import Measure
 
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
-from train.config import ParallelConfig
+from train.config import ParallelConfig, PipelineScheduleName
 from train.planning.planner import idle_share
 
 
 def measures(quick: bool) -> list[Measure]:
     steps = 5 if quick else 20
-    schedules = [ParallelConfig(pipeline=2, schedule=name) for name in PIPELINE_SCHEDULES]
+    schedules = [
+        ParallelConfig(pipeline=2, schedule=name) for name in get_args(PipelineScheduleName)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         config = trials.config_of(Path(folder))
         ours, usual = trials.our_speed(config, steps), trials.usual_speed(config, steps)

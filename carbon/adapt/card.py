@@ -92,7 +92,7 @@ def _what(findings: Findings) -> str:
     return (
         f"\n# {plain(findings.name)}\n\nPredicts {_PREDICTED[question.kind]}: "
         f"{names}{f' and {more:,} more' if more > 0 else ''}. It was adapted from the DNA language "
-        f"model `{plain(findings.base)}` by {WAYS[way].says} (`{way}`), with Carbon "
+        f"model `{plain(findings.base)}` by {WAYS[way]} (`{way}`), with Carbon "
         f"{__version__}. {needs}\n\n{plain(' '.join(findings.answer()))} [{REPORT}]({REPORT}) has "
         "curves and more.\n"
     )

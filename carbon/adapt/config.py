@@ -1,28 +1,74 @@
-"""A run of `carbon adapt` as data: the TOML, checked."""
+"""A run of `carbon adapt` as data: the TOML, checked.
 
-from dataclasses import dataclass, field, replace
+The recipe holds names only. What they name stands in `carbon.adapt.choices` and beside its use; a
+test compares the two.
+"""
+
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from carbon.adapt.choices import (
-    BASELINES,
-    CLASS_WEIGHTS,
-    FORMATS,
-    LEAKS,
-    SPLITS,
-    TOO_LONG,
-    WAYS,
-)
-from carbon.adapt.examples import PARTS
-from carbon.adapt.question import QUESTIONS
-from carbon.adapt.transforms import TRANSFORMS
-from carbon.config import OneOf, check, check_choices, check_given
-from carbon.io.tables import any_of
-from carbon.options import POOLS, STRANDS_READ
+from pydantic import Field
+
+from carbon.io.config import Name, NotEmpty, Recipe
+from carbon.options import Pool, Strands
+
+FormatName = Literal["csv", "tsv", "parquet", "datasets", "fasta", "bed", "vcf"]
+PartName = Literal["train", "validation", "test"]
+SplitName = Literal["files", "column", "contig", "group", "random"]
+LeakName = Literal["tell", "refuse", "drop"]
+QuestionName = Literal["binary", "classes", "labels", "numbers", "bases"]
+LossName = Literal[
+    "cross_entropy", "binary_cross_entropy", "mse", "huber", "correlation", "correlation_huber"
+]
+TransformName = Literal["z_score", "none", "log1p", "log1p_z_score", "asinh_z_score"]
+ClassWeightsName = Literal["none", "balanced"]
+WayName = Literal["probe", "lora", "full"]
+TooLongName = Literal["refuse", "cut", "tile"]
+BaselineName = Literal["constant", "composition", "kmers", "cnn"]
+
+HASHED: tuple[SplitName, ...] = ("random", "group", "contig")
+"""Splits that a hash of a name decides, so that shares or folds can be asked for."""
+
+_OF_CLASSES, _OF_LABELS = ("cross_entropy",), ("binary_cross_entropy",)
+LOSSES_OF: Mapping[QuestionName, tuple[str, ...]] = {
+    "binary": _OF_LABELS,
+    "classes": _OF_CLASSES,
+    "labels": _OF_LABELS,
+    "numbers": ("mse", "huber", "correlation", "correlation_huber"),
+    "bases": _OF_CLASSES,
+}
+"""Losses that a question can be learned by, the default first."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SplitConfig:
+class Effort(NamedTuple):
+    """How long and how fast a model learns, where a recipe does not say.
+
+    Attributes:
+        learning_rate: the highest. It is for models below 100 M parameters; a full tuning of more
+            than 10^9 takes a fifth of it.
+        batch: sequences a step, over all processes.
+        epochs: most times that the train part is read.
+    """
+
+    learning_rate: float
+    batch: int
+    epochs: int
+
+
+EFFORTS: Mapping[WayName, Effort] = {
+    "probe": Effort(learning_rate=1e-3, batch=128, epochs=20),
+    "lora": Effort(learning_rate=3e-4, batch=32, epochs=8),
+    "full": Effort(learning_rate=5e-5, batch=32, epochs=5),
+}
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Positive = Annotated[float, Field(gt=0)]
+ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+
+class SplitConfig(Recipe):
     """Which examples are learned from, chosen by, and measured on.
 
     Attributes:
@@ -38,42 +84,39 @@ class SplitConfig:
         seed: of the hashes.
     """
 
-    by: Annotated[str, OneOf(SPLITS)] = "random"
+    by: SplitName = "random"
     column: str = ""
     validation: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
-    validation_share: float = 0.1
-    test_share: float = 0.1
-    folds: int = 0
-    fold: int = 0
+    validation_share: float = Field(default=0.1, ge=0)
+    test_share: float = Field(default=0.1, ge=0)
+    folds: int = Field(default=0, ge=0)
+    fold: int = Field(default=0, ge=0)
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Check what belongs together."""
-        check_choices(self)
-        shares = (self.validation_share, self.test_share)
-        check(
-            min(shares) >= 0 and sum(shares) < 1,
-            f"validation_share and test_share = {shares}: leave something to learn from",
-        )
-        check(self.folds == 0 or self.folds >= 3, f"folds = {self.folds}: give 0, or 3 or more")
-        check(0 <= self.fold < max(self.folds, 1), f"fold = {self.fold}: give 0 to folds - 1")
-        hashed = self.by in ("random", "group", "contig")
-        check(not self.folds or hashed, f"folds: not with by = '{self.by}'")
-        check(
-            not (self.folds and (self.validation or self.test)),
-            "folds: they choose the parts themselves; take out validation and test",
-        )
-        check(
-            self.by not in ("column", "group") or bool(self.column),
-            f"by = '{self.by}' needs the name of a column: column",
-        )
-        twice = sorted(set(self.validation) & set(self.test))
-        check(not twice, f"{twice}: stands in validation and in test; keep one")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield parts that cannot be made."""
+        if self.validation_share + self.test_share >= 1:
+            yield (
+                "test_share",
+                f"{self.test_share} and validation_share {self.validation_share}: leave something "
+                "to learn from",
+            )
+        if self.folds in (1, 2):
+            yield "folds", f"{self.folds}: give 0, or 3 or more"
+        if self.fold >= max(self.folds, 1):
+            yield "fold", f"{self.fold}: give 0 to folds - 1"
+        if self.folds and self.by not in HASHED:
+            yield "folds", f"not with by = '{self.by}'; take it out"
+        if self.folds and (self.validation or self.test):
+            yield "folds", "they choose the parts themselves; take out validation and test"
+        if self.by in ("column", "group") and not self.column:
+            yield "by", f"'{self.by}' needs the name of a column; give column"
+        if twice := sorted(set(self.validation) & set(self.test)):
+            yield "validation", f"{twice}: stands in validation and in test; keep one"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DataConfig:
+class DataConfig(Recipe):
     """Where sequences and labels are.
 
     Attributes:
@@ -104,63 +147,51 @@ class DataConfig:
     """
 
     path: str = ""
-    files: dict[str, str] = field(default_factory=dict)
-    format: str = ""
+    files: dict[str, str] = Field(default_factory=dict)
+    format: Literal[FormatName, ""] = ""
     folder: str = ""
     table: str = ""
-    tables: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, str] = Field(default_factory=dict)
     label_after: str = ""
     header: tuple[str, ...] = ()
-    keep: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    below: dict[str, float] = field(default_factory=dict)
+    keep: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    below: dict[str, float] = Field(default_factory=dict)
     sequence: str = "sequence"
     name: str = ""
-    labels: tuple[str, ...] = ("label",)
+    labels: Annotated[tuple[str, ...], NotEmpty] = ("label",)
     reference: str = ""
     contigs: str = ""
-    window_bp: int = 0
+    window_bp: int = Field(default=0, ge=0)
     dataset: str = ""
     revision: str = ""
     unknown: tuple[str, ...] = ("", "NA", "NaN", "nan", ".")
-    split: SplitConfig = field(default_factory=SplitConfig)
-    leaks: Annotated[str, OneOf(LEAKS)] = "tell"
-    leak_share: float = 0.5
+    split: SplitConfig = SplitConfig()
+    leaks: LeakName = "tell"
+    leak_share: float = Field(default=0.5, gt=0, le=1)
 
-    def __post_init__(self) -> None:
-        """Check what belongs together."""
-        check_choices(self)
-        check(bool(self.path) != bool(self.files), "give either path, or files for each part")
-        wrong = [part for part in self.files if part not in PARTS]
-        check(not wrong, f"files: {wrong} are no parts; name {any_of(PARTS)}")
-        check(
-            (self.split.by == "files") == bool(self.files),
-            "files and split.by = 'files' go together; give both or none",
-        )
-        check(
-            not self.tables or self.tables.keys() == self.files.keys(),
-            "tables: give one for each part of files",
-        )
-        check(
-            bool(self.table) + bool(self.tables) + bool(self.label_after) <= 1,
-            "give one of table, tables and label_after",
-        )
-        check(self.format in ("", *FORMATS), f"format = '{self.format}': one of {any_of(FORMATS)}")
-        check(bool(self.labels), "labels: name one column or more")
-        check(
-            len(set(self.labels)) == len(self.labels), f"labels = {self.labels}: one stands twice"
-        )
-        check(self.window_bp >= 0, f"window_bp = {self.window_bp}: give 0 or more")
-        check(0 < self.leak_share <= 1, f"leak_share = {self.leak_share}: give 0 to 1")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield files and tables that do not go together."""
+        if bool(self.path) == bool(self.files):
+            yield "path", "give either path, or files for each part"
+        for part in sorted(self.files.keys() - set(get_args(PartName))):
+            yield f"files.{part}", f"is no part; name one of {', '.join(get_args(PartName))}"
+        if (self.split.by == "files") != bool(self.files):
+            yield "files", "files and split.by = 'files' go together; give both or none"
+        if self.tables and self.tables.keys() != self.files.keys():
+            yield "tables", "give one for each part of files"
+        if bool(self.table) + bool(self.tables) + bool(self.label_after) > 1:
+            yield "table", "give one of table, tables and label_after"
+        if len(set(self.labels)) < len(self.labels):
+            yield "labels", f"{list(self.labels)}: one stands twice; keep one"
 
     def of_part(self, part: str) -> "DataConfig":
         """Return what is said of the file of one part."""
-        return replace(
-            self,
+        return self.replace(
             path=self.files[part],
             table=self.tables.get(part, self.table),
             files={},
             tables={},
-            split=replace(self.split, by="random"),
+            split=self.split.replace(by="random"),
         )
 
     def at(self, path: str) -> str:
@@ -168,8 +199,7 @@ class DataConfig:
         return str(Path(self.folder) / path) if self.folder else path
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QuestionConfig:
+class QuestionConfig(Recipe):
     """What is asked.
 
     Attributes:
@@ -177,37 +207,32 @@ class QuestionConfig:
         names: of the classes, as they stand in the file, in the order that they are to have (of two
             the second is the one whose probability is predicted); as found, sorted, if none.
         transform: of numbers, key of `TRANSFORMS`.
-        loss: key of `LOSSES`; the kind's first, if none.
+        loss: one of `LOSSES_OF` the kind; the kind's first, if none.
         class_weights: key of `CLASS_WEIGHTS`.
     """
 
-    kind: Annotated[str, OneOf(QUESTIONS)]
+    kind: QuestionName
     names: tuple[str, ...] = ()
-    transform: Annotated[str, OneOf(TRANSFORMS)] = "z_score"
-    loss: str = ""
-    class_weights: Annotated[str, OneOf(CLASS_WEIGHTS)] = "none"
+    transform: TransformName = "z_score"
+    loss: Literal[LossName, ""] = ""
+    class_weights: ClassWeightsName = "none"
 
-    def __post_init__(self) -> None:
-        """Check what belongs together."""
-        check_choices(self)
-        kind = QUESTIONS[self.kind]
-        check(
-            self.loss in ("", *kind.losses),
-            f"loss = '{self.loss}': kind = '{self.kind}' has {', '.join(kind.losses)}",
-        )
-        check(len(set(self.names)) == len(self.names), f"names = {self.names}: one stands twice")
-        check(
-            not (kind.is_number and self.class_weights != "none"),
-            "class_weights: numbers have no classes; take it out",
-        )
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield a loss or weights that the kind does not have."""
+        if self.loss not in ("", *LOSSES_OF[self.kind]):
+            losses = ", ".join(LOSSES_OF[self.kind])
+            yield "loss", f"'{self.loss}': kind = '{self.kind}' has {losses}"
+        if len(set(self.names)) < len(self.names):
+            yield "names", f"{list(self.names)}: one stands twice; keep one"
+        if self.kind == "numbers" and self.class_weights != "none":
+            yield "class_weights", "numbers have no classes; take it out"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WayConfig:
+class WayConfig(Recipe):
     """How a model is made to answer.
 
     Attributes:
-        name: key of `WAYS`.
+        name: one of `WAYS`.
         pool: which states make a sequence's vector, key of `carbon.options.POOLS`.
         layer: whose states are read, from 1; the last if None, of `probe` the one that is best on
             the validation part.
@@ -215,10 +240,10 @@ class WayConfig:
         alpha: their scale, times 1 / rank; twice the rank if None.
         dropout: before the adapters.
         targets: names of the modules that have an adapter; every linear one of the decoder if none.
-        learning_rate: the highest; that of `WAYS` if None.
-        batch: sequences a step, over all processes; of `WAYS` if None.
+        learning_rate: the highest; that of `EFFORTS` if None.
+        batch: sequences a step, over all processes; of `EFFORTS` if None.
         micro_batch: sequences read at once by a process; as many as fit the batch if None.
-        epochs: most times that the train part is read; of `WAYS` if None.
+        epochs: most times that the train part is read; of `EFFORTS` if None.
         patience: looks at the validation part without a better score, after which learning ends.
         looks_per_epoch: at the validation part.
         weight_decay: of matrices.
@@ -229,54 +254,40 @@ class WayConfig:
         too_long: key of `TOO_LONG`.
     """
 
-    name: Annotated[str, OneOf(WAYS)] = "lora"
-    pool: Annotated[str, OneOf(POOLS)] = "mean"
-    layer: int | None = None
-    rank: int = 8
-    alpha: float | None = None
-    dropout: float = 0.05
+    name: WayName = "lora"
+    pool: Pool = "mean"
+    layer: Count | None = None
+    rank: Count = 8
+    alpha: Positive | None = None
+    dropout: ShareBelowOne = 0.05
     targets: tuple[str, ...] = ()
-    learning_rate: float | None = None
-    batch: int | None = None
-    micro_batch: int | None = None
-    epochs: float | None = None
-    patience: int = 5
-    looks_per_epoch: int = 2
-    weight_decay: float = 0.01
-    warmup_share: float = 0.06
-    clip: float = 1.0
+    learning_rate: Positive | None = None
+    batch: Count | None = None
+    micro_batch: Count | None = None
+    epochs: Positive | None = None
+    patience: Count = 5
+    looks_per_epoch: Count = 2
+    weight_decay: float = Field(default=0.01, ge=0)
+    warmup_share: ShareBelowOne = 0.06
+    clip: Positive = 1.0
     augment: bool = True
-    strands: Annotated[str, OneOf(STRANDS_READ)] = "both"
-    too_long: Annotated[str, OneOf(TOO_LONG)] = "refuse"
-
-    def __post_init__(self) -> None:
-        """Check ranges."""
-        check_choices(self)
-        for name in ("layer", "rank", "batch", "micro_batch", "patience", "looks_per_epoch"):
-            value = getattr(self, name)
-            check(value is None or value >= 1, f"{name} = {value}: give 1 or more")
-        for name in ("alpha", "learning_rate", "epochs", "clip"):
-            value = getattr(self, name)
-            check(value is None or value > 0, f"{name} = {value}: give more than 0")
-        for name in ("dropout", "warmup_share"):
-            value = getattr(self, name)
-            check(0 <= value < 1, f"{name} = {value}: give 0 to less than 1")
-        check(self.weight_decay >= 0, f"weight_decay = {self.weight_decay}: give 0 or more")
+    strands: Strands = "both"
+    too_long: TooLongName = "refuse"
 
     @property
     def rate(self) -> float:
         """The highest learning rate."""
-        return WAYS[self.name].learning_rate if self.learning_rate is None else self.learning_rate
+        return self.learning_rate or EFFORTS[self.name].learning_rate
 
     @property
     def batch_sequences(self) -> int:
         """Sequences a step, over all processes."""
-        return self.batch or WAYS[self.name].batch
+        return self.batch or EFFORTS[self.name].batch
 
     @property
     def most_epochs(self) -> float:
         """Times that the train part is read, unless learning ends before."""
-        return self.epochs or WAYS[self.name].epochs
+        return self.epochs or EFFORTS[self.name].epochs
 
     @property
     def scale(self) -> float:
@@ -284,8 +295,7 @@ class WayConfig:
         return 2.0 * self.rank if self.alpha is None else self.alpha
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AdaptConfig:
+class AdaptConfig(Recipe):
     """A run.
 
     Attributes:
@@ -298,25 +308,18 @@ class AdaptConfig:
         baselines: keys of `BASELINES` that answer beside it.
     """
 
-    model: str
-    output: str
+    model: Name
+    output: Name
     data: DataConfig
     question: QuestionConfig
-    way: WayConfig = field(default_factory=WayConfig)
-    seeds: tuple[int, ...] = (0,)
-    baselines: tuple[Annotated[str, OneOf(BASELINES)], ...] = tuple(BASELINES)
+    way: WayConfig = WayConfig()
+    seeds: Annotated[tuple[Seed, ...], NotEmpty] = (0,)
+    baselines: tuple[BaselineName, ...] = get_args(BaselineName)
 
-    def __post_init__(self) -> None:
-        """Check what belongs together."""
-        check_given(self, "model", "output")
-        check(bool(self.seeds), "seeds: give one or more")
-        check(len(set(self.seeds)) == len(self.seeds), f"seeds = {self.seeds}: one stands twice")
-        check(
-            all(0 <= seed < 2**32 for seed in self.seeds),
-            f"seeds = {self.seeds}: give 0 or more, below 2^32",
-        )
-        for name in self.baselines:
-            OneOf(BASELINES).check(name, "baselines")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield seeds of which two are alike."""
+        if len(set(self.seeds)) < len(self.seeds):
+            yield "seeds", f"{list(self.seeds)}: one stands twice; keep one"
 
     @property
     def output_folder(self) -> Path:

@@ -14,7 +14,6 @@ from carbon.adapt.choices import BASELINES
 from carbon.adapt.config import AdaptConfig
 from carbon.adapt.folder import Manifest, read_manifest
 from carbon.adapt.question import Question
-from carbon.config import load_config
 from carbon.errors import ModelError
 from carbon.verdicts import verdict
 
@@ -138,7 +137,7 @@ def read_findings(folder: Path, name: str | None = None) -> Findings:
         name=name or folder.resolve().name,
         results=results,
         manifest=manifest,
-        config=load_config(AdaptConfig, folder / CONFIG, ()),
+        config=AdaptConfig.load(folder / CONFIG, ()),
     )
 
 

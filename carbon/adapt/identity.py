@@ -7,7 +7,6 @@ by their SHA-256, and the examples by what was made of the files.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def run_identity(config: AdaptConfig, prepared: Prepared) -> Identity:
     hashes |= {f"base model ({path.name})": content_sha256(path) for path in model}
     hashes |= {"set of examples": _sha256_of(prepared.examples)}
     plain: Identity = json.loads(
-        json.dumps({"settings": dict(_flat(asdict(config))), "hashes": hashes})
+        json.dumps({"settings": dict(_flat(config.to_table())), "hashes": hashes})
     )
     return plain
 

@@ -27,10 +27,10 @@ from carbon.adapt.probe import probe
 from carbon.adapt.readable import made_readable
 from carbon.adapt.recipes import read_run
 from carbon.adapt.tuning import tune, with_lora
-from carbon.config import from_table, with_overrides
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.inference import load
+from carbon.io.config import with_overrides
 from carbon.io.locks import locked_output
 from carbon.model import model_folder
 from carbon.pictures import check_installed
@@ -45,7 +45,7 @@ def as_config(
             raise UserError("overrides: of a file or of plain values; change the configuration")
         return config
     if isinstance(config, Mapping):
-        return from_table(AdaptConfig, with_overrides(config, overrides), "config")
+        return AdaptConfig.from_table(with_overrides(config, overrides), "config")
     return read_run(config, overrides)
 
 
@@ -161,7 +161,7 @@ def _prepared(config: AdaptConfig) -> Prepared:
     """Read the data; whatever the model cannot read is said before anything is learned."""
     prepared = prepare(config.data, config.question)
     context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
-    room = room_bp(context_tokens, config.way.pool)  # type: ignore[arg-type]
+    room = room_bp(context_tokens, config.way.pool)
     return made_readable(prepared, config.question, config.way, room)
 
 

@@ -48,7 +48,7 @@ def logits_of(adapted: Adapted, examples: Examples, way: WayConfig) -> NDArray[n
     adapted.network.eval()
     mine = adapted.logits(
         examples.sequences[rank::number],
-        way.strands,  # type: ignore[arg-type]
+        way.strands,
         tile=way.too_long == "tile",
     )
     adapted.network.train(was_training)

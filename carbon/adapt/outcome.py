@@ -22,7 +22,6 @@ from carbon.adapt.predictor import Adapted
 from carbon.adapt.prepare import Prepared
 from carbon.adapt.question import Question
 from carbon.adapt.report import write_report
-from carbon.config import to_toml
 from carbon.console import say
 from carbon.io.files import atomic_folder
 from carbon.io.tables import write_tsv
@@ -124,7 +123,7 @@ def write_outcome(
         write_adapted(folder, best.adapted.network, best.opened, manifest)
         text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
         (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
-        (folder / CONFIG).write_text(to_toml(config), encoding="utf-8")
+        (folder / CONFIG).write_text(config.to_toml(), encoding="utf-8")
         if not prepared.question.per_base:
             _write_predictions(folder / PREDICTIONS, prepared, said)
         write_report(folder, config.output_folder.name)

@@ -159,11 +159,11 @@ def vectors_of(
     width = opened.backbone.config.hidden_size
     network = LayerStates(opened.backbone, layers)
     size = len(layers) * width
-    averager = Averager(network, opened.backbone, opened.model.vocabulary, way.pool, size)  # type: ignore[arg-type]
+    averager = Averager(network, opened.backbone, opened.model.vocabulary, way.pool, size)
 
     def read() -> Iterator[NDArray[Any]]:
         for block in blocks(sequences):
-            yield from averager.means(block, way.strands, tile=way.too_long == "tile")  # type: ignore[arg-type]
+            yield from averager.means(block, way.strands, tile=way.too_long == "tile")
 
     found = np.empty((len(sequences), len(layers), width), dtype=np.float32)
     for row, vector in zip(found, track(read(), "reading states", len(sequences)), strict=True):

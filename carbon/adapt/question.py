@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from carbon.adapt.config import LOSSES_OF
 from carbon.adapt.intervals import scores_of
 from carbon.adapt.metrics import first_score
 from carbon.adapt.transforms import Transform
@@ -54,15 +55,18 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-_OF_CLASSES, _OF_LABELS = ("cross_entropy",), ("binary_cross_entropy",)
-_OF_NUMBERS = ("mse", "huber", "correlation", "correlation_huber")
-
 QUESTIONS: dict[str, Kind] = {
-    "binary": Kind("one of two classes", _OF_LABELS, _sigmoid, one_column=True, one_logit=True),
-    "classes": Kind("one of many classes", _OF_CLASSES, _softmax, one_column=True),
-    "labels": Kind("any of many labels", _OF_LABELS, _sigmoid),
-    "numbers": Kind("one or more numbers", _OF_NUMBERS, lambda logits: logits, is_number=True),
-    "bases": Kind("a class of every base", _OF_CLASSES, _softmax, per_base=True, one_column=True),
+    "binary": Kind(
+        "one of two classes", LOSSES_OF["binary"], _sigmoid, one_column=True, one_logit=True
+    ),
+    "classes": Kind("one of many classes", LOSSES_OF["classes"], _softmax, one_column=True),
+    "labels": Kind("any of many labels", LOSSES_OF["labels"], _sigmoid),
+    "numbers": Kind(
+        "one or more numbers", LOSSES_OF["numbers"], lambda logits: logits, is_number=True
+    ),
+    "bases": Kind(
+        "a class of every base", LOSSES_OF["bases"], _softmax, per_base=True, one_column=True
+    ),
 }
 
 

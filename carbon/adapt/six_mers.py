@@ -48,7 +48,7 @@ def read_six_mers(averager: Averager, examples: Examples, way: WayConfig, seed: 
         seed: of the draw.
     """
     tile = way.too_long == "tile"
-    windows = list(averager.windows(examples.sequences, way.strands, tile=tile))  # type: ignore[arg-type]
+    windows = list(averager.windows(examples.sequences, way.strands, tile=tile))
     sizes = [six_mers_of(len(window.bases)) for window in windows]
     kept = _drawn(sizes, seed)
     read = [number for number, which in enumerate(kept) if len(which)]

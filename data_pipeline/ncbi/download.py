@@ -10,13 +10,13 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import requests
+import tomli_w
 
-from carbon.config import to_toml
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, behind_links
@@ -66,11 +66,6 @@ class Downloaded(NamedTuple):
 
     assemblies: tuple[Assembly, ...]
     skipped: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    assemblies: tuple[Assembly, ...]
 
 
 class _Published(NamedTuple):
@@ -177,10 +172,16 @@ def download(
                 say(f"skipped: {message}")
                 skipped.append(accession.name)
     with atomic_file(output / RECIPE) as temporary:
-        temporary.write_text(to_toml(_Recipe(tuple(assemblies))).lstrip(), encoding="utf-8")
+        temporary.write_text("\n".join(map(_as_toml, assemblies)), encoding="utf-8")
     if skipped:
         say(f"{len(skipped)} of {len(accessions)} skipped: {', '.join(skipped)}")
     return Downloaded(tuple(assemblies), tuple(skipped))
+
+
+def _as_toml(assembly: Assembly) -> str:
+    """Return an assembly as an entry of a recipe, without what is not known."""
+    known = {key: value for key, value in asdict(assembly).items() if value is not None}
+    return f"[[assemblies]]\n{tomli_w.dumps(known)}"
 
 
 def _download_one(connection: Connection, accession: Accession, folder: Path) -> Assembly:

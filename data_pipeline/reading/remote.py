@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -64,7 +63,7 @@ def public_reason(error: Exception) -> str:
 
 def with_public_urls(config: BuildConfig) -> BuildConfig:
     """Return a recipe as it may be shown to anyone, who has a cache of their own."""
-    return replace(_with_paths(config, public_url), output=public_url(config.output), cache="")
+    return _with_paths(config, public_url).replace(output=public_url(config.output), cache="")
 
 
 def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
@@ -87,25 +86,23 @@ def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
 
 
 def _with_paths(config: BuildConfig, here: Callable[[str], str]) -> BuildConfig:
-    return replace(
-        config,
+    return config.replace(
         assemblies=tuple(_assembly(each, here) for each in config.assemblies),
         files=tuple(_files(each, here) for each in config.files),
-        evaluations=tuple(replace(each, path=here(each.path)) for each in config.evaluations),
+        evaluations=tuple(each.replace(path=here(each.path)) for each in config.evaluations),
     )
 
 
 def _assembly(config: AssemblyConfig, here: Callable[[str], str]) -> AssemblyConfig:
-    return replace(
-        config,
+    return config.replace(
         genome=here(config.genome),
         annotation=here(config.annotation),
-        regions=tuple(replace(each, path=here(each.path)) for each in config.regions),
+        regions=tuple(each.replace(path=here(each.path)) for each in config.regions),
     )
 
 
 def _files(config: FilesConfig, here: Callable[[str], str]) -> FilesConfig:
-    return replace(config, path=here(config.path), mates=here(config.mates))
+    return config.replace(path=here(config.path), mates=here(config.mates))
 
 
 def cache_of(config: BuildConfig, kind: str) -> Path:

@@ -1,12 +1,16 @@
 """Where steps run: in this process, or by datatrove's executors: here, under Slurm or under Ray."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from carbon.config import OneOf, check, check_choices
+from pydantic import Field
+
+from carbon.io.config import Recipe
+
+ExecutorName = Literal["local", "slurm", "ray"]
 
 # Each task of datatrove's is sent the whole recipe. With a task for each of ten thousand inputs,
 # the time for that would grow with the square of their number.
@@ -81,28 +85,25 @@ EXECUTORS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExecutorConfig:
+class ExecutorConfig(Recipe):
     """Where the steps run: datatrove's executors."""
 
-    kind: Annotated[str, OneOf(EXECUTORS)] = "local"
-    workers: int = 1
+    kind: ExecutorName = "local"
+    workers: int = Field(default=1, ge=1)
     """Tasks at the same time."""
-    cpus_per_task: int = 1
-    memory_gb_per_cpu: int = 4
+    cpus_per_task: int = Field(default=1, ge=1)
+    memory_gb_per_cpu: int = Field(default=4, ge=1)
     partition: str = ""
     time: str = "24:00:00"
     environment: str = ""
     """Slurm: a shell command before each task, such as the activation of a virtual environment."""
     qos: str = "normal"
 
-    def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("workers", "cpus_per_task", "memory_gb_per_cpu"):
-            value = getattr(self, name)
-            check(value >= 1, f"{name} = {value}: give 1 or more")
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield settings that the kind cannot do without."""
         for name in EXECUTORS[self.kind].needs:
-            check(bool(getattr(self, name)), f"{self.kind} needs executor.{name}")
+            if not getattr(self, name):
+                yield name, f"is missing; kind = '{self.kind}' needs it"
 
 
 def run_steps(config: ExecutorConfig, steps: list[Step], logs: Path) -> bool:

@@ -82,11 +82,11 @@ def make_shard(
         if isinstance(each, AssemblyConfig):
             held_out, found = maker.add_assembly(each, families)
             warning = found.pop("warning")
-            told = {key: value for key, value in (asdict(each) | found).items() if value}
+            told = {key: value for key, value in (each.to_table() | found).items() if value}
         else:
             held_out, warning = [], ""
             maker.add_file(each)
-            told = asdict(each.config) | {"path": str(each.path)}
+            told = each.config.to_table() | {"path": str(each.path)}
             if is_fastq(each.path):
                 told |= {"mates": str(each.mates or ""), "sample": sample_name(each)}
                 told["split"] = "test" if each.held_out else "train"

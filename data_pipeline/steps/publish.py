@@ -4,7 +4,6 @@ import json
 import os
 import platform
 from collections import Counter
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ def publish(
         totals = {source: _collect(corpus / source, source, parts, counts) for source in sources}
         reasons = _write_dropped(corpus / "dropped.tsv", parts)
         manifest = {
-            "recipe": asdict(recipe),
+            "recipe": recipe.to_table(),
             "inputs": [
                 _by_url({k: v for k, v in summary.items() if k not in _SUMMED}, fetched)
                 for summary in summaries

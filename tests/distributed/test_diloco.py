@@ -4,7 +4,6 @@ The reference takes each learner's steps in one process with the trainer alone, 
 the other, and the outer step as torch's SGD takes it.
 """
 
-import dataclasses
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -24,9 +23,8 @@ from tests.helpers.runs import (
 )
 from tests.helpers.schemas import check_run
 from train.__main__ import main
-from train.config import CheckpointConfig, ParallelConfig
+from train.config import CheckpointConfig, LearnersConfig, ParallelConfig
 from train.learners.alone import Alone
-from train.learners_config import LearnersConfig
 
 STEPS = 12  # of all learners
 
@@ -35,7 +33,7 @@ def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **learners):
     more = [f"data.microbatch_tokens={microbatch_tokens}", *steps_of_each(steps // 2),
             "checkpoint.every_steps=1000", "stages.0.schedule=constant"]  # fmt: skip
     config = make_config(corpus, folder, *more)
-    return dataclasses.replace(config, learners=LearnersConfig(**learners))
+    return config.replace(learners=LearnersConfig(**learners))
 
 
 def train(ranks, config, parallel, learners):
@@ -45,7 +43,7 @@ def train(ranks, config, parallel, learners):
 
     here = ranks_of_group(ranks.device, parallel, learners)
     output = config.learners.folder(config.output, here.learner)
-    one = dataclasses.replace(config, parallel=parallel, output=output)
+    one = config.replace(parallel=parallel, output=output)
     trainer = Trainer(one, here)
     metrics = list(trainer.steps())
     return [m["step"] for m in metrics], [m["loss"] for m in metrics], full_weights(trainer)
@@ -56,7 +54,7 @@ def reference(ranks, config, learners, period):
     from train.loop.data import batches
     from train.loop.trainer import Trainer
 
-    alone = dataclasses.replace(config, learners=LearnersConfig())
+    alone = config.replace(learners=LearnersConfig())
     trainers = [Trainer(alone, ranks) for _ in range(learners)]
     anchor = [p.detach().clone() for p in trainers[0].parts[0].parameters()]
     outer = torch.optim.SGD(
@@ -130,8 +128,8 @@ def test_learners_of_one_launch_equal_the_reference(world_size, parallel, corpus
 
 def learn(ranks, config, mailbox, number, told=None):
     """Be one learner of a mailbox, with however many processes there are."""
-    learners = dataclasses.replace(config.learners, mailbox=str(mailbox), number=number)
-    return train(ranks, dataclasses.replace(config, learners=learners), ParallelConfig(), 1)
+    learners = config.learners.replace(mailbox=str(mailbox), number=number)
+    return train(ranks, config.replace(learners=learners), ParallelConfig(), 1)
 
 
 def learn_together(config, mailbox, processes=(1, 1)):
@@ -184,7 +182,7 @@ def run_all(ranks, config, resume):
     here = ranks_of_group(ranks.device, ParallelConfig(), 2)
     output = config.learners.folder(config.output, here.learner)
     with without_pictures():
-        Trainer(dataclasses.replace(config, output=output), here, resumes=resume).run(resume)
+        Trainer(config.replace(output=output), here, resumes=resume).run(resume)
 
 
 RESUMED = [
@@ -198,7 +196,7 @@ def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus,
     """Twelve steps each, saved behind 5 and 10; the second learner lacks its later checkpoints."""
     config = config_of(corpus, tmp_path, steps=24, **method, count=2)
     saves = CheckpointConfig(every_steps=5, every_minutes=0, keep=9)
-    config = dataclasses.replace(config, checkpoint=saves)
+    config = config.replace(checkpoint=saves)
     run_ranks(2, run_all, config, False)
     runs = [tmp_path / f"learner-{number}" for number in (0, 1)]
     wanted = [exported(run) for run in runs]

@@ -13,7 +13,6 @@ import pytest
 import carbon
 from carbon.adapt.job import as_config
 from carbon.cli import main
-from carbon.config import to_toml
 from carbon.genome.sequences import read_records
 from carbon.model import save_model
 from carbon.run_folder import read_lines
@@ -64,7 +63,7 @@ def write_run(folder, network, question):
     config["data"]["split"] = {"by": "column", "column": "part"}
     for output in ("one", "two"):
         config["output"] = str(folder / output)
-        (folder / f"{output}.toml").write_text(to_toml(as_config(config)))
+        (folder / f"{output}.toml").write_text(as_config(config).to_toml())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ Two steps have it all: the switch from CE to FNS, of the context and of RoPE the
 many pieces, ragged masks, and moments of a step before.
 """
 
-import dataclasses
 import itertools
 import shutil
 
@@ -17,8 +16,7 @@ from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import assert_close, full_weights, make_config, steps_of_each
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
-from train.compute_config import ComputeConfig
-from train.config import ParallelConfig
+from train.config import ComputeConfig, ParallelConfig
 from train.loop.data import batches, open_rows
 from train.loop.rates import learning_rate
 from train.network.initial import initial_weight
@@ -113,7 +111,7 @@ def train_all(ranks, config, layouts):
 
     results = []
     for parallel, compute in layouts:
-        one = dataclasses.replace(config, parallel=parallel, compute=compute)
+        one = config.replace(parallel=parallel, compute=compute)
         trainer = Trainer(one, ranks_of_group(ranks.device, parallel))
         results.append((list(trainer.steps()), full_weights(trainer)))
         dist.barrier()

@@ -1,6 +1,5 @@
 """Runs that go on from a model: native or hybrid, whole, by adapters, or the last layers."""
 
-import dataclasses
 import itertools
 import json
 import shutil
@@ -12,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-from carbon.config import to_toml
 from carbon.inference import load
 from carbon.model import save_model
 from carbon.tokenizer import HYBRID, NATIVE, NUM_KMERS, native_tokens
@@ -164,7 +162,7 @@ def test_an_export_has_the_layout_that_the_start_had(finished):
 def test_an_export_of_a_checkpoint_is_that_of_the_run(finished, tmp_path):
     """File by file, though it makes no network: what was frozen comes from the start."""
     config, _ = finished
-    (tmp_path / "run.toml").write_text(to_toml(config), encoding="utf-8")
+    (tmp_path / "run.toml").write_text(config.to_toml(), encoding="utf-8")
     words = ["--config", f"{tmp_path}/run.toml", "--output", f"{tmp_path}/model"]
     assert main(["export", *words]) == 0
     assert same_files(tmp_path / "model", Path(config.output) / "export")
@@ -209,7 +207,7 @@ ALL_SCHEDULES = [
 def test_a_layout_trains_as_one_process(corpus, starts, tmp_path, name, tune, parallel):
     config = going_on(corpus, tmp_path / "r", starts / name, tune, "data.microbatch_tokens=128")
     ((expected, weights),) = run_ranks(1, take_steps, config, 4)
-    one = dataclasses.replace(config, parallel=parallel)
+    one = config.replace(parallel=parallel)
     (found, there), _ = run_ranks(2, take_steps, one, 4, parallel=parallel)
     for line, wanted in zip(found, expected, strict=True):
         for key in ("loss", "gradient_norm"):
@@ -225,7 +223,7 @@ def test_adapters_on_shared_rows_train_and_are_probed_as_alone(corpus, starts, t
     weights, told = {}, {}
     for size in (1, 2):
         folder = tmp_path / str(size)
-        one = dataclasses.replace(config, output=str(folder), parallel=ParallelConfig(context=size))
+        one = config.replace(output=str(folder), parallel=ParallelConfig(context=size))
         weights[size], *_ = run_ranks(size, run_to_the_end, one, parallel=one.parallel)
         told[size] = lines_of(folder) + lines_of(folder, "probes")
     assert len(told[1]) == len(told[2]) == 4 + 2
@@ -237,7 +235,7 @@ def test_adapters_on_shared_rows_train_and_are_probed_as_alone(corpus, starts, t
 
 def test_resuming_gives_the_same_bits(finished, tmp_path):
     config, weights = finished
-    again = dataclasses.replace(config, output=str(tmp_path / "run"))
+    again = config.replace(output=str(tmp_path / "run"))
     shutil.copytree(config.output, again.output)
     for path in (tmp_path / "run" / "checkpoints").glob("step-00000004"):
         shutil.rmtree(path)
@@ -295,14 +293,20 @@ def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_p
         (["model.start=no such"], "no such: no such folder"),
         (["model.preset=5m"], "model.preset = '5m' has hidden_size 256, and"),
         (["stages.1.context_tokens=256"], "context_tokens = 256: "),
-        (["model.tune=lora", "model.lora_rank=0"], "lora_rank = 0: give 1 or more"),
-        (["model.tune=lora", 'model.lora_targets=["query"]'], "'query' is no matrix of a layer"),
-        (["model.tune=lora", 'model.lora_targets=["embed_tokens"]'], "is no matrix of a layer"),
+        (["model.tune=lora", "model.lora_rank=0"], "lora_rank: expected 1 or more, got 0"),
+        (
+            ["model.tune=lora", 'model.lora_targets=["query"]'],
+            "lora_targets.0: expected 'q_proj', ",
+        ),
+        (
+            ["model.tune=lora", 'model.lora_targets=["embed_tokens"]'],
+            "or 'down_proj', got 'embed_tokens'",
+        ),
         (["model.tune=last", "model.last_layers=3"], "has 2 layers"),
-        (["model.tune=last"], "last_layers = 0: give 1 or more"),
-        (["model.last_layers=1"], "last_layers = 1: only tune = 'last' has that"),
-        (["model.start=", "model.tune=lora", "model.preset=tiny"], "tune = 'lora': needs start"),
-        (["model.start="], "'preset' is missing"),
+        (["model.tune=last"], "last_layers: 0 trains nothing; give 1 or more"),
+        (["model.last_layers=1"], "last_layers: 1: only tune = 'last' has that"),
+        (["model.start=", "model.tune=lora", "model.preset=tiny"], "tune: 'lora' needs start"),
+        (["model.start="], "model.preset: is missing"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_is_written(

@@ -1,6 +1,5 @@
 """Runs from start to end: what they leave behind, and how they go on after whatever happened."""
 
-import dataclasses
 import gc
 import json
 import os
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 
-from carbon.config import load_config
 from carbon.corpus import read_source
 from carbon.errors import ModelError, UserError
 from carbon.inference import load
@@ -57,7 +55,7 @@ def copy_of(finished, tmp_path, *, up_to_step: int) -> TrainConfig:
     for path in (tmp_path / "run" / "checkpoints").glob("step-*"):
         if int(path.name[5:]) > up_to_step:
             shutil.rmtree(path)
-    return dataclasses.replace(config, output=str(tmp_path / "run"))
+    return config.replace(output=str(tmp_path / "run"))
 
 
 # What a run leaves behind
@@ -73,7 +71,7 @@ def test_nats_per_base_are_those_of_the_exported_model(corpus, tmp_path):
 def test_a_run_folder_holds_what_it_promises(finished):
     config, _ = finished
     folder = Path(config.output)
-    assert load_config(TrainConfig, folder / "config.toml") == config
+    assert TrainConfig.load(folder / "config.toml") == config
     check_run(folder, "metrics", "events")
     lines = lines_of(folder)
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
@@ -189,7 +187,7 @@ def run_with_nan(ranks, config, policy_runs):
 
     results = []
     for name, guard in policy_runs:
-        one = dataclasses.replace(config, output=f"{config.output}/{name}", guard=guard)
+        one = config.replace(output=f"{config.output}/{name}", guard=guard)
         trainer = Trainer(one, ranks)
         if ranks.rank == ranks.world_size - 1:
             spoil(trainer, at_step=2)
@@ -285,7 +283,7 @@ def trainer_of(ranks, config, name, parallel):
     from train.loop.trainer import Trainer
     from train.network.ranks import ranks_of_group
 
-    one = dataclasses.replace(config, parallel=parallel, output=f"{config.output}/{name}")
+    one = config.replace(parallel=parallel, output=f"{config.output}/{name}")
     return Trainer(one, ranks_of_group(ranks.device, parallel))
 
 
@@ -345,7 +343,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(finished, tmp_path, what,
     else:
         shard.unlink()
     # Keeping one only must not keep the torn one for being the latest.
-    config = dataclasses.replace(config, checkpoint=CheckpointConfig(every_steps=1, keep=1))
+    config = config.replace(checkpoint=CheckpointConfig(every_steps=1, keep=1))
     (weights,) = run_ranks(1, run_to_the_end, config, True)
     assert_close(weights, finished[1])
     assert "step-00000004: is not whole" in capsys.readouterr().err
@@ -357,7 +355,7 @@ def test_what_may_not_be_resumed(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=2)
     ((kind, message),) = run_ranks(1, run_to_the_end, config, False)
     assert kind is UserError and "--resume auto" in message
-    other = dataclasses.replace(config, seed=99)
+    other = config.replace(seed=99)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
     assert kind is ModelError and "seed was 0, is 99" in message
     assert "--accept-data-change" not in message
@@ -375,8 +373,8 @@ def test_a_checkpoint_from_before_some_keys(finished, tmp_path):
     for name in ("optimizer.clip_norm", "stages.0.until", "stages.1.length_warmup", "tracker"):
         del table["settings"][name]
     path.write_text(json.dumps(table))
-    clipped = dataclasses.replace(config.optimizer, clip_norm=0.5)
-    other = dataclasses.replace(config, optimizer=clipped)
+    clipped = config.optimizer.replace(clip_norm=0.5)
+    other = config.replace(optimizer=clipped)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
     assert kind is ModelError and "optimizer.clip_norm was 1.0, is 0.5" in message
     (weights,) = run_ranks(1, run_to_the_end, config, True)
@@ -390,8 +388,8 @@ def on_one_strand(config: TrainConfig, folder: Path) -> TrainConfig:
     manifest = json.loads(path.read_text())
     manifest["both_strands"] = dict.fromkeys(manifest["both_strands"], False)
     path.write_text(json.dumps(manifest))
-    data = dataclasses.replace(config.data, corpus=str(folder / "corpus"))
-    return dataclasses.replace(config, data=data)
+    data = config.data.replace(corpus=str(folder / "corpus"))
+    return config.replace(data=data)
 
 
 def load_with(ranks, config: TrainConfig, flipped: list[list[str]]):
@@ -426,8 +424,8 @@ def test_an_older_checkpoint_names_the_sources_of_both_strands(finished, tmp_pat
 def test_other_data_can_be_accepted(finished, tmp_path):
     """And the place of the prepared sources is no change at all."""
     config = copy_of(finished, tmp_path, up_to_step=2)
-    moved = dataclasses.replace(config.data, cache=str(tmp_path / "elsewhere"))
-    here = dataclasses.replace(config, data=moved)
+    moved = config.data.replace(cache=str(tmp_path / "elsewhere"))
+    here = config.replace(data=moved)
     (weights,) = run_ranks(1, run_to_the_end, here, True)
     for name, value in finished[1].items():
         np.testing.assert_allclose(weights[name], value, rtol=0, atol=2e-5, err_msg=name)

@@ -1,7 +1,5 @@
 """Whole weights on the first process, against DTensor's own; what the others hold and pickle."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -56,7 +54,7 @@ def gathered_twice(ranks, config, layouts):
     found = []
     for parallel in layouts:
         here = ranks_of_group(ranks.device, parallel)
-        parts = build_parts(dataclasses.replace(config, parallel=parallel), here)
+        parts = build_parts(config.replace(parallel=parallel), here)
         held = {n: p.detach() for part in parts for n, p in part.named_parameters()}
         expected = {name: weight.full_tensor().numpy() for name, weight in held.items()}
         c10d._object_to_tensor = counting

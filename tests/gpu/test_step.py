@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from carbon.config import from_table, read_table
+from carbon.io.config import read_table
 from carbon.objectives import FNS
 from tests.helpers.packed import batch
 from tests.helpers.runs import RECIPE
@@ -47,7 +47,7 @@ def step_of(device: str, **compute: Any) -> Step:
     """Take two microbatches through `tiny`, whose weights depend on the seed alone."""
     table = read_table(RECIPE)
     table["compute"] = {"device": device, **compute}
-    config = from_table(TrainConfig, table, "recipe")
+    config = TrainConfig.from_table(table, "recipe")
     torch._dynamo.reset()
     with joined_ranks(ParallelConfig(), device) as ranks:
         parts = build_parts(config, ranks)

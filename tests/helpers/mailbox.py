@@ -1,15 +1,12 @@
 """Learners of one mailbox in a test, each a command of its own."""
 
-import dataclasses
 import hashlib
 import json
 
-from carbon.config import to_toml
 from tests.helpers.learner_faults import with_fault
 from tests.helpers.ranks import start_command
 from tests.helpers.runs import exported, make_config, small_corpus, steps_of_each
-from train.config import CheckpointConfig
-from train.learners_config import LearnersConfig
+from train.config import CheckpointConfig, LearnersConfig
 
 LIMIT_SECONDS = 300  # of a machine with other work
 STEPS = 12  # of each of two
@@ -31,9 +28,9 @@ class Mailbox:
         given = {"count": 2, "every_steps": 3, "quorum": 1, "grace_seconds": 1.0}
         learners = LearnersConfig(**{"mailbox": f"{folder}/mailbox"} | given | learners)
         saves = CheckpointConfig(every_steps=2, every_minutes=0, keep=9)
-        self.config = dataclasses.replace(config, learners=learners, checkpoint=saves)
+        self.config = config.replace(learners=learners, checkpoint=saves)
         folder.mkdir()
-        (folder / "recipe.toml").write_text(to_toml(self.config), encoding="utf-8")
+        (folder / "recipe.toml").write_text(self.config.to_toml(), encoding="utf-8")
         self.started = []
 
     def learner(self, number, fault="none", *words):

@@ -12,7 +12,6 @@ from unittest import mock
 
 import numpy as np
 
-from carbon.config import load_config, to_toml
 from carbon.errors import UserError
 from data_pipeline.__main__ import main as data_pipeline
 from tests.helpers.artefacts import built
@@ -62,8 +61,7 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
     what rounding does to a gradient: with 1e-8 rounding decides the sign of whole steps where a
     gradient is nearly zero, and no two layouts would end with weights that are close.
     """
-    return load_config(
-        TrainConfig,
+    return TrainConfig.load(
         RECIPE,
         [
             f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
@@ -171,7 +169,7 @@ def spoil(trainer: Any, at_step: int) -> None:
 def words_for(config: TrainConfig) -> list[str]:
     """Return what a run is started with, which goes on if it can."""
     path = Path(config.output).with_suffix(".toml")
-    path.write_text(to_toml(config), encoding="utf-8")
+    path.write_text(config.to_toml(), encoding="utf-8")
     return ["--config", str(path), "--resume", "auto"]
 
 

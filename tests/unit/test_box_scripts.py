@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from carbon.box import BOX
-from carbon.config import load_config, to_toml
 from carbon.errors import UserError
 from carbon.genome import (
     Consequences,
@@ -74,8 +73,8 @@ def material(folder: Path, network, genome) -> dict[str, Path]:
     (work / "export" / "curves.png").write_bytes(b"a picture")
     (work / "export" / "README.md").write_text(RUN_CARD)
     words = [f"output='{run}'", f"data.corpus='{corpus}'", "seed=7"]
-    recipe = load_config(TrainConfig, ROOT / "train" / "recipes" / "yeast.toml", words)
-    (run / "config.toml").write_text(to_toml(recipe))
+    recipe = TrainConfig.load(ROOT / "train" / "recipes" / "yeast.toml", words)
+    (run / "config.toml").write_text(recipe.to_toml())
     inputs = [{"path": str(folder / p.name), "sha256": sha256_of_file(p)} for p in genome[:2]]
     manifest = {"recipe": {"output": str(corpus)}, "inputs": [{"files": inputs}]}
     manifest |= {"held_out": ["VIII:1-601"], "outputs": {}, "sources": {}}
@@ -271,8 +270,7 @@ def test_the_recipes_hold_the_same_contig_out_and_fit_the_box():
     (assembly,) = corpus["assemblies"]
     assert assembly["holdout"] == [ENTRY.held_out_contig] and assembly["name"] == ENTRY.assembly
     recipe, arm = (
-        load_config(TrainConfig, ROOT / "train/recipes" / name)
-        for name in ("yeast.toml", "yeast_fns.toml")
+        TrainConfig.load(ROOT / "train/recipes" / name) for name in ("yeast.toml", "yeast_fns.toml")
     )
     assert recipe.longest_context_tokens == 512
     assert {name for s in recipe.stages for name in s.mixture} <= set(assembly["sources"])

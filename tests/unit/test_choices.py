@@ -1,20 +1,31 @@
 """What a recipe can choose: an unknown name is refused, and each entry does what it stands for."""
 
-import dataclasses
 import itertools
+import typing
 
 import pytest
 import torch
 from torch.distributed.pipelining.schedules import get_schedule_class
 
-from carbon.config import from_table
+import train.config
+from carbon.adapt import choices
+from carbon.adapt import config as adapt
+from carbon.adapt.baselines import FITS
+from carbon.adapt.examples import PARTS
+from carbon.adapt.losses import LOSSES
+from carbon.adapt.question import QUESTIONS
+from carbon.adapt.transforms import TRANSFORMS
+from carbon.corpus import SHARE_UNITS
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
 from carbon.objectives import OBJECTIVES
+from carbon.options import POOLS, STRANDS_READ
+from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
-from train.choices.attentions import ATTENTION_CHOICES
+from train.choices.attentions import ATTENTIONS
+from train.choices.codecs import CODEC_CHOICES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
 from train.choices.guard_policies import GUARD_POLICIES
 from train.choices.kmer_rows import KMER_ROWS
@@ -23,50 +34,93 @@ from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS
 from train.choices.trackers import TRACKERS
 from train.choices.tunings import TUNINGS
-from train.compute_config import ComputeConfig
-from train.config import GuardConfig, ParallelConfig, StageConfig, TrainConfig
-from train.model_config import ModelConfig
+from train.config import (
+    ComputeConfig,
+    GuardConfig,
+    LearnersConfig,
+    ModelConfig,
+    ParallelConfig,
+    StageConfig,
+    TrainConfig,
+)
 
-MODEL = {"preset": "tiny"}
 STAGE = {
     "name": "s", "objective": "ce", "tokens": 32, "mixture": {"a": 1.0}, "context_tokens": 32,
     "batch_rows": 1, "learning_rate": 1.0, "schedule": "constant",
 }  # fmt: skip
-DATA = {"corpus": "c", "microbatch_tokens": 32}
-RUN = {"output": "o", "seed": 1, "model": MODEL, "data": DATA, "stages": [STAGE]}
+
+
+def names_of(hint) -> list[str]:
+    """Return the names that a field takes, in their order; no name may be one of them."""
+    if typing.get_origin(hint) is typing.Literal:
+        return [name for name in typing.get_args(hint) if name]
+    return names_of(typing.get_args(hint)[0])
 
 
 @pytest.mark.parametrize(
-    ("schema", "key", "table", "required"),
+    ("schema", "key", "table"),
     [
-        (AssemblyConfig, "incomplete_cds", STOPS_AT_INCOMPLETE_CDS, {"genome": "g"}),
-        (ExecutorConfig, "kind", EXECUTORS, {"partition": "p"}),
-        (ComputeConfig, "attention", ATTENTION_CHOICES, {}),
-        (ComputeConfig, "activation_checkpointing", ACTIVATION_CHECKPOINTINGS, {}),
-        (ComputeConfig, "dtype", COMPUTE_DTYPES, {}),
-        (GuardConfig, "policy", GUARD_POLICIES, {}),
-        (ModelConfig, "kmer_rows", KMER_ROWS, MODEL),
-        (ModelConfig, "preset", PRESETS, MODEL),
-        (ModelConfig, "tune", TUNINGS, {"start": "folder", "last_layers": 1}),
-        (ParallelConfig, "schedule", PIPELINE_SCHEDULES, {}),
-        (StageConfig, "objective", OBJECTIVES, STAGE),
-        (StageConfig, "schedule", RATE_SCHEDULES, STAGE),
-        (StageConfig, "until", STAGE_ENDS, STAGE),
-        (TrainConfig, "tracker", TRACKERS, RUN),
+        (adapt.AdaptConfig, "baselines", choices.BASELINES),
+        (adapt.AdaptConfig, "baselines", FITS),
+        (adapt.DataConfig, "format", choices.FORMATS),
+        (adapt.DataConfig, "leaks", choices.LEAKS),
+        (adapt.QuestionConfig, "class_weights", choices.CLASS_WEIGHTS),
+        (adapt.QuestionConfig, "kind", QUESTIONS),
+        (adapt.QuestionConfig, "loss", LOSSES),
+        (adapt.QuestionConfig, "transform", TRANSFORMS),
+        (adapt.SplitConfig, "by", choices.SPLITS),
+        (adapt.WayConfig, "name", choices.WAYS),
+        (adapt.WayConfig, "name", adapt.EFFORTS),
+        (adapt.WayConfig, "pool", POOLS),
+        (adapt.WayConfig, "strands", STRANDS_READ),
+        (adapt.WayConfig, "too_long", choices.TOO_LONG),
+        (AssemblyConfig, "incomplete_cds", STOPS_AT_INCOMPLETE_CDS),
+        (AssemblyConfig, "species_type", SPECIES_TAG_OF),
+        (ExecutorConfig, "kind", EXECUTORS),
+        (ComputeConfig, "activation_checkpointing", ACTIVATION_CHECKPOINTINGS),
+        (ComputeConfig, "attention", ("auto", *ATTENTIONS)),
+        (ComputeConfig, "dtype", COMPUTE_DTYPES),
+        (GuardConfig, "policy", GUARD_POLICIES),
+        (LearnersConfig, "codec", CODEC_CHOICES),
+        (ModelConfig, "kmer_rows", KMER_ROWS),
+        (ModelConfig, "preset", PRESETS),
+        (ModelConfig, "tune", TUNINGS),
+        (ParallelConfig, "schedule", PIPELINE_SCHEDULES),
+        (StageConfig, "objective", OBJECTIVES),
+        (StageConfig, "schedule", RATE_SCHEDULES),
+        (StageConfig, "until", STAGE_ENDS),
+        (TrainConfig, "tracker", TRACKERS),
     ],
 )
-def test_what_is_no_entry_is_refused_and_the_table_is_listed(schema, key, table, required):
-    choices = ", ".join(map(repr, table))
-    with pytest.raises(ConfigError) as error:
-        from_table(schema, required | {key: "no such"}, "f")
-    assert str(error.value) == f"f: {key}: expected one of {choices}, got 'no such'"
+def test_a_recipe_takes_the_names_of_the_table(schema, key, table):
+    """The recipe imports no table, so both list the names."""
+    assert names_of(schema.model_fields[key].annotation) == list(table)
+
+
+def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
+    assert {n: e.num_fns_weights for n, e in OBJECTIVES.items()} == train.config.NUM_FNS_WEIGHTS
+    facts = (
+        (train.config.WITH_DECAY_STEPS, RATE_SCHEDULES, "has_decay_steps"),
+        (train.config.ENDED_BY_PROBES, STAGE_ENDS, "needs_probes"),
+        (train.config.SPLIT_BACKWARD, PIPELINE_SCHEDULES, "takes_backward_apart"),
+        (train.config.GOING_BACK, GUARD_POLICIES, "goes_back"),
+    )
+    for names, table, attribute in facts:
+        assert list(names) == [n for n, entry in table.items() if getattr(entry, attribute)]
+    anew = [name for name, each in ACTIVATION_CHECKPOINTINGS.items() if each.computes_anew]
+    assert anew == ["selective", "full"]  # all but "none"
+    assert train.config.SHARE_UNITS == SHARE_UNITS
+    assert typing.get_args(adapt.PartName) == PARTS
+    assert {name: kind.losses for name, kind in QUESTIONS.items()} == adapt.LOSSES_OF
+    numbers = [name for name, kind in QUESTIONS.items() if kind.is_number]
+    assert numbers == ["numbers"]
 
 
 def test_a_choice_is_checked_by_hand_too():
-    right = from_table(StageConfig, STAGE, "f")
-    assert dataclasses.replace(right, schedule="linear").schedule == "linear"
-    with pytest.raises(ConfigError, match="got 'no such'"):
-        dataclasses.replace(right, schedule="no such")
+    right = StageConfig.from_table(STAGE, "f")
+    assert right.replace(schedule="linear").schedule == "linear"
+    with pytest.raises(ConfigError, match=r"StageConfig: schedule: expected .* got 'no such'"):
+        right.replace(schedule="no such")
 
 
 @pytest.mark.parametrize("schedule", RATE_SCHEDULES.values(), ids=RATE_SCHEDULES)

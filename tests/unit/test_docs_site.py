@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from carbon.cli import COMMANDS
-from carbon.config import load_config, to_toml
 from train.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +50,7 @@ def test_the_reference_is_that_of_the_code(pages):
     for words in ("--least-context", "python -m eval probes", "--world-size", "--calls-per-minute"):
         assert words in commands
     recipes = (folder / "recipes.md").read_text()
-    resolved = to_toml(load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml"))
+    resolved = TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml").to_toml()
     keys = set(re.findall(r"^(\w+) =", resolved, re.M)) - {"mrna", "eukaryote"}  # of mixtures
     assert len(keys) > 40 and [key for key in keys if f"| `{key}` |" not in recipes] == []
     assert "| `fold` | integer | `0` | that is tested, from 0. |" in recipes

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from carbon.config import from_table, read_table
 from carbon.errors import ConfigError, UserError
+from carbon.io.config import read_table
 from tests.helpers.packed import batch, loss_and_gradients, part
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
@@ -88,7 +88,7 @@ def recipe(tune: str = "whole", stage: dict | None = None, **compute) -> TrainCo
     if tune != "whole":
         table["model"] = {"start": "somewhere", "tune": tune}
     table["stages"][0].update(stage or {})
-    return from_table(TrainConfig, table, "recipe")
+    return TrainConfig.from_table(table, "recipe")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_schedules_that_take_backward_apart_do_without():
     table["compute"] = {"float8": True}
     table["parallel"] = {"pipeline": 2, "schedule": "zbv"}
     with pytest.raises(ConfigError, match=r"compute\.float8"):
-        from_table(TrainConfig, table, "recipe")
+        TrainConfig.from_table(table, "recipe")
 
 
 def test_what_is_missing_is_one_line(monkeypatch):

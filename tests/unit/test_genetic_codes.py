@@ -307,7 +307,7 @@ def test_a_wrong_option_is_one_line(folder, tmp_path, capsys, monkeypatch, verb,
 
 def test_the_recipe_key_and_proteins_of_families(tmp_path):
     cds = random_cds(4, seed=3, more=("TGA", "TGG"))
-    with pytest.raises(ConfigError, match="genetic_code = 7 is not an NCBI translation table"):
+    with pytest.raises(ConfigError, match="genetic_code: 7 is not an NCBI translation table"):
         AssemblyConfig(genome="g.fa", genetic_code=7)
     assert AssemblyConfig(genome="g.fa", genetic_code=4).genetic_code == 4
     reference, annotation = opened(tmp_path, cds, "-", gff3_of(cds, "-"), choice=4)

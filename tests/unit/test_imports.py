@@ -25,9 +25,8 @@ import carbon.cli, data_pipeline.recipe, train.__main__, train.planning.planner
 import data_pipeline.__main__, eval.__main__, demo.__main__
 assert os.environ == before
 carbon.reverse_complement("A"), carbon.encode("ACGT")
-from carbon.config import load_config
 from train.config import TrainConfig
-load_config(TrainConfig, "train/recipes/tiny.toml")
+TrainConfig.load("train/recipes/tiny.toml")
 for words in ([], *([command] for command in carbon.cli.COMMANDS)):
     assert carbon.cli.main([*words, "--help"]) == 0
 slow = "torch transformers matplotlib datatrove fsspec pandas requests scipy gradio datasets"

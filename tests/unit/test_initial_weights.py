@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from carbon.config import ConfigError
+from carbon.io.config import ConfigError
 from carbon.model.presets import PRESETS
 from carbon.tokenizer import NATIVE
 from train.choices.kmer_rows import KMER_ROWS, KmerRows
-from train.model_config import ModelConfig
+from train.config import ModelConfig
 from train.network.initial import initial_weight
 
 LLAMA = PRESETS["tiny"]()

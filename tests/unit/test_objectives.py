@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from carbon.config import from_table
 from carbon.errors import ConfigError
 from carbon.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
 from demo.run_figures import run_curves
@@ -29,7 +28,7 @@ def stage_of(name: str, **changes) -> StageConfig:
         "learning_rate": 1.0,
         "schedule": "constant",
     }
-    return from_table(StageConfig, table | changes, "recipe.toml")
+    return StageConfig.from_table(table | changes, "recipe.toml")
 
 
 def some_weights(entry) -> list[float]:
@@ -63,7 +62,7 @@ def test_a_stage_of_it_loads_and_goes_from_its_first_objective_to_its_last(entry
 
 def test_a_stage_of_it_takes_its_own_number_of_weights(entry):
     for wrong in ([0.5] * (entry.num_fns_weights + 1), [1.5] * entry.num_fns_weights or [0.5]):
-        with pytest.raises(ConfigError, match=r"recipe.toml: fns_weight = .* with objective"):
+        with pytest.raises(ConfigError, match=r"recipe.toml: fns_weight.*: "):
             stage_of(entry.name, fns_weight=wrong)
 
 

@@ -19,7 +19,7 @@ from tests.helpers.attention import kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import WITHOUT_MASK, batch, loss_and_gradients, part
 from train.choices.attentions import ATTENTIONS, attention_of
-from train.compute_config import ComputeConfig
+from train.config import ComputeConfig
 from train.network import attention
 from train.network.attention import attention_arguments, chosen_attention
 from train.network.batch import stacked

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.config import load_config, to_toml
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
+from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, pipe_of
 from train.config import ParallelConfig, TrainConfig
 from train.planning.course import Course
 from train.planning.layout import balanced, pieces_of, pieces_of_rank
@@ -28,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def config_of(*settings: str) -> TrainConfig:
-    return load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml", settings)
+    return TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml", settings)
 
 
 def plan(*settings: str, processes: int = 1, **more) -> Plan:
@@ -218,7 +217,7 @@ SHAPES = [(2, 1), (2, 3), (2, 24), (3, 2), (3, 6), (4, 2), (4, 5), (4, 8), (8, 3
 def test_idle_time_of_torchs_schedules(schedule, ranks, pieces, count):
     """Where torch refuses a number of microbatches, so does the table, and nowhere else."""
     parallel = pipeline(ranks, schedule, pieces)
-    if PIPELINE_SCHEDULES[schedule].problem(parallel.pipe(count)):
+    if PIPELINE_SCHEDULES[schedule].problem(pipe_of(parallel, count)):
         with pytest.raises(ValueError, match="number of microbatches"):
             torchs(schedule, ranks, pieces, count)
         return
@@ -410,7 +409,7 @@ def test_a_plan_is_printed_as_comments(capsys):
     config = config_of("data.microbatch_tokens=1024", "parallel.pipeline=2")
     print_plan(plan_of(config, Course(config), 4, peak_flops=1e15), 4)
     printed = capsys.readouterr().out
-    assert tomllib.loads(to_toml(config) + printed) == tomllib.loads(to_toml(config))
+    assert tomllib.loads(config.to_toml() + printed) == tomllib.loads(config.to_toml())
     assert "4 processes: pipeline 2 x replicate 1 x shard 2; bfloat16" in printed
     assert "0 to 2" in printed and "1,279,104 parameters" in printed
     assert "MiB of the fullest process" in printed

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from carbon.config import load_config
 from carbon.corpus import read_source
 from carbon.genome import Interval, Reference, reverse_complement
 from tests.helpers.files import random_bases
@@ -62,7 +61,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(folder):
-    config = load_config(TrainConfig, folder / "run.toml")
+    config = TrainConfig.load(folder / "run.toml")
     return open_rows(config, Course(config))
 
 
@@ -115,7 +114,7 @@ def test_what_is_printed(folder, rows, capsys):
 
 def test_the_realised_mixture(folder, rows):
     """Counted sample by sample."""
-    course = Course(load_config(TrainConfig, folder / "run.toml"))
+    course = Course(TrainConfig.load(folder / "run.toml"))
     spans = [(s.stage.name, s.context_tokens) for s in course.spans]
     assert spans == [("first", 128), ("second", 64), ("second", 256)]
     counted, read = {}, {}
@@ -149,7 +148,7 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
 ):
     """Batch k is what the course says, in parts or whole, from whatever step one begins."""
     words = [f"data.workers={workers}"]
-    config = load_config(TrainConfig, folder / "run.toml", words)
+    config = TrainConfig.load(folder / "run.toml", words)
     course = Course(config)
     steps = range(course.total_steps)
     expected = {
@@ -172,7 +171,7 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
 @pytest.mark.parametrize("workers", [0, 1])
 def test_shares_of_rows_are_read_ahead_as_they_are(folder, rows, workers):
     """A process has its places of every row, whoever reads them for it."""
-    config = load_config(TrainConfig, folder / "run.toml", [f"data.workers={workers}"])
+    config = TrainConfig.load(folder / "run.toml", [f"data.workers={workers}"])
     course, share = Course(config), RowShare(1, 2)
     one = SimpleNamespace(reader=0, num_readers=1, device=torch.device("cpu"), share=share)
     steps = range(43, 45)
@@ -189,7 +188,7 @@ def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path, capsys):
     (folder / "corpus").rename(folder / "moved")
     try:
         (tmp_path / "run.toml").write_text(text.replace("/corpus", "/moved"))
-        config = load_config(TrainConfig, tmp_path / "run.toml")
+        config = TrainConfig.load(tmp_path / "run.toml")
         moved = open_rows(config, Course(config))
         again = [moved[i].input_ids.tolist() for i in range(20)]
         words = ["preview", "--config", f"{tmp_path}/run.toml", "--rows", "3"]
@@ -219,7 +218,7 @@ def test_the_released_layout(folder, tmp_path, capsys):
     assert {"eukaryote_generator", "mrna_evo2"} == {line.split()[3] for line in lines}
     dna = [line.split() for line in lines if "eukaryote_generator" in line]
     assert {line[7] for line in dna} == {"+", "-"}
-    config = load_config(TrainConfig, folder / "run.toml", changes)
+    config = TrainConfig.load(folder / "run.toml", changes)
     rows = open_rows(config, Course(config))
     strands = set()
     for i in range(len(rows)):

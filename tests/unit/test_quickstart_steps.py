@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from carbon.config import load_config, to_toml
 from eval.heldout.results import key_numbers
 from scripts.quickstart_steps import STEPS, set_options, words
 from scripts.quickstart_time import (
@@ -67,7 +66,7 @@ def test_settings_keep_every_letter():
 
 def test_a_short_run_is_timed():
     """Each stage runs 16 steps; the first two steps warm up, and one that stutters is no matter."""
-    config = load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml")
+    config = TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml")
     asked = {}
 
     def train(settings):
@@ -85,7 +84,7 @@ def test_a_short_run_is_timed():
 
 def test_tokens_are_shared_out():
     """Of 130,000 tokens 16 parts in 26 are CE; 20 batches of 16 x 256 warm up over 5."""
-    config = load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml")
+    config = TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml")
     assert shared_out(config, 130_000) == {
         "stages.0.tokens": 80_000,
         "stages.0.warmup_steps": 5,
@@ -123,8 +122,8 @@ def test_when_it_will_be_done(tmp_path):
 
     Of the 391 and 245 batches of 4,096 tokens 30 are read, so 122,880 tokens.
     """
-    config = load_config(TrainConfig, ROOT / "train" / "recipes" / "tiny.toml")
-    (tmp_path / "config.toml").write_text(to_toml(config))
+    config = TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml")
+    (tmp_path / "config.toml").write_text(config.to_toml())
     more = {"stage": "ce", "objective": "ce"}
     lines = [{"step": n, "tokens": 4096 * n, "tokens_per_second": 9e9, **more} for n in range(1, 9)]
     for n in range(9, 31):

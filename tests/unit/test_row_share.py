@@ -87,5 +87,5 @@ def test_processes_that_cannot_share_rows_are_refused():
     ParallelConfig(context=2).check_context(4)
     with pytest.raises(ConfigError, match=r"parallel\.context = 3: 4 processes share the weights"):
         ParallelConfig(context=3).check_context(4)
-    with pytest.raises(ConfigError, match="context = 0: give 1 or more"):
+    with pytest.raises(ConfigError, match="context: expected 1 or more, got 0"):
         ParallelConfig(context=0)

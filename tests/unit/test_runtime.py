@@ -12,8 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.helpers.attention import flash_attn_varlen_func, kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import batch, loss_and_gradients, part
-from train.compute_config import ComputeConfig
-from train.config import CheckpointConfig, ParallelConfig
+from train.config import CheckpointConfig, ComputeConfig, ParallelConfig
 from train.loop.peaks import peak_flops
 from train.network.attention import use_attention
 from train.network.ranks import joined_ranks

@@ -1,32 +1,29 @@
 """A recipe that has gained a key: what an older checkpoint does not name has its default."""
 
-from dataclasses import dataclass, field
+from pydantic import Field
 
+from carbon.io.config import Recipe
 from train.run_folder.defaults import with_defaults
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(Recipe):
     rows: int
     new: str = "x"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
+class Stage(Recipe):
     name: str
-    shares: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, float] = Field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     new: float = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(Recipe):
     old: int = 1
     new: tuple[str, ...] = ("a", "b")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Recipe):
     seed: int
     stages: tuple[Stage, ...]
     table: Table = Table()

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from carbon.config import load_config
 from carbon.corpus import BOTH_STRANDS, read_manifest, read_source, reads_both_strands
 from carbon.errors import ConfigError, CorpusError
 from data_pipeline.__main__ import main
@@ -42,7 +41,7 @@ def opened(corpus, name):
     words = [f"data.corpus={corpus}", "output=o", "data.microbatch_tokens=64"]
     words += [f"stages.{i}.mixture={{{name}=1.0}}" for i in (0, 1)]
     words += [f"stages.{i}.context_tokens=64" for i in (0, 1)]
-    config = load_config(TrainConfig, RECIPE, words)
+    config = TrainConfig.load(RECIPE, words)
     return open_rows(config, Course(config))
 
 
@@ -100,7 +99,7 @@ def test_a_source_that_is_added(tmp_path, monkeypatch, capsys):
     settings = [f"assemblies.0.genome={tmp_path}/g.fa", "assemblies.0.holdout=[]"]
     settings.append('assemblies.0.sources=["whole"]')
     assert build(tmp_path / "c", *settings) == 2
-    assert "source 'whole'" in capsys.readouterr().err
+    assert "sources.0: expected one of eukaryote, " in capsys.readouterr().err
     monkeypatch.setitem(SOURCES, "whole", ADDED)
     assert build(tmp_path / "c", *settings) == 0
     assert read_manifest(tmp_path / "c")["both_strands"] == {"whole": True}
@@ -118,8 +117,8 @@ def test_what_sources_are_the_default_for():
 
 
 def test_a_recipe_of_before_is_refused_and_its_run_folder_read(tmp_path):
-    with pytest.raises(ConfigError, match="'flip_strands' is gone"):
-        load_config(TrainConfig, RECIPE, ['data.flip_strands=["eukaryote"]'])
+    with pytest.raises(ConfigError, match="flip_strands: is gone"):
+        TrainConfig.load(RECIPE, ['data.flip_strands=["eukaryote"]'])
     line = 'flip_strands = ["eukaryote"]\n'
     (tmp_path / "config.toml").write_text(RECIPE.read_text().replace("[data]\n", f"[data]\n{line}"))
-    assert read_run(tmp_path).config == load_config(TrainConfig, RECIPE)
+    assert read_run(tmp_path).config == TrainConfig.load(RECIPE)

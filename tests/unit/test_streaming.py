@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
-from carbon.config import load_config
 from carbon.model import name_tags, save_model
 from carbon.model.save import OnDemand, TensorType, save_weights, tensor_types, write_streamed
 from tests.helpers.files import same_files
@@ -75,13 +74,13 @@ def test_names_are_known_without_reading():
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_folder_is_that_of_a_network(tied, tmp_path):
-    config = llama_config(load_config(TrainConfig, RECIPE))
+    config = llama_config(TrainConfig.load(RECIPE))
     config.tie_word_embeddings = tied
     name_tags(config, ["<mammal>"])
     network = LlamaForCausalLM(config)
     weights = {name: p.detach() for name, p in network.named_parameters()}
     save_model(network, tmp_path / "theirs")
-    again = llama_config(load_config(TrainConfig, RECIPE))
+    again = llama_config(TrainConfig.load(RECIPE))
     again.tie_word_embeddings = tied
     name_tags(again, ["<mammal>"])
     (tmp_path / "ours").mkdir()

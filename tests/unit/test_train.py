@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from carbon.config import from_table, load_config
 from carbon.errors import ConfigError, UserError
 from carbon.objectives import CE, FNS
 from train.__main__ import main
@@ -116,14 +115,14 @@ def test_a_course_has_no_gap_and_no_overlap():
     [
         (
             {"schedule": "wsd", "warmup_steps": 5, "decay_steps": 8},
-            "= 13, and the whole stage has 10",
+            "5 and decay_steps 8 are more than the 10 steps",
         ),
-        ({"warmup_steps": 100}, "= 100, and the whole"),
+        ({"warmup_steps": 100}, "100 and decay_steps 0 are more"),
         ({"decay_steps": 2}, "only the schedule 'wsd'"),
         ({"final_learning_rate": 2.0}, "give 0 to learning_rate = 1.0"),
-        ({"learning_rate": math.inf}, "learning_rate = inf"),
-        ({"tokens": 10**22}, "less than 2^62"),
-        ({"mixture": {"a": 0.7, "b": 0.2999999}}, "0.9999998999999999, not 1"),
+        ({"learning_rate": math.inf}, "learning_rate: expected a finite number, got inf"),
+        ({"tokens": 10**22}, "tokens: expected less than 4611686018427387904"),
+        ({"mixture": {"a": 0.7, "b": 0.2999999}}, "mixture: sums to 0.9999998999999999"),
     ],
 )
 def test_schedules_and_numbers_must_fit(changes, message):
@@ -135,8 +134,8 @@ def test_schedules_and_numbers_must_fit(changes, message):
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([(48, 1)], "48 tokens: give a divisor of context_tokens = 64"),
-        ([(64, 1)], "64 tokens: give a divisor"),
+        ([(48, 1)], "48: give a divisor of context_tokens = 64"),
+        ([(64, 1)], "64: give a divisor"),
         ([(32, 2), (16, 3)], "takes 5 steps and the whole stage has 5"),
     ],
 )
@@ -151,7 +150,7 @@ def test_the_log_tells_no_time_before_it_is_known(tmp_path, monkeypatch, capsys)
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     words = [f"output={tmp_path}"]
-    config = load_config(TrainConfig, "train/recipes/tiny.toml", words)
+    config = TrainConfig.load("train/recipes/tiny.toml", words)
     numbers = {"learning_rate": 1e-3, "nats_per_base": 1.3, "tokens_per_second": 9.0, "mfu": None}
     with RunLog(config, SimpleNamespace(is_first=True), Course(config), 0) as log:
         for step, seconds in enumerate((900, 11, 11, 11, 11), start=1):
@@ -213,7 +212,7 @@ def test_a_plan_without_a_corpus(monkeypatch, capsys):
     assert main([*words, "--world-size", "8"]) == 0
     said = capsys.readouterr()
     assert "no corpus here: is not there" in said.err
-    config = from_table(TrainConfig, read_recipe(recipe, (), 8), recipe)
+    config = TrainConfig.from_table(read_recipe(recipe, (), 8), recipe)
     plan = plan_of(config, Course(config), 8)
     hours = f"{sum(span.flops for span in plan.spans[:1]) / 2e9 / 3600:,.2f}"
     assert hours in said.out and "hours are those of this CPU" in said.out
@@ -221,7 +220,7 @@ def test_a_plan_without_a_corpus(monkeypatch, capsys):
 
 def test_what_a_cpu_reaches_is_timed():
     """Of a network as wide as the run's; no CPU takes a minute for the operations of a moment."""
-    config = load_config(TrainConfig, "train/recipes/tiny.toml", ["data.microbatch_tokens=256"])
+    config = TrainConfig.load("train/recipes/tiny.toml", ["data.microbatch_tokens=256"])
     assert 1e7 < flops_a_second(config) < 1e14
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from carbon.config import check
+from carbon.io.config import check
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +25,6 @@ ATTENTIONS = {
     "flash_attention_2": Attention(module="flash_attn"),
     "flash_attention_3": Attention(module="flash_attn_interface"),
 }
-ATTENTION_CHOICES = ("auto", *ATTENTIONS)
 
 
 def attention_of(asked: str, dtype: str, *, on_gpu: bool) -> str:

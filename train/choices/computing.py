@@ -21,10 +21,6 @@ COMPUTE_DTYPES = {
     "bfloat16": ComputeDtype(on_gpu="bfloat16", on_cpu="bfloat16"),
 }
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
-FLOAT8_SIDE = 16
-"""What the sides of factors in float8 are multiples of, by the kernel (`torch._scaled_mm`)."""
-
-DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from train.config import ParallelConfig
+
 
 class Pipe(NamedTuple):
     """A pipeline and what goes through it.
@@ -151,3 +153,20 @@ PIPELINE_SCHEDULES = {
         held_for_weights=lambda rank: 2 * rank + 1,
     ),
 }
+
+
+def schedule_of(parallel: ParallelConfig) -> PipelineSchedule:
+    """Return what is known of a run's schedule."""
+    return PIPELINE_SCHEDULES[parallel.schedule]
+
+
+def pieces_a_rank(parallel: ParallelConfig) -> int:
+    """Return how many pieces of the network a process holds."""
+    if parallel.pipeline == 1:
+        return 1
+    return schedule_of(parallel).pieces_a_rank or parallel.stages_a_rank
+
+
+def pipe_of(parallel: ParallelConfig, num_microbatches: int) -> Pipe:
+    """Return a pipeline of the run with so many microbatches in it."""
+    return Pipe(parallel.pipeline, pieces_a_rank(parallel), num_microbatches)

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
+from train.config import LearnersConfig
 from train.learners.codecs import CODECS
 from train.learners.kept_anchors import Kept
 from train.learners.outer import OuterState, OuterStep, Tensors, fragments
 from train.learners.rounds import Meeting, Plan, first_plan, plan_of
 from train.learners.weights import Weights
-from train.learners_config import LearnersConfig
 from train.run_folder.work import Work
 
 _START = -1

@@ -28,11 +28,11 @@ from carbon.errors import UserError
 from carbon.io.files import scratch_folder, sha256_of_file
 from carbon.io.store import Store, open_tensors
 from carbon.model.save import OnDemand
+from train.config import LearnersConfig
 from train.learners.codecs import Codec, decoded
 from train.learners.kept_anchors import KeptAnchors
 from train.learners.rounds import Meeting, Told, first_plan, planned
 from train.learners.transport import Change, Flight, Wait
-from train.learners_config import LearnersConfig
 from train.network.ranks import Ranks
 
 _FIRST_LOOK_SECONDS, _MOST_BETWEEN_LOOKS_SECONDS = 0.05, 2.0

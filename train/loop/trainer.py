@@ -12,7 +12,6 @@ import torch.distributed as dist
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.config import to_toml
 from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder
@@ -37,6 +36,7 @@ from train.network.runtime import CompiledGraphs, set_up
 from train.network.whole import whole_weights
 from train.planning.course import Course, Span
 from train.planning.fit import check_fits
+from train.planning.learners import advice
 from train.planning.planner import Plan, plan_of
 from train.planning.sizes import flops_a_token, llama_config
 from train.run_folder.checkpoint import Checkpoints
@@ -387,10 +387,10 @@ class Trainer:
             self.checkpoints.save(self.state)  # there is always one to go back to
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / "config.toml").write_text(to_toml(self.config), encoding="utf-8")
+            (self._folder / "config.toml").write_text(self.config.to_toml(), encoding="utf-8")
             say(f"training from step {self.state.step} to {self.course.total_steps}")
-            if advice := self.config.learners.advice(self.course.total_steps):
-                say(advice)
+            if remedy := advice(self.config.learners, self.course.total_steps):
+                say(remedy)
         dist.barrier(self.ranks.group)
 
     def _mfu(self, tokens_per_second: float, span: Span) -> float | None:

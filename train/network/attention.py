@@ -20,7 +20,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from carbon.errors import UserError
 from train.choices.attentions import ATTENTIONS, attention_of
-from train.compute_config import ComputeConfig
+from train.config import ComputeConfig
 from train.network.row_share import RowShare, attend_to_row
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int, float | None], Tensor]

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from carbon.config import check
 from carbon.errors import UserError
-from train.choices.computing import FLOAT8_SIDE
+from carbon.io.config import check
+from train.config import FLOAT8_SIDE
 
 _LEAST_CAPABILITY = (9, 0)
 

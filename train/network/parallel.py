@@ -10,6 +10,7 @@ from transformers import LlamaForCausalLM
 from carbon.errors import UserError
 from train.choices.computing import COMPUTE_DTYPES
 from train.choices.kmer_rows import KMER_ROWS
+from train.choices.pipeline_schedules import pieces_a_rank, schedule_of
 from train.config import ParallelConfig, TrainConfig
 from train.network.attention import chosen_attention, use_attention
 from train.network.float8 import use_float8
@@ -37,7 +38,7 @@ def check_schedule(parallel: ParallelConfig) -> None:
         UserError: the schedule takes backward apart and PyTorch is too old. 2.11 takes arguments
             for tensors that are none, and asks a Python operator for what only others have.
     """
-    apart = parallel.pipeline > 1 and parallel.pipeline_schedule.takes_backward_apart
+    apart = parallel.pipeline > 1 and schedule_of(parallel).takes_backward_apart
     if apart and TorchVersion(torch.__version__) < "2.13":
         raise UserError(
             f"parallel.schedule = {parallel.schedule!r} needs PyTorch 2.13, and this is "
@@ -66,7 +67,7 @@ def build_parts(
     dtype = str(compute_dtype(config, ranks.device)).removeprefix("torch.")
     attention = chosen_attention(compute, dtype, ranks.device)
     use_attention(llama.config, attention, ranks.context_group)
-    num_pieces = ranks.pipeline_size * config.parallel.pieces_a_rank
+    num_pieces = ranks.pipeline_size * pieces_a_rank(config.parallel)
     pieces = pieces_of(llama.config, config.longest_context_tokens, num_pieces)
     mine = pieces_of_rank(config.parallel, ranks.pipeline_rank)
     parts = [LlamaPart(llama, pieces[i], compute.activation_checkpointing) for i in mine]

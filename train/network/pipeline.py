@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 from carbon.errors import ConfigError
 from carbon.losses import LossSums
 from carbon.objectives import CE, Objective
+from train.choices.pipeline_schedules import pieces_a_rank, schedule_of
 from train.config import TrainConfig
 from train.network.batch import Batch, stacked
 from train.network.parallel import compute_dtype, named_parameters
@@ -112,7 +113,7 @@ class Pipeline:
             PipelineStage(
                 part,
                 index,
-                ranks.pipeline_size * parallel.pieces_a_rank,
+                ranks.pipeline_size * pieces_a_rank(parallel),
                 ranks.device,
                 input_args=ids if part.is_first else hidden,
                 output_args=loss if part.is_last else hidden,
@@ -120,7 +121,7 @@ class Pipeline:
             )
             for index, part in zip(indices, self._parts, strict=True)
         ]
-        schedule = parallel.pipeline_schedule
+        schedule = schedule_of(parallel)
         kind: Any = get_schedule_class(schedule.torch_name)
         given: Any = stages[0] if schedule.pieces_a_rank == 1 else stages
         return kind(given, count, loss_fn=_identity, scale_grads=False)

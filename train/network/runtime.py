@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from train.compute_config import ComputeConfig
+from train.config import ComputeConfig
 
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 _GRAPHS_A_LENGTH = 4

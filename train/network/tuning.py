@@ -3,7 +3,7 @@
 import re
 
 from train.choices.tunings import TUNINGS
-from train.model_config import ModelConfig
+from train.config import ModelConfig
 from train.network.parts import LlamaPart
 from train.start.adapter import lora_config
 

@@ -1,6 +1,7 @@
 """How the rows of a batch are shared, and how many a process reads at once."""
 
 from carbon.errors import ConfigError
+from train.choices.pipeline_schedules import pipe_of, schedule_of
 from train.config import ParallelConfig, TrainConfig
 from train.planning.course import Course, Span
 
@@ -43,7 +44,7 @@ def num_microbatches(parallel: ParallelConfig, span: Span, num_readers: int, at_
     count = -(-rows // at_once)
     if parallel.pipeline == 1:
         return count
-    problem = parallel.pipeline_schedule.problem(parallel.pipe(count))
+    problem = schedule_of(parallel).problem(pipe_of(parallel, count))
     if rows % at_once:
         problem = f"microbatches of {at_once} rows do not divide {rows} rows of a reader"
     if problem:

@@ -1,10 +1,9 @@
 """Whether a plan fits the memory of a GPU, and what to change where it does not."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from carbon.config import check
 from carbon.errors import ConfigError
+from carbon.io.config import check
 from train.config import TrainConfig
 from train.planning.planner import Plan
 
@@ -48,7 +47,7 @@ def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, r
     for key, value in _savings(config):
         table, _, name = key.partition(".")
         try:
-            tried = replace(config, **{table: replace(getattr(config, table), **{name: value})})
+            tried = config.replace(**{table: getattr(config, table).replace(**{name: value})})
             found = planned(tried, processes)
         except ConfigError:  # a schedule or a batch does not go with it
             continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from carbon.errors import ConfigError
 from carbon.tokenizer import NUM_KMERS
+from train.choices.pipeline_schedules import pieces_a_rank, pipe_of, schedule_of
 from train.config import ParallelConfig, TrainConfig
 from train.planning.sizes import Sizes
 
@@ -55,7 +56,7 @@ def layout_of(config: TrainConfig, llama: "LlamaConfig", world_size: int) -> Lay
             f"{parallel.pipeline} x {parallel.replicate}; change one of them"
         )
     parallel.check_context(shard)
-    num_pieces = parallel.pipeline * parallel.pieces_a_rank
+    num_pieces = parallel.pipeline * pieces_a_rank(parallel)
     pieces = pieces_of(llama, config.longest_context_tokens, num_pieces)
     of_rank = tuple(tuple(pieces_of_rank(parallel, rank)) for rank in range(parallel.pipeline))
     shape = (parallel.pipeline, parallel.replicate, shard, parallel.context)
@@ -87,7 +88,7 @@ def pieces_of_rank(parallel: ParallelConfig, pipeline_rank: int) -> list[int]:
     """Return which pieces a rank of a pipeline holds, in the order of the layers."""
     if parallel.pipeline == 1:
         return [0]
-    return list(parallel.pipeline_schedule.pieces_of_rank(parallel.pipe(1), pipeline_rank))
+    return list(schedule_of(parallel).pieces_of_rank(pipe_of(parallel, 1), pipeline_rank))
 
 
 def balanced(costs: Sequence[float], parts: int) -> list[range]:

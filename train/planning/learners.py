@@ -7,12 +7,14 @@ docs/plan.md.
 import math
 from dataclasses import dataclass
 
-from carbon.config import check
 from carbon.console import TableRow
+from carbon.io.config import check
 from train.choices.codecs import CODEC_CHOICES, CodecChoice
-from train.learners_config import LearnersConfig
+from train.config import LearnersConfig
 from train.planning.planner import Plan
 
+FEW_MEETINGS = 120
+"""Of each weight: below so many the plain mean learned more than momentum (docs/lab-book.md)."""
 _FP32_BYTES = 4
 
 
@@ -176,9 +178,25 @@ def learners_plan(
         step_tokens=span.num_tokens // span.num_steps,
         step_seconds=None if span.seconds is None else span.seconds / span.num_steps,
         gbit_per_s=gbit_per_s,
-        meetings=config.meetings_of(sum(span.num_steps for span in plan.spans)),
+        meetings=meetings_of(config, sum(span.num_steps for span in plan.spans)),
         has_momentum=config.momentum > 0,
         times_sent=1 if config.mailbox else max(1, config.count - 1),
+    )
+
+
+def meetings_of(config: LearnersConfig, num_steps: int) -> int:
+    """Return how often each weight meets in a run of so many steps, which learners share."""
+    return math.ceil(num_steps / (config.count * config.every_steps))
+
+
+def advice(config: LearnersConfig, num_steps: int) -> str:
+    """Return what to change for a run of so many steps, in a line; empty: nothing."""
+    meetings = meetings_of(config, num_steps) if config.count else 0
+    if not config.momentum or not 0 < meetings < FEW_MEETINGS:
+        return ""
+    return (
+        f"learners: each weight meets {meetings} times, which is few for outer momentum; the plain "
+        "mean (momentum = 0, learning_rate = 1) learned more in runs as short"
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from carbon.tokenizer import NUM_KMERS
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
+from train.choices.pipeline_schedules import pieces_a_rank, pipe_of, schedule_of
 from train.config import ParallelConfig
 from train.planning.sizes import Sizes
 
@@ -217,15 +218,15 @@ def in_flight(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int
     """Return the most microbatches, times pieces, whose activations a pipeline rank holds."""
     if parallel.pipeline == 1:
         return 1
-    return parallel.pipeline_schedule.in_flight(parallel.pipe(num_microbatches), rank)
+    return schedule_of(parallel).in_flight(pipe_of(parallel, num_microbatches), rank)
 
 
 def _waiting(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int:
     """Return the most that have had their backward for inputs and not the one for weights."""
-    held = parallel.pipeline_schedule.held_for_weights
+    held = schedule_of(parallel).held_for_weights
     if parallel.pipeline == 1 or held is None:
         return 0
-    return min(held(rank), parallel.pieces_a_rank * num_microbatches)
+    return min(held(rank), pieces_a_rank(parallel) * num_microbatches)
 
 
 def _transfer_bytes(process: Process, tokens: int) -> int:

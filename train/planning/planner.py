@@ -6,9 +6,10 @@ The formulas, their sources, and what is left out are in docs/plan.md.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carbon.config import check
+from carbon.io.config import check
 from train.choices.attentions import ATTENTIONS, attention_of
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
+from train.choices.pipeline_schedules import pipe_of, schedule_of
 from train.config import ParallelConfig, TrainConfig
 from train.planning.batches import check_batches, microbatch_rows, num_microbatches
 from train.planning.course import Course, Span
@@ -178,4 +179,4 @@ def _plan_of_span(
 
 def idle_share(parallel: ParallelConfig, num_microbatches: int) -> float:
     """Return the share of a step that a process of a pipeline waits."""
-    return parallel.pipeline_schedule.idle_share(parallel.pipe(num_microbatches))
+    return schedule_of(parallel).idle_share(pipe_of(parallel, num_microbatches))

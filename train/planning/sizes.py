@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from carbon.model.presets import PRESETS
 from carbon.tokenizer import NUM_KMERS
 from train.choices.tunings import TUNINGS
-from train.config import TrainConfig
-from train.model_config import ModelConfig
+from train.config import ModelConfig, TrainConfig
 from train.start.model import start_llama
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from carbon.config import to_toml
 from carbon.console import SECONDS_BETWEEN_LINES, TimeLeft, say
 from carbon.corpus import read_manifest
 from carbon.errors import CorpusError
@@ -56,7 +55,7 @@ class RunLog:
                 path = self._folder / f"{name}.jsonl"
                 _cut_back(path, self._first_step)
                 self._sinks[name] = path.open("a", encoding="utf-8")
-            settings = {"config": to_toml(self._config)}
+            settings = {"config": self._config.to_toml()}
             self._tracker = open_tracker(self._config.tracker, self._folder, settings)
             kind = "resume" if self._first_step else "start"
             self.event(self._first_step, kind, f"from step {self._first_step}")

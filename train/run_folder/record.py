@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from carbon.config import from_table, read_table
+from carbon.io.config import read_table
 from carbon.objectives import objective_named
 from carbon.run_folder import RECIPE, RunLines, column, read_lines
 from train.choices.rate_schedules import RATE_SCHEDULES
@@ -43,8 +43,8 @@ def _recipe_of(path: Path) -> TrainConfig:
     """Read the recipe that a run has written down, without the keys that are gone since."""
     table = read_table(path)
     if isinstance(data := table.get("data"), dict):
-        table["data"] = {key: value for key, value in data.items() if key not in DataConfig.GONE}
-    return from_table(TrainConfig, table, str(path))
+        table["data"] = {key: value for key, value in data.items() if key not in DataConfig.REMOVED}
+    return TrainConfig.from_table(table, str(path))
 
 
 def results_of(record: RunRecord) -> list[tuple[str, int, float]]:
@@ -110,7 +110,8 @@ def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
 
 
 def _settings(stage: StageConfig, taken: Counter[str]) -> dict[str, str]:
-    rate, schedule = f"{stage.learning_rate:g}", stage.schedule
+    rate = f"{stage.learning_rate:g}"
+    schedule: str = stage.schedule
     falling = RATE_SCHEDULES[stage.schedule]
     if falling.falls and (stage.decay_steps or not falling.has_decay_steps):
         rate += f" to {stage.final_learning_rate:g}"

@@ -1,6 +1,5 @@
 """The settings that decide a run's numbers: those of a checkpoint against those of a run."""
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +8,7 @@ from typing import Any
 from carbon.corpus import TokenRows
 from carbon.errors import ModelError
 from train.choices.stage_ends import STAGE_ENDS
-from train.compute_config import ComputeConfig
-from train.config import CheckpointConfig, ParallelConfig, ProbeConfig, TrainConfig
+from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
 from train.run_folder.defaults import with_defaults
 
 
@@ -21,21 +19,20 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
     saves and measures, where its corpora and its start lie, who reads it, and which learner it is,
     decides nothing.
     """
-    fixed = dataclasses.replace(
-        config,
+    fixed = config.replace(
         tracker="none",
-        data=dataclasses.replace(config.data, cache="", workers=0, microbatch_tokens=1),
+        data=config.data.replace(cache="", workers=0, microbatch_tokens=1),
         checkpoint=CheckpointConfig(),
         parallel=ParallelConfig(),
         learners=config.learners.alike(),
         compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
     )
     if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
-        fixed = dataclasses.replace(fixed, probe=ProbeConfig())
+        fixed = fixed.replace(probe=ProbeConfig())
     sources = sorted(rows.sources.items())
     content = {name: source.store.key for name, source in sources}
     both_strands = {name: source.both_strands for name, source in sources}
-    table = dataclasses.asdict(fixed) | {"content": content, "both_strands": both_strands}
+    table = fixed.to_table() | {"content": content, "both_strands": both_strands}
     if start_sha256:
         table["start_sha256"] = start_sha256
     nowhere = {"output": "", "data.corpus": "", "data.replay_corpus": "", "model.start": ""}

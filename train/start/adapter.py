@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from carbon.model.save import OnDemand
-from train.model_config import ModelConfig
+from train.config import ModelConfig
 
 if TYPE_CHECKING:
     from peft import LoraConfig

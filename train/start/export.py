@@ -18,7 +18,7 @@ from carbon.model.folder import TAGS_KEY, weight_files
 from carbon.model.save import OnDemand, name_tags, save_weights, tensor_types, write_streamed
 from carbon.tokenizer import HYBRID, NATIVE
 from train.choices.tunings import TUNINGS
-from train.model_config import ModelConfig
+from train.config import ModelConfig
 from train.start.adapter import merged, save_adapter
 from train.start.model import Start
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from carbon.box import folder_here
-from carbon.config import check
 from carbon.errors import ConfigError, ModelError, UserError
+from carbon.io.config import check
 from carbon.io.files import sha256_of_file
 from carbon.model.folder import (
     ModelFolder,

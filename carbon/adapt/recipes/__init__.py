@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from carbon.adapt.config import AdaptConfig
-from carbon.config import from_table, load_config, with_overrides
 from carbon.errors import ConfigError
+from carbon.io.config import with_overrides
 
 Table = Mapping[str, Any]
 
@@ -94,5 +94,5 @@ def read_run(source: str | Path, overrides: Sequence[str] = ()) -> AdaptConfig:
         is_there = Path(source).is_file()
         if not is_there and (near := difflib.get_close_matches(str(source), recipes(), n=1)):
             raise ConfigError(f"{source}: no such file or recipe; did you mean '{near[0]}'?")
-        return load_config(AdaptConfig, source, overrides)
-    return from_table(AdaptConfig, with_overrides(recipe.settings, overrides), recipe.name)
+        return AdaptConfig.load(source, overrides)
+    return AdaptConfig.from_table(with_overrides(recipe.settings, overrides), recipe.name)

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from carbon.adapt.data import read_rows
 from carbon.adapt.examples import PARTS
 from carbon.adapt.labels import answers_of
 from carbon.adapt.prepare import files_of, prepare
-from carbon.config import from_table, to_toml
 from carbon.errors import ConfigError, UserError
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta, write_vcf
@@ -110,7 +108,7 @@ def test_every_form_gives_the_same_examples(config_of, tmp_path):
 
 def test_tables_keep_their_types_and_their_lines(tmp_path):
     for config_of in (csv_config, parquet_config):
-        config = replace(config_of(tmp_path), labels=("activity",))
+        config = config_of(tmp_path).replace(labels=("activity",))
         answers = answers_of(read_rows(config), QuestionConfig(kind="numbers"), ())
         assert answers.labels[:, 0].tolist() == ACTIVITY
     assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
@@ -133,7 +131,7 @@ def test_places_of_the_reverse_strand_and_windows(tmp_path):
     rows = read_rows(config)
     assert rows.sequences[0] == reverse_complement(CONTIG[100:151])
     assert rows.labels["7"] == ["1", "0", "1"] and rows.contigs == ["chr1"] * 3
-    windows = read_rows(replace(config, window_bp=20)).sequences
+    windows = read_rows(config.replace(window_bp=20)).sequences
     # The middle of 100 to 151 is 125; of 0 to 11, 5, and the contig begins at 0.
     expected = [reverse_complement(CONTIG[115:135]), CONTIG[0:15], CONTIG[1985:2000]]
     assert windows == expected
@@ -165,9 +163,9 @@ def test_a_vcf_gives_the_window_with_each_alt_in_it(tmp_path):
         f"{path}: 1 alleles are no sequence of ACGT that half of the window holds.",
     )
     with pytest.raises(UserError, match=r"has no column 'EFECT' .*did you mean 'EFFECT'"):
-        read_rows(replace(config, labels=("EFECT",)))
+        read_rows(config.replace(labels=("EFECT",)))
     with pytest.raises(UserError, match=r"give data\.window_bp"):
-        read_rows(replace(config, window_bp=0))
+        read_rows(config.replace(window_bp=0))
 
 
 def test_files_and_splits_of_datasets_are_parts(tmp_path):
@@ -212,10 +210,7 @@ def bases_config(tmp_path, labels):
 
 @pytest.mark.parametrize("labels", [["001100"] * 4, ["0 0 1 1 0 0"] * 4, [[0, 0, 1, 1, 0, 0]] * 4])
 def test_a_label_of_every_base(tmp_path, labels):
-    config = replace(
-        bases_config(tmp_path, labels),
-        split=SplitConfig(folds=3, seed=2),
-    )
+    config = bases_config(tmp_path, labels).replace(split=SplitConfig(folds=3, seed=2))
     found = prepare(config, QuestionConfig(kind="bases", class_weights="balanced"))
     assert found.examples.labels.shape == (24, 1) and found.question.names == ("0", "1")
     assert found.examples.labels[:6, 0].tolist() == [0, 0, 1, 1, 0, 0]
@@ -296,8 +291,8 @@ def test_the_defaults_of_a_configuration():
         "data": {"path": "x.csv"},
         "question": {"kind": "numbers"},
     }
-    config = from_table(AdaptConfig, table, "x.toml")
-    assert from_table(AdaptConfig, tomllib.loads(to_toml(config)), "again") == config
+    config = AdaptConfig.from_table(table, "x.toml")
+    assert AdaptConfig.from_table(tomllib.loads(config.to_toml()), "again") == config
     assert (config.seeds, config.baselines) == ((0,), ("constant", "composition", "kmers", "cnn"))
     assert config.question.transform == "z_score" and config.question.class_weights == "none"
     data, way = config.data, config.way
@@ -323,7 +318,7 @@ def test_the_defaults_of_a_configuration():
         ({"data": {}}, "either path, or files"),
         ({"question": {"kind": "binary", "loss": "mse"}}, "binary_cross_entropy"),
         ({"data": {"path": "x", "split": {"by": "group"}}}, "column"),
-        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds = 2"),
+        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds: 2: give 0, or 3"),
         ({"data": {"path": "x", "split": {"by": "column", "column": "c", "folds": 3}}}, "folds"),
         ({"question": {"kind": "numbers", "class_weights": "balanced"}}, "class_weights"),
         ({"data": {"path": "x.fa", "table": "t", "label_after": "|"}}, "label_after"),
@@ -334,13 +329,13 @@ def test_the_defaults_of_a_configuration():
 )
 def test_what_does_not_go_together(wrong, message):
     with pytest.raises(ConfigError, match=message):
-        from_table(AdaptConfig, TABLE | wrong, "x.toml")
+        AdaptConfig.from_table(TABLE | wrong, "x.toml")
 
 
 def test_the_configuration_of_the_page_is_one():
     page = (Path(__file__).parents[3] / "docs/adapting.md").read_text()
     (text,) = re.findall("```toml\n(.*?)```", page, re.DOTALL)
-    assert from_table(AdaptConfig, tomllib.loads(text), "adapting.md").data.split.column == "gene"
+    assert AdaptConfig.from_table(tomllib.loads(text), "adapting.md").data.split.column == "gene"
 
 
 def test_torch_is_not_loaded_to_read_a_configuration_or_data():

@@ -12,7 +12,6 @@ from carbon.adapt import job, tuning
 from carbon.adapt.choices import WAYS
 from carbon.adapt.metrics import first_score
 from carbon.cli import main
-from carbon.config import from_table, to_toml
 from carbon.errors import UserError
 from tests.helpers.adapt import base_folder, motif_rows, run_config, strict_json, write_rows
 from tests.helpers.files import random_bases
@@ -91,8 +90,8 @@ def test_seeds_that_ended_are_not_learned_again_and_the_best_is_kept(folder, mon
 
 
 def test_a_dry_run_learns_nothing(folder, capsys):
-    config = from_table(job.AdaptConfig, run_config(folder, name="lora", batch=32), "config")
-    (folder / "c.toml").write_text(to_toml(config))
+    config = job.AdaptConfig.from_table(run_config(folder, name="lora", batch=32), "config")
+    (folder / "c.toml").write_text(config.to_toml())
     command = ["adapt", "--config", str(folder / "c.toml"), "--dry-run"]
     assert main([*command, "--set", "way.epochs=2"]) == 0
     told = json.loads(capsys.readouterr().out)

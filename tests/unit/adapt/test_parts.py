@@ -63,11 +63,11 @@ class TestSplit:
         pairs = set(zip(self.GROUPS, found, strict=True))
         assert {g for g, part in pairs if part == "validation"} == {"g1", "g2"}
         assert {g for g, part in pairs if part == "test"} == {"g3"}
-        only_test = parts_of(self.KEYS, self.GROUPS, replace(config, validation=()), str)
+        only_test = parts_of(self.KEYS, self.GROUPS, config.replace(validation=()), str)
         assert len(set(zip(self.GROUPS, only_test, strict=True))) == 23
         assert "validation" in only_test
         with pytest.raises(UserError, match=r"data\.split\.test: 'chrQ' is in no row"):
-            parts_of(self.KEYS, self.GROUPS, replace(config, test=("chrQ",)), str)
+            parts_of(self.KEYS, self.GROUPS, config.replace(test=("chrQ",)), str)
 
     def test_words_that_mean_a_part(self):
         words = ["Train", "dev", "test", "training"]

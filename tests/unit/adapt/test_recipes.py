@@ -158,12 +158,12 @@ def test_a_file_comes_before_a_recipe_and_a_mistyped_name_is_told(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="did you mean 'deepstarr'"):
         read_run("deepstar", GIVEN)
-    with pytest.raises(ConfigError, match="deepstarr: 'model' is missing"):
+    with pytest.raises(ConfigError, match="deepstarr: model: is missing"):
         read_run("deepstarr")
     assert recipe_of("deepstarr") is recipes()["deepstarr"]
     (tmp_path / "deepstarr").write_text("output = 'o'\n")
     assert recipe_of("deepstarr") is None
-    with pytest.raises(ConfigError, match="'model' is missing"):
+    with pytest.raises(ConfigError, match="model: is missing"):
         read_run("deepstarr")
 
 

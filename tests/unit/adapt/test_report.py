@@ -22,7 +22,6 @@ from carbon.adapt.prepare import prepare
 from carbon.adapt.question import Question
 from carbon.adapt.report import write_report
 from carbon.cli import main
-from carbon.config import from_table, to_toml
 
 BINARY = Question("binary", ("no", "yes"), "binary_cross_entropy")
 KINDS = ("binary", "classes", "labels", "numbers", "bases")
@@ -67,7 +66,7 @@ def a_run(tmp_path, kind, way, baselines=("constant",)):
         },
         "question": {"kind": kind, "transform": "none"}, "way": {"name": way},
     }  # fmt: skip
-    config = from_table(AdaptConfig, plain, "config")
+    config = AdaptConfig.from_table(plain, "config")
     prepared = prepare(config.data, config.question)
     question = prepared.question
     said = {}
@@ -85,7 +84,7 @@ def a_run(tmp_path, kind, way, baselines=("constant",)):
         folder, Manifest(way=way, base="/home/me/base", base_sha256="ab" * 32, question=question)
     )
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
-    (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
+    (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
     if not question.per_base:
         _write_predictions(folder / "predictions.tsv", prepared, said)
     return folder, results, (prepared, said)

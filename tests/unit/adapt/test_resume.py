@@ -60,7 +60,7 @@ def assert_same(one, other):
 # first is within an epoch, the third ends one, and the fifth is the last.
 @pytest.mark.parametrize(("name", "steps"), [("lora", (1, 3, 5)), ("full", (4,))])
 def test_killed_at_a_checkpoint(tmp_path, run, kept, name, steps):
-    way = dataclasses.replace(WAY, name=name)
+    way = WAY.replace(name=name)
     whole = run(way, tmp_path / "whole")
     assert [look.step for look in whole[1].looks] == [1, 2, 3, 4, 5]
     for step in steps:
@@ -68,7 +68,7 @@ def test_killed_at_a_checkpoint(tmp_path, run, kept, name, steps):
 
 
 def test_a_tuning_that_ended_is_not_tuned_again(tmp_path, run, monkeypatch):
-    way = dataclasses.replace(WAY, epochs=0.3)
+    way = WAY.replace(epochs=0.3)
     whole = run(way, tmp_path)
     monkeypatch.setattr(tuning, "_Trainer", None)  # calling it would fail
     assert_same(run(way, tmp_path, resume=True), whole)
@@ -81,7 +81,7 @@ def score_after(step, monkeypatch):
 
 
 def test_patience_that_was_used_up_stays_so(tmp_path, run, kept, monkeypatch):
-    way = dataclasses.replace(WAY, patience=2, epochs=3)
+    way = WAY.replace(patience=2, epochs=3)
     score_after(0, monkeypatch)
     whole = run(way, tmp_path / "whole")
     # The best look is the first; two more without a better one, and that is the end.

@@ -35,7 +35,7 @@ def tuned(base, folder, question, way):
 def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, question, name):
     weights, losses = [], []
     for micro_batch in (8, 3):
-        way = dataclasses.replace(WAY, name=name, micro_batch=micro_batch)
+        way = WAY.replace(name=name, micro_batch=micro_batch)
         adapted, found, _ = tuned(base, tmp_path / str(micro_batch), question, way)
         weights.append(trained_of(adapted.network))
         losses.append([look.loss for look in found.looks])
@@ -46,7 +46,7 @@ def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, question, na
 
 @pytest.mark.parametrize("question", [BINARY, NUMBERS], ids=lambda q: q.kind)
 def test_the_best_look_is_what_is_kept(tmp_path, base, question):
-    way = dataclasses.replace(WAY, epochs=4, looks_per_epoch=2, learning_rate=3e-2)
+    way = WAY.replace(epochs=4, looks_per_epoch=2, learning_rate=3e-2)
     adapted, found, examples = tuned(base, tmp_path / "checkpoints", question, way)
     assert found.best.score == max(look.score for look in found.looks)
     validation = examples.part("validation")
@@ -66,8 +66,8 @@ def test_the_best_look_is_what_is_kept(tmp_path, base, question):
 def test_a_correlation_is_refused_in_parts(tmp_path, base):
     question = dataclasses.replace(NUMBERS, loss="correlation")
     with pytest.raises(UserError, match=r"way\.micro_batch = 8"):
-        tuned(base, tmp_path, question, dataclasses.replace(WAY, micro_batch=4))
-    tuned(base, tmp_path, question, dataclasses.replace(WAY, micro_batch=8))
+        tuned(base, tmp_path, question, WAY.replace(micro_batch=4))
+    tuned(base, tmp_path, question, WAY.replace(micro_batch=8))
 
 
 @pytest.mark.parametrize(("num_processes", "parts"), [(1, 1), (1, 3), (2, 1), (2, 3), (4, 5)])

@@ -4,7 +4,6 @@ import tomllib
 
 import pytest
 
-from carbon.config import from_table
 from carbon.corpus import read_manifest
 from data_pipeline.__main__ import main
 from data_pipeline.estimate import estimate
@@ -37,7 +36,7 @@ def words_of(output, recipe):
 def test_records_bases_and_disk_are_within_a_third(recipe, tmp_path, capsys):
     assert main(["build", *words_of(tmp_path / "c", recipe), "--dry-run"]) == 0
     out = capsys.readouterr().out
-    config = from_table(BuildConfig, tomllib.loads(out), "what is printed")
+    config = BuildConfig.from_table(tomllib.loads(out), "what is printed")
     assert "# estimated from 4 of 8 inputs\n" in out and "# core-hours: " in out
     assert not list(tmp_path.iterdir())
     told = estimate(config)

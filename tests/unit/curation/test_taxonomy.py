@@ -6,7 +6,6 @@ import tomllib
 
 import pytest
 
-from carbon.config import from_table
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from data_pipeline.__main__ import main
@@ -141,7 +140,7 @@ def test_a_mixture_by_temperature_and_weight(corpus, capsys):
     assert table["mixture"] == pytest.approx({k: v / total for k, v in wanted.items()}, abs=1e-4)
     stage = {"name": "s", "objective": "ce", "tokens": 1, "context_tokens": 64, "batch_rows": 1,
              "learning_rate": 1e-3, "schedule": "constant"}  # fmt: skip
-    assert from_table(StageConfig, stage | table, "t").mixture == table["mixture"]
+    assert StageConfig.from_table(stage | table, "t").mixture == table["mixture"]
     assert main([*words, "--weight", "Fungi=3", "--share", "genome=1"]) == 0
     heavy = tomllib.loads(capsys.readouterr().out)["mixture"]
     assert heavy["genome-Fungi"] / heavy["genome"] == pytest.approx(3 * 7.0711 / 4.4721, rel=1e-3)

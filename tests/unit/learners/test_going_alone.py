@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from train.config import LearnersConfig
 from train.learners import learner as module
 from train.learners.rounds import Meeting, Plan, Told, first_plan
 from train.learners.unsent import Unsent
-from train.learners_config import LearnersConfig
 from train.run_folder.work import Work
 
 EVERY = 3

@@ -8,9 +8,9 @@ import torch
 
 from carbon.errors import ConfigError
 from train.choices.codecs import CODEC_CHOICES
+from train.config import LearnersConfig
 from train.learners.codecs import CODECS, encoded
-from train.learners_config import LearnersConfig
-from train.planning.learners import LearnersPlan, learners_plan
+from train.planning.learners import LearnersPlan, advice, learners_plan
 
 PLAN = LearnersPlan(
     num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], learners=4, every_steps=100,
@@ -119,7 +119,7 @@ def test_the_plan_of_a_recipe():
     assert (found.sent_bytes, found.received_bytes) == (6000, 6000)
     assert found.memory_bytes == 4000
     assert found.meetings == 1  # 13 steps of 4 x 6 in a round
-    in_a_folder = dataclasses.replace(config, mailbox="folder")
+    in_a_folder = config.replace(mailbox="folder")
     assert learners_plan(in_a_folder, run).sent_bytes == 2000
     with pytest.raises(ConfigError, match="gbit-per-s 0"):
         learners_plan(config, run, 0)
@@ -132,7 +132,7 @@ def test_the_plan_of_a_recipe():
 )  # fmt: skip
 def test_the_advice_for_a_short_run(steps, changes, told):
     """Two learners of 10 steps a round share 1,173 steps: 58.65 meetings."""
-    found = LearnersConfig(**{"count": 2, "every_steps": 10} | changes).advice(steps)
+    found = advice(LearnersConfig(**{"count": 2, "every_steps": 10} | changes), steps)
     assert told in found and bool(told) == bool(found)
 
 
