@@ -56,7 +56,7 @@ _LINES = {
     "##FORMAT": (re.compile("##FORMAT" + _FIELD.replace("{types}", _TYPES)), _FIELD_FORM),
 }
 _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
-_NAME, _FAILED = r"[^\s;]+", r"(?![0.](?:;|$))[^\s;]+"
+_NAME, _FAILED = r"[^\s;]+", r"(?![0.](?:[;\t]|$))[^\s;]+"
 # By column, in the order of the file: the pattern of its text, and what a text must be.
 _RULES = {
     "CHROM": (rf"{CONTIG.pattern}|<[^<>\s]+>", "is not the name of a contig; rename it"),
@@ -77,6 +77,8 @@ _RULES = {
     ),
 }
 _PATTERNS = {column: re.compile(pattern) for column, (pattern, _) in _RULES.items()}
+# All at once, which most lines match.
+_RIGHT = re.compile("".join(rf"(?:{pattern})\t" for pattern, _ in _RULES.values()))
 # Without these a score could stand next to other bases. Other mistakes are warnings.
 _REFUSED = frozenset({"column_line", "num_columns", "chrom", "pos", "ref", "alt"})
 # VCF recommends a ##contig line for each contig, and does not require it.
@@ -103,9 +105,12 @@ class RecordFilter:
     filters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise UserError unless the minimum is a number."""
+        """Raise UserError unless the minimum is a number and each filter a name."""
         if self.min_qual is not None and not math.isfinite(self.min_qual):
             raise UserError(f"minimum QUAL {self.min_qual}: give a finite number, such as 30")
+        for name in self.filters:
+            if name != "." and not re.fullmatch(_FAILED, name):
+                raise UserError(f"FILTER {name!r}: give a name, such as PASS, or several by commas")
 
     def failed(self, contig: str, columns: Sequence[str]) -> str | None:
         """Return the condition that a record fails: `region`, `qual` or `filter`; else None.
@@ -294,7 +299,7 @@ class VcfReader:
             if number < 1:
                 continue
             columns, where = tuple(text.rstrip("\r\n").split("\t")), f"{self.path} record {number}"
-            mistakes = list(_record_mistakes(columns, num_columns, self._contigs))
+            mistakes = list(_record_mistakes(text, columns, num_columns, self._contigs))
             if not any(mistake.rule in ("num_columns", "pos") for mistake in mistakes):
                 contig, position = columns[_CHROM], int(columns[_POS])
                 where = f"{where} ({contig}:{position})"
@@ -304,9 +309,7 @@ class VcfReader:
             yield columns
         # VCF requires an end of the last line since 4.3.
         if not text.endswith("\n") and self.header[0][-3:] >= "4.3":
-            wrong = (
-                "has no line end, so the file may be cut off; fetch it again, or add the line end"
-            )
+            wrong = "has no line end, so the file may be cut off; fetch it again, or add the end"
             self._take(Mistake("line_end", wrong), line, f"{self.path} line {line}", warnings)
 
 
@@ -364,12 +367,13 @@ def _wrong_columns(line: str) -> str | None:
 
 
 def _record_mistakes(
-    columns: Sequence[str], num_columns: int, contigs: set[str]
+    line: str, columns: Sequence[str], num_columns: int, contigs: set[str]
 ) -> Iterator[Mistake]:
     """Yield the mistakes of a record before INFO.
 
     Args:
-        columns: of the record, as text.
+        line: of the record.
+        columns: of the line.
         num_columns: of the `#CHROM` line.
         contigs: that the header declares; if it declares none, a record may be on any.
     """
@@ -380,9 +384,10 @@ def _record_mistakes(
             "single tabs, and write '.' for what is missing",
         )
         return
-    for (column, pattern), text in zip(_PATTERNS.items(), columns, strict=False):
-        if not pattern.fullmatch(text):
-            yield _mistake_in(column, text)
+    if not _RIGHT.match(line):
+        for (column, pattern), text in zip(_PATTERNS.items(), columns, strict=False):
+            if not pattern.fullmatch(text):
+                yield _mistake_in(column, text)
     contig, position = columns[_CHROM], columns[_POS]
     if len(position) == _MOST_DIGITS and position > str(_LAST_POS):
         yield Mistake("pos", f"POS {_shown(position)} does not fit into 32 bits; correct it")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, VcfReader, streams
 from carbon.genome.regions import Regions
-from carbon.genome.vcf import RecordFilter
+from carbon.genome.vcf import _PATTERNS, _RIGHT, RecordFilter
 
 ANYWHERE = SimpleNamespace(disagreement=lambda *_: None)
 HINT = "(a warning without `--strict`)"
@@ -341,6 +341,9 @@ def test_a_minimum_of_a_qual_that_is_no_number(tmp_path):
     assert HINT not in str(error.value)
     with pytest.raises(UserError, match="minimum QUAL nan: give a finite number"):
         RecordFilter(min_qual=float("nan"))
+    for name in ("", "a;b", "a b", "0"):
+        with pytest.raises(UserError, match=f"FILTER '{name}': give a name"):
+            RecordFilter(filters=("PASS", name))
 
 
 @pytest.mark.parametrize("version", ["4.6", "5.0", "3.3", " 4.2"])
@@ -411,6 +414,23 @@ def test_line_ends_compression_and_a_byte_order_mark(tmp_path, packed, end, mark
     vcf = VcfReader(path, ANYWHERE, strict=not mark)
     assert [row.columns[INFO] for row in vcf] == ["AF=0.1,0.2", "."]
     assert vcf.header == ["##fileformat=VCFv4.3", *HEADER, COLUMNS_OF_TWO]
+
+
+@settings(max_examples=300)
+@given(
+    columns=st.tuples(
+        st.sampled_from(["c", "*1", "<x>", "c 1", ""]),
+        st.sampled_from(["0", "12", "-1", "1.0"]),
+        st.sampled_from([".", "a;b", "a;", "a b"]),
+        st.sampled_from(["A", "acgtn", "R", "", "."]),
+        st.sampled_from([".", "A,C", "*", "A,.", "<D E>", "A[c:1[", "A[c:1]", "A,,C", "."]),
+        st.sampled_from([".", "3", "1e3", "nan", "-1", "-0.0"]),
+        st.sampled_from([".", "PASS", "0", "a;0", "0;a", "a;.", "00", ";"]),
+    )
+)
+def test_one_pattern_of_a_line_is_that_of_each_column(columns):
+    each = all(p.fullmatch(text) for p, text in zip(_PATTERNS.values(), columns, strict=True))
+    assert bool(_RIGHT.match("\t".join([*columns, "INFO"]))) == each
 
 
 def test_the_order_is_demanded_before_the_rules(tmp_path):

@@ -91,6 +91,10 @@ class VariantJob:
     background: Path | None = None
     own_background: Path | None = None
 
+    def __post_init__(self) -> None:
+        """Raise UserError if `min_qual` or `filters` are not possible."""
+        RecordFilter(min_qual=self.min_qual, filters=self.filters)
+
 
 class VariantScorer:
     """A worker: records of a VCF in, the scores of their alleles out.
