@@ -51,6 +51,18 @@ def add_parser(verbs: Verbs) -> None:
     place.add_argument(
         "--regions-file", metavar="BED", help="score the records whose POS is in one of its regions"
     )
+    verb.add_argument(
+        "--min-qual",
+        type=float,
+        metavar="QUAL",
+        help="score the records whose QUAL is at least this; a record without QUAL is left out",
+    )
+    verb.add_argument(
+        "--filters",
+        metavar="NAME[,NAME...]",
+        help="score the records whose FILTER has one of these names, such as PASS; '.' stands for "
+        "records that no filter was applied to",
+    )
     add_contigs(verb)
     add_genetic_code(verb)
     among = verb.add_mutually_exclusive_group()
@@ -113,6 +125,8 @@ def run(arguments: argparse.Namespace) -> None:
         genetic_code=arguments.genetic_code,
         region=arguments.region,
         regions=Path(arguments.regions_file) if arguments.regions_file else None,
+        min_qual=arguments.min_qual,
+        filters=tuple(arguments.filters.split(",")) if arguments.filters else (),
         background=Path(arguments.background) if arguments.background else None,
         own_background=None if arguments.no_background else folder / FILE_NAME,
     )
