@@ -124,7 +124,8 @@ def check_with_htslib(path: Path) -> None:
     to declare them. Values without a declaration are text.
     """
     lines = ((number, line.rstrip("\r\n")) for number, line in text_lines(path))
-    wrong = f"{path}: htslib cannot parse the header; `bcftools view -h {path}` prints why"
+    why = f"`bcftools view -h {path}` prints why"
+    wrong: str | None = f"{path}: htslib cannot parse the header; {why}"
     try:
         # By its name pysam cannot open a plain gzip.
         with path.open("rb") as source, _opened(source) as file:
@@ -157,6 +158,8 @@ def _first_change(
         try:
             printed = str(next(file)).rstrip("\n").split("\t")
         except (OSError, ValueError, StopIteration):
+            printed = []
+        if len(printed) != len(columns):
             return f"{where} cannot parse the record; `bcftools view {path}` prints why"
         for column, (name, ours, theirs) in enumerate(zip(names, columns, printed, strict=True)):
             if ours != theirs and not _same_values(ours, theirs, column >= _FIXED_COLUMNS):
