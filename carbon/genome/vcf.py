@@ -309,8 +309,9 @@ class VcfReader:
             yield columns
         # VCF requires an end of the last line since 4.3.
         if not text.endswith("\n") and self.header[0][-3:] >= "4.3":
-            wrong = "has no line end, so the file may be cut off; fetch it again, or add the end"
-            self._take(Mistake("line_end", wrong), line, f"{self.path} line {line}", warnings)
+            wrong = "has no line end, so the file may be cut off"
+            mistake = Mistake("line_end", f"{wrong}; fetch it again, or add the line end")
+            self._take(mistake, line, f"{self.path} line {line}", warnings)
 
 
 class _Order:
