@@ -19,7 +19,7 @@ _COUNTS = frozenset(
         *("bases_without", "bases", "known_bases", "tokens_read"),
     }
 )
-_COUNTERS = frozenset({"reasons", "percentiles_of", "warnings"})
+_COUNTERS = frozenset({"reasons", "percentiles_of", "records_left_out", "warnings"})
 _OUTPUTS = frozenset({"output", "outputs"})
 
 

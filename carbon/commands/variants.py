@@ -36,6 +36,8 @@ def variants(
     genes: Genes = NO_GENES,
     region: Annotated[str | None, Parameter(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None,
     regions_file: Annotated[Path | None, Parameter(group=_PLACE, metavar="BED")] = None,
+    min_qual: Annotated[float | None, Parameter(metavar="QUAL")] = None,
+    filters: Annotated[str, Parameter(metavar="NAME[,NAME...]")] = "",
     background: Annotated[Path | None, Parameter(group=_AMONG)] = None,
     no_background: Annotated[bool, Parameter(group=_AMONG)] = False,
     method: VariantMethod = NONE,
@@ -56,6 +58,9 @@ def variants(
         genes: with them, gene, consequence and codon are written too.
         region: score the records whose POS is in it, 1-based, both ends included.
         regions_file: score the records whose POS is in one of its regions.
+        min_qual: score the records whose QUAL is at least this; a record without QUAL is left out.
+        filters: score the records whose FILTER has one of these names, such as PASS; '.' stands for
+            records that no filter was applied to.
         background: of `carbon background`: write a percentile among random variants too; default:
             background.json in the model's folder, if it fits.
         no_background: write no percentile, whatever there is.
@@ -88,6 +93,8 @@ def variants(
         genetic_code=genes.genetic_code,
         region=region,
         regions=regions_file,
+        min_qual=min_qual,
+        filters=tuple(filters.split(",")) if filters else (),
         background=background,
         own_background=None if no_background else folder / FILE_NAME,
     )

@@ -1,33 +1,132 @@
-"""VCF read record by record, checked against a reference, with every line kept as it stands.
+"""VCF and BCF, record by record, checked against a reference; every line is kept as it stands.
 
-Of a BCF the lines are those that htslib prints.
+The reader checks what a score depends on: the `#CHROM` line, the number of columns, CHROM, POS,
+REF, ALT and the order of the records. A file that breaks one of these rules is refused. Mistakes in
+ID, QUAL, FILTER and in the header lines of contigs, INFO and FORMAT are counted as warnings. With
+`strict` every mistake is refused, and htslib has to parse the file to what its text says.
 
-The rules of the specification stand in `vcf_header_rules` and `vcf_record_rules`, and what becomes
-of a file that breaks one in `vcf_findings`. The text of a line travels beside what is read of it,
-so that what is written out again differs from the input in what was added and in nothing else.
+Source: VCF 4.0 to 4.5 (samtools/hts-specs), sections 1.2 to 1.6. Every version may use `*` and `:`
+in the name of a contig (HLA-A*01:01), and one variant may stand in several records.
 """
 
+import math
+import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError, UserError
+from carbon.genome.alphabet import IUPAC_DNA
 from carbon.genome.fasta import Disagreement, Reference
+from carbon.genome.regions import Regions
 from carbon.genome.variant import Variant
-from carbon.genome.vcf_findings import Complaint, Findings
-from carbon.genome.vcf_header_rules import Header, check_header
-from carbon.genome.vcf_lines import holds_variants, variant_lines
-from carbon.genome.vcf_record_rules import RecordRules
+from carbon.genome.vcf_lines import check_with_htslib, holds_variants, is_bcf, text_lines
 from carbon.io.files import why_no_file
 
-_POS, _REF, _ALT, _INFO = 1, 3, 4, 7  # columns of a VCF line, from 0
-_ENCODING = ("utf-8", "utf-8-sig")  # of the first line, which may begin with a mark
+COLUMNS = ("#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO")
+_CHROM, _POS, _, _REF, _ALT, _QUAL, _FILTER, _INFO = range(len(COLUMNS))
+_LAST_POS, _MOST_DIGITS = 2**31 - 1, 10  # BCF holds 32 bits
 
-_Place = tuple[str, int]
-"""A contig and a position as the file has it, from 1."""
+# Contig names, as in SAM.
+CONTIG = re.compile(r"[0-9A-Za-z!#$%&+./:;?@^_|~-][0-9A-Za-z!#$%&*+./:;=?@^_|~-]*")
+_DECLARED = re.compile(rf'##contig=<(?:[^"]*,)?ID=({CONTIG.pattern})(?:,.*)?>')
+_CODES = re.compile(rf"[{IUPAC_DNA}]+", re.IGNORECASE)
+_BASES, _MATE = r"[ACGTNacgtn]+", r"[^\[\]\s,]+:[0-9]+"
+# The bases of a breakend; "." where the contig has no base.
+_KEPT = rf"(?:\.|\.?{_BASES}|{_BASES}\.)"
+_ALLELE = (
+    rf"(?:{_BASES}|\*|<[^<>\s,]+>|{_BASES}<[^<>\s,]+>|\.{_BASES}|{_BASES}\."
+    rf"|{_KEPT}\[{_MATE}\[|{_KEPT}\]{_MATE}\]|\[{_MATE}\[{_KEPT}|\]{_MATE}\]{_KEPT})"
+)
+# Header lines by their beginning: the pattern, and the form that a message shows.
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_FIELD = (
+    r"=<ID=[^\s,;=]+,Number=(?:[0-9]+|[.ARGPM]|L[ARG]),Type=(?:{types})"
+    rf",Description={_TEXT}(?:,\w+=(?:{_TEXT}|[^\",]+))*>"
+)
+_FIELD_FORM = '<ID=key,Number=1,Type=String,Description="...">'
+_TYPES = "Integer|Float|Character|String"
+_LINES = {
+    "##contig": (_DECLARED, "<ID=name,...>"),
+    "##INFO": (re.compile("##INFO" + _FIELD.replace("{types}", f"{_TYPES}|Flag")), _FIELD_FORM),
+    "##FORMAT": (re.compile("##FORMAT" + _FIELD.replace("{types}", _TYPES)), _FIELD_FORM),
+}
+_NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
+_NAME, _FAILED = r"[^\s;]+", r"(?![0.](?:[;\t]|$))[^\s;]+"
+# By column, in the order of the file: the pattern of its text, and what a text must be.
+_RULES = {
+    "CHROM": (rf"{CONTIG.pattern}|<[^<>\s]+>", "is not the name of a contig; rename it"),
+    "POS": (rf"[0-9]{{1,{_MOST_DIGITS}}}", "is not a whole number, 0 or more; correct it"),
+    "ID": (rf"{_NAME}(?:;{_NAME})*", "must be names with ';' between and no spaces; correct it"),
+    "REF": (_BASES, "must be bases, ACGTN; for an ambiguity code write one of its bases"),
+    "ALT": (
+        rf"\.|{_ALLELE}(?:,{_ALLELE})*",
+        "is no allele; write bases (ACGTN), *, <ID> or a breakend",
+    ),
+    "QUAL": (
+        rf"\.|\+?(?:{_NUMBER}|[nN][aA][nN])|-0\.?0*",
+        "is not a number, 0 or more; correct it, or write '.'",
+    ),
+    "FILTER": (
+        rf"\.|{_FAILED}(?:;{_FAILED})*",
+        "must be PASS, '.' or names with ';' between, none of them 0; correct it",
+    ),
+}
+_PATTERNS = {column: re.compile(pattern) for column, (pattern, _) in _RULES.items()}
+# All at once, which most lines match.
+_RIGHT = re.compile("".join(rf"(?:{pattern})\t" for pattern, _ in _RULES.values()))
+# Without these a score could stand next to other bases. Other mistakes are warnings.
+_REFUSED = frozenset({"column_line", "num_columns", "chrom", "pos", "ref", "alt"})
+# VCF recommends a ##contig line for each contig, and does not require it.
+_ALLOWED = frozenset({"contig"})
+
+# VCF 4.3, section 1.2: characters with a meaning in INFO are percent-encoded. So are blanks, which
+# earlier versions do not allow there, and control characters.
+_ENCODED = {code: f"%{code:02X}" for code in (*range(33), 127, *map(ord, "%;=,"))}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecordFilter:
+    """Conditions on the records that a reader yields; a record must meet all of them.
+
+    Attributes:
+        regions: POS must lie in one of these.
+        min_qual: QUAL must be at least this. A record without QUAL fails.
+        filters: FILTER must have at least one of these names, such as `PASS`; `.` stands for
+            records that no filter was applied to.
+    """
+
+    regions: Regions | None = None
+    min_qual: float | None = None
+    filters: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise UserError unless the minimum is a number and each filter a name."""
+        if self.min_qual is not None and not math.isfinite(self.min_qual):
+            raise UserError(f"minimum QUAL {self.min_qual}: give a finite number, such as 30")
+        for name in self.filters:
+            if name != "." and not re.fullmatch(_FAILED, name):
+                raise UserError(f"FILTER {name!r}: give a name, such as PASS, or several by commas")
+
+    def failed(self, contig: str, columns: Sequence[str]) -> str | None:
+        """Return the condition that a record fails: `region`, `qual` or `filter`; else None.
+
+        Args:
+            contig: of the reference.
+            columns: of the record, as text; QUAL is a number or `.`.
+        """
+        if self.regions and not self.regions.holds(contig, int(columns[_POS]) - 1):
+            return "region"
+        qual = columns[_QUAL]
+        if self.min_qual is not None and (qual == "." or not float(qual) >= self.min_qual):
+            return "qual"
+        if self.filters and not set(columns[_FILTER].split(";")) & set(self.filters):
+            return "filter"
+        return None
 
 
 class VcfRow(NamedTuple):
@@ -38,12 +137,14 @@ class VcfRow(NamedTuple):
         contig: of the reference.
         variants: one for each ALT, on that contig.
         disagreement: why REF cannot be taken to stand in the reference; None where it does.
+        number: of the record in the file, from 1.
     """
 
     columns: tuple[str, ...]
     contig: str
     variants: tuple[Variant, ...]
     disagreement: Disagreement | None
+    number: int
 
     def with_info(self, added: str) -> str:
         """Return the line with more in its INFO column."""
@@ -52,12 +153,37 @@ class VcfRow(NamedTuple):
         return "\t".join((*self.columns[:_INFO], joined, *self.columns[_INFO + 1 :])) + "\n"
 
 
+class Mistake(NamedTuple):
+    """A broken rule, by its name in `warnings`, and the problem with its remedy."""
+
+    rule: str
+    text: str
+
+
+class Warned(NamedTuple):
+    """A rule that a file breaks and is read all the same.
+
+    Attributes:
+        first_line: number of the first line that breaks it, from 1.
+        text: problem and remedy there.
+        count: of lines that break it.
+    """
+
+    first_line: int
+    text: str
+    count: int
+
+
+_Warnings = dict[str, Warned]
+
+
 class VcfReader:
     """A sorted VCF, plain, gzip or bgzip, or a BCF, and the reference it was called on.
 
     Attributes:
         header: the header lines as they stand, `#CHROM` last.
-        findings: the rules that are broken, of the header and of the records that were read first.
+        warnings: by rule, the mistakes of the header, and after a full pass those of the records.
+        left_out: by condition of the filter, the records that a full pass leaves out.
     """
 
     def __init__(
@@ -67,64 +193,80 @@ class VcfReader:
         *,
         strict: bool = False,
         contig_names: Mapping[str, str] | None = None,
+        keep: RecordFilter | None = None,
     ) -> None:
         """Open the file and check its header.
 
         Args:
             path: of the file.
-            reference: that the records are held against.
-            strict: refuse whatever breaks the specification, and not only what scores would rest
-                on. The records are held against it in the first full pass.
-            contig_names: what the file calls a contig, and what the reference does.
+            reference: to compare the records with.
+            strict: refuse every mistake. The first full pass ends with an error if htslib does not
+                parse a line to what its text says.
+            contig_names: the reference's name of each contig that the file names otherwise.
+            keep: which records to yield; all if None. The reader checks the others, too.
 
         Raises:
             GenomeError: there is no such file, it is no VCF or BCF, or its header is malformed.
         """
         self.path = Path(path)
-        self._reference = reference
+        self._reference, self._strict = reference, strict
         self._names = contig_names or {}
+        self._keep = keep or RecordFilter()
+        # A text that is no number is neither below nor above the minimum.
+        self._refused = _REFUSED | ({"qual"} if self._keep.min_qual is not None else set())
+        self.warnings: _Warnings = {}
+        self.left_out: Counter[str] = Counter()
         self._check_is_a_vcf()
-        # What the records have yet to be held against.
-        self._rules: Header | None = None
+        self._needs_htslib = strict and not is_bcf(self.path)
         lines = list(self._header_lines())
         self.header = [line for _, line in lines]
-        self.findings = Findings(str(path), strict=strict)
-        self._rules = check_header(lines, self.findings)
-        self._of_header = deepcopy(self.findings)
+        self._contigs = {m[1] for line in self.header if (m := _DECLARED.fullmatch(line))}
+        for number, mistake in _header_mistakes(lines):
+            self._take(mistake, number, f"{path} line {number}", self.warnings)
+        self._of_header = dict(self.warnings)
 
     def __iter__(self) -> Iterator[VcfRow]:
-        """Yield the records in order.
+        """Yield the records that the filter keeps, in order; several passes may go on at once.
+
+        A REF that disagrees with the reference is for the caller to judge.
 
         Raises:
-            GenomeError: a record is malformed or out of order. A REF that disagrees is for the
-                caller to judge.
+            GenomeError: a record is malformed or out of order.
         """
-        seen_contigs: set[str] = set()
-        previous: _Place | None = None
-        rules = RecordRules(self._rules) if self._rules else None
-        if rules:
-            self.findings = deepcopy(self._of_header)
-        records = enumerate(islice(self._lines(), len(self.header), None), start=1)
-        for number, (line, text) in records:
-            columns = tuple(text.split("\t"))
-            complaints = list(rules.complaints(columns)) if rules else []
-            place, where = self._place(number, columns, complaints)
-            if place:
-                self._check_order(where, place, previous, seen_contigs)
-            for complaint in complaints:
-                self.findings.take(complaint, line, where)
-            previous = place
-            yield self._row(columns)
-        # What has been held against the rules once need not be in the next pass.
-        self._rules = None
+        warnings, left_out = dict(self._of_header), Counter[str]()
+        for number, columns in enumerate(self._checked_records(warnings), start=1):
+            contig = self._names.get(columns[_CHROM], columns[_CHROM])
+            if condition := self._keep.failed(contig, columns):
+                left_out[condition] += 1
+            else:
+                yield self._row(number, contig, columns)
+        self.warnings, self.left_out = warnings, left_out
+        if self._needs_htslib:
+            check_with_htslib(self.path)
+            self._needs_htslib = False
 
-    def _row(self, columns: tuple[str, ...]) -> VcfRow:
-        contig = self._names.get(columns[0], columns[0])
+    def warning_lines(self) -> Iterator[str]:
+        """Yield a line for each rule that the header or a record breaks."""
+        for rule, (line, text, count) in self.warnings.items():
+            times = f"{count:,} times, first in " if count > 1 else ""
+            yield f"warning: {self.path}: {rule}, {times}line {line}: {text}"
+
+    def _row(self, number: int, contig: str, columns: tuple[str, ...]) -> VcfRow:
         start, ref = int(columns[_POS]) - 1, columns[_REF]
         alts = () if columns[_ALT] == "." else columns[_ALT].split(",")
         variants = tuple(Variant(contig, start, ref, alt) for alt in alts)
         disagreement = self._reference.disagreement(contig, start, ref)
-        return VcfRow(columns, contig, variants, disagreement)
+        return VcfRow(columns, contig, variants, disagreement, number)
+
+    def _take(self, mistake: Mistake, line: int, where: str, warnings: _Warnings) -> None:
+        """Add a mistake to the warnings; raise GenomeError if the file is refused for it."""
+        rule, text = mistake
+        if rule in self._refused:
+            raise GenomeError(f"{where}: {text}")
+        if self._strict and rule not in _ALLOWED:
+            raise GenomeError(f"{where}: {text} (a warning without `--strict`)")
+        first = warnings.get(rule, Warned(line, text, 0))
+        warnings[rule] = first._replace(count=first.count + 1)
 
     def _check_is_a_vcf(self) -> None:
         """Raise GenomeError unless the file can be read twice and begins as a VCF or BCF."""
@@ -139,59 +281,144 @@ class VcfReader:
             )
 
     def _header_lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the lines up to `#CHROM`, or to what stands in its place."""
-        for number, line in self._lines():
-            yield number, line
+        """Yield the lines up to `#CHROM`, or to the line in its place."""
+        for number, line in text_lines(self.path):
+            yield number, line.rstrip("\r\n")
             if not line.startswith("##"):
                 return
 
-    def _lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the lines that are not empty, without their ends, and their numbers."""
-        line, number = b"\n", 0
-        try:
-            for number, line in enumerate(variant_lines(self.path), start=1):
-                if text := line.decode(_ENCODING[number == 1]).rstrip("\r\n"):
-                    yield number, text
-        except UnicodeDecodeError:
+    def _checked_records(self, warnings: _Warnings) -> Iterator[tuple[str, ...]]:
+        """Yield the columns of each record, and add its mistakes to the warnings.
+
+        Raises:
+            GenomeError: the file is refused for a record.
+        """
+        num_columns = self.header[-1].count("\t") + 1
+        line, text, order = 0, "\n", _Order()
+        for number, (line, text) in enumerate(text_lines(self.path), start=1 - len(self.header)):
+            if number < 1:
+                continue
+            columns, where = tuple(text.rstrip("\r\n").split("\t")), f"{self.path} record {number}"
+            mistakes = list(_record_mistakes(text, columns, num_columns, self._contigs))
+            if not any(mistake.rule in ("num_columns", "pos") for mistake in mistakes):
+                contig, position = columns[_CHROM], int(columns[_POS])
+                where = f"{where} ({contig}:{position})"
+                order.check(contig, position, where)
+            for mistake in mistakes:
+                self._take(mistake, line, where, warnings)
+            yield columns
+        # VCF requires an end of the last line since 4.3.
+        if not text.endswith("\n") and self.header[0][-3:] >= "4.3":
+            wrong = "has no line end, so the file may be cut off"
+            mistake = Mistake("line_end", f"{wrong}; fetch it again, or add the line end")
+            self._take(mistake, line, f"{self.path} line {line}", warnings)
+
+
+class _Order:
+    """The order of records: each contig in one piece, its positions ascending."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._last = ("", 0)
+
+    def check(self, contig: str, position: int, where: str) -> None:
+        """Raise GenomeError unless this record may follow the last one."""
+        before, last_position = self._last
+        if contig in self._seen and (contig != before or position < last_position):
             raise GenomeError(
-                f"{self.path} line {number}: is not UTF-8; convert the file, for example with "
-                "`iconv -f latin1 -t utf-8`"
-            ) from None
-        self._check_end(line, number)
+                f"{where}: comes after {before}:{last_position}, the file is not sorted; "
+                "sort it with `bcftools sort`"
+            )
+        self._seen.add(contig)
+        self._last = contig, position
 
-    def _check_end(self, last: bytes, number: int) -> None:
-        if not last.endswith(b"\n") and self._rules and self._rules.version >= (4, 3):
-            wrong = "has no line end, so the file may be cut off; "
-            complaint = Complaint("line_end", wrong + "fetch it again, or add the line end")
-            self.findings.take(complaint, number, f"{self.path} line {number}")
 
-    def _place(
-        self, number: int, columns: tuple[str, ...], complaints: list[Complaint]
-    ) -> tuple[_Place | None, str]:
-        """Return where a record stands, None if that cannot be told, and how messages call it."""
-        where = f"{self.path} record {number}"
-        if any(complaint.rule in ("num_columns", "pos") for complaint in complaints):
-            return None, where
-        place = columns[0], int(columns[_POS])
-        return place, f"{where} ({place[0]}:{place[1]})"
+def _header_mistakes(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Mistake]]:
+    """Yield line number and mistake; that of the line of columns, which is grave, comes first."""
+    (first_number, first), (number, line) = lines[0], lines[-1]
+    if text := _wrong_columns(line):
+        yield number, Mistake("column_line", text)
+    if not re.fullmatch(r"##fileformat=VCFv4\.[0-5]", first):
+        known = "is no known version; the first line is '##fileformat=VCFv4.x', x from 0 to 5"
+        yield first_number, Mistake("fileformat", f"{_shown(first)} {known}")
+    for number, line in lines:
+        for beginning, (pattern, form) in _LINES.items():
+            if line.startswith(f"{beginning}=") and not pattern.fullmatch(line):
+                text = f"{_shown(line)} is not of the form {beginning}={form}; correct it"
+                yield number, Mistake("header_line", text)
 
-    def _check_order(
-        self,
-        where: str,
-        place: _Place,
-        previous: _Place | None,
-        seen_contigs: set[str],
-    ) -> None:
-        """Raise GenomeError unless a record comes where it should; note its contig."""
-        contig, position = place
-        is_new = contig not in seen_contigs
-        seen_contigs.add(contig)
-        if previous is None or is_new or (contig == previous[0] and position >= previous[1]):
-            return
-        raise GenomeError(
-            f"{where}: comes after {previous[0]}:{previous[1]}, the file is not sorted; "
-            "sort it with `bcftools sort`"
+
+def _wrong_columns(line: str) -> str | None:
+    """Return what is wrong with the `#CHROM` line, or None."""
+    names = line.split("\t")
+    more, samples = names[len(COLUMNS) :], names[len(COLUMNS) + 1 :]
+    if more == [""]:
+        return "the line of columns ends in a tab; remove it"
+    if tuple(names[: len(COLUMNS)]) != COLUMNS or more[:1] not in ([], ["FORMAT"]):
+        return (
+            f"{_shown(line)} is neither a ##key=value line nor the line of columns: "
+            f"{' '.join(COLUMNS)}, then FORMAT and the samples if there are any, with tabs between"
         )
+    if more and not samples:
+        return "there is a FORMAT column but no sample; add them, or drop the column"
+    if not all(samples):
+        return "a sample has no name; remove the tab too many, or name it"
+    twice = [name for name, count in Counter(samples).items() if count > 1]
+    return f"sample {_shown(twice[0])} stands twice; rename one of them" if twice else None
+
+
+def _record_mistakes(
+    line: str, columns: Sequence[str], num_columns: int, contigs: set[str]
+) -> Iterator[Mistake]:
+    """Yield the mistakes of a record before INFO.
+
+    Args:
+        line: of the record.
+        columns: of the line.
+        num_columns: of the `#CHROM` line.
+        contigs: that the header declares; if it declares none, a record may be on any.
+    """
+    if len(columns) != num_columns:
+        yield Mistake(
+            "num_columns",
+            f"has {len(columns)} columns and the #CHROM line {num_columns}; separate them by "
+            "single tabs, and write '.' for what is missing",
+        )
+        return
+    if not _RIGHT.match(line):
+        for (column, pattern), text in zip(_PATTERNS.items(), columns, strict=False):
+            if not pattern.fullmatch(text):
+                yield _mistake_in(column, text)
+    contig, position = columns[_CHROM], columns[_POS]
+    if len(position) == _MOST_DIGITS and position > str(_LAST_POS):
+        yield Mistake("pos", f"POS {_shown(position)} does not fit into 32 bits; correct it")
+    if contigs and contig not in contigs and not contig.startswith("<"):
+        text = f"CHROM {_shown(contig)} has no ##contig line, and others have; add it"
+        yield Mistake("contig", text)
+
+
+def _mistake_in(column: str, text: str) -> Mistake:
+    """Return the mistake of a column. Alleles with an ambiguity code are counted apart."""
+    alleles = text.split(",") if column == "ALT" else [text]
+    wrong = [each for each in alleles if each == "." or not _PATTERNS[column].fullmatch(each)]
+    others = [each for each in wrong if not _CODES.fullmatch(each)]
+    is_code = column in ("REF", "ALT") and not others
+    text = f"{column} {_shown((others or wrong)[0])} {_RULES[column][1]}"
+    return Mistake("ambiguity_code" if is_code else column.lower(), text)
+
+
+def _shown(text: str) -> str:
+    """Return a text of the file in quotes, only its beginning if it is long."""
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")
+
+
+def info_text(text: str) -> str:
+    """Write text as one value of INFO, in which a comma is no separator.
+
+    >>> info_text("a;b, 50%")
+    'a%3Bb%2C%2050%25'
+    """
+    return text.translate(_ENCODED)
 
 
 class Listed(NamedTuple):
@@ -223,7 +450,6 @@ def printed_vcf(variant: Variant, path: str) -> str:
     """Return the command line that writes a VCF of one variant."""
     place = variant.contig.replace("\\", "\\\\"), variant.position + 1
     record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
-    header = "#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO"
-    lines = ("\\t".join(map(str, columns)) for columns in (header, record))
+    lines = ("\\t".join(map(str, columns)) for columns in (COLUMNS, record))
     text = "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
     return f"printf '%b' {shlex.quote(text)} > {path}"

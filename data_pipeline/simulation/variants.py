@@ -28,8 +28,7 @@ from carbon.genome import (
 from carbon.genome.cds_codes import code_of
 from carbon.genome.genes import parts_on_contig
 from carbon.genome.genetic_codes import GeneticCode
-from carbon.genome.vcf_header_rules import CONTIG
-from carbon.genome.vcf_text import info_text
+from carbon.genome.vcf import CONTIG, info_text
 from carbon.io.files import atomic_file
 
 DAMAGING = ("nonsense", "splice_site", "start_loss")

@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import re
 
 import numpy as np
 import pyarrow.parquet as pq
+import pysam
 import pytest
 
 from carbon.adapt.config import DataConfig
@@ -102,8 +104,25 @@ def test_a_broken_bcf_is_refused_by_name(tmp_path, vcf, mode, damage):
     bcf.write_bytes(damage(bcf.read_bytes()))
     with pytest.raises(GenomeError) as refused:
         list(variant_lines(bcf))
-    assert str(refused.value).startswith(f"{bcf}: is broken or cut off (")
+    assert re.match(rf"{bcf}( record \d+)?: is broken or cut off \(", str(refused.value))
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("line", [b"##contig", b"##INFO=<ID=AF", b"##FILTER=<ID=q10"])
+def test_a_bcf_that_does_not_declare_what_a_record_has(tmp_path, vcf, line):
+    """The header is text of a known length, and records refer to its lines by number."""
+    raw = write_bcf(tmp_path / "raw.bcf", vcf, "u").read_bytes()
+    raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    end = 9 + int.from_bytes(raw[5:9], "little")
+    header = b"\n".join(each for each in raw[9:end].split(b"\n") if not each.startswith(line))
+    with pysam.BGZFile(str(tmp_path / "x.bcf"), "wb") as sink:
+        sink.write(raw[:5] + len(header).to_bytes(4, "little") + header + raw[end:])
+    with pytest.raises(GenomeError) as refused:
+        list(variant_lines(tmp_path / "x.bcf"))
+    assert str(refused.value).startswith(f"{tmp_path}/x.bcf record 1: is broken or cut off (")
+    assert str(refused.value).endswith(
+        "or declare its contig, FILTER, INFO and FORMAT in the header"
+    )
 
 
 def test_a_bcf_in_a_plain_gzip_is_refused(tmp_path, vcf):

@@ -267,13 +267,13 @@ def test_rules_are_warnings_unless_strict(folder, tmp_path, capsys):
     vcf = write_vcf(
         tmp_path / "a.vcf",
         [snv(50, "-1\t.\t."), snv(60, "-1\t.\t.")],
-        '##SAMPLE=<Description="no name">\n',
+        "##contig=<length=500>\n",
     )
     assert score(folder, vcf, tmp_path / "o.tsv", "--strict") == 2
-    assert "line 2: SAMPLE: ID is missing" in capsys.readouterr().err
+    assert "line 2: '##contig=<length=500>' is not of the form" in capsys.readouterr().err
     assert score(folder, vcf, tmp_path / "o.tsv") == 0
     told = capsys.readouterr()
-    assert json.loads(told.out)["warnings"] == {"header_keys": 1, "qual": 2}
+    assert json.loads(told.out)["warnings"] == {"header_line": 1, "qual": 2}
     assert told.err.count("warning: ") == 2 and "qual, 2 times, first in line 4" in told.err
 
 
@@ -287,6 +287,31 @@ def test_ends_that_an_index_has_no_place_for(folder, tmp_path, capsys):
         assert score(folder, vcf, tmp_path / "p.vcf.gz") == 2
         assert "record 1: its END or SVLEN is too far off" in capsys.readouterr().err
     assert score(folder, vcf, tmp_path / "p.vcf") == 0
+
+
+def test_records_by_qual_and_filter(folder, tmp_path, capsys):
+    """The check, the count and the run see the same records; a wrong REF is left out, too."""
+    records = [
+        snv(50, "40\tPASS\t."),
+        snv(60, "20\tPASS\t."),
+        snv(70, ".\tPASS\t."),
+        snv(80, "40\tq10\t."),
+        snv(90, "40\t.\t.").replace("c\t90\t", "c\t91\t"),
+        snv(100, "40\tq10;PASS\t."),
+    ]
+    vcf = write_vcf(tmp_path / "a.vcf", records)
+    chosen = ("--min-qual", "30", "--filters", "PASS")
+    assert score(folder, vcf, tmp_path / "o.vcf", *chosen) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["records"] == summary["alleles_scored"] == 2
+    assert summary["records_left_out"] == {"qual": 2, "filter": 2}
+    assert (summary["min_qual"], summary["filters"]) == (30, ["PASS"])
+    lines = (tmp_path / "o.vcf").read_text().splitlines()
+    kept = [line.split("\t")[:7] for line in lines if not line.startswith("#")]
+    assert kept == [records[n].split("\t")[:7] for n in (0, 5)]
+    # Messages have the number of a record in the file.
+    assert score(folder, vcf, tmp_path / "p.vcf", "--region", "c:80-200") == 2
+    assert "record 5 (c:91) says" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("step", "way"), [(1, "before"), (-1, "after")])

@@ -29,7 +29,7 @@ class Agreement:
         self.num_records = 0
         self._path, self._reference = path, reference
         self._counts: Counter[str] = Counter()
-        self._first: dict[str, list[tuple[int, VcfRow]]] = {reason: [] for reason in _TOLD}
+        self._first: dict[str, list[VcfRow]] = {reason: [] for reason in _TOLD}
         self._missing: dict[str, None] = {}  # contigs, in the order they come
 
     def add(self, row: VcfRow) -> None:
@@ -40,7 +40,7 @@ class Agreement:
         reason = row.disagreement.reason
         self._counts[reason] += 1
         if len(self._first[reason]) < _LOOKED_AT:
-            self._first[reason].append((self.num_records, row))
+            self._first[reason].append(row)
         if reason == "contig_unknown" and len(self._missing) <= _SHOWN:
             self._missing[row.columns[0]] = None
 
@@ -73,14 +73,14 @@ class Agreement:
         return _TOLD[reason].format(
             of_all=f"{self._counts[reason]:,} of {self.num_records:,}",
             fasta=self._reference.path,
-            some="; ".join(self._shown(*one) for one in first[:_SHOWN]),
-            shift=_shift(self._reference, [row for _, row in first]),
+            some="; ".join(map(self._shown, first[:_SHOWN])),
+            shift=_shift(self._reference, first),
             missing=self._reference.explain_missing(self._missing),
         )
 
-    def _shown(self, number: int, row: VcfRow) -> str:
+    def _shown(self, row: VcfRow) -> str:
         contig, position, _, ref = row.columns[:4]
-        where, found = f"record {number} ({contig}:{position})", row.disagreement
+        where, found = f"record {row.number} ({contig}:{position})", row.disagreement
         if found and found.there:
             return f"{where} says {short(ref)}, there is {short(found.there)}"
         return f"{where}: {self._reference.explain(found, row.contig, ref)}" if found else where

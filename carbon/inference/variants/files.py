@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,8 @@ from carbon.genome import Reference, VcfReader, VcfRow, contig_names, read_gene_
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import other_form
-from carbon.genome.regions import Regions, read_regions
+from carbon.genome.regions import read_regions
+from carbon.genome.vcf import RecordFilter
 from carbon.inference.background.identity import settings_of as background_settings_of
 from carbon.inference.identity import identity_of
 from carbon.inference.variants.agreement import Agreement
@@ -69,6 +69,9 @@ class VariantJob:
             `1,Mito=3`.
         region: `contig` or `contig:first-last`: score the records whose POS is in it.
         regions: a BED: score the records whose POS is in one of its regions.
+        min_qual: score the records whose QUAL is at least this.
+        filters: score the records whose FILTER has one of these names, such as `PASS`; `.` stands
+            for records that no filter was applied to.
         background: of `carbon background`, for percentiles.
         own_background: where the model's own may lie; taken if there is no other, and it fits.
             None for no percentiles.
@@ -87,8 +90,14 @@ class VariantJob:
     genetic_code: str | None = None
     region: str | None = None
     regions: Path | None = None
+    min_qual: float | None = None
+    filters: tuple[str, ...] = ()
     background: Path | None = None
     own_background: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UserError if `min_qual` or `filters` are not possible."""
+        RecordFilter(min_qual=self.min_qual, filters=self.filters)
 
 
 class VariantScorer:
@@ -151,10 +160,13 @@ def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
     settings: dict[str, Any] = about["settings"] | percentile
     with Reference(job.reference) as reference:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
-        vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names)
+        keep = RecordFilter(
+            regions=read_regions(job.region, job.regions, reference.contig_lengths_bp, names),
+            min_qual=job.min_qual,
+            filters=job.filters,
+        )
+        vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names, keep=keep)
         scored_header(vcf, settings)
-        regions = read_regions(job.region, job.regions, reference.contig_lengths_bp, names)
-        rows = partial(_rows_in, vcf, regions)
         annotated, unknown_codes = _annotator(job, reference, names)
         ranked = ranker(background, reference)
 
@@ -175,8 +187,8 @@ def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
             description="scoring variants",
             output=job.output,
             settings=settings | about["identity"] | _fingerprints(job),
-            check=lambda: _checked(vcf, rows(), reference, job),
-            blocks=lambda: _blocks(rows()),
+            check=lambda: _checked(vcf, reference, job),
+            blocks=lambda: _blocks(iter(vcf)),
             # The genotypes of a thousand samples stay with the driver.
             payload=lambda block: [row._replace(columns=()) for row in block],
             source=str(job.vcf),
@@ -190,13 +202,6 @@ def _part_of(job: VariantJob) -> dict[str, str]:
     """Return the region whose records are scored, for the summary."""
     region = job.regions.name if job.regions else job.region
     return {"region": region} if region else {}
-
-
-def _rows_in(vcf: VcfReader, regions: Regions | None) -> Iterator[VcfRow]:
-    """Yield the records whose POS is in a region; all of them without regions."""
-    for row in vcf:
-        if regions is None or regions.holds(row.contig, int(row.columns[1]) - 1):
-            yield row
 
 
 def _annotator(
@@ -225,12 +230,19 @@ def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
 
 
 def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
-    for line in vcf.findings.told():
+    for line in vcf.warning_lines():
         say(line)
     for line in told_of_unknown_code(job.annotation, counts.get(_UNKNOWN_CODES, {})):
         say(f"warning: {line}")
-    warnings = {rule: found.times for rule, found in vcf.findings.by_rule.items()}
-    return {"output": str(job.output), **counts, "warnings": warnings}
+    warnings = {rule: warned.count for rule, warned in vcf.warnings.items()}
+    return {"output": str(job.output), **counts, **_left_out(job, vcf), "warnings": warnings}
+
+
+def _left_out(job: VariantJob, vcf: VcfReader) -> dict[str, dict[str, int]]:
+    """Return how many records of the region QUAL and FILTER leave out; nothing without such."""
+    if job.min_qual is None and not job.filters:
+        return {}
+    return {"records_left_out": {name: vcf.left_out[name] for name in ("qual", "filter")}}
 
 
 @dataclass(slots=True)
@@ -310,6 +322,8 @@ def _settings(reader: "Reader", job: VariantJob, method: Method) -> dict[str, An
         "dtype": reader.dtype,
         **({"contigs": job.contigs} if job.contigs else {}),
         **({"genetic_code": job.genetic_code} if job.genetic_code else {}),
+        **({"min_qual": job.min_qual} if job.min_qual is not None else {}),
+        **({"filters": list(job.filters)} if job.filters else {}),
         "variants": "trimmed and left-aligned before they are scored",
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
         "spread": "standard deviation of delta over frames and strands, nats",
@@ -328,21 +342,21 @@ def _fingerprints(job: VariantJob) -> dict[str, Any]:
     } | ({"annotation file": content_sha256(job.annotation)} if job.annotation else {})
 
 
-def _checked(vcf: VcfReader, rows: Iterator[VcfRow], reference: Reference, job: VariantJob) -> int:
+def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
     """Read all records and return how many are to be scored.
 
     Raises:
         GenomeError: records disagree with the reference, and that is not to be passed over.
     """
     agreement = Agreement(vcf.path, reference)
-    for number, row in enumerate(rows, start=1):
+    for row in vcf:
         wrong = None
         if OUR_FIELD.search(row.columns[7]):
             wrong = "has CARBON_ fields already: is it scored? give the original"
         elif index_paths(job.output) and _reaches_too_far(row):
             wrong = "its END or SVLEN is too far off for the index of a .vcf.gz; write a .vcf"
         if wrong:
-            raise GenomeError(f"{vcf.path} record {number}: {wrong}")
+            raise GenomeError(f"{vcf.path} record {row.number}: {wrong}")
         agreement.add(row)
     if agreement.has_contradictions and not job.skip_mismatches:
         others = " (--skip-mismatches scores the others)" if agreement.has_others else ""

@@ -11,7 +11,7 @@ import pysam
 
 from carbon.errors import GenomeError
 from carbon.genome import VcfReader, VcfRow
-from carbon.genome.vcf_text import info_text
+from carbon.genome.vcf import info_text
 from carbon.inference.variants.consequences import (
     ANNOTATION,
     KINDS,
