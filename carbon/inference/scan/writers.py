@@ -139,8 +139,8 @@ def _bigwig(
 ) -> Iterator[Write]:
     """Write one value a base; a base without one is left out, as the format has it."""
     value_of = attrgetter(track)
-    with open_bigwig(path, contig_lengths_bp) as sink:
-        yield lambda chunk: sink.write(chunk.interval.contig, chunk.interval.start, value_of(chunk))
+    with open_bigwig(path, contig_lengths_bp) as write:
+        yield lambda chunk: write(chunk.interval.contig, chunk.interval.start, value_of(chunk))
 
 
 # A .bw holds one track; its name says which: x.entropy_nats.bw, and x.bw for the mean delta.
