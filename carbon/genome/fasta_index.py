@@ -105,7 +105,9 @@ def _open_copy(path: Path, scratch: Path) -> pysam.FastaFile | None:
     copy = scratch / "unpacked.fa"
     with told_of(scratch), copy.open("wb") as sink:
         for header, bases in _distinct_contigs(path):
-            sink.write(b"\n>%b\n" % header[0] if header else bases)
+            if header:
+                sink.write(b"\n>%b\n" % header[0])
+            sink.write(bases)
     return _open(copy, _build_indexes(copy, scratch, is_bgzip=False))
 
 

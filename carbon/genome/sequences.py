@@ -32,7 +32,7 @@ _BLOCK_BYTES = 1 << 16
 _LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
 
 Header = tuple[bytes, bytes]  # a name, and the description that follows it
-Part = tuple[Header | None, bytes]  # a header, or some bases of the contig whose header came last
+Part = tuple[Header | None, bytes]  # some bases of a contig; its header comes with the first
 
 
 class SequenceRecord(NamedTuple):
@@ -70,17 +70,19 @@ def read_records(path: str | Path) -> Iterator[SequenceRecord]:
         GenomeError: the file is missing, empty, truncated or not DNA in one of the formats.
     """
     path = Path(path)
-    if str(path) != "-":
-        if not path.is_file():
-            raise GenomeError(
-                f"{path}: {why_no_file(path)}; give a FASTA or FASTQ, or - for standard input"
-            )
-        if compression_of(path) == "bgzip":
-            check_bgzip_end(path)
-        lines = SequenceLines(path)
-        if lines.first_letter() != b"@":
-            deque(lines.fasta(), maxlen=0)
-    return _records(SequenceLines(path))
+    if str(path) == "-":
+        return _records(SequenceLines(path))
+    if not path.is_file():
+        raise GenomeError(
+            f"{path}: {why_no_file(path)}; give a FASTA or FASTQ, or - for standard input"
+        )
+    if compression_of(path) == "bgzip":
+        check_bgzip_end(path)
+    lines = SequenceLines(path)
+    is_fastq = lines.first_letter() == b"@"
+    if not is_fastq:
+        deque(lines.fasta(), maxlen=0)
+    return _records(SequenceLines(path, is_checked=not is_fastq))
 
 
 def read_pieces(path: str | Path, piece_bp: int) -> Iterator[Piece]:
@@ -136,8 +138,9 @@ def fasta_text(pairs: Iterable[tuple[str, str]], line_bp: int | None = None) -> 
 class SequenceLines:
     """The lines of FASTA, FASTQ or plain sequences, from a file or standard input, read once."""
 
-    def __init__(self, path: Path) -> None:
-        """Remember what to read; it is opened when the first line is read."""
+    def __init__(self, path: Path, *, is_checked: bool = False) -> None:
+        """Remember what to read, which is opened for the first line, and whether it is DNA."""
+        self._is_checked = is_checked
         self._shown_as = shown_name(path)
         self._num_before = 0  # lines that end before the block
         self._block = b""
@@ -171,19 +174,19 @@ class SequenceLines:
         """Yield each line, without its end."""
         parts: list[bytes] = []  # of a line that goes on in the next block
         for text in self._blocks:
-            at = 0
-            for part in text.splitlines(keepends=True):
-                parts.append(part)
-                self._at = at
-                at += len(part)
-                if part.endswith(b"\n"):
-                    yield b"".join(parts)[:-1]
-                    parts = []
+            parts.append(text)
+            if text.endswith(b"\n"):
+                *lines, _ = b"".join(parts).split(b"\n")
+                parts = []
+                self._block, self._at = b"\n", 0
+                for number, line in enumerate(lines, start=self._num_before):
+                    self._num_before = number
+                    yield line
         if parts:
             yield b"".join(parts)
 
     def fasta(self) -> Iterator[Part]:
-        """Yield each header, and after it the bases of its contig by blocks.
+        """Yield each contig by blocks; its header comes with the first of them.
 
         Raises:
             GenomeError: at the first line that is not DNA in FASTA.
@@ -197,15 +200,14 @@ class SequenceLines:
         is_line_start = True
         for text in self._blocks:
             end = 0
-            while (at := end) < len(text):
-                self._at = at
-                if is_line_start and text.startswith(b">", at):
-                    end = text.find(b"\n", at) + 1 or len(text)
-                    yield self.header(text[at:end]), b""
-                else:
-                    end = text.find(b"\n>", at) + 1 or len(text)
-                    yield None, self.bases(text[at:end])
-                is_line_start = text.endswith(b"\n", at, end)
+            while (start := end) < len(text):
+                self._at, header = start, None
+                if is_line_start and text.startswith(b">", start):
+                    start = text.find(b"\n", start) + 1 or len(text)
+                    header = self.header(text[self._at : start])
+                end = _end_of_contig(text, start)
+                yield header, self.bases(text[start:end], 1 if header else 0)
+                is_line_start = text.endswith(b"\n", 0, end)
 
     def header(self, line: bytes) -> Header:
         """Return the name and the description in the header that was read last.
@@ -218,20 +220,27 @@ class SequenceLines:
             raise self.error(f"a record without a name; write it right after '{line[:1].decode()}'")
         return words[0], words[1].rstrip() if len(words) > 1 else b""
 
-    def bases(self, text: bytes) -> bytes:
-        """Return the letters in the lines that were read last, without blanks at their ends.
+    def bases(self, text: bytes, num_further: int = 0) -> bytes:
+        """Return the letters in lines, without blanks at their ends.
+
+        Args:
+            text: whole lines, or a part of one.
+            num_further: how many lines they begin after the one that was read last.
 
         Raises:
             GenomeError: a letter is not DNA.
         """
+        if self._is_checked:
+            bases = text.replace(b"\n", b"")
+            return bases.translate(None, b" \t") if b" " in bases or b"\t" in bases else bases
         if text.translate(None, _LETTERS_AND_ENDS):
             text = b"\n".join(line.rstrip(b" \t") for line in text.split(b"\n"))
-        if wrong := text.translate(None, _LETTERS_AND_ENDS)[:1]:
-            raise self.error(
-                f"{wrong.decode('latin-1')!r} is not a DNA letter (ACGT, N and IUPAC codes); is "
-                "this a protein or a damaged file?",
-                text.count(b"\n", 0, text.index(wrong)),
-            )
+            if wrong := text.translate(None, _LETTERS_AND_ENDS)[:1]:
+                raise self.error(
+                    f"{wrong.decode('latin-1')!r} is not a DNA letter (ACGT, N and IUPAC codes); "
+                    "is this a protein or a damaged file?",
+                    num_further + text.count(b"\n", 0, text.index(wrong)),
+                )
         return text.replace(b"\n", b"")
 
     def _read(self, path: Path) -> Iterator[bytes]:
@@ -251,8 +260,10 @@ class SequenceLines:
                     held += chunk
                     end = _end_of_block(held, chunk)
                     num_given = 0 if b"\n" in chunk else num_given + end
-                    yield from self._without_cr(bytes(held[:end]))
+                    with memoryview(held) as view:
+                        text = view[:end].tobytes()
                     del held[:end]
+                    yield from self._without_cr(text)
                     if streams.is_too_long(num_given + len(held)):
                         raise self._error_of_next(streams.too_long())
             yield from self._without_cr(bytes(held.removesuffix(b"\r")))
@@ -263,7 +274,8 @@ class SequenceLines:
 
     def _without_cr(self, text: bytes) -> Iterator[bytes]:
         """Make what comes before a lone CR the block, and yield it."""
-        text = text.replace(b"\r\n", b"\n")
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n")
         lone_cr = text.find(b"\r")
         if lone_cr >= 0:
             text = text[: text.rfind(b"\n", 0, lone_cr) + 1]
@@ -285,6 +297,14 @@ def _end_of_block(held: bytearray, chunk: bytes) -> int:
         return num_before + num_lines
     num_letters = len(chunk.rstrip(b" \t\r"))
     return num_before + num_letters if num_letters and not held.startswith(b">") else 0
+
+
+def _end_of_contig(text: bytes, start: int) -> int:
+    """Return where the next header begins, at `start` or after it, or else the text ends."""
+    at = text.find(b">", start)  # much faster than to find two letters
+    if at > 0 and text[at - 1 : at] != b"\n":
+        at = text.find(b"\n>", start) + 1 or -1
+    return at if at >= 0 else len(text)
 
 
 def _records(lines: SequenceLines) -> Iterator[SequenceRecord]:
@@ -324,5 +344,9 @@ def _fastq(lines: SequenceLines) -> Iterator[SequenceRecord]:
 
 
 def _record(header: Header, bases: Iterable[bytes]) -> SequenceRecord:
-    name, description = (part.decode("utf-8", "replace") for part in header)
-    return SequenceRecord(name, description, b"".join(bases).decode())
+    name, description = header
+    return SequenceRecord(
+        name.decode("utf-8", "replace"),
+        description.decode("utf-8", "replace"),
+        b"".join(bases).decode(),
+    )

@@ -30,9 +30,8 @@ def test_a_scan_on_a_full_disk_leaves_nothing_and_says_so(folder, tmp_path, caps
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("num_bases", [2000, 40_000])
-def test_on_a_disk_without_room_a_file_is_refused(tmp_path, num_bases):
-    values = values_with_gaps(num_bases)
+def test_on_a_disk_without_room_a_file_is_refused(tmp_path):
+    values = values_with_gaps(20_000)
     write(tmp_path / "whole.bw", values)
     whole_bytes = (tmp_path / "whole.bw").stat().st_size
     for size in (0, 500, whole_bytes // 2, whole_bytes - 1, whole_bytes):
