@@ -16,8 +16,14 @@ from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
 from carbon.genome.gene_files import read_gene_file
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
 from carbon.genome.interval import Interval, Strand, from_region
-from carbon.genome.pieces import Piece, read_pieces
-from carbon.genome.sequences import SequenceRecord, fasta_text, read_records, read_sequences
+from carbon.genome.sequences import (
+    Piece,
+    SequenceRecord,
+    fasta_text,
+    read_pieces,
+    read_records,
+    read_sequences,
+)
 from carbon.genome.variant import Variant
 from carbon.genome.vcf import VcfReader, VcfRow
 

@@ -1,29 +1,38 @@
-"""A stream of named sequences from FASTA or FASTQ, for what needs no random access."""
+"""Named sequences as a stream: FASTA and FASTQ, plain, gzip or bgzip, from a file or a pipe.
 
+One reader serves records, pieces of a contig, and the check before a file is indexed. It reads by
+blocks, in memory that does not grow with a contig or a line of FASTA. As for samtools, blanks
+before a name and at the end of a line, and a byte-order mark, are ignored.
+
+`pysam.FastxFile` is no substitute. It ends a sequence at a NUL, skips text before the first header
+and between records of FASTQ, takes a line that begins with `@` for a header of FASTA, holds whole
+contigs in memory, and gives a record that a broken gzip has cut off before it reports the break.
+"""
+
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
-from carbon.genome.sequence_lines import (
-    LETTERS_AND_ENDS,
-    Header,
-    Part,
-    SequenceLines,
-    Wording,
-    check,
-    checked,
+from carbon.genome import streams
+from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.genome.streams import (
+    BROKEN_GZIP,
+    BYTE_ORDER_MARK,
+    check_bgzip_end,
+    compression_of,
+    open_bytes,
+    shown_name,
 )
-from carbon.genome.streams import check_bgzip_end, compression_of
 from carbon.io.files import why_no_file
 
-_WORDING = Wording(
-    empty="has no sequence; give a FASTA or FASTQ",
-    no_header="expected a header that begins with '>' or '@'; is this a FASTA file?",
-    no_name="a record without a name; write it right behind the first letter",
-    broken="{file} line {line}: is broken behind this ({error}); fetch it again",
-)
+_BLOCK_BYTES = 1 << 16
+_LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
+
+Header = tuple[bytes, bytes]  # a name, and the description that follows it
+Part = tuple[Header | None, bytes]  # some bases of a contig; its header comes with the first
 
 
 class SequenceRecord(NamedTuple):
@@ -34,6 +43,14 @@ class SequenceRecord(NamedTuple):
     bases: str
 
 
+class Piece(NamedTuple):
+    """Consecutive bases of a contig, in the case of the file; `start` is 0-based."""
+
+    contig: str
+    start: int
+    bases: bytes
+
+
 def read_sequences(path: str | Path) -> Iterator[tuple[str, str]]:
     """Return `(name, bases)` of what `read_records` returns.
 
@@ -41,6 +58,68 @@ def read_sequences(path: str | Path) -> Iterator[tuple[str, str]]:
         GenomeError: as there.
     """
     return ((record.name, record.bases) for record in read_records(path))
+
+
+def read_records(path: str | Path) -> Iterator[SequenceRecord]:
+    """Return the records of FASTA or FASTQ, plain, bgzip or gzip, one in memory at a time.
+
+    A FASTA file is checked as a whole before the first record is given; FASTQ and what comes
+    through standard input (`-`) record by record. Several records may have one name.
+
+    Raises:
+        GenomeError: the file is missing, empty, truncated or not DNA in one of the formats.
+    """
+    path = Path(path)
+    if str(path) == "-":
+        return _records(SequenceLines(path))
+    if not path.is_file():
+        raise GenomeError(
+            f"{path}: {why_no_file(path)}; give a FASTA or FASTQ, or - for standard input"
+        )
+    if compression_of(path) == "bgzip":
+        check_bgzip_end(path)
+    lines = SequenceLines(path)
+    is_fastq = lines.first_letter() == b"@"
+    if not is_fastq:
+        deque(lines.fasta(), maxlen=0)
+    return _records(SequenceLines(path, is_checked=not is_fastq))
+
+
+def read_pieces(path: str | Path, piece_bp: int) -> Iterator[Piece]:
+    """Yield the contigs of a FASTA in pieces of `piece_bp`, the last of a contig shorter.
+
+    A contig without bases gives one empty piece. Memory does not grow with a contig or a line.
+
+    Args:
+        path: plain, bgzip or gzip; `-` reads standard input.
+        piece_bp: bases of a piece.
+
+    Raises:
+        GenomeError: at the first line that is not DNA in FASTA; what was good before it has been
+            yielded.
+    """
+    path = Path(path)
+    if piece_bp < 1:
+        raise ValueError(f"piece_bp = {piece_bp}: give 1 or more")
+    if str(path) != "-" and (not path.exists() or path.is_dir()):
+        raise GenomeError(f"{path}: {why_no_file(path)}; give a FASTA, or - for standard input")
+    contig, start, bases = "", 0, bytearray()
+    for header, text in SequenceLines(path).fasta():
+        if header:
+            yield from _last_piece(contig, start, bases)
+            contig, start, bases = header[0].decode("utf-8", "replace"), 0, bytearray()
+        bases += text
+        at = 0
+        while len(bases) - at >= piece_bp:
+            yield Piece(contig, start, bytes(bases[at : at + piece_bp]))
+            start, at = start + piece_bp, at + piece_bp
+        del bases[:at]
+    yield from _last_piece(contig, start, bases)
+
+
+def _last_piece(contig: str, start: int, bases: bytearray) -> Iterator[Piece]:
+    if contig and (bases or not start):
+        yield Piece(contig, start, bytes(bases))
 
 
 def fasta_text(pairs: Iterable[tuple[str, str]], line_bp: int | None = None) -> str:
@@ -56,75 +135,212 @@ def fasta_text(pairs: Iterable[tuple[str, str]], line_bp: int | None = None) -> 
     return "".join(f"{line}\n" for line in lines)
 
 
-def read_records(path: str | Path) -> Iterator[SequenceRecord]:
-    """Return the records of FASTA or FASTQ, plain, bgzip or gzip, one in memory at a time.
+class SequenceLines:
+    """The lines of FASTA, FASTQ or plain sequences, from a file or standard input, read once."""
 
-    A FASTA file is checked as a whole before the first record is given; FASTQ and what comes
-    through standard input (`-`) record by record. Several records may have one name.
+    def __init__(self, path: Path, *, is_checked: bool = False) -> None:
+        """Remember what to read, which is opened for the first line, and whether it is DNA."""
+        self._is_checked = is_checked
+        self._shown_as = shown_name(path)
+        self._num_before = 0  # lines that end before the block
+        self._block = b""
+        self._at = 0  # offset in the block of the line that an error is about
+        self._blocks: Iterator[bytes] = self._read(path)
 
-    Raises:
-        GenomeError: the file is missing, empty, truncated or not DNA in one of the formats.
-    """
-    path = Path(path)
-    if str(path) == "-":
-        return _of_stream(SequenceLines(path, _WORDING))
-    if not path.is_file():
-        raise GenomeError(
-            f"{path}: {why_no_file(path)}; give a FASTA or FASTQ, or - for standard input"
-        )
-    if compression_of(path) == "bgzip":
-        check_bgzip_end(path)
-    lines = SequenceLines(path)
-    if lines.first_letter() == b"@":
-        return _of_fastq(SequenceLines(path, _WORDING))
-    check(lines)
-    again = SequenceLines(path)
-    return _of_fasta(checked(again) if lines.has_blanks else again.fasta())
+    def error(self, wrong: str, num_further: int = 0) -> GenomeError:
+        """Return what is wrong with the line that was read last, or one further down."""
+        number = self._num_ended(self._at) + 1 + num_further
+        return GenomeError(f"{self._shown_as} line {number}: {wrong}")
 
+    def _num_ended(self, offset: int | None = None) -> int:
+        """Return how many lines end before an offset in the block, by default before its end."""
+        return self._num_before + self._block.count(b"\n", 0, offset)
 
-def _of_stream(lines: SequenceLines) -> Iterator[SequenceRecord]:
-    is_fastq = lines.first_letter() == b"@"
-    yield from _of_fastq(lines) if is_fastq else _of_fasta(checked(lines))
+    def _error_of_next(self, wrong: str) -> GenomeError:
+        self._at = len(self._block)
+        return self.error(wrong)
 
+    def first_letter(self) -> bytes:
+        """Return the first letter of the first line that is not blank, if there is one."""
+        for text in self._blocks:
+            num_blank = len(text) - len(text.lstrip())
+            if num_blank < len(text):
+                self._blocks = chain((text,), self._blocks)
+                self._at = text.rfind(b"\n", 0, num_blank) + 1
+                return text[self._at : self._at + 1]
+        return b""
 
-def _of_fasta(parts: Iterable[Part]) -> Iterator[SequenceRecord]:
-    of_record: Header | None = None
-    bases: list[bytes] = []
-    for header, text in parts:
-        if header:
-            if of_record:
-                yield _record(of_record, bases)
-            of_record, bases = header, []
-        bases.append(text.replace(b"\n", b""))
-    if of_record:
-        yield _record(of_record, bases)
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line, without its end."""
+        parts: list[bytes] = []  # of a line that goes on in the next block
+        for text in self._blocks:
+            parts.append(text)
+            if text.endswith(b"\n"):
+                *lines, _ = b"".join(parts).split(b"\n")
+                parts = []
+                self._block, self._at = b"\n", 0
+                for number, line in enumerate(lines, start=self._num_before):
+                    self._num_before = number
+                    yield line
+        if parts:
+            yield b"".join(parts)
 
+    def fasta(self) -> Iterator[Part]:
+        """Yield each contig by blocks; its header comes with the first of them.
 
-def _of_fastq(lines: SequenceLines) -> Iterator[SequenceRecord]:
-    with lines.told_where_broken():
-        stripped = map(bytes.rstrip, lines.lines())
-        for line in filter(None, stripped):
-            if not line.startswith(b"@"):
-                raise lines.error("expected a header that begins with '@'; is the file damaged?")
-            header = lines.header(line)
-            record = _record(header, _letters(lines, stripped))
-            num_missing = len(record.bases)
-            while num_missing > 0 and (quality := next(stripped, None)) is not None:
-                num_missing -= len(quality)
-            if num_missing:
-                raise lines.error(
-                    f"record '{record.name}' has no quality, or not one for each base; is the file "
-                    "cut off?"
+        Raises:
+            GenomeError: at the first line that is not DNA in FASTA.
+        """
+        first = self.first_letter()
+        if not first:
+            wrong = "has no sequence; give a FASTA with at least one contig"
+            raise GenomeError(f"{self._shown_as}: {wrong}")
+        if first != b">":
+            raise self.error("expected a header that begins with '>'; is this a FASTA file?")
+        is_line_start = True
+        for text in self._blocks:
+            end = 0
+            while (start := end) < len(text):
+                self._at, header = start, None
+                if is_line_start and text.startswith(b">", start):
+                    start = text.find(b"\n", start) + 1 or len(text)
+                    header = self.header(text[self._at : start])
+                end = _end_of_contig(text, start)
+                yield header, self.bases(text[start:end], 1 if header else 0)
+                is_line_start = text.endswith(b"\n", 0, end)
+
+    def header(self, line: bytes) -> Header:
+        """Return the name and the description in the header that was read last.
+
+        Raises:
+            GenomeError: it has no name.
+        """
+        words = line[1:].split(None, 1)
+        if not words:
+            raise self.error(f"a record without a name; write it right after '{line[:1].decode()}'")
+        return words[0], words[1].rstrip() if len(words) > 1 else b""
+
+    def bases(self, text: bytes, num_further: int = 0) -> bytes:
+        """Return the letters in lines, without blanks at their ends.
+
+        Args:
+            text: whole lines, or a part of one.
+            num_further: how many lines they begin after the one that was read last.
+
+        Raises:
+            GenomeError: a letter is not DNA.
+        """
+        if self._is_checked:
+            bases = text.replace(b"\n", b"")
+            return bases.translate(None, b" \t") if b" " in bases or b"\t" in bases else bases
+        if text.translate(None, _LETTERS_AND_ENDS):
+            text = b"\n".join(line.rstrip(b" \t") for line in text.split(b"\n"))
+            if wrong := text.translate(None, _LETTERS_AND_ENDS)[:1]:
+                raise self.error(
+                    f"{wrong.decode('latin-1')!r} is not a DNA letter (ACGT, N and IUPAC codes); "
+                    "is this a protein or a damaged file?",
+                    num_further + text.count(b"\n", 0, text.index(wrong)),
                 )
-            yield record
+        return text.replace(b"\n", b"")
+
+    def _read(self, path: Path) -> Iterator[bytes]:
+        """Yield blocks of whole lines that end in LF alone, or parts of a line longer than a block.
+
+        Raises:
+            GenomeError: the stream breaks off, a line is too long, or a CR stands alone; the lines
+                before that have been yielded.
+        """
+        held = bytearray()  # not yielded yet
+        num_given = 0  # bytes of the line under way that have been yielded
+        try:
+            with open_bytes(path) as source:
+                if source.peek(3)[:3] == BYTE_ORDER_MARK:
+                    source.read(3)
+                while chunk := source.read1(_BLOCK_BYTES):
+                    held += chunk
+                    end = _end_of_block(held, chunk)
+                    num_given = 0 if b"\n" in chunk else num_given + end
+                    with memoryview(held) as view:
+                        text = view[:end].tobytes()
+                    del held[:end]
+                    yield from self._without_cr(text)
+                    if streams.is_too_long(num_given + len(held)):
+                        raise self._error_of_next(streams.too_long())
+            yield from self._without_cr(bytes(held.removesuffix(b"\r")))
+        except BROKEN_GZIP as error:
+            raise GenomeError(
+                f"{self._shown_as}: broken after line {self._num_ended()} ({error}); fetch it again"
+            ) from None
+
+    def _without_cr(self, text: bytes) -> Iterator[bytes]:
+        """Make what comes before a lone CR the block, and yield it."""
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n")
+        lone_cr = text.find(b"\r")
+        if lone_cr >= 0:
+            text = text[: text.rfind(b"\n", 0, lone_cr) + 1]
+        if text:
+            self._num_before, self._block = self._num_ended(), text
+            yield text
+        if lone_cr >= 0:
+            raise self._error_of_next("lines end in a lone CR; convert them to LF")
 
 
-def _letters(lines: SequenceLines, stripped: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a record of FASTQ up to that which begins with '+'."""
-    for line in takewhile(lambda line: not line.startswith(b"+"), stripped):
-        if line.translate(None, LETTERS_AND_ENDS):
-            raise lines.wrong_letter(line, lines.number)
-        yield line
+def _end_of_block(held: bytearray, chunk: bytes) -> int:
+    """Return how many of the bytes held to yield, given the chunk that they end with.
+
+    A header is yielded whole. A part of a line ends in no blank or CR: only what follows tells
+    whether these stand inside the line or at its end.
+    """
+    num_before = len(held) - len(chunk)
+    if num_lines := chunk.rfind(b"\n") + 1:
+        return num_before + num_lines
+    num_letters = len(chunk.rstrip(b" \t\r"))
+    return num_before + num_letters if num_letters and not held.startswith(b">") else 0
+
+
+def _end_of_contig(text: bytes, start: int) -> int:
+    """Return where the next header begins, at `start` or after it, or else the text ends."""
+    at = text.find(b">", start)  # much faster than to find two letters
+    if at > 0 and text[at - 1 : at] != b"\n":
+        at = text.find(b"\n>", start) + 1 or -1
+    return at if at >= 0 else len(text)
+
+
+def _records(lines: SequenceLines) -> Iterator[SequenceRecord]:
+    yield from (_fastq if lines.first_letter() == b"@" else _fasta)(lines)
+
+
+def _fasta(lines: SequenceLines) -> Iterator[SequenceRecord]:
+    begun: Header | None = None
+    bases: list[bytes] = []
+    for header, text in lines.fasta():
+        if header:
+            if begun:
+                yield _record(begun, bases)
+            begun, bases = header, []
+        bases.append(text)
+    if begun:
+        yield _record(begun, bases)
+
+
+def _fastq(lines: SequenceLines) -> Iterator[SequenceRecord]:
+    stripped = map(bytes.rstrip, lines.lines())
+    for line in filter(None, stripped):
+        if not line.startswith(b"@"):
+            raise lines.error("expected a header that begins with '@'; is the file damaged?")
+        header = lines.header(line)
+        letters = takewhile(lambda line: not line.startswith(b"+"), stripped)
+        record = _record(header, map(lines.bases, letters))
+        num_missing = len(record.bases)
+        while num_missing > 0 and (quality := next(stripped, None)) is not None:
+            num_missing -= len(quality)
+        if num_missing:
+            raise lines.error(
+                f"record '{record.name}' has no quality, or not one for each base; is the file "
+                "cut off?"
+            )
+        yield record
 
 
 def _record(header: Header, bases: Iterable[bytes]) -> SequenceRecord:

@@ -196,6 +196,15 @@ class TestFasta:
         assert str(path) in str(error.value) and "\n" not in str(error.value)
         assert [p.name for p in tmp_path.iterdir()] == ["bad.fa"]
 
+    @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+    def test_lines_of_a_file_that_is_unpacked_may_have_any_length(self, tmp_path, start):
+        path = tmp_path / "p.fa.gz"
+        path.write_bytes(gzip.compress(start + b">a x\nACGT\nACGTACGT\nAC\n>c\nGG", mtime=0))
+        with Reference(path) as reference:
+            assert reference.contig_lengths_bp == {"a": 14, "c": 2}
+            assert reference.fetch(Interval("a", 3, 13)) == "TACGTACGTA"
+            assert reference.fetch(Interval("c", 0, 2)) == "GG"
+
     def test_questions_that_have_no_answer(self, tmp_path):
         with pytest.raises(GenomeError, match="no such file"):
             Reference(tmp_path / "absent.fa")

@@ -23,7 +23,7 @@ from carbon.genome import (
     SequenceRecord,
     read_pieces,
     read_records,
-    sequence_lines,
+    sequences,
     streams,
     unpack_genbank,
 )
@@ -125,7 +125,7 @@ DOORS = {
 
 
 def small_blocks(num_bytes: int):
-    return mock.patch.object(sequence_lines, "_BLOCK_BYTES", num_bytes)
+    return mock.patch.object(sequences, "_BLOCK_BYTES", num_bytes)
 
 
 # Each door meets each packing; blocks alternate, so that each of both meets each size.
@@ -192,7 +192,7 @@ def test_every_door_gives_what_pysam_fetches(tmp_path):
         assert names_and_bases(read_in(way, packings)) == expected, way
 
 
-NO_NAME = "a (contig|record) without a name"
+NO_NAME = "a record without a name"
 LONE_CR = "lines end in a lone CR"
 WRONG = {
     b">a\nAC\n\nA?G!\n": r"line 4: '\?' is not a DNA letter",

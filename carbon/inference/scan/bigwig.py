@@ -1,21 +1,18 @@
-"""bigWig files, written in a process of their own and read back.
+"""bigWig files by pyBigWig, written in a process of their own and read back.
 
-libBigWig looks at no error of the disk: where that is full, it leaves a torn file or breaks its own
-memory. So it runs in a process that may die, and its file counts only when all that was written,
-zoom levels included, has been read from it again. This file is that process's program too, and so
-imports nothing of Carbon.
+libBigWig ignores errors of the disk: where that is full, it leaves a torn file or corrupts its own
+memory. So it runs in a process that may die, and the file counts only if its values can be read
+again and the disk takes more. This file is that process's program too, and so imports nothing of
+Carbon. pybigtools is no substitute: it prints such an error on stdout and returns, or panics.
 """
 
 import json
-import mmap
 import os
-import shutil
-import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from errno import EIO, ENOSPC
 from pathlib import Path
 from typing import IO, Any
@@ -24,77 +21,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 Float32s = NDArray[np.float32]
+Write = Callable[[str, int, Float32s], None]  # contig, 0-based start, values
 
 _READ_BP = 1 << 20  # of the file that is read back, at a time
-_ZOOM_RECORD = np.dtype([("place", "<u4", 3), ("covered", "<u4"), ("values", "<f4", 4)])
-
-
-class BigWig:
-    """A bigWig that is being written, span after span of each contig, from left to right."""
-
-    def __init__(self, path: Path, contig_lengths_bp: Mapping[str, int]) -> None:
-        """Begin a file; use `open_bigwig`."""
-        self._path = path
-        self._child = subprocess.Popen(
-            [sys.executable, "-P", __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        self._send({"path": str(path), "contig_lengths_bp": dict(contig_lengths_bp)})
-
-    def write(self, contig: str, start: int, values: Float32s) -> None:
-        """Write a value a base from `start` on; a base whose value is NaN has none in the file."""
-        self._send({"contig": contig, "start": start, "bases": len(values)}, values)
-
-    def close(self) -> None:
-        """End the file; raise OSError unless it is whole."""
-        self._send({})
-        assert self._child.stdin
-        with suppress(BrokenPipeError):
-            self._child.stdin.close()
-        self._check()
-
-    def abandon(self) -> None:
-        """End the process, if it is still there."""
-        self._child.kill()
-        self._child.wait()
-        for pipe in (self._child.stdin, self._child.stdout):
-            assert pipe
-            with suppress(BrokenPipeError):
-                pipe.close()
-
-    def _send(self, header: dict[str, Any], values: Float32s | None = None) -> None:
-        assert self._child.stdin
-        try:
-            self._child.stdin.write(json.dumps(header).encode() + b"\n")
-            if values is not None:
-                self._child.stdin.write(values.astype("<f4").tobytes())
-        except BrokenPipeError:
-            self._check()
-
-    def _check(self) -> None:
-        assert self._child.stdout
-        reason = self._child.stdout.read().decode()
-        if self._child.wait() != 0:
-            shown = f"; {reason}" if reason else ""
-            what = f"was not written whole; is the disk full?{shown}"
-            raise OSError(EIO, what, str(self._path))
+_SPARE_BYTES = 1 << 16
 
 
 @contextmanager
-def open_bigwig(path: Path, contig_lengths_bp: Mapping[str, int]) -> Iterator[BigWig]:
-    """Open a bigWig for writing; what it may hold are values of these contigs.
+def open_bigwig(path: Path, contig_lengths_bp: Mapping[str, int]) -> Iterator[Write]:
+    """Open a bigWig for writing, span after span of each contig, from left to right.
+
+    Yields:
+        A function that writes a value a base from `start` on; a base whose value is NaN has none
+        in the file.
 
     Raises:
-        OSError: what is in the file in the end is not what was written.
+        OSError: the file does not hold what was written.
     """
-    sink = BigWig(path, contig_lengths_bp)
+    child = subprocess.Popen(
+        [sys.executable, "-P", __file__, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def send(header: Any, values: bytes = b"") -> None:
+        assert child.stdin
+        try:
+            child.stdin.write(json.dumps(header).encode() + b"\n" + values)
+            child.stdin.flush()
+        except BrokenPipeError:
+            check_end()
+
+    def check_end() -> None:
+        reason, _ = child.communicate()
+        if child.returncode:
+            shown = f"; {reason.decode()}" if reason else ""
+            raise OSError(EIO, f"was not written whole; is the disk full?{shown}", str(path))
+
     try:
-        yield sink
-        sink.close()
+        send(dict(contig_lengths_bp))
+        yield lambda contig, start, values: send(
+            (contig, start, len(values)), values.astype("<f4").tobytes()
+        )
+        send(None)
+        check_end()
     finally:
-        sink.abandon()
+        child.kill()
+        child.communicate()
 
 
 class _Span:
@@ -105,39 +79,31 @@ class _Span:
         self.checksum = self.num_values = 0
 
     def add(self, values: Float32s) -> None:
-        is_none = np.isnan(values)
-        same = np.where(is_none, np.float32(np.nan), values).astype("<f4")
+        same = np.where(np.isnan(values), np.float32(np.nan), values).astype("<f4")
         self.checksum = zlib.crc32(same.tobytes(), self.checksum)
-        self.num_values += int((~is_none).sum())
+        self.num_values += int((~np.isnan(values)).sum())
         self.end += len(values)
 
 
-def _write_file(source: IO[bytes]) -> None:
-    """Write and check a file whose content comes as `BigWig` sends it."""
+def _write_file(path: str, source: IO[bytes]) -> None:
+    """Write and check a file whose content comes as `open_bigwig` sends it."""
     import pyBigWig
 
-    header = json.loads(source.readline())
+    contig_lengths_bp = json.loads(source.readline())
     written: dict[str, _Span] = {}
-    sink = pyBigWig.open(header["path"], "w")
-    sink.addHeader(list(header["contig_lengths_bp"].items()))
-    while chunk := json.loads(source.readline()):  # nothing at all if the sender died
-        contig, start = chunk["contig"], chunk["start"]
-        _check_room(header["path"], chunk["bases"])
-        values = np.frombuffer(source.read(4 * chunk["bases"]), dtype="<f4")
+    sink = pyBigWig.open(path, "w")
+    sink.addHeader(list(contig_lengths_bp.items()))
+    while header := json.loads(source.readline()):  # no JSON at all if the sender died
+        contig, start, num_bases = header
+        # After an error the library may take minutes for zoom levels of nothing.
+        _check_room(path, _SPARE_BYTES + 2 * 4 * num_bases)
+        values = np.frombuffer(source.read(4 * num_bases), dtype="<f4")
         for first, last in _runs(~np.isnan(values)):
             sink.addEntries(contig, start + first, values=values[first:last], span=1, step=1)
         written.setdefault(contig, _Span(start)).add(values)
     sink.close()
-    _check_file(header["path"], header["contig_lengths_bp"], written)
-
-
-def _check_room(path: str, num_bases: int) -> None:
-    """Raise OSError where the disk has no room for so many values.
-
-    Going on behind an error, the library may take minutes for zoom levels of nothing.
-    """
-    if shutil.disk_usage(path).free < 2 * 4 * num_bases:
-        raise OSError(os.strerror(ENOSPC))
+    _check_room(path, _SPARE_BYTES, sync=True)
+    _check_values(path, contig_lengths_bp, written)
 
 
 def _runs(flags: Any) -> list[tuple[int, int]]:
@@ -150,15 +116,23 @@ def _runs(flags: Any) -> list[tuple[int, int]]:
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _check_file(path: str, contig_lengths_bp: dict[str, int], written: dict[str, _Span]) -> None:
+def _check_room(path: str, spare_bytes: int, *, sync: bool = False) -> None:
+    """Raise OSError if a file cannot grow: then the disk may not have taken all of it."""
+    with open(path, "r+b", buffering=0) as file:
+        num_bytes = file.seek(0, os.SEEK_END)
+        num_taken = file.write(os.urandom(spare_bytes))  # zeros need no room on some disks
+        if sync:
+            os.fsync(file.fileno())
+        file.truncate(num_bytes)
+    if num_taken < spare_bytes:
+        raise OSError(os.strerror(ENOSPC))
+
+
+def _check_values(path: str, contig_lengths_bp: dict[str, int], written: dict[str, _Span]) -> None:
     """Raise ValueError unless the file has what was written, and nothing else."""
     import pyBigWig
 
     num_values = sum(span.num_values for span in written.values())
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())  # tells what the disk could not take
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            _check_ends_and_zooms(data, num_values)
     with pyBigWig.open(path) as source:
         _expect(source.chroms() == contig_lengths_bp, "its contigs")
         _expect(source.header()["nBasesCovered"] == num_values, "its summary")
@@ -170,30 +144,6 @@ def _check_file(path: str, contig_lengths_bp: dict[str, int], written: dict[str,
             _expect(vars(found) == vars(span), f"the values of '{contig}'")
 
 
-def _check_ends_and_zooms(data: mmap.mmap, num_values: int) -> None:
-    """Check what the library does not read: the last bytes, and the bases of every zoom level."""
-    _expect(data[-4:] == data[:4], "its end")
-    (num_zooms,) = struct.unpack_from("<H", data, 6)
-    for number in range(num_zooms):
-        _, _, index_at = struct.unpack_from("<QQQ", data, 64 + 24 * number)
-        _expect(_num_covered(data, index_at + 48) == num_values, "a zoom level")
-
-
-def _num_covered(data: mmap.mmap, node_at: int) -> int:
-    """Count the bases that the records below a node of a zoom level's index cover."""
-    is_leaf, _, num_children = struct.unpack_from("<BBH", data, node_at)
-    total = 0
-    for child in range(num_children):
-        if is_leaf:
-            at, size = struct.unpack_from("<QQ", data, node_at + 4 + 32 * child + 16)
-            records = np.frombuffer(zlib.decompress(data[at : at + size]), dtype=_ZOOM_RECORD)
-            total += int(records["covered"].sum())
-        else:
-            (at,) = struct.unpack_from("<Q", data, node_at + 4 + 24 * child + 16)
-            total += _num_covered(data, at)
-    return total
-
-
 def _expect(is_so: bool, what: str) -> None:
     if not is_so:
         raise ValueError(f"{what} cannot be read back")
@@ -201,10 +151,10 @@ def _expect(is_so: bool, what: str) -> None:
 
 def _main() -> None:
     try:
-        _write_file(sys.stdin.buffer)
-    except Exception as error:  # whatever it is, the file is not whole
+        _write_file(sys.argv[1], sys.stdin.buffer)
+    except Exception as error:  # of any kind: the file is not whole
         print(str(error).partition("\n")[0] or type(error).__name__, end="", flush=True)
-        os._exit(1)  # without the library's own ending, which may never come
+        os._exit(1)  # the library's own ending may never come
 
 
 if __name__ == "__main__":

@@ -145,5 +145,5 @@ def write_bigwig(
     """
     track = next((name for name in TRACKS if path.name.endswith(f".{name}.bw")), TRACKS[0])
     value_of = attrgetter(track)
-    with open_bigwig(path, contig_lengths_bp) as sink:
-        yield lambda chunk: sink.write(chunk.interval.contig, chunk.interval.start, value_of(chunk))
+    with open_bigwig(path, contig_lengths_bp) as write:
+        yield lambda chunk: write(chunk.interval.contig, chunk.interval.start, value_of(chunk))

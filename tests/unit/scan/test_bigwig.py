@@ -1,8 +1,5 @@
 """A bigWig is whole or there is none, whatever the disk does."""
 
-import struct
-import zlib
-
 import numpy as np
 import pytest
 
@@ -19,9 +16,9 @@ def values_with_gaps(num_bases):
 
 
 def write(path, values):
-    with open_bigwig(path, {"c": len(values) + 50}) as sink:
+    with open_bigwig(path, {"c": len(values) + 50}) as write_span:
         for at in range(0, len(values), 4000):
-            sink.write("c", at + 7, values[at : at + 4000])
+            write_span("c", at + 7, values[at : at + 4000])
 
 
 def test_a_scan_on_a_full_disk_leaves_nothing_and_says_so(folder, tmp_path, capsys):
@@ -33,34 +30,33 @@ def test_a_scan_on_a_full_disk_leaves_nothing_and_says_so(folder, tmp_path, caps
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_of_any_size_but_the_whole_one_is_refused(tmp_path):
-    values = values_with_gaps(2000)
+def test_on_a_disk_without_room_a_file_is_refused(tmp_path):
+    values = values_with_gaps(20_000)
     write(tmp_path / "whole.bw", values)
     whole_bytes = (tmp_path / "whole.bw").stat().st_size
-    sizes = [0, whole_bytes // 2, whole_bytes - 1]
-    for size in sizes:
+    for size in (0, 500, whole_bytes // 2, whole_bytes - 1, whole_bytes):
         with room_for(size), pytest.raises(OSError, match="not written whole"):
             write(tmp_path / "torn.bw", values)
-    with room_for(whole_bytes):
+    with room_for(whole_bytes + 200_000):
         write(tmp_path / "same.bw", values)
     assert (tmp_path / "same.bw").read_bytes() == (tmp_path / "whole.bw").read_bytes()
 
 
-def test_a_hole_in_what_was_written_is_seen(tmp_path):
-    """A block that the disk lost, of the data or of a zoom level, between others that are whole."""
+def test_a_hole_in_the_values_is_seen(tmp_path):
+    """A block that the disk lost, between others that are whole."""
     values = values_with_gaps(300_000)
     path = tmp_path / "a.bw"
     write(path, values)
     span = bigwig._Span(7)
     span.add(values)
     lengths_bp = {"c": len(values) + 50}
-    bigwig._check_file(str(path), lengths_bp, {"c": span})
+    bigwig._check_values(str(path), lengths_bp, {"c": span})
     whole = path.read_bytes()
-    for share in (0.3, 0.75, 0.85, 0.95, 0.999):
+    for share in (0.1, 0.3, 0.5):
         at = int(share * len(whole))
-        path.write_bytes(whole[:at] + bytes(len(whole[at : at + 512])) + whole[at + 512 :])
-        with pytest.raises((ValueError, RuntimeError, zlib.error, struct.error)):
-            bigwig._check_file(str(path), lengths_bp, {"c": span})
+        path.write_bytes(whole[:at] + bytes(512) + whole[at + 512 :])
+        with pytest.raises((ValueError, RuntimeError)):
+            bigwig._check_values(str(path), lengths_bp, {"c": span})
 
 
 def test_a_library_that_breaks_its_memory_is_an_error(tmp_path, monkeypatch):
@@ -72,11 +68,11 @@ def test_a_library_that_breaks_its_memory_is_an_error(tmp_path, monkeypatch):
 
 def test_values_of_none_and_of_the_last_base(tmp_path):
     pyBigWig = pytest.importorskip("pyBigWig")
-    with open_bigwig(tmp_path / "a.bw", {"c": 9, "d": 5}) as sink:
-        sink.write("c", 0, np.full(9, np.nan, dtype=np.float32))
-    with open_bigwig(tmp_path / "b.bw", {"c": 9, "d": 5}) as sink:
-        sink.write("c", 3, np.arange(6, dtype=np.float32))
-        sink.write("d", 4, np.ones(1, dtype=np.float32))
+    with open_bigwig(tmp_path / "a.bw", {"c": 9, "d": 5}) as write_span:
+        write_span("c", 0, np.full(9, np.nan, dtype=np.float32))
+    with open_bigwig(tmp_path / "b.bw", {"c": 9, "d": 5}) as write_span:
+        write_span("c", 3, np.arange(6, dtype=np.float32))
+        write_span("d", 4, np.ones(1, dtype=np.float32))
     with pyBigWig.open(str(tmp_path / "a.bw")) as empty:
         assert empty.header()["nBasesCovered"] == 0
     with pyBigWig.open(str(tmp_path / "b.bw")) as both:
