@@ -212,12 +212,16 @@ def _replace(lease: SoftFileLease, renewal: Renewal) -> None:
 
     Raises:
         Timeout: the lock has another holder by now.
+        UserError: the lock is of another user, who alone can remove it.
     """
     path = Path(lease.lock_file)
     if _renewal(path) != renewal:
         raise Timeout(lease.lock_file)
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    path.rename(aside)  # of all who do so, one succeeds
+    try:
+        path.rename(aside)  # of all who do so, one succeeds
+    except PermissionError:  # of another user, in a folder such as /tmp
+        raise UserError(f"{path}: its process has ended; ask its user to remove it") from None
     try:
         if _renewal(aside) != renewal:  # the lock of another who was quicker
             with suppress(OSError):  # a third may have taken the name; the second ends then

@@ -106,6 +106,19 @@ def test_another_user_is_told_what_to_remove(tmp_path, holding, monkeypatch):
         locked_folder(tmp_path / "run").__enter__()
 
 
+def test_a_lock_that_only_another_user_can_remove_is_named(tmp_path, monkeypatch):
+    here = locks._us()
+    write_lock(tmp_path, host=here.hostname, pid=os.getpid(), start=here.start - 1)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("filelock._filesystem._exchange._rename_call", lambda: (refuse, 2))
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(UserError, match=r"/\.lock: its process has ended; ask its user to remove"):
+        locked_folder(tmp_path).__enter__()
+
+
 def test_a_suspended_run_of_this_machine_keeps_its_lock(tmp_path, holding):
     holding.send_signal(signal.SIGSTOP)
     os.utime(tmp_path / "run" / ".lock", (1, 1))
