@@ -25,6 +25,7 @@ LONGEST = [
     "test_learners_come_and_go.py",
     "test_diloco.py",
     "test_start.py",
+    "test_access.py",
     "test_demo_panels.py",
     "test_demo_server.py",
 ]

@@ -1,11 +1,15 @@
-"""Who can use the demo: axe, focus, the keyboard alone, and a phone."""
+"""Who can use the demo: axe, focus, the keyboard alone, and a phone; the switch of models."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from carbon.inference import load
+from carbon.offered import Offer
 from demo.panels import PANELS
+from tests.helpers.demo import make_lab
+from tests.helpers.server import served
 
 _RULES = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']}"
 _FOCUSED = """(() => {
@@ -42,7 +46,7 @@ def test_axe_finds_nothing_by_day_at_a_desk_and_by_night_on_a_phone(visitor, axe
 
 
 def test_the_answer_comes_first_on_a_phone_by_night(phone, axe):
-    """Axe finds nothing there; for a page by day see test_models.py."""
+    """Axe finds nothing there; by day it looks at the switch of models, below."""
     phone.open("/read")
     phone.drawn()
     phone.is_dark()
@@ -82,3 +86,33 @@ def test_by_keyboard_alone_and_what_has_the_focus_is_seen(visitor):
     visitor.page.keyboard.press("Enter")
     visitor.until("location.search.includes('GGGGGGTTTTTT')")
     assert unseen == []
+
+
+def choose(visitor, number, url):
+    """Choose the other model where it stands for the n-th time, and wait for its answer."""
+    visitor.forget_status()
+    visitor.page.locator("label", has_text="other").nth(number).click()
+    visitor.answered()
+    visitor.page.wait_for_url(f"**{url}")
+
+
+def test_a_model_is_switched_goes_along_and_is_compared(visitor, axe, lab, model, tmp_path):
+    own = make_lab(tmp_path, model)
+    (tmp_path / "other").symlink_to(lab.runs / "model")
+    own.offer = Offer({"other": str(tmp_path / "other")}, False, load)
+    with served(own) as address:
+        visitor.address = address
+        visitor.open("/read")
+        assert "model" in visitor.page.locator("header.model summary").inner_text()
+        choose(visitor, 0, "/read?base_model=other")
+        visitor.page.get_by_role("link", name="Inside a token").first.click()
+        visitor.page.wait_for_url("**/token?base_model=other")
+        visitor.open("/compare?b=")
+        assert "base_model" not in visitor.page.url
+        visitor.page.locator("#view-told").get_by_text("A and B are the same").wait_for()
+        choose(visitor, 1, "/compare?b=&model_b=other")  # of B, below the page's
+        rows = visitor.page.locator("#view-told tbody tr")
+        assert [rows.nth(n).locator("td").nth(2).inner_text() for n in (0, 1)] == ["model", "other"]
+        visitor.drawn()
+        assert violations(visitor, axe) == []
+        visitor.page.goto("about:blank")
