@@ -166,12 +166,12 @@ class Warned(NamedTuple):
     Attributes:
         first_line: number of the first line that breaks it, from 1.
         text: problem and remedy there.
-        count: of lines that break it.
+        num_lines: that break it.
     """
 
     first_line: int
     text: str
-    count: int
+    num_lines: int
 
 
 _Warnings = dict[str, Warned]
@@ -266,7 +266,7 @@ class VcfReader:
         if self._strict and rule not in _ALLOWED:
             raise GenomeError(f"{where}: {text} (a warning without `--strict`)")
         first = warnings.get(rule, Warned(line, text, 0))
-        warnings[rule] = first._replace(count=first.count + 1)
+        warnings[rule] = first._replace(num_lines=first.num_lines + 1)
 
     def _check_is_a_vcf(self) -> None:
         """Raise GenomeError unless the file can be read twice and begins as a VCF or BCF."""

@@ -283,7 +283,7 @@ def test_any_mixture(tmp_path_factory, harmless, grave, seed):
         return
     for _ in range(2):  # the second pass counts nothing again
         assert len(list(vcf)) == num_records
-        found = {rule: warned.count for rule, warned in vcf.warnings.items()}
+        found = {rule: warned.num_lines for rule, warned in vcf.warnings.items()}
         assert set(found) >= {each.rule for each in harmless}
         repeated = sum(n - 1 for n in map(harmless.count, harmless) if n > 1)
         assert sum(found.values()) >= len(harmless) - repeated
@@ -295,7 +295,7 @@ def test_a_warning_counts_how_often_and_where_first(tmp_path):
     next(iter(vcf))  # a pass that is broken off counts nothing, two at once count nothing twice
     assert len(list(zip(vcf, vcf, strict=True))) == 4
     first = len(HEADER) + 3  # the line of the first record
-    found = {rule: (c.first_line, c.count) for rule, c in vcf.warnings.items()}
+    found = {rule: (c.first_line, c.num_lines) for rule, c in vcf.warnings.items()}
     assert found == {"id": (first + 1, 2), "qual": (first + 2, 1)}
     lines = list(vcf.warning_lines())
     assert len(lines) == 2 and f"id, 2 times, first in line {first + 1}" in lines[0]

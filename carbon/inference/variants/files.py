@@ -234,7 +234,7 @@ def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, 
         say(line)
     for line in told_of_unknown_code(job.annotation, counts.get(_UNKNOWN_CODES, {})):
         say(f"warning: {line}")
-    warnings = {rule: warned.count for rule, warned in vcf.warnings.items()}
+    warnings = {rule: warned.num_lines for rule, warned in vcf.warnings.items()}
     return {"output": str(job.output), **counts, **_left_out(job, vcf), "warnings": warnings}
 
 
