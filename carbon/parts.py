@@ -1,7 +1,6 @@
 """Parts of a result that were computed apart, such as by region, joined into one file."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,7 +114,8 @@ def _added(part: Path, name: str, before: Any, value: Any) -> Any:
         known = [number for number in (before, value) if number is not None]
         return sum(known) if known else None
     if name in _COUNTERS:
-        return dict(sorted((Counter(before) + Counter(value)).items()))
+        names = sorted({*before, *value})
+        return {each: before.get(each, 0) + value.get(each, 0) for each in names}
     if name in _OUTPUTS or (name == _OF_PART and before != value):
         return [*(before if isinstance(before, list) else [before]), value]
     if before != value:
