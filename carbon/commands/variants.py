@@ -31,7 +31,7 @@ def variants(
     *,
     loading: Loading,
     reference: Path,
-    vcf: Path,
+    vcf: Annotated[Path, Parameter(allow_leading_hyphen=True)],  # `-` is refused with its reason
     output: Annotated[Path, Parameter(help=_OUTPUT)],
     genes: Genes = NO_GENES,
     region: Annotated[str | None, Parameter(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None,
