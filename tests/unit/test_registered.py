@@ -39,7 +39,7 @@ SAME = {
     "extras: carbon doctor": (set(TOLD), EXTRAS.keys() - UNREPORTED),
     "extras: all": (extras_within("all"), EXTRAS.keys() - NOT_IN_ALL | {"all"}),
     "extras: docs/install.md": (
-        names_in(rows("docs/install.md", r"(`[^|]*)")), EXTRAS.keys() - {"ray", "rooms"},
+        names_in(rows("docs/install.md", r"(`[^|]*)")), EXTRAS.keys() - {"rooms"},
     ),
     "tasks: folders": (
         {path.parent.name for path in ROOT.glob("eval/tasks/*/README.md")}, TASKS.keys(),
