@@ -35,8 +35,8 @@ _OUTPUT = f"{any_of(FORMATS['designs'])} to write."
 _LEARNING = group("Learning")
 
 
-def _protein(hint: Any, tokens: Sequence[Token]) -> str:
-    return tokens[-1].value
+def _protein(hint: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+    return (tokens[-1].value,)  # cyclopts checks the type of what it is given
 
 
 Oracles = Annotated[
@@ -139,10 +139,11 @@ def _rules(constraints: ConstraintOptions, rules: RuleOptions, start: str | None
     from carbon.genome.alphabet import translate
     from carbon.inference import Constraints
 
-    if "protein" in constraints and not constraints["protein"]:  # `--protein` without letters
-        if start is None:
+    if "protein" in constraints:
+        letters = "".join(constraints["protein"] or ())
+        if not letters and start is None:
             raise UserError("--protein: give its letters, or a --start to translate")
-        constraints = {**constraints, "protein": translate(start)}
+        constraints = {**constraints, "protein": letters or translate(start or "")}
     return Rules(constraints=Constraints(**constraints), **rules)
 
 

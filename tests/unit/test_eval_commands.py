@@ -123,7 +123,7 @@ def no_hub(monkeypatch, tmp_path):
     def load_any(*_, **__):
         raise AssertionError("the model is loaded before its datasets are looked up")
 
-    monkeypatch.setattr("eval.commands.load_any", load_any)
+    monkeypatch.setattr("eval.models.load_any", load_any)
 
 
 @pytest.mark.parametrize("tasks", ["all", "sequence_recovery,genomic_niah"])
