@@ -32,6 +32,7 @@ def folder(tmp_path, network):
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_five_regions_by_snakemake(folder, capsys, monkeypatch):
     if importlib.util.find_spec("snakemake") is None or shutil.which("bcftools") is None:
         pytest.skip("snakemake or bcftools is not installed")
