@@ -237,18 +237,27 @@ def _watch(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) 
     The lock is another's after a suspension for longer than the lease. Storage that does not
     answer, or a lock file that was removed, is no reason to end.
     """
-    while True:
-        owner = lease.owner
-        if owner and owner.token != loss.token:
-            say(
-                f"{loss.lock_file}: taken by process {owner.pid} on {owner.hostname}; this run ends"
-            )
-            os._exit(1)
-        if owner:
-            with suppress(OSError):
-                os.utime(loss.lock_file)
+    while not _is_of_another(lease, loss, ended):
+        with suppress(OSError):
+            os.utime(loss.lock_file)
         if ended.wait(_RENEWED_SECONDS):
             return
+    if not ended.is_set() and (owner := lease.owner):
+        say(f"{loss.lock_file}: taken by process {owner.pid} on {owner.hostname}; this run ends")
+        os._exit(1)
+
+
+def _is_of_another(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) -> bool:
+    """Return whether a lock is another's, in each of two looks.
+
+    A process that replaces an abandoned lock, and comes second, holds the name for a moment and
+    gives it back to the first.
+    """
+    for _ in range(2):
+        owner = lease.owner
+        if owner is None or owner.token == loss.token or ended.wait(_SECONDS_BETWEEN_LOOKS):
+            return False
+    return True
 
 
 def _in_use(lease: SoftFileLease, name: str) -> UserError:
