@@ -13,14 +13,12 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from carbon.console import progress, say
 from carbon.errors import UserError
-from carbon.parallel.engines import Answer, Engine, Failure, InProcess
+from carbon.parallel.engines import MOST_IN_FLIGHT, Answer, Engine, Failure, InProcess
 from carbon.parallel.journal import Journal
 
 B = TypeVar("B", bound=Sequence[Any])
 T = TypeVar("T")
 
-MOST_IN_FLIGHT = 2
-"""Blocks of a worker: the one it computes, and the next, so that it never waits for the driver."""
 MOST_DEATHS = 3
 """Of workers on one block, and of one worker while it starts."""
 _SECONDS = 0.5  # between two looks at what has happened

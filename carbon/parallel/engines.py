@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from carbon.errors import UserError
 
+MOST_IN_FLIGHT = 2
+"""Blocks of a worker: the one it computes, and the next, so that it never waits for the driver."""
+
 
 class Worker(Protocol):
     """Computes blocks.

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from carbon.console import natural, say
 from carbon.errors import UserError
-from carbon.parallel.driver import MOST_IN_FLIGHT, Workers
-from carbon.parallel.engines import Engine, InProcess, MakeWorker
-from carbon.parallel.local import LocalProcesses, StartMethod, start_fork_server
+from carbon.parallel.engines import MOST_IN_FLIGHT, Engine, InProcess, MakeWorker
+
+if TYPE_CHECKING:  # the help of a command needs neither
+    from carbon.parallel.driver import Workers
+    from carbon.parallel.local import StartMethod
 
 _ADDRESS = "RAY_ADDRESS"
 _CUDA, _AUTO = "cuda", "auto"
@@ -73,6 +75,8 @@ def start_early(options: WorkerOptions) -> None:
     number, device = options.processes or 0, options.device
     is_on_cpu = device == "cpu" or (device == _AUTO and not _has_gpu_files())
     if 0 < number <= _MOST_PROCESSES and is_on_cpu and sys.platform == "linux":
+        from carbon.parallel.local import start_fork_server
+
         start_fork_server()
 
 
@@ -95,7 +99,7 @@ def is_streamed(options: WorkerOptions, reason: str | None) -> bool:
 @contextmanager
 def workers_of(
     options: WorkerOptions, make: MakeWorker, most_in_flight: int = MOST_IN_FLIGHT
-) -> Iterator[Workers]:
+) -> Iterator["Workers"]:
     """Yield the workers that a command line asks for, and end them.
 
     Args:
@@ -106,6 +110,8 @@ def workers_of(
     Raises:
         UserError: the options contradict one another, or a device or cluster is not there.
     """
+    from carbon.parallel.driver import Workers
+
     with _terminated_by_exit(), Workers(engine_of(options, make), most_in_flight) as workers:
         yield workers
 
@@ -126,10 +132,12 @@ def engine_of(options: WorkerOptions, make: MakeWorker) -> Engine:
         if len(gpus) == 1 and options.device != _AUTO:
             os.environ.update(CUDA_VISIBLE_DEVICES=gpus[0])
         return InProcess(make)
+    from carbon.parallel.local import LocalProcesses
+
     return LocalProcesses(make, environments, _method(options.device, gpus))
 
 
-def _method(device: str, gpus: list[str]) -> StartMethod:
+def _method(device: str, gpus: list[str]) -> "StartMethod":
     """Return how processes start: nothing that is forked may have touched a GPU."""
     is_on_cpu = device == "cpu" or (device == _AUTO and not gpus and sys.platform == "linux")
     return "forkserver" if is_on_cpu else "spawn"
