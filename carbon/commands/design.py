@@ -36,7 +36,7 @@ _LEARNING = group("Learning")
 
 
 def _protein(hint: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
-    return (tokens[-1].value,)  # cyclopts checks the type of what it is given
+    return (tokens[-1].value,)  # cyclopts compares it with the option's type
 
 
 Oracles = Annotated[

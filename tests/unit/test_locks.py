@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -218,6 +219,21 @@ def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, content, sys
     if content != "of another machine":
         lock.write_text(content)
     assert holders(4, tmp_path) == 1
+
+
+@pytest.mark.parametrize(("second_look", "is_lost"), [("ours", False), ("theirs", True)])
+def test_a_lock_is_lost_if_two_looks_see_another(monkeypatch, second_look, is_lost):
+    """Who replaces an abandoned lock second holds its name for a moment, and gives it back."""
+    monkeypatch.setattr(locks, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    seen = iter(["theirs", second_look])
+
+    class Lease:
+        @property
+        def owner(self):
+            return SimpleNamespace(token=next(seen))
+
+    loss = SimpleNamespace(token="ours")
+    assert locks._is_of_another(Lease(), loss, threading.Event()) is is_lost
 
 
 def test_who_waits_gets_the_lock_when_it_is_free(tmp_path):

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -36,6 +37,21 @@ def test_a_function_has_a_process_that_answers_many_times_and_ends(functions):
     oracle.close()
     with pytest.raises(ProcessLookupError):
         os.kill(number, signal.SIGCONT)
+
+
+def test_a_script_without_a_main_guard_runs_once(functions, tmp_path):
+    """`multiprocessing` would import the script again in the process of the function."""
+    (tmp_path / "script.py").write_text(
+        "from carbon.design.oracles import started\n"
+        "print('begun', flush=True)\n"
+        "(oracle,) = started(['python:some_oracles:gc'], 300)\n"
+        "print(oracle.values(['a'], ['GGCC']))\n"
+        "oracle.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "begun\n[1.0]\n" and "begun" not in done.stderr
 
 
 def test_a_command_reads_fasta():
