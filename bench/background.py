@@ -6,7 +6,7 @@ Fresh random variants of the background's contigs should have uniform percentile
 Smirnov's test of two samples, as the background is one itself). Then random SNVs and indels by
 consequence, as many of each: AUROC of the delta, of the percentile, and the 95 % interval of the
 difference (bootstrap over variants). The background is one without an annotation, and the window,
-strands, frames and so on are those that its file states.
+strands, offsets and so on are those that its file states.
 """
 
 import argparse
@@ -18,10 +18,9 @@ from scipy import stats
 
 import carbon
 from carbon.genome import Consequences, read_gene_file
-from carbon.inference.background import Background
-from carbon.inference.background.draw import Places
+from carbon.inference.variants.background import Background, Places
 
-OPTIONS = ("protocol", "window_bp", "by", "strands", "frames", "tags")
+OPTIONS = ("protocol", "window_bp", "by", "strands", "offsets", "tags")
 INDEL = "indel"
 # Name, damaging sets, control sets.
 QUESTIONS = (

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from measure import in_own_process
 
-from carbon.comparison import CompareJob, run_compare_job
+from carbon.compare import CompareJob, run_compare_job
 from carbon.io.tables import Columns, chosen_by_ending
 
 FORMATS = (".parquet", ".tsv", ".json", ".vcf")

@@ -18,11 +18,11 @@ from operators import Counts, counted
 import carbon
 from carbon.console import natural, run_command
 from carbon.inference import Carbon
-from carbon.inference.generation import drawing
-from carbon.options import ENGINES, Engine
+from carbon.inference.generate import generate
+from carbon.inference.options import ENGINES, Engine
 from carbon.tokenizer import K
 
-_AHEAD_ON_A_GPU = drawing._AHEAD["cuda"]
+_AHEAD_ON_A_GPU = generate._AHEAD["cuda"]
 
 
 def main() -> int:
@@ -64,7 +64,7 @@ def _print_counts(model: Carbon, prompts: list[str], length_bp: int) -> None:
     """Print what each engine computes and reads, and ours when it draws ahead as on a GPU."""
 
     def count(engine: Engine, ahead: int = 0) -> Counts:
-        drawing._AHEAD["cpu"] = ahead
+        generate._AHEAD["cpu"] = ahead
         with counted(model.reader.network.model) as counts:
             model.generate(prompts, length_bp, temperature=0, engine=engine)
         return counts

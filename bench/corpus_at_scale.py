@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pysam
 
-from carbon.console import natural, run_command, say
+from carbon.console import natural, run_command
 from carbon.genome import read_sequences
 from carbon.io.files import sha256_of_file
+from carbon.progress import say
 
 DIVERGENCES = (0.0, 0.02, 0.05, 0.1, 0.2)
 LOOK_SECONDS = 1.0

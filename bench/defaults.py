@@ -5,10 +5,11 @@
 
 At random places of a contig: SNVs that gain a stop codon, synonymous and intergenic ones, and
 indels of each length (deletions and insertions by turns; what is inserted is drawn from elsewhere
-in the contig) inside coding exons and between genes. Each is read once in six frames and on both
-strands, and every smaller choice of frames and strands is taken out of that. The readings compared:
+in the contig) inside coding exons and between genes. Each is read once in six offsets and on both
+strands, and every smaller choice of offsets and strands is taken out of that. The readings
+compared:
 
-- `unaligned`: ALT in the same frame as REF, so that an indel moves the 6-mers behind it;
+- `unaligned`: ALT in the same offset as REF, so that an indel moves the 6-mers behind it;
 - `aligned`: as `centered` reads, 6-mers behind the variant begin at the same bases for both;
 - `first N bp`: aligned, only so many bases from the variant on counted;
 - `halved by N bp`: aligned, the weight of a base falls to a half with every N bases.
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from carbon.console import TableRow, run_command, text_table
+from carbon.console import run_command
 from carbon.genome import (
     Consequences,
     Interval,
@@ -38,18 +39,19 @@ from carbon.genome import (
     read_gene_file,
 )
 from carbon.inference import AlleleComparison, Carbon, load
+from carbon.inference.options import STRANDS_READ, Strands
 from carbon.inference.variants import compare_block
 from carbon.io.files import atomic_file
-from carbon.options import STRANDS_READ, Strands
+from carbon.progress import TableRow, text_table
 
 Deltas = NDArray[np.float64]
 Kinds = dict[str, list[Variant]]
 
-FRAMES = {"1": (0,), "2": (0, 3), "3": (0, 2, 4), "6": (0, 1, 2, 3, 4, 5)}
+OFFSETS = {"1": (0,), "2": (0, 3), "3": (0, 2, 4), "6": (0, 1, 2, 3, 4, 5)}
 STRANDS: tuple[Strands, ...] = ("forward", "both")
 CUTS_BP = (48, 96, 192, 384)
 HALVES_BP = (24, 96)
-IN_FRAME_BP = (3, 6, 9, 12)
+IN_OFFSET_BP = (3, 6, 9, 12)
 AT_ONCE = 16
 TRIED_FOR_COST = 8
 
@@ -62,7 +64,7 @@ def _halved(half_bp: int) -> Callable[[Deltas], Deltas]:
     return lambda parts: parts @ np.exp2(-np.arange(parts.shape[1]) / half_bp)
 
 
-# From the deltas of all bases from the variant on, (frames, bases), to one a frame.
+# From the deltas of all bases from the variant on, (offsets, bases), to one an offset.
 ALIGNED: Mapping[str, Callable[[Deltas], Deltas]] = {
     "aligned": lambda parts: parts.sum(axis=1),
     **{f"first {cut_bp} bp": _first(cut_bp) for cut_bp in CUTS_BP},
@@ -136,14 +138,14 @@ class Places:
 
 
 class Read(NamedTuple):
-    """Deltas by reading: each (variants, strands, frames), nats."""
+    """Deltas by reading: each (variants, strands, offsets), nats."""
 
     by_reading: dict[str, Deltas]
 
-    def deltas(self, reading: str, frames: Sequence[int], strands: Strands) -> Deltas:
-        """Return one delta a variant, the mean over frames and strands."""
+    def deltas(self, reading: str, offsets: Sequence[int], strands: Strands) -> Deltas:
+        """Return one delta a variant, the mean over offsets and strands."""
         num_strands = len(STRANDS_READ[strands])
-        chosen = self.by_reading[reading][:, :num_strands][:, :, list(frames)]
+        chosen = self.by_reading[reading][:, :num_strands][:, :, list(offsets)]
         return np.asarray(chosen.mean(axis=(1, 2)))
 
     def unsure(self) -> float:
@@ -155,19 +157,19 @@ class Read(NamedTuple):
 def read(
     model: Carbon, reference: Reference, variants: list[Variant], options: dict[str, Any]
 ) -> Read:
-    """Read variants in every frame and on both strands."""
-    method = model.variant_method(strands="both", frames=FRAMES["6"], **options)
+    """Read variants in every offset and on both strands."""
+    method = model.variant_method(strands="both", offsets=OFFSETS["6"], **options)
     found: dict[str, list[list[Deltas]]] = {reading: [] for reading in READINGS}
     for at in range(0, len(variants), AT_ONCE):
         block = variants[at : at + AT_ONCE]
         for score, strands in compare_block(model.reader, reference, block, method):
             for reading in READINGS:
-                found[reading].append([_by_frame(strands[s], reading) for s in ("+", "-")])
+                found[reading].append([_by_offset(strands[s], reading) for s in ("+", "-")])
             assert score.delta is not None
     return Read({reading: np.array(deltas) for reading, deltas in found.items()})
 
 
-def _by_frame(compared: AlleleComparison, reading: str) -> Deltas:
+def _by_offset(compared: AlleleComparison, reading: str) -> Deltas:
     ref, alt = compared.ref.astype(np.float64), compared.alt.astype(np.float64)
     if reading == "unaligned":
         # Row f of `alt` leaves out f + d bases; all six are there, so the one that leaves out f is.
@@ -184,7 +186,7 @@ def auroc(low: Deltas, high: Deltas) -> float:
 
 def pairs_of(found: Mapping[str, Mapping[str, Read]]) -> Iterator[tuple[str, list[Read], Read]]:
     """Yield what is compared: a name, what should be lower, and what it is held against."""
-    in_frame = [found[f"{n} bp"]["coding"] for n in IN_FRAME_BP if f"{n} bp" in found]
+    in_frame = [found[f"{n} bp"]["coding"] for n in IN_OFFSET_BP if f"{n} bp" in found]
     for group, reads in found.items():
         if group == "snv":
             for control in ("synonymous_variant", "intergenic_variant"):
@@ -196,11 +198,11 @@ def pairs_of(found: Mapping[str, Mapping[str, Read]]) -> Iterator[tuple[str, lis
 
 
 def settings() -> Iterator[tuple[str, str, Strands]]:
-    """Yield reading, frames and strands, the cheap ones first."""
+    """Yield reading, offsets and strands, the cheap ones first."""
     for reading in ("unaligned", "aligned"):
-        for frames in FRAMES:
+        for offsets in OFFSETS:
             for strands in STRANDS:
-                yield reading, frames, strands
+                yield reading, offsets, strands
     for reading in READINGS[2:]:
         yield reading, "1", "both"
 
@@ -211,13 +213,13 @@ def table_of(found: Mapping[str, Mapping[str, Read]]) -> list[dict[str, Any]]:
     for name, some, other in pairs_of(found):
         if not some:
             continue
-        for reading, frames, strands in settings():
-            how = reading, FRAMES[frames], strands
+        for reading, offsets, strands in settings():
+            how = reading, OFFSETS[offsets], strands
             one, two = np.concatenate([r.deltas(*how) for r in some]), other.deltas(*how)
             low, high = (two, one) if "in-frame" in name else (one, two)
             rows.append(
                 {
-                    "pair": name, "reading": reading, "frames": frames, "strands": strands,
+                    "pair": name, "reading": reading, "offsets": offsets, "strands": strands,
                     "auroc": auroc(low, high), "mean": float(low.mean()), "sd": float(low.std()),
                     "control_mean": float(high.mean()), "control_sd": float(high.std()),
                 }
@@ -228,17 +230,17 @@ def table_of(found: Mapping[str, Mapping[str, Read]]) -> list[dict[str, Any]]:
 def costs(
     model: Carbon, reference: Reference, kinds: Mapping[str, list[Variant]], options: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return tokens and seconds a variant, by kind, frames and strands."""
+    """Return tokens and seconds a variant, by kind, offsets and strands."""
     rows = []
     for name, variants in kinds.items():
-        for frames, chosen in FRAMES.items():
+        for offsets, chosen in OFFSETS.items():
             for strands in STRANDS:
-                how = {**options, "frames": chosen, "strands": strands}
+                how = {**options, "offsets": chosen, "strands": strands}
                 some = variants[:TRIED_FOR_COST]
                 tokens, seconds = _cost(model, reference, some, how)
                 rows.append(
                     {
-                        "kind": name, "frames": frames, "strands": strands,
+                        "kind": name, "offsets": offsets, "strands": strands,
                         "tokens": tokens / len(some), "seconds": seconds / len(some),
                     }
                 )  # fmt: skip
@@ -295,14 +297,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _show(rows: list[dict[str, Any]], cost: list[dict[str, Any]]) -> None:
     names = list(dict.fromkeys(row["pair"] for row in rows))
-    shown: list[TableRow] = [("reading", "frames", "strands", *names)]
-    for reading, frames, strands in settings():
+    shown: list[TableRow] = [("reading", "offsets", "strands", *names)]
+    for reading, offsets, strands in settings():
         same = [
             f"{row['auroc']:.3f}"
             for row in rows
-            if (row["reading"], row["frames"], row["strands"]) == (reading, frames, strands)
+            if (row["reading"], row["offsets"], row["strands"]) == (reading, offsets, strands)
         ]
-        shown.append((reading, frames, strands, *same))
+        shown.append((reading, offsets, strands, *same))
     print(text_table([tuple(column) for column in zip(*shown, strict=True)]))
     print(text_table([tuple(cost[0]), *(tuple(row.values()) for row in cost)]), flush=True)
 

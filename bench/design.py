@@ -4,7 +4,7 @@
 
 Every way of `carbon design` that looks for the most is compared with three that have no model
 (sequences drawn at random, a genetic algorithm, and the same beam whose windows are random bases)
-and with `carbon tune`, whose every sample is a call. OUT is the table, as JSON.
+and with `carbon rl`, whose every sample is a call. OUT is the table, as JSON.
 """
 
 import argparse
@@ -22,17 +22,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import carbon
-from carbon.console import natural, run_command, say
-from carbon.design.known import codon_adaptation, gc_window, motif_pair
-from carbon.design.oracles import started
+from carbon.console import natural, run_command
+from carbon.design.benchmark_functions import codon_adaptation, gc_window, motif_pair
+from carbon.design.config import DesignTask, search_of
+from carbon.design.functions import started
 from carbon.design.proposals import Proposer
 from carbon.design.rules import Rules
 from carbon.design.search import run_search
-from carbon.design.task import DesignTask, search_of
-from carbon.design.tune_task import TuneOptions
 from carbon.genome.alphabet import GENETIC_CODE
-from carbon.inference.generation.constraints import Constraints
-from carbon.markdown import table
+from carbon.inference.generate.constraints import Constraints
+from carbon.progress import say
+from carbon.reports.render import table
+from carbon.rl.config import TuneOptions
 from data_pipeline.simulation.codons import FLY_CODON_USAGE
 
 REACHED = 0.9
@@ -209,7 +210,7 @@ def by_tuning(
     if rate is not None:
         options["rate"] = rate
     with TemporaryDirectory() as folder:
-        carbon.tune(model, [value], Path(folder) / "tuned", device="cpu", **options)
+        carbon.rl(model, [value], Path(folder) / "tuned", device="cpu", **options)  # type: ignore[operator]
     yield from seen
 
 

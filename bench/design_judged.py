@@ -1,4 +1,4 @@
-"""Is a learned oracle fooled by designs, and does one see it? Two adapted models, each the judge
+"""Is a learned oracle fooled by designs, and does one see it? Two fine-tuned models, each the judge
 of the other.
 
     python bench/design_judged.py OUT --promoters hs_pos_TATA.txt --genome FASTA --calls 512
@@ -9,7 +9,8 @@ genome, the other half promoters whose bases are shuffled with every pair of nei
 model in turn is the oracle of `carbon design`, and the other one the judge, beside counts of 6-mers
 of the judge's fold. What is told is in log odds: a probability near 1 hides what is gained.
 
-OUT is a folder for data, adapted models, and a file of each search; what it has is not made again.
+OUT is a folder for data, fine-tuned models, and a file of each search; what it has is not made
+again.
 """
 
 import argparse
@@ -26,21 +27,21 @@ from numpy.typing import NDArray
 from promoter_folds import FOLDS, OTHER, PROMOTER, TEST, Row, parts_of
 
 import carbon
-from carbon.adapt.baselines import FITS
-from carbon.adapt.examples import Examples
-from carbon.adapt.findings import read_findings, read_predictions
-from carbon.adapt.job import as_config, run_adapt
-from carbon.adapt.loading import load_adapted
-from carbon.adapt.metrics import statistics_of
-from carbon.adapt.prepare import prepare
-from carbon.console import natural, run_command, say
-from carbon.design.nearest import nearest_records
-from carbon.design.oracles import started
-from carbon.design.search import chosen, run_search
-from carbon.design.task import DesignTask, search_of
-from carbon.design.ways import Candidate
+from carbon.console import natural, run_command
+from carbon.design.config import DesignTask, search_of
+from carbon.design.functions import started
+from carbon.design.search import chosen, nearest_records, run_search
+from carbon.design.strategies import Candidate
+from carbon.finetune.baselines import FITS
+from carbon.finetune.data import Examples
+from carbon.finetune.findings import read_findings, read_predictions
+from carbon.finetune.job import as_config, run_finetune
+from carbon.finetune.load import load_finetuned
+from carbon.finetune.metrics import statistics_of
+from carbon.finetune.prepare import prepare
 from carbon.io.files import atomic_file
-from carbon.markdown import table
+from carbon.progress import say
+from carbon.reports.render import table
 from carbon.uncertainty import Estimate, bootstrap
 
 WAYS = ("best_of_n", "beam", "beam, random windows")
@@ -50,7 +51,7 @@ Floats = NDArray[np.float64]
 
 
 class Measures(NamedTuple):
-    """What a fold teaches: an adapted model and counts of 6-mers, each from bases to log odds."""
+    """What a fold teaches: a fine-tuned model and counts of 6-mers, each from bases to log odds."""
 
     model: Callable[[Sequence[str]], Floats]
     kmers: Callable[[Sequence[str]], Floats]
@@ -58,7 +59,7 @@ class Measures(NamedTuple):
 
 
 def measures_of(arguments: argparse.Namespace, fold: str, parts: dict[str, list[Row]]) -> Measures:
-    folder: Path = arguments.output / f"adapted_{fold}"
+    folder: Path = arguments.output / f"finetuned_{fold}"
     path = arguments.output / f"{fold}.tsv"
     fold_rows = parts[fold]
     num_chosen_by = len(fold_rows) // 5
@@ -78,16 +79,16 @@ def measures_of(arguments: argparse.Namespace, fold: str, parts: dict[str, list[
         }
     )
     if not folder.exists():
-        run_adapt(config)
+        run_finetune(config)
     findings = read_findings(folder)
     labels, said = read_predictions(folder, findings)
     statistics, _ = statistics_of("binary", [OTHER, PROMOTER], said, labels)
     prepared = prepare(config.data, config.question)
     train, validation = map(prepared.examples.part, ("train", "validation"))
     answer = FITS["kmers"](train, validation, prepared.question, 0)
-    adapted = load_adapted(folder)
+    finetuned = load_finetuned(folder)
     return Measures(
-        lambda texts: log_odds([each[0] for each in adapted.predict(list(texts))]),
+        lambda texts: log_odds([each[0] for each in finetuned.predict(list(texts))]),
         lambda texts: log_odds(answer(examples_of(texts))[:, 0]),
         bootstrap(statistics["auroc"], len(labels)),
     )

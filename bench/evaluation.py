@@ -18,9 +18,9 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Carbon
+from carbon.inference.options import Strands
 from carbon.model import PRESETS, LoadedModel
-from carbon.model.kept import keeping, kept_in
-from carbon.options import Strands
+from carbon.model.load import keeping, kept_in
 from carbon.tokenizer import NATIVE, encode
 from eval import cost
 from eval.contract import Options, Reading

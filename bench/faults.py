@@ -20,7 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from carbon.console import run_command, say
+from carbon.console import run_command
+from carbon.progress import say
 from tests.helpers.runs import make_config, make_corpus
 from train.config import TrainConfig
 

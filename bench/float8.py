@@ -11,8 +11,8 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from carbon.markdown import table
 from carbon.model import PRESETS
+from carbon.reports.render import table
 from train.network.float8 import use_float8
 from train.planning.sizes import Sizes
 

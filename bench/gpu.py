@@ -47,7 +47,7 @@ def kernel(preset: str, sizes: Sizes) -> Row:
     import torch
 
     from carbon.losses import fused
-    from carbon.objectives import FNS
+    from carbon.losses.objectives import FNS
 
     device = _device()
     logits = torch.randn(sizes.kernel_tokens, 4096, device=device).bfloat16()
@@ -128,12 +128,12 @@ def decode(preset: str, sizes: Sizes, kind: str) -> Row:
     import torch
     from transformers import ContinuousBatchingConfig, GenerationConfig
 
-    from carbon.inference.generation import decoding
+    from carbon.inference.generate import decode
 
     model = _model(preset, sizes)
     network: Any = model.model.network
     if kind == "without_graphs":
-        decoding._REPLAYING.clear()
+        decode._REPLAYING.clear()
     if kind != "continuous_batching":
         prompts = ["ACGTTG" * sizes.prompt_tokens] * sizes.prompts
         work = partial(model.generate, prompts, 6 * sizes.new_tokens, temperature=0.0)

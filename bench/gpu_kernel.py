@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from carbon.losses import fused, head_loss, log_likelihoods, nucleotide_loss
-from carbon.objectives import CE, FNS, Objective
+from carbon.losses.objectives import CE, FNS, Objective
 
 TOKENS, WIDTH, KMERS = 32_768, 3_072, 4_096
 CHECKED = {

@@ -20,7 +20,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaForCausalLM
 
-from carbon.objectives import FNS
+from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE
 from train.config import ParallelConfig, TrainConfig
 from train.network.batch import Batch, packed_batch

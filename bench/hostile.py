@@ -25,9 +25,10 @@ from attacks.mutations import MUTATIONS, mutate
 from attacks.trial import Outcome, attack
 
 from carbon import cli
-from carbon.console import natural, run_command, track
+from carbon.console import natural, run_command
 from carbon.genome import read_sequences
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.sequences import BROKEN_GZIP, open_text
+from carbon.progress import track
 
 _MOST_CONTIGS = 30
 _MOST_BP = 3_000_000

@@ -12,9 +12,10 @@ import argparse
 
 import numpy as np
 
-from carbon.console import TableRow, run_command, text_table
+from carbon.console import run_command
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference import Carbon, load
+from carbon.progress import TableRow, text_table
 
 LENGTHS_BP = (1, 2, 3, 6, 12, 24, 48)
 

@@ -157,7 +157,7 @@ def scans(model: Carbon, reference: Reference, long: Reference, repeats: int) ->
     }
     window_bp = (model.reader.context_tokens - 1) * 6
     stretch = window_bp - RIGHT_END_BP
-    # A whole window of frame 0 begins and ends here, so that none is read for a part of it.
+    # A whole window of offset 0 begins and ends here, so that none is read for a part of it.
     start = RIGHT_END_BP + stretch
     region = Interval("c", start, start + stretch)
     options: dict[str, Any] = {"window_bp": window_bp, "least_context_bp": RIGHT_END_BP}
@@ -165,15 +165,15 @@ def scans(model: Carbon, reference: Reference, long: Reference, repeats: int) ->
     for _ in range(repeats):
         took, chunks = taken(lambda: list(model.scan(reference, region, **options)))
         seconds.append(took / sum(chunk.tokens_read for chunk in chunks))
-    for frames in ((0,), (0, 1, 2, 3, 4, 5)):
-        tokens = tokens_of_scan(model, long, frames, options) / 3
-        result[f"tokens_a_variant:{len(frames)}"] = tokens
-        result[f"seconds_a_variant:{len(frames)}"] = tokens * min(seconds)
+    for offsets in ((0,), (0, 1, 2, 3, 4, 5)):
+        tokens = tokens_of_scan(model, long, offsets, options) / 3
+        result[f"tokens_a_variant:{len(offsets)}"] = tokens
+        result[f"seconds_a_variant:{len(offsets)}"] = tokens * min(seconds)
     return result
 
 
 def tokens_of_scan(
-    model: Carbon, reference: Reference, frames: tuple[int, ...], options: dict[str, Any]
+    model: Carbon, reference: Reference, offsets: tuple[int, ...], options: dict[str, Any]
 ) -> float:
     """Return the tokens that the scan of a whole contig reads, by base; nothing is computed."""
     reader = model.reader
@@ -185,7 +185,7 @@ def tokens_of_scan(
     reader.measure = uncomputed  # type: ignore[method-assign, assignment]
     try:
         whole = Interval("c", 0, reference.contig_lengths_bp["c"])
-        chunks = model.scan(reference, whole, frames=frames, **options)
+        chunks = model.scan(reference, whole, offsets=offsets, **options)
         return sum(chunk.tokens_read for chunk in chunks) / whole.length_bp
     finally:
         reader.measure = measure  # type: ignore[method-assign]

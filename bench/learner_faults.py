@@ -26,7 +26,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from carbon.console import run_command, say
+from carbon.console import run_command
+from carbon.progress import say
 from tests.helpers.runs import BATCH_TOKENS, make_config, make_corpus
 from train.config import CheckpointConfig, LearnersConfig, ProbeConfig, TrainConfig
 

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from carbon.console import run_command, say, text_table
+from carbon.console import run_command
+from carbon.progress import say, text_table
 from carbon.run_folder import read_lines
 from tests.helpers.runs import RECIPE
 

@@ -28,14 +28,15 @@ import numpy as np
 import torch
 
 import carbon
-from carbon.console import natural, run_command, say
+from carbon.console import natural, run_command
 from carbon.corpus import read_source
 from carbon.inference import Carbon
 from carbon.inference.held_out import TARGET_BP, choose_sites
+from carbon.inference.options import Dtype
 from carbon.io.files import atomic_file
 from carbon.losses import log_likelihoods
 from carbon.model import kmer_logits
-from carbon.options import Dtype
+from carbon.progress import say
 from carbon.tokenizer import K, encode
 from train.config import ParallelConfig, TrainConfig
 from train.loop.trainer import Trainer

@@ -2,8 +2,8 @@
 
     python bench/predicting.py OUTPUT --model ADAPTED [--sequences 100000] [--length 500]
 
-ADAPTED is a folder of `carbon adapt`. The resident memory of the process is read every second; that
-of the second tenth of the run is compared with the last tenth. Then the same command is killed
+ADAPTED is a folder of `carbon finetune`. The resident memory of the process is read every second;
+that of the second tenth of the run is compared with the last tenth. Then the same command is killed
 (SIGKILL) at a third and at two thirds of that time, resumed, and its bytes are compared.
 """
 
@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from carbon.console import natural, run_command, say
+from carbon.console import natural, run_command
+from carbon.progress import say
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from carbon.genome import read_sequences, reverse_complement
-from carbon.kmers import canonical_kmers
+from carbon.genome.kmers import canonical_kmers
 
 FOLDS, TEST = ("a", "b"), "test"
 PROMOTER, OTHER = "promoter", "other"

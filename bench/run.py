@@ -27,7 +27,7 @@ BENCHES = (
     "inference",
     "eval",
     "demo",
-    "adapt",
+    "finetune",
 )
 
 

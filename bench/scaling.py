@@ -25,11 +25,12 @@ import numpy as np
 import torch
 
 import carbon
-from carbon.console import natural, run_command, say
+from carbon.console import natural, run_command
 from carbon.corpus import read_source
 from carbon.inference import base_log_likelihoods
 from carbon.inference.held_out import choose_records, measured_bases
 from carbon.io.files import atomic_file
+from carbon.progress import say
 from train.config import ParallelConfig, TrainConfig
 from train.loop.trainer import Trainer
 from train.network.ranks import Ranks, joined_ranks

@@ -1,4 +1,4 @@
-"""How the deltas of a scan change with frame, with frames averaged and with context.
+"""How the deltas of a scan change with offset, with offsets averaged and with context.
 
     python bench/scan_settings.py --model M --reference FA --region chr:first-last
 
@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.console import TableRow, run_command, text_table
+from carbon.console import run_command
 from carbon.genome import Interval, Reference, from_region
 from carbon.inference import Carbon, ScanChunk, join_chunks, load
+from carbon.progress import TableRow, text_table
 
-FRAMES_AVERAGED = ((0,), (0, 3), (0, 2, 4), (0, 1, 2, 3, 4, 5))
+OFFSETS_AVERAGED = ((0,), (0, 3), (0, 2, 4), (0, 1, 2, 3, 4, 5))
 PUBLISHED_TOKENS = 4001
 SHORTEST_CONTEXT_BP = 96
 
@@ -36,22 +37,22 @@ class Trial:
         """Scan the region."""
         return join_chunks(self.model.scan(self.reference, self.region, **how))
 
-    def frames(self) -> list[TableRow]:
-        """Compare single frames, pair by pair."""
-        deltas = [deltas_of(self.scan(frames=[frame])) for frame in range(6)]
-        rows: list[TableRow] = [("frames", "correlation", "mean difference, nats")]
+    def offsets(self) -> list[TableRow]:
+        """Compare single offsets, pair by pair."""
+        deltas = [deltas_of(self.scan(offsets=[offset])) for offset in range(6)]
+        rows: list[TableRow] = [("offsets", "correlation", "mean difference, nats")]
         for one, two in itertools.combinations(range(6), 2):
             rows.append((f"{one} and {two}", *compared(deltas[one], deltas[two])))
         return rows
 
     def averages(self) -> list[TableRow]:
-        """Compare the mean of few frames, and each base at its token's start, with all six."""
+        """Compare the mean of few offsets, and each base at its token's start, with all six."""
         ways: dict[str, dict[str, Any]] = {
-            f"mean of {len(frames)}": {"frames": frames} for frames in FRAMES_AVERAGED
+            f"mean of {len(offsets)}": {"offsets": offsets} for offsets in OFFSETS_AVERAGED
         }
         ways["token_start"] = {"combine": "token_start"}
         found = {name: self.scan(**how) for name, how in ways.items()}
-        return self._against(found, f"mean of {len(FRAMES_AVERAGED[-1])}")
+        return self._against(found, f"mean of {len(OFFSETS_AVERAGED[-1])}")
 
     def contexts(self) -> list[TableRow]:
         """Compare least contexts, each with a window of twice its length, with the longest."""
@@ -102,9 +103,9 @@ def run(arguments: argparse.Namespace) -> None:
             f"{method.least_context_bp:,} bp unless it says otherwise\n"
         )
         for title, rows in (
-            ("Two frames", trial.frames()),
-            ("Frames averaged, against all six", trial.averages()),
-            ("Least context, frame 0, against the longest", trial.contexts()),
+            ("Two offsets", trial.offsets()),
+            ("Offsets averaged, against all six", trial.averages()),
+            ("Least context, offset 0, against the longest", trial.contexts()),
         ):
             print(f"{title}\n{text_table(rows)}\n")
 

@@ -22,8 +22,9 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
-from carbon.console import natural, run_command, say
-from carbon.genome.streams import open_text
+from carbon.console import natural, run_command
+from carbon.genome.sequences import open_text
+from carbon.progress import say
 
 
 def main() -> int:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from carbon.__version__ import __version__
 
 if TYPE_CHECKING:
-    from carbon import adapt, box
-    from carbon.adapt.loading import load_adapted
-    from carbon.adapt.predictor import Adapted
-    from carbon.design.tuning import tune
+    from carbon import design, finetune, pretrained, rl
     from carbon.errors import UserError
+    from carbon.finetune.load import load_finetuned
+    from carbon.finetune.predict import FinetunedModel
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.inference import (
         Carbon,
@@ -30,10 +29,10 @@ if TYPE_CHECKING:
         load,
     )
     from carbon.tokenizer import decode, encode
-    from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
+    from carbon.tokenizer.tokenizers import HybridDNATokenizer, NativeDNATokenizer
 
 _HOMES = {
-    "Adapted": "carbon.adapt.predictor",
+    "FinetunedModel": "carbon.finetune.predict",
     "UserError": "carbon.errors",
     "Interval": "carbon.genome",
     "Reference": "carbon.genome",
@@ -48,21 +47,20 @@ _HOMES = {
     "VariantScore": "carbon.inference",
     "join_chunks": "carbon.inference",
     "load": "carbon.inference",
-    "load_adapted": "carbon.adapt.loading",
-    "HybridDNATokenizer": "carbon.tokenizer.pretrained",
-    "NativeDNATokenizer": "carbon.tokenizer.pretrained",
+    "load_finetuned": "carbon.finetune.load",
+    "HybridDNATokenizer": "carbon.tokenizer.tokenizers",
+    "NativeDNATokenizer": "carbon.tokenizer.tokenizers",
     "decode": "carbon.tokenizer",
     "encode": "carbon.tokenizer",
-    "tune": "carbon.design.tuning",
 }
 
-_MODULES = ("adapt", "box")
+_MODULES = ("design", "finetune", "pretrained", "rl")
 
 __all__ = [
-    "Adapted",
     "Carbon",
     "Constraints",
     "Draft",
+    "FinetunedModel",
     "HybridDNATokenizer",
     "Interval",
     "NativeDNATokenizer",
@@ -73,16 +71,17 @@ __all__ = [
     "Variant",
     "VariantScore",
     "__version__",
-    "adapt",
-    "box",
     "decode",
+    "design",
     "encode",
+    "finetune",
     "join_chunks",
     "load",
-    "load_adapted",
+    "load_finetuned",
+    "pretrained",
     "read_annotation",
     "reverse_complement",
-    "tune",
+    "rl",
 ]
 
 

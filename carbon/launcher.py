@@ -9,7 +9,7 @@ import threading
 import time
 from typing import NoReturn
 
-from carbon.console import say
+from carbon.progress import say
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 

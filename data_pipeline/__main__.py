@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.console import Parser, natural, run_command, say
+from carbon.console import Parser, natural, run_command
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder, check_no_input
 from carbon.io.locks import locked_folder
+from carbon.progress import say
 
 Add = Callable[..., argparse.Action]  # `add_argument` of a parser
 

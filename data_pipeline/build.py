@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from carbon import __version__
-from carbon.console import say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.io.files import TEMPORARY, behind_links, free_folder
+from carbon.io.files import TEMPORARY, behind_links, content_sha256, free_folder
 from carbon.io.locks import locked_output
-from carbon.sums import content_sha256
+from carbon.progress import say
 from data_pipeline.publishing.hub import check_is_free, publish_to
 from data_pipeline.reading.listing import inputs_of, paths_of, title_of
 from data_pipeline.reading.remote import (

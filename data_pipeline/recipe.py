@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from carbon.errors import GenomeError
-from carbon.genome.genetic_codes import genetic_code
+from carbon.genome.alphabet import genetic_code
 from carbon.io.config import Name, Recipe, refusal
 from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.sources import SOURCES

@@ -5,9 +5,10 @@ import logging
 from pathlib import Path
 from typing import get_args
 
-from carbon.console import Parser, natural, port_number, run_command, say
+from carbon.console import Parser, natural, port_number, run_command
 from carbon.errors import UserError
-from carbon.options import Dtype
+from carbon.inference.options import Dtype
+from carbon.progress import say
 
 _LOCAL = "127.0.0.1"
 
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--genetic-code", metavar="N", help="NCBI table, where genes state none")
     parser.add_argument(
         "--runs", type=Path,
-        help="folder of training runs, and of what `carbon adapt` wrote, to look at",
+        help="folder of training runs, and of what `carbon finetune` wrote, to look at",
     )  # fmt: skip
     parser.add_argument(
         "--home", type=Path, default=Path("quickstart"),
@@ -58,9 +59,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    from carbon.genome.opened import Genome
-    from carbon.offered import Offer
+    from carbon.genome.genome import Genome
     from demo import first_start
+    from demo.allowed_models import Offer
     from demo.app import build, launch_options
     from demo.lab import Lab, shown_name
     from demo.limits import Limits
@@ -73,9 +74,9 @@ def _serve(arguments: argparse.Namespace) -> None:
     if not arguments.genome:
         found = first_start.find_genome(model_name, arguments.home)
     say(f"loading {model_name}")
-    from carbon.about_model import about_model, model_of_run
     from carbon.inference import Carbon, load
-    from carbon.inference.learning import read_learning
+    from demo.learning_curves import read_learning
+    from demo.model_facts import about_model, model_of_run
 
     def opened(name: str | Path) -> Carbon:
         return load(name, device=arguments.device, dtype=arguments.dtype)

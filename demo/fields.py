@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from carbon.errors import UserError
-from carbon.genome.typed import read_bases
+from carbon.genome.notation import read_bases
 
 Kind = Literal[
     "text", "lines", "bases", "integer", "number", "choice", "choices", "switch", "files"

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from carbon.box import BOX, Entry
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import behind_links
+from carbon.pretrained import BOX, Entry
+from carbon.progress import say
 
 _ROOT = Path(__file__).resolve().parents[1]
 _OPENED = "yeast"

@@ -7,15 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from carbon.about_model import EXPORT, AboutModel, about_model, model_of_run
 from carbon.errors import UserError
-from carbon.genome.brought import genome_in_files, genome_in_text
-from carbon.genome.examples import Example, example_gene
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.inference import Carbon
-from carbon.inference.learning import Learning
-from carbon.kept import Kept
-from carbon.offered import Offer
+from demo.allowed_models import Offer
+from demo.gene_examples import Example, example_gene
+from demo.learning_curves import Learning
+from demo.lru_cache import Kept
+from demo.model_facts import EXPORT, AboutModel, about_model, model_of_run
+from demo.uploads import genome_in_files, genome_in_text
 
 _KEPT_GENOMES = 8
 _KEPT_MODELS = 2  # beside the first, which stays

@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from carbon.inference.learning import CAPTIONS, CODON_BASES
 from demo import figures as f
 from demo.lab import Lab
+from demo.learning_curves import CAPTIONS, CODON_BASES
 from demo.panel import Result
 
 PLAYED = "all, one after the other"

@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from carbon.errors import TypedError, UserError
-from carbon.genome.brought import without_folders
 from demo.fields import Field, Values, checked_values
 from demo.limits import Limits
 from demo.markup import escape, link_chip
 from demo.models import model_card
 from demo.panel import MODEL, Panel, Progress, Result
+from demo.uploads import without_folders
 from demo.views import SCRIPT, component_of
 
 _LOG = logging.getLogger("carbon.demo")

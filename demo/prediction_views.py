@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from carbon.genome import fasta_text
-from carbon.inference.variants.words import named
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
 from demo.markup import download, facts, paragraph, shortened, table, tsv
 from demo.panel import Result
+from demo.sequence_pairs import named
 
 _COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
 _MOST_DRAWN = 8  # outputs

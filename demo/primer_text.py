@@ -6,8 +6,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from carbon.genome.alphabet import gc_share
-from carbon.genome.described import many
 from carbon.tokenizer import K
+from demo.gene_summary import many
 from demo.markup import escape, link_chip
 
 Facts = dict[str, Any]
@@ -70,30 +70,31 @@ def codons(result: Facts) -> str:
 
 CODONS = """<div class="primer"><p>Each of the 64 <em>codons</em> stands for one of 20 amino acids,
     or for the end. The code says most things in several ways, mostly by the third base: changes
-    there are often silent, and a good model finds them likelier than others. Codons make a frame of
+    there are often silent, and a good model finds them likelier than others. Codons make a reading
+    frame of
     three: a base put in or taken out shifts all that follows. The model is told nothing of codons,
     and reads the same bases by sixes.</p></div>"""
 
 
 def kmers(result: Facts) -> str:
-    """Return the tokens of the sequence in two frames."""
-    bases, (first, second) = result["sequence"], result["frames"]
-    state = {"text": bases, "shift": str(second["frame"])}
+    """Return the tokens of the sequence in two offsets."""
+    bases, (first, second) = result["sequence"], result["offsets"]
+    state = {"text": bases, "shift": str(second["offset"])}
     return _station(
         "4. Read by the model, in sixes",
         f"""The model reads the same {many(len(bases), "base")} as
         {many(len(first["kmers"]), "token")} of six. Below each is its number. With
-        {many(second["frame"], "base")} left out at the start, the rest makes other tokens.""",
-        _tokens(first["kmers"], "frame 0")
-        + _tokens(second["kmers"], f"frame {second['frame']}, less {bases[: second['frame']]}"),
+        {many(second["offset"], "base")} left out at the start, the rest makes other tokens.""",
+        _tokens(first["kmers"], "offset 0")
+        + _tokens(second["kmers"], f"offset {second['offset']}, less {bases[: second['offset']]}"),
         """A language model reads <em>tokens</em> and says, at each place, how likely every token is
         to come next. Text models learn theirs from data; Carbon's are all 4<sup>6</sup> = 4,096
         6-mers, numbered as digits to the base of four (A=0, T=1, C=2, G=3). So a context holds six
         times as many bases, and a token two codons. The price: nothing in DNA says where the first
-        token begins, and there are six <em>frames</em>. Training cuts in all of them, and scores
+        token begins, and there are six <em>offsets</em>. Training cuts in all of them, and scores
         can be averaged over them. Now the last six bases are covered, and the model is to guess
         them.""",
-        _links(("/tokenizer", "Strands and frames of these tokens", state)),
+        _links(("/tokenizer", "Strands and offsets of these tokens", state)),
     )
 
 

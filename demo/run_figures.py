@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from carbon.objectives import objective_named
+from carbon.losses.objectives import objective_named
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
 
 _MIXTURE_COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#E69F00", "#56B4E9")

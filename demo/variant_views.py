@@ -3,11 +3,11 @@
 from typing import Any
 
 from carbon.genome import Interval, Variant
-from carbon.genome.opened import Genome
-from carbon.inference.variants.words import in_words, named
+from carbon.genome.genome import Genome
 from demo import figures as f
 from demo.markup import download, facts, paragraph, table, tsv
 from demo.panel import Result
+from demo.sequence_pairs import in_words, named
 
 _BASES = "ACGT"
 _NUMBERS = ("delta", "forward", "reverse", "spread")

@@ -171,13 +171,13 @@ def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
         help="NCBI translation table where the annotation states none; default: 1, and none for "
         "mitochondria",
     )
-    adapted = verb.add_mutually_exclusive_group()
-    adapted.add_argument(
+    finetuned = verb.add_mutually_exclusive_group()
+    finetuned.add_argument(
         "--codon-usage", type=Path, help="table of codon usage, for the codon adaptation index"
     )
-    adapted.add_argument(
-        "--adapted-genes", metavar="REGEX",
-        help="or the genes whose codons count as adapted, by how their names begin: 'RP[LS]'",
+    finetuned.add_argument(
+        "--finetuned-genes", metavar="REGEX",
+        help="or the genes whose codons count as fine-tuned, by how their names begin: 'RP[LS]'",
     )  # fmt: skip
     verb.add_argument(
         "--variants-each", type=natural, default=300,

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from carbon.console import say
 from carbon.errors import UserError
-from carbon.inference.reading.checks import check_finite
+from carbon.inference.checks import check_finite
+from carbon.progress import say
 from eval import cost
 from eval.contract import Example, Result, Task
 from eval.entrants import Contender, Entrant

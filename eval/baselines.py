@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.normalize import normalize_variant
-from carbon.options import PROTOCOLS, Mode
+from carbon.inference.options import PROTOCOLS, Mode
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes, count_words
 from eval.windows import deltas_by_windows

@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from carbon.adapt.recipes import Recipe, recipes
-from carbon.console import say
 from carbon.errors import UserError
-from carbon.options import Dtype
+from carbon.finetune.recipes import Recipe, recipes
+from carbon.inference.options import Dtype
 from carbon.parallel.options import loaded_device, worker_options, workers_of
+from carbon.progress import say
 from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
@@ -130,7 +130,7 @@ def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
 
 
 def list_tasks(arguments: argparse.Namespace) -> None:
-    """Print each task, probe and recipe of `carbon adapt`, and which of them run offline."""
+    """Print each task, probe and recipe of `carbon finetune`, and which of them run offline."""
     offline: dict[str, str] = {}
     datasets = named_or_plain(arguments.datasets, list(TASKS), "--data")
     for task in TASKS.values():
@@ -170,14 +170,14 @@ def _runs_offline(where: dict[str, str]) -> str:
     there = ", ".join(name for name, place in where.items() if place) or "no task"
     absent = ", ".join(name for name, place in where.items() if not place) or "no task"
     return (
-        f"runs offline: {there}; probes and adapt recipes, on files that you give\n"
+        f"runs offline: {there}; probes and fine-tune recipes, on files that you give\n"
         f"needs the Hub, or a build and --data FOLDER: {absent}"
     )
 
 
 def _list_recipe(recipe: Recipe) -> None:
     print(
-        f"{recipe.name} (carbon adapt --config {recipe.name})\n"
+        f"{recipe.name} (carbon finetune --config {recipe.name})\n"
         f"  question   {recipe.question} ({recipe.settings['question']['kind']})\n"
         f"  metric     {recipe.metric}"
     )

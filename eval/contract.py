@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from carbon.genome import Reference, Variant
-from carbon.options import Mode, ProtocolName, Strands
+from carbon.inference.options import Mode, ProtocolName, Strands
 from carbon.uncertainty import Estimate as Estimate
 from carbon.uncertainty import Floats as Floats
 

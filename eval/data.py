@@ -9,8 +9,8 @@ from glob import escape, glob
 from pathlib import Path
 
 from carbon.errors import UserError
-from carbon.genome.streams import BROKEN_GZIP
-from carbon.sums import content_sha256
+from carbon.genome.sequences import BROKEN_GZIP
+from carbon.io.files import content_sha256
 from eval.contract import Task
 
 # What libraries raise at CSV, Parquet and xlsx that are torn or something else; Arrow's errors are

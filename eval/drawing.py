@@ -1,8 +1,8 @@
-"""How eval draws: as `carbon.pages` says, in the whole process, which draws nothing else."""
+"""Figures of evaluations, in the style of `carbon.reports`."""
 
 import matplotlib
 
-from carbon.pages import (
+from carbon.reports.render import (
     BLUE,
     COLOURS,
     GREEN,

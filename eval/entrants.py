@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from carbon.box import folder_here
 from carbon.errors import UserError
 from carbon.genome import read_sequences
-from carbon.sums import content_sha256
+from carbon.io.files import content_sha256
+from carbon.pretrained import folder_here
 from eval.baselines import (
     MAX_ORDER,
     CpgModel,

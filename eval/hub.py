@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from carbon.box import folder_here
 from carbon.errors import UserError
-from carbon.model.folder import hub_name
-from carbon.model.hub import hub_folder, why_unreachable
+from carbon.model.folder import hub_folder, hub_name, why_unreachable
+from carbon.pretrained import folder_here
 from eval.contract import Task
 from eval.data import find_data, is_on_hub
 

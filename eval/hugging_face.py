@@ -19,8 +19,8 @@ from carbon.devices import default_device
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
-from carbon.model.kept import keeping, kept_in
-from carbon.options import Dtype, Mode
+from carbon.inference.options import Dtype, Mode
+from carbon.model.load import keeping, kept_in
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes
 from eval.windows import deltas_by_windows, in_blocks

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from carbon.box import folder_here
 from carbon.errors import ModelError
 from carbon.genome import Reference, Variant
 from carbon.inference import (
@@ -21,12 +20,12 @@ from carbon.inference import (
     load,
     stem_of,
 )
-from carbon.inference.reading.checks import check_finite
+from carbon.inference.checks import check_finite
+from carbon.inference.options import Dtype, Mode
 from carbon.losses import chain
-from carbon.model.folder import hub_name
-from carbon.model.hub import hub_folder
-from carbon.model.kept import keeping, kept_in
-from carbon.options import Dtype, Mode
+from carbon.model.folder import hub_folder, hub_name
+from carbon.model.load import keeping, kept_in
+from carbon.pretrained import folder_here
 from carbon.tokenizer import (
     ALL_KNOWN,
     HYBRID,
@@ -62,7 +61,7 @@ class CarbonModel(Model):
     @property
     def network(self) -> torch.nn.Module:
         """Whatever reads tokens."""
-        return cast(torch.nn.Module, self.carbon.reader.network.model)
+        return cast("torch.nn.Module", self.carbon.reader.network.model)
 
     def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
         """Return log-likelihoods by the chain; what is longer than the context is windowed."""

@@ -15,8 +15,8 @@ import numpy as np
 
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
+from carbon.inference.options import PROTOCOLS, STRANDS_READ
 from carbon.inference.variants import fork_at, needed_bp, place_of
-from carbon.options import PROTOCOLS, STRANDS_READ
 from eval.contract import Model, Reading
 
 _AT_ONCE = 64

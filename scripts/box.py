@@ -18,11 +18,12 @@ from box_steps import BUILD, EVALUATIONS, MAKE, MEASURE_FROM
 from quickstart_commands import run_python
 from quickstart_steps import Step, words
 
-from carbon.box import BOX
-from carbon.console import Parser, natural, run_command, say
+from carbon.console import Parser, natural, run_command
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.io.files import behind_links, sha256_of_file, why_no_file
+from carbon.pretrained import BOX
+from carbon.progress import say
 from train.config import TrainConfig
 
 _INTERRUPTED = 130

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from carbon.box import Entry
-from carbon.console import Cell
-from carbon.markdown import card_front
+from carbon.pretrained import Entry
+from carbon.progress import Cell
+from carbon.reports.render import card_front
 from carbon.tokenizer import K
 from eval.heldout.overlap import overlap_clause
 from train.config import TrainConfig
@@ -96,7 +96,7 @@ def _use(entry: Entry) -> str:
 import carbon
 
 model = carbon.load("{entry.name}")
-entry = carbon.box.entry("{entry.name}")
+entry = carbon.pretrained.entry("{entry.name}")
 with carbon.Reference(entry.genome) as genome:
     piece = genome.fetch(carbon.Interval("{entry.held_out_contig}", 100_000, 100_600))
 (score,) = model.score([piece])

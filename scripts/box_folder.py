@@ -9,14 +9,13 @@ from typing import Any
 
 from box_card import card
 
-from carbon.box import RESULTS, Entry
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.genome import Reference, read_annotation
-from carbon.genome.sequences import read_records
-from carbon.genome.streams import open_text
+from carbon.genome.sequences import open_text, read_records
 from carbon.io.files import atomic_folder
 from carbon.model import model_folder
+from carbon.pretrained import RESULTS, Entry
 from train.config import TrainConfig
 
 MOST_WEIGHTS_BYTES = 10_000_000

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
-from carbon.box import BOX
-from carbon.console import Parser, natural, run_command, say
+from carbon.console import Parser, natural, run_command
 from carbon.errors import UserError
 from carbon.genome import Reference, from_region
 from carbon.inference import Carbon, load
-from carbon.inference.learning import Learning, nats_of, write_learning
 from carbon.io.files import check_parent, scratch_folder
+from carbon.pretrained import BOX
+from carbon.progress import say
+from demo.learning_curves import Learning, nats_of, write_learning
 from train.choices.kmer_rows import KMER_ROWS
 from train.config import ParallelConfig, TrainConfig
 from train.network.initial import initial_weight

@@ -44,7 +44,7 @@ EVALUATIONS = (
     Step(
         "heldout", "measuring on the held-out chromosome", """
         -m eval heldout --model {work}/model --corpus {corpus} --source genome
-        --reference {genome} --annotation {annotation} --adapted-genes RP[LS][0-9]
+        --reference {genome} --annotation {annotation} --finetuned-genes RP[LS][0-9]
         --tasks {tasks} --variants-each {variants_each} --most-bp {most_bp} --sites {sites} --seed 0
         --output {work}/eval/heldout""",
         replaces="eval/heldout",

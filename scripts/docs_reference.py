@@ -17,8 +17,8 @@ from quickstart_arguments import parser as quickstart_parser
 from rich.console import Console
 
 import carbon
-from carbon.adapt.config import AdaptConfig
 from carbon.cli import COMMANDS, application
+from carbon.finetune.config import FinetuneConfig
 from carbon.io.config import Recipe, inner_recipe
 from carbon.io.tables import FORMATS
 from data_pipeline.recipe import BuildConfig
@@ -27,7 +27,7 @@ from train.config import TrainConfig
 RECIPES: dict[str, tuple[type[Recipe], str, str]] = {
     "Training": (TrainConfig, "torchrun --nproc-per-node N -m train --config FILE", "training.md"),
     "A corpus": (BuildConfig, "python -m data_pipeline build --config FILE", "corpus.md"),
-    "Labels": (AdaptConfig, "carbon adapt --config FILE", "adapting.md"),
+    "Labels": (FinetuneConfig, "carbon finetune --config FILE", "finetuning.md"),
 }
 PACKAGES = ("train.__main__", "data_pipeline.__main__", "eval.__main__",
             "demo.__main__")  # fmt: skip
@@ -196,9 +196,9 @@ def _formats(root: Path) -> Iterator[str]:
         "| `carbon generate` | FASTA | [generation.md](../generation.md) |\n"
         "| `carbon tokenize` | lines of ids; FASTA with `--decode` | "
         "[tokenizers.md](../tokenizers.md) |\n"
-        "| `carbon adapt` | a folder: `adapt.json`, `head.safetensors`, `report.html`, an adapter "
-        "or a model | [adapting.md](../adapting.md) |\n"
-        "| `carbon tune` | a folder: `summary.html`, `metrics.jsonl`, `samples/`, `adapter/`, "
+        "| `carbon finetune` | a folder: `finetune.json`, `head.safetensors`, `report.html`, an "
+        "adapter or a model | [finetuning.md](../finetuning.md) |\n"
+        "| `carbon rl` | a folder: `summary.html`, `metrics.jsonl`, `samples/`, `adapter/`, "
         "`model/` | "
         "[design.md](../design.md) |\n"
         "| `carbon convert` | a model folder, native or hybrid, or `.gguf` | "

@@ -15,7 +15,8 @@ from pathlib import Path
 from docs_check import complaints
 from docs_pages import put_together
 
-from carbon.console import Parser, port_number, run_command, say
+from carbon.console import Parser, port_number, run_command
+from carbon.progress import say
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "build" / "site"

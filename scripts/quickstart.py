@@ -32,11 +32,12 @@ from quickstart_time import (
     warning,
 )
 
-from carbon.console import run_command, say
+from carbon.console import run_command
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.genome.contig_names import names_table
 from carbon.io.files import atomic_file, behind_links
+from carbon.progress import say
 from carbon.run_folder import read_lines
 from eval.heldout.results import key_numbers
 from train.planning.time_budget import shared_out, timed_speed

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from carbon.console import Parser, natural
 from carbon.errors import UserError
+from carbon.genome.alphabet import genetic_code
 from carbon.genome.contig_names import names_table
-from carbon.genome.genetic_codes import genetic_code
 from carbon.io.files import why_no_file
 from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
 from train.config import TrainConfig

@@ -12,7 +12,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from carbon.console import say
+from carbon.progress import say
 
 ROOT = Path(__file__).resolve().parents[1]
 _SECONDS_TO_HEAR = 0.05

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carbon.console import Parser, natural, run_command, say
+from carbon.console import Parser, natural, run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
+from carbon.progress import say
 from train.loop.signals import StopSignals
 from train.network.failures import TOLD_IN_A_LINE
 

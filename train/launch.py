@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from carbon.console import say
+from carbon.progress import say
 from train.loop.signals import StopSignals
 from train.network.failures import NOTE
 from train.network.killed import death_of

@@ -41,14 +41,14 @@ def measures(quick: bool) -> list[Measure]:
         Measure("right_end:difference", scans["difference_nats"], "nats", 1e-4,
                 scans["difference_nats"] <= 1e-4),
     ]  # fmt: skip
-    for frames, target in ((1, 30_000), (6, 5_000)):
-        tokens = (trials.RIGHT_END_BP // 6 + 1) / scans[f"tokens_a_variant:{frames}"]
-        faster = scans["right_end_seconds"] / scans[f"seconds_a_variant:{frames}"]
+    for offsets, target in ((1, 30_000), (6, 5_000)):
+        tokens = (trials.RIGHT_END_BP // 6 + 1) / scans[f"tokens_a_variant:{offsets}"]
+        faster = scans["right_end_seconds"] / scans[f"seconds_a_variant:{offsets}"]
         found += [
             Measure(
-                f"scan:{frames}_frames:fewer_tokens", tokens, "times", target, tokens >= target
+                f"scan:{offsets}_offsets:fewer_tokens", tokens, "times", target, tokens >= target
             ),
-            Measure(f"scan:{frames}_frames:faster", faster, "times", target, faster >= target),
+            Measure(f"scan:{offsets}_offsets:faster", faster, "times", target, faster >= target),
         ]
     if panel is None:
         print("CARBON_DATA names no folder: the panel of real variants is left out")

@@ -9,7 +9,7 @@ from measure import PEAK, ROOT, Measure, ratio
 from timing import seconds
 
 from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
-from carbon.objectives import FNS
+from carbon.losses.objectives import FNS
 
 
 def measures(quick: bool) -> list[Measure]:

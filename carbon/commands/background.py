@@ -50,7 +50,8 @@ def background(
     check_inputs(loading.model, reference, genes.annotation)
     genes.check()
 
-    from carbon.inference.background import BackgroundJob, Drawing, run_background_job
+    from carbon.inference.variants.background import Drawing
+    from carbon.inference.variants.background_job import BackgroundJob, run_background_job
 
     check_ending(output, "background")
     job = BackgroundJob(

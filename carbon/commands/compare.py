@@ -45,9 +45,9 @@ def compare(
         top: how many alleles are reported.
         common: pass over alleles that one file alone has.
     """
-    from carbon.comparison import CompareJob, run_compare_job
-    from carbon.comparison.told import told
-    from carbon.console import say
+    from carbon.compare import CompareJob, run_compare_job
+    from carbon.compare.compare import told
+    from carbon.progress import say
 
     table = Path(output) if output else None
     job = CompareJob(a=a, b=b, labels=labels, output=table, plot=plot, top=top, common=common)
@@ -67,6 +67,6 @@ def join(*parts: Annotated[Path, Parameter(required=True)], output: Path) -> Non
         parts: in the order of the output.
         output: a .tsv, .parquet or .json.
     """
-    from carbon.parts import join_parts
+    from carbon.io.join import join_parts
 
     join_parts(list(parts), output)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
-from carbon.options import Dtype
+from carbon.inference.options import Dtype
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -87,10 +87,10 @@ def _write_folder(path: str, output: str, dtype: Dtype | None, max_shard_size: s
 def _write_gguf(source: str, output: str, dtype: Dtype | None) -> None:
     from pathlib import Path
 
-    from carbon.console import say
     from carbon.io.files import atomic_file
     from carbon.model import load_model
-    from carbon.model.gguf_file import write_gguf
+    from carbon.model.convert import write_gguf
+    from carbon.progress import say
 
     with atomic_file(output) as path:
         native = _native(load_model(source, "auto"), dtype)
@@ -100,9 +100,9 @@ def _write_gguf(source: str, output: str, dtype: Dtype | None) -> None:
 
 def _native(source: "LoadedModel", dtype: Dtype | None) -> "LlamaForCausalLM":
     """Return the network to write."""
-    from carbon.console import say
     from carbon.inference import DTYPES
     from carbon.model.convert import native_network
+    from carbon.progress import say
 
     if source.vocabulary.name == "hybrid":
         say("metadata tags are left out: in a hybrid they are text, without rows of their own")

@@ -1,17 +1,15 @@
-"""`carbon design` and `carbon tune`: sequences, or a generator, that oracles like."""
+"""`carbon design`: sequences optimised against scoring functions."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, Token
 
 from carbon.commands.shared import (
     CONSTRAINTS,
     NONE,
-    WORK,
     Device,
     Loading,
     Natural,
@@ -22,17 +20,14 @@ from carbon.commands.shared import (
     group,
     options,
 )
-from carbon.design.tune_task import TuneJob, TuneTask
 from carbon.errors import UserError
+from carbon.inference.options import ConstraintOptions, RuleOptions, SearchOptions
 from carbon.io.tables import FORMATS, any_of
-from carbon.options import ConstraintOptions, RuleOptions, SearchOptions
-from carbon.parallel.options import WorkerOptions
 
 if TYPE_CHECKING:
     from carbon.design.rules import Rules
 
 _OUTPUT = f"{any_of(FORMATS['designs'])} to write."
-_LEARNING = group("Learning")
 
 
 def _protein(hint: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -43,7 +38,7 @@ Oracles = Annotated[
     tuple[str, ...],
     Parameter(
         metavar="[NAME=]KIND:WHAT",
-        help="adapted:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND; may be repeated.",
+        help="finetuned:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND; repeatable.",
     ),
 ]
 Goals = Annotated[
@@ -110,8 +105,8 @@ def design(
 
     check_no_input(output, start, records)
     check_inputs(loading.model, start, records)
+    from carbon.design.config import DesignTask
     from carbon.design.job import DesignJob, check_job, run_design_job, summary_of
-    from carbon.design.task import DesignTask
     from carbon.genome import read_sequences
 
     first = next(read_sequences(start))[1] if start else None
@@ -145,60 +140,3 @@ def _rules(constraints: ConstraintOptions, rules: RuleOptions, start: str | None
             raise UserError("--protein: give its letters, or a --start to translate")
         constraints = {**constraints, "protein": letters or translate(start or "")}
     return Rules(constraints=Constraints(**constraints), **rules)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DrawerOptions(WorkerOptions):
-    """Which processes draw.
-
-    Attributes:
-        device: auto: a GPU if there is one.
-        processes: worker processes on this machine that draw.
-        ray: HOST:PORT of the head node of the Ray cluster that draws.
-        resume: continue from the last checkpoint of a run that was stopped.
-        vllm: URL of a vLLM server of this machine that draws.
-    """
-
-    device: Literal["auto", "cpu"] = "auto"
-    vllm: str = ""
-
-
-_DRAWERS = DrawerOptions()
-
-
-def tune(
-    *,
-    model: str,
-    oracles: Oracles,
-    output: Annotated[Path, Parameter(metavar="FOLDER")],
-    task: Annotated[TuneTask, Parameter(name="*", group=_LEARNING)],
-    drawers: Annotated[DrawerOptions, Parameter(name="*", group=WORK)] = _DRAWERS,
-) -> None:
-    """Teach a model to draw what a measure likes.
-
-    Draws groups of sequences, has oracles measure them, and trains low-rank adapters so that what
-    was better than its group becomes likelier (GRPO by trl), near to where the model began. Writes
-    curves, samples, the adapter and the merged model.
-
-    Args:
-        model: model folder, or a name in the box or on the Hub.
-        output: to write.
-    """
-    check_inputs(model)
-    from carbon.design.grpo import rank
-    from carbon.design.tuning import check_tuning, run_tuning, started_by
-
-    job = TuneJob(
-        model,
-        oracles,
-        task,
-        output,
-        on_cpu=drawers.device == "cpu",
-        resume=drawers.resume,
-        has_workers=bool(drawers.processes or drawers.ray),
-        vllm=drawers.vllm,
-    )
-    check_tuning(job)
-    summary = run_tuning(job, started_by(drawers) if job.has_workers else None)
-    if rank() == 0:
-        print(json.dumps(summary))

@@ -3,7 +3,7 @@
 import json
 
 from carbon.__version__ import __version__
-from carbon.console import say
+from carbon.progress import say
 
 
 def doctor() -> int:
@@ -14,9 +14,8 @@ def doctor() -> int:
 
     import torch
 
-    from carbon.accelerators import gpu_facts
-    from carbon.devices import why_no_cuda
-    from carbon.extras import extras_told
+    from carbon.devices import gpu_facts, why_no_cuda
+    from carbon.errors import extras_told
 
     def installed(package: str) -> str | None:
         try:

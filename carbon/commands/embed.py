@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from carbon.commands.sequences import Rows, SequenceJob, run_sequence_job
 from carbon.commands.shared import WORKERS, File, Loading, Natural, Tags, Workers, check_inputs
 from carbon.commands.workers import embedder
+from carbon.inference.options import Pool
+from carbon.inference.sequence_job import Rows, SequenceJob, run_sequence_job
 from carbon.io.tables import FORMATS, any_of, check_ending, chosen_by_ending
-from carbon.options import Pool
 
 if TYPE_CHECKING:
-    from carbon.inference.embeddings.vectors import Float32s
+    from carbon.inference.embed import Float32s
 
 _OUTPUT = f"a {any_of(FORMATS['embeddings'])} to write."
 

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from carbon.errors import UserError
 
 if TYPE_CHECKING:
-    from carbon.box import Entry
+    from carbon.pretrained import Entry
 
 _ABSENT = "not in this installation"
 _NOT_FETCHED = "is fetched at its first use"
@@ -33,7 +33,7 @@ def models(
         output: for --copy; default: such as yeast_VIII.
         as_json: JSON instead of tables.
     """
-    from carbon.box import BOX
+    from carbon.pretrained import BOX
 
     if copy is not None:
         return _copy(copy, output)
@@ -75,10 +75,10 @@ def info(model: str, /) -> None:
 
 def _copy(name: str, output: Path | None) -> None:
     """Copy what lies beside a model and print the paths; say what to do with them."""
-    from carbon import box
-    from carbon.console import say
+    from carbon import pretrained
+    from carbon.progress import say
 
-    entry = box.entry(name)
+    entry = pretrained.entry(name)
     folder = output or Path(f"{name}_{entry.held_out_contig}")
     genome, annotation, variants = entry.copy_to(folder)
     print(genome, annotation, variants, sep="\n")
@@ -114,7 +114,7 @@ def _in_box(entry: "Entry") -> dict[str, Any]:
 
 
 def _on_hub() -> list[dict[str, Any]]:
-    from carbon.model.hub import PUBLISHED, cached_folder
+    from carbon.model.folder import PUBLISHED, cached_folder
 
     return [
         {
@@ -128,7 +128,7 @@ def _on_hub() -> list[dict[str, Any]]:
 
 
 def _box_text(models: list[dict[str, Any]]) -> str:
-    from carbon.console import TableRow, text_table
+    from carbon.progress import TableRow, text_table
 
     rows: list[TableRow] = [("in the box", "parameters", "organism", "held out", "nats/base", "MB")]
     for model in models:
@@ -157,7 +157,7 @@ def _places(model: dict[str, Any]) -> str:
 
 
 def _hub_text(models: list[dict[str, Any]]) -> str:
-    from carbon.console import TableRow, text_table
+    from carbon.progress import TableRow, text_table
 
     rows: list[TableRow] = [("on the Hub", "parameters", "GB", "folder")]
     rows += [

@@ -12,9 +12,9 @@ from carbon.commands.shared import (
     NONE,
     WORKERS,
     Contigs,
-    Frames,
     Loading,
     Natural,
+    Offsets,
     Several,
     Workers,
     check_inputs,
@@ -22,13 +22,13 @@ from carbon.commands.shared import (
     options,
 )
 from carbon.commands.workers import scan_worker
-from carbon.options import ScanOptions, Strands
+from carbon.inference.options import ScanOptions, Strands
 from carbon.parallel.options import workers_of
 
 if TYPE_CHECKING:
     Method = dict[str, Any]  # `ScanOptions`, and the strand of a gene
 else:
-    Method = options(ScanOptions, METHOD, frames=Frames, strands=Literal[Strands, "gene"])
+    Method = options(ScanOptions, METHOD, offsets=Offsets, strands=Literal[Strands, "gene"])
 
 _PLACE = one_of("Place, one of these", is_required=True)
 

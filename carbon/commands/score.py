@@ -5,14 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbon.commands.sequences import Rows, SequenceJob, run_sequence_job
 from carbon.commands.shared import WORKERS, File, Loading, Table, Tags, Workers, check_inputs
 from carbon.commands.workers import scorer
+from carbon.inference.options import By, Strands
+from carbon.inference.sequence_job import Rows, SequenceJob, run_sequence_job
 from carbon.io.tables import chosen_by_ending, write_tsv
-from carbon.options import By, Strands
 
 if TYPE_CHECKING:
-    from carbon.inference.scoring import SequenceScore
+    from carbon.inference.score import SequenceScore
 
 
 def score(
@@ -48,7 +48,7 @@ def score(
         check_no_input(output, sequences)
     records = read_sequences(sequences)
     check_inputs(loading.model)
-    from carbon.inference.scoring import PER_BASE, PER_SEQUENCE, packing_of  # and torch with it
+    from carbon.inference.score import PER_BASE, PER_SEQUENCE, packing_of
 
     table = PER_BASE if per_base else PER_SEQUENCE
 

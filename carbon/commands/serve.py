@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from carbon.commands.shared import Device, Loading, Natural, Port, check_inputs
-from carbon.console import say
 from carbon.errors import UserError
+from carbon.progress import say
 
 _LOCAL = "127.0.0.1"
 

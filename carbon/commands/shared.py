@@ -9,8 +9,8 @@ from cyclopts import ArgumentCollection, Group, Parameter, Token
 from cyclopts.validators import Number
 
 from carbon.errors import UserError
+from carbon.inference.options import ConstraintOptions, SamplingOptions, VariantOptions
 from carbon.io.tables import FORMATS, any_of
-from carbon.options import ConstraintOptions, SamplingOptions, VariantOptions
 from carbon.parallel.options import WorkerOptions, loaded_device
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ def option_name(name: str) -> str:
     return _NAMES.get(name, name.removesuffix("_bp").replace("_", "-"))
 
 
-def frames(hint: Any, tokens: Sequence[Token]) -> tuple[int, ...]:
-    """Read frames such as `0,2,4` or `all`."""
+def offsets(hint: Any, tokens: Sequence[Token]) -> tuple[int, ...]:
+    """Read offsets such as `0,2,4` or `all`."""
     text = tokens[-1].value
     if text == "all":
         return (0, 1, 2, 3, 4, 5)
     if not all(part in "012345" and len(part) == 1 for part in text.split(",")):
-        raise ValueError(f"'{text}' is not a list of frames such as 0,2,4 or all")
+        raise ValueError(f"'{text}' is not a list of offsets such as 0,2,4 or all")
     return tuple(int(part) for part in text.split(","))
 
 
@@ -73,7 +73,7 @@ WORK = group("Workers", is_last=True)
 Natural = Annotated[int, Parameter(validator=Number(gte=0))]
 """A whole number of 0 or more."""
 Port = Annotated[int, Parameter(converter=_port, n_tokens=1)]
-Frames = Annotated[tuple[int, ...], Parameter(converter=frames, n_tokens=1, metavar="FRAMES")]
+Offsets = Annotated[tuple[int, ...], Parameter(converter=offsets, n_tokens=1, metavar="OFFSETS")]
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 10**9))]
 """Words up to the next option, which may be repeated: `--sites EcoRI BamHI`."""
 File = Annotated[str, Parameter(allow_leading_hyphen=True, metavar="FILE")]
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
 else:
     Sampling = options(SamplingOptions, SAMPLING)
     Constrained = options(ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several)
-    VariantMethod = options(VariantOptions, METHOD, frames=Frames)
+    VariantMethod = options(VariantOptions, METHOD, offsets=Offsets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +184,7 @@ class AnnotationOptions:
         Raises:
             UserError: there is no such table, or no annotation that it could be for.
         """
-        from carbon.genome.genetic_codes import tables_chosen
+        from carbon.genome.alphabet import tables_chosen
 
         tables_chosen(self.genetic_code)
         if self.genetic_code and not self.annotation:

@@ -29,10 +29,10 @@ def tokenize(
         vocabulary: of the ids.
         piece_tokens: most ids of a line.
     """
-    from carbon.console import progress
     from carbon.errors import UserError
     from carbon.genome import Piece, read_pieces
-    from carbon.genome.streams import BROKEN_GZIP, open_text
+    from carbon.genome.sequences import BROKEN_GZIP, open_text
+    from carbon.progress import progress
     from carbon.tokenizer import HYBRID, NATIVE, K
     from carbon.tokenizer.lines import fasta_lines, token_lines
 

@@ -75,8 +75,8 @@ def variants(
     folder = check_inputs(loading.model, reference, vcf, genes.annotation, background, regions_file)
     genes.check()
 
-    from carbon.inference.background import FILE_NAME
     from carbon.inference.variants import VariantJob, run_variant_job
+    from carbon.inference.variants.background import FILE_NAME
 
     check_ending(output, "variants")  # a wrong ending is known before anything is loaded
     job = VariantJob(

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carbon.commands.sequences import SequenceWorker
-    from carbon.inference.background import BackgroundJob, BackgroundScorer
-    from carbon.inference.embeddings.vectors import Float32s
+    from carbon.inference.embed import Float32s
+    from carbon.inference.options import ScanOptions
     from carbon.inference.scan import ScanJob, ScanWorker
-    from carbon.inference.scoring import SequenceScore
+    from carbon.inference.score import SequenceScore
+    from carbon.inference.sequence_job import SequenceWorker
     from carbon.inference.variants import VariantJob, VariantScorer
-    from carbon.options import ScanOptions
+    from carbon.inference.variants.background_job import BackgroundJob, BackgroundScorer
 
 Loading = dict[str, Any]
 """Keywords of `carbon.load`."""
@@ -31,7 +31,7 @@ def variant_scorer(job: "VariantJob", loading: Loading) -> "VariantScorer":
 def background_scorer(job: "BackgroundJob", loading: Loading) -> "BackgroundScorer":
     """Return a worker of `carbon background` with the model of a job."""
     from carbon.inference import load
-    from carbon.inference.background import BackgroundScorer
+    from carbon.inference.variants.background_job import BackgroundScorer
 
     return BackgroundScorer(load(job.model, **loading).reader, job)
 
@@ -56,10 +56,10 @@ def scorer(
         method: keywords of `Carbon.score`.
         per_base: whether the likelihood of each base is needed.
     """
-    from carbon.commands.sequences import SequenceWorker
     from carbon.inference import load
     from carbon.inference.identity import identity_of
-    from carbon.inference.scoring import packing_of
+    from carbon.inference.score import packing_of
+    from carbon.inference.sequence_job import SequenceWorker
 
     loaded = load(model, **loading)
     settings = {"model": model, "yarn": loaded.yarn, **method}
@@ -80,9 +80,9 @@ def embedder(
         source: the file of the sequences, for messages.
         method: keywords of `Carbon.embed`.
     """
-    from carbon.commands.sequences import SequenceWorker
     from carbon.inference import load
     from carbon.inference.identity import identity_of
+    from carbon.inference.sequence_job import SequenceWorker
 
     loaded = load(model, **loading)
     settings = {"model": model, "yarn": loaded.yarn, **method, "dtype": loaded.dtype}

@@ -132,7 +132,7 @@ class SpanRows:
 class Sample(NamedTuple):
     """Sample number i: its span, its source, and the row of that source's packing into a length.
 
-    `noise` is 64 random bits of its own, for its form, frame and strand.
+    `noise` is 64 random bits of its own, for its form, offset and strand.
     """
 
     span: int

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.console import progress
-from carbon.corpus.files import mapped
+from carbon.corpus.schema import mapped
 from carbon.corpus.store import Store, made_whole
+from carbon.progress import progress
 from carbon.tokenizer import K
 
 Int64s = NDArray[np.int64]

@@ -67,9 +67,9 @@ class Piece(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How a sample is read: which of six frames, which strand, with which tags."""
+    """How a sample is read: which of six offsets, which strand, with which tags."""
 
-    frame: int
+    offset: int
     reverse: bool
     with_species: bool
     with_gene: bool
@@ -141,7 +141,7 @@ class TokenRows:
             packing.num_kmers[first:last].tolist(),
             strict=True,
         ):
-            start += reading.frame
+            start += reading.offset
             prefix = _prefix(int(store.species[record]), int(store.genes[record]), reading)
             prefix, num_kmers = self._fitted(prefix, num_kmers)
             letters = store.letters(record, start, start + num_kmers * K)

@@ -24,12 +24,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from carbon.console import progress
-from carbon.corpus.files import mapped, opened, parquet
+from carbon.corpus.schema import mapped, opened, parquet
 from carbon.errors import CorpusError
-from carbon.io.files import atomic_folder
+from carbon.io.files import atomic_folder, remembered_sha256
 from carbon.io.locks import locked_output
-from carbon.sums import remembered_sha256
+from carbon.progress import progress
 from carbon.tokenizer import TAGS, Tag, tags_of
 
 _FORMAT = 1

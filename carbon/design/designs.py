@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from carbon.design.answers import Function
+from carbon.design.config import DesignTask, search_of
+from carbon.design.functions import Function, started
 from carbon.design.goals import fronts
-from carbon.design.nearest import edits_between, nearest_records, records_of
-from carbon.design.oracles import started
-from carbon.design.search import chosen, run_search
-from carbon.design.task import DesignTask, search_of
-from carbon.design.ways import Candidate, Search
+from carbon.design.search import chosen, edits_between, nearest_records, records_of, run_search
+from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError
-from carbon.inference.reading.reader import Reader
+from carbon.inference.runner import Reader
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,28 +1,49 @@
-"""A search that is written to a file, and goes on where it was stopped."""
+"""Designs as FASTA, whose headers tell where they come from, or as a table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
-from carbon.adapt.folder import weights_sha256
-from carbon.arguments import check_several
-from carbon.console import progress
-from carbon.design.answers import Function
+from carbon.design.config import DesignOptions, DesignTask, search_of
 from carbon.design.designs import COLUMNS, Design, columns_of, design, designs_of, row_of
-from carbon.design.oracles import adapted_contents, named_oracle, started
+from carbon.design.functions import Function, finetuned_contents, named_oracle, started
 from carbon.design.rules import Judge, Rules
 from carbon.design.search import run_search
-from carbon.design.task import DesignOptions, DesignTask, search_of
-from carbon.design.ways import Candidate, Search
+from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError
+from carbon.finetune.folder import weights_sha256
+from carbon.inference.checks import check_several
 from carbon.inference.identity import identity_of
-from carbon.inference.reading.reader import Reader
+from carbon.inference.runner import Reader
 from carbon.io.files import atomic_file
-from carbon.io.tables import check_ending, chosen_by_ending
+from carbon.io.tables import Columns, Write, check_ending, chosen_by_ending, text_of, words_of
 from carbon.model import model_folder
 from carbon.parallel.journal import Journal
+from carbon.progress import progress
+
+_LINE_BP = 60
+
+
+@contextmanager
+def write_fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
+    """Write a record a design: its values, then where it comes from, in the header."""
+    with path.open("w", encoding="utf-8") as sink:
+        provenance = words_of(settings)
+
+        def write(row: Sequence[Any]) -> None:
+            cells = dict(zip(columns, row, strict=True))
+            name, bases = cells.pop("name"), cells.pop("bases")
+            told = {key: text_of(cell) for key, cell in cells.items() if cell is not None}
+            sink.write(f">{name} {words_of(told)} {provenance}\n")
+            sink.writelines(
+                f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP)
+            )
+
+        yield write
+
 
 # Neither changes what is measured.
 _FREE = ("records", "timeout_seconds")
@@ -184,8 +205,8 @@ def _asked(reader: Reader, job: DesignJob, settings: dict[str, Any]) -> dict[str
     """Return everything that what is measured follows from."""
     task = {name: value for name, value in asdict(job.task).items() if name not in _FREE}
     kept = {name: value for name, value in settings.items() if name not in _FREE}
-    adapted = {"adapted": adapted_contents(job.oracles)}
-    return kept | task | adapted | identity_of(reader, job.model)
+    finetuned = {"finetuned": finetuned_contents(job.oracles)}
+    return kept | task | finetuned | identity_of(reader, job.model)
 
 
 def summary_of(job: DesignJob, found: Found) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from hashlib import blake2b
 import numpy as np
 
 from carbon.errors import UserError
-from carbon.inference.generation.constraints import Constraints
-from carbon.inference.generation.continuation import Task
-from carbon.inference.generation.drawing import generate
-from carbon.inference.generation.infilling import infill
-from carbon.inference.generation.sampling import SamplingRule
-from carbon.inference.reading.reader import Reader
-from carbon.inference.scoring import base_log_likelihoods
+from carbon.inference.generate.constraints import Constraints
+from carbon.inference.generate.generate import generate
+from carbon.inference.generate.infill import infill
+from carbon.inference.generate.prompts import Task
+from carbon.inference.generate.sampling import SamplingRule
+from carbon.inference.runner import Reader
+from carbon.inference.score import base_log_likelihoods
 from carbon.tokenizer import K
 
 _DRAWS_A_COPY = 4  # of a window that is to fit what stands behind it

@@ -7,15 +7,20 @@ from carbon.genome.alphabet import (
     reverse_complement,
     translate,
 )
-from carbon.genome.annotation import read_annotation
-from carbon.genome.consequences import Consequence, Consequences
+from carbon.genome.annotation import read_annotation, read_gene_file
+from carbon.genome.consequences import (
+    Consequence,
+    Consequences,
+    Effect,
+    SnvEffect,
+    effect_on,
+    snv_effect,
+)
 from carbon.genome.contig_names import CHR, contig_names, region_by_name
-from carbon.genome.effects import Effect, SnvEffect, effect_on, snv_effect
 from carbon.genome.fasta import Disagreement, Reference, short
 from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
-from carbon.genome.gene_files import read_gene_file
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
-from carbon.genome.interval import Interval, Strand, from_region
+from carbon.genome.interval import Interval, Strand, Variant, from_region
 from carbon.genome.sequences import (
     Piece,
     SequenceRecord,
@@ -24,7 +29,6 @@ from carbon.genome.sequences import (
     read_records,
     read_sequences,
 )
-from carbon.genome.variant import Variant
 from carbon.genome.vcf import VcfReader, VcfRow
 
 __all__ = [

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from carbon.genome.fasta import Reference
-from carbon.genome.genes import Annotation, Gene, Transcript, spliced
-from carbon.genome.genetic_codes import (
+from carbon.genome.alphabet import (
     STANDARD_TABLE,
     GeneticCode,
     check_contigs,
@@ -14,6 +12,8 @@ from carbon.genome.genetic_codes import (
     table_for,
     tables_chosen,
 )
+from carbon.genome.fasta import Reference
+from carbon.genome.genes import Annotation, Gene, Transcript, spliced
 
 _CODON_BP = 3
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from carbon.errors import GenomeError
 from carbon.genome.interval import Interval, from_region
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.io.files import why_no_file
 
 CHR = "chr"

@@ -1,23 +1,299 @@
-"""Reference sequences with random access (pysam), from plain, bgzip or gzip FASTA.
+"""Indexes of FASTA files: compared with the file before they are used, or built by samtools.
 
-An index that is missing, or that is not of the file, is written beside it, as `samtools faidx`
-does, or into a temporary folder where that is not allowed or the disk is full. Plain gzip has no
-random access, so it is unpacked into the temporary folder first, and so is a file with a byte-order
-mark. Whoever builds an index reads the whole file once; that is when its form is checked.
+A file that replaces another may be older than the index of that, and indexes are edited and cut
+off, so an index counts only if both ends of every contig stand where it says. The formats: `.fai`
+as in samtools' faidx(5), `.gzi` as bgzip(1) writes it.
 """
 
-from collections.abc import Iterable
+import os
+import re
+import shutil
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
 from typing import NamedTuple
 
-from carbon.errors import GenomeError
-from carbon.genome.alphabet import IUPAC_BASES
+import numpy as np
+import pysam
+from pysam.utils import SamtoolsError
+
+from carbon.errors import GenomeError, UserError
+from carbon.genome.alphabet import FASTA_LETTERS, IUPAC_BASES
 from carbon.genome.contig_names import prefix_hint, shown_names
-from carbon.genome.fasta_index import open_indexed
 from carbon.genome.interval import Interval
-from carbon.io.files import why_no_file
+from carbon.genome.sequences import (
+    BROKEN_GZIP,
+    BYTE_ORDER_MARK,
+    Part,
+    SequenceLines,
+    check_bgzip_end,
+    compression_of,
+    is_bgzip,
+    open_bytes,
+)
+from carbon.io.files import atomic_file, scratch_folder, told_of, why_no_file
+
+_NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
+_HEADER_BYTES = 1 << 20
+_LINE_BYTES = 1 << 16
+_BLANK_BYTES = 1 << 10  # at the end of a line
+_BGZIP_BLOCK_BYTES = 1 << 16
+# From the last base of a contig, if it has one, to the first base of the next.
+_BETWEEN = re.compile(rb"(?:\s*\n)?>[ \t]*(\S+)[^\n]*\n")
+_FROM_LAST_BASE = re.compile(rb"[!-~]\s*\n>[ \t]*(\S+)[^\n]*\n")
+
+Indexes = tuple[Path, Path | None]  # .fai, and of a bgzip .gzi
+Read = Callable[[int, int], bytes]  # so many bytes of a FASTA's text from an offset on
+
+
+def open_indexed(path: Path) -> pysam.FastaFile:
+    """Open a FASTA for random access, by an index next to it or by one that is built.
+
+    An index that is older than the file, or of another file, is built again: next to the file, or
+    in a temporary folder where that cannot be written.
+
+    Raises:
+        GenomeError: the file is empty, truncated or not DNA in FASTA, or two contigs have one name.
+        OSError: the disk of the temporary folder is full.
+    """
+    compression = compression_of(path)
+    if compression == "bgzip":
+        check_bgzip_end(path)
+    indexes = _indexes_of(path, is_bgzip=compression == "bgzip")
+    if _is_fresh(path, indexes) and (fasta := _open(path, indexes)):
+        return fasta
+    with scratch_folder("fasta") as scratch:
+        if compression == "gzip" or _has_mark(path):
+            opened = _open_copy(path, scratch)
+        else:
+            for _ in _distinct_contigs(path):
+                pass
+            built = _build_indexes(path, scratch, is_bgzip=compression == "bgzip")
+            _keep(built, indexes)
+            opened = _open(path, built)
+    # An open file needs no name, so the folder is removed before the work begins.
+    if opened is None:
+        raise GenomeError(f"{path}: cannot be opened with its index; was it changed meanwhile?")
+    return opened
+
+
+def _indexes_of(path: Path, *, is_bgzip: bool) -> Indexes:
+    return Path(f"{path}.fai"), Path(f"{path}.gzi") if is_bgzip else None
+
+
+def _open(path: Path, indexes: Indexes) -> pysam.FastaFile | None:
+    """Open a FASTA with its indexes, or return None if htslib cannot use them."""
+    fai, gzi = indexes
+    try:
+        fasta = pysam.FastaFile(
+            str(path), filepath_index=str(fai), filepath_index_compressed=str(gzi) if gzi else None
+        )
+    except (OSError, ValueError):
+        return None
+    return fasta if fasta.nreferences else None
+
+
+def _has_mark(path: Path) -> bool:
+    try:
+        with open_bytes(path) as source:
+            return source.peek(3)[:3] == BYTE_ORDER_MARK
+    except BROKEN_GZIP:
+        return False  # reading the whole file reports where
+
+
+def _open_copy(path: Path, scratch: Path) -> pysam.FastaFile | None:
+    """Open an unpacked copy, a line a contig, of a file that htslib has no random access to."""
+    copy = scratch / "unpacked.fa"
+    with told_of(scratch), copy.open("wb") as sink:
+        for header, bases in _distinct_contigs(path):
+            if header:
+                sink.write(b"\n>%b\n" % header[0])
+            sink.write(bases)
+    return _open(copy, _build_indexes(copy, scratch, is_bgzip=False))
+
+
+def _distinct_contigs(path: Path) -> Iterator[Part]:
+    """Yield headers and bases of a FASTA.
+
+    Raises:
+        GenomeError: it is not one, two contigs have one name, or a name is too long for an index.
+    """
+    names: set[bytes] = set()
+    lines = SequenceLines(path)
+    for header, bases in lines.fasta():
+        if header:
+            name, _ = header
+            if len(name) > _NAME_BYTES:
+                raise lines.error(
+                    f"a contig's name of {len(name):,} letters, more than an index can hold; the "
+                    "name ends at the first space"
+                )
+            if name in names:
+                raise lines.error(
+                    f"contig '{name.decode(errors='replace')}' stands twice; keep one"
+                )
+            names.add(name)
+        yield header, bases
+
+
+def _build_indexes(path: Path, scratch: Path, *, is_bgzip: bool) -> Indexes:
+    fai, gzi = _indexes_of(scratch / "index", is_bgzip=is_bgzip)
+    options = ["--fai-idx", str(fai)] + (["--gzi-idx", str(gzi)] if gzi else [])
+    pysam.set_verbosity(0)
+    try:
+        pysam.faidx(str(path), *options, catch_stdout=False)
+    except SamtoolsError:
+        with told_of(scratch), (scratch / "room").open("wb") as sink:
+            sink.write(bytes(1 << 16))  # raises on a full disk, which samtools does not report
+        raise GenomeError(
+            f"{path}: cannot be indexed: the lines of a contig must have one length; "
+            "rewrite it, for example with `seqtk seq -l 60`"
+        ) from None
+    return fai, gzi
+
+
+def _keep(built: Indexes, beside: Indexes) -> None:
+    """Copy indexes next to their file for the next time, if that is allowed and there is room."""
+    with suppress(OSError, UserError):
+        for index, kept in zip(built, beside, strict=True):
+            if index and kept:
+                with atomic_file(kept) as temporary:
+                    shutil.copyfile(index, temporary)
+
+
+class _Entry(NamedTuple):
+    """A line of an index; the offset is that of the first base."""
+
+    name: bytes
+    length_bp: int
+    offset: int
+    line_bp: int
+    line_bytes: int
+
+    @property
+    def last_base(self) -> int:
+        """Where the last base stands, or the first would, if there is none."""
+        if not self.length_bp:
+            return self.offset
+        lines, rest_bp = divmod(self.length_bp - 1, self.line_bp)
+        return self.offset + lines * self.line_bytes + rest_bp
+
+
+def _is_fresh(path: Path, indexes: Indexes) -> bool:
+    """Return whether the indexes exist, are not older than a FASTA, and are of it."""
+    try:
+        modified = path.stat().st_mtime
+        if any(index.stat().st_mtime < modified for index in filter(None, indexes)):
+            return False
+        return _describes(indexes, path)
+    except (OSError, ValueError, ArithmeticError):
+        return False
+
+
+def _describes(indexes: Indexes, path: Path) -> bool:
+    """Return whether all contigs stand in a FASTA where its indexes say.
+
+    Each must begin right after its own header, with a first line of DNA of the length given, and
+    end before the header of the next or the end of the file. Lines between the first and the last
+    are not read, but in a bgzip every block must begin where `.gzi` says.
+    """
+    fai, gzi = indexes
+    with path.open("rb") as file:
+        read: Read = _Blocks(file.fileno(), gzi, path).read if gzi else _reader_of(file.fileno())
+        before: _Entry | None = None
+        for entry in _entries(fai):
+            if not (_follows(entry, before, read) and _first_line_stands(entry, read)):
+                return False
+            before = entry
+        return before is not None and _ends_the_file(before, read)
+
+
+def _entries(fai: Path) -> Iterator[_Entry]:
+    with fai.open("rb") as lines:
+        for line in lines:
+            name, *numbers = line.removesuffix(b"\n").split(b"\t")
+            if len(numbers) != 4 or not all(map(bytes.isdigit, numbers)):
+                raise ValueError(line)
+            entry = _Entry(name, *map(int, numbers))
+            if not entry.line_bp <= entry.line_bytes <= entry.line_bp + _BLANK_BYTES:
+                raise ValueError(line)
+            yield entry
+
+
+def _follows(entry: _Entry, before: _Entry | None, read: Read) -> bool:
+    """Return whether the last base before a contig and its own header precede its first base."""
+    at = before.last_base if before else 0
+    if not 0 < entry.offset - at <= _HEADER_BYTES:
+        return False
+    form = _FROM_LAST_BASE if before and before.length_bp else _BETWEEN
+    header = form.fullmatch(read(at, entry.offset - at))
+    return header is not None and header[1] == entry.name
+
+
+def _first_line_stands(entry: _Entry, read: Read) -> bool:
+    """Return whether a contig begins with a line of DNA of the length given.
+
+    Of a line that is not held in memory the end is read, and not each base.
+    """
+    bases = read(entry.offset, min(entry.length_bp, entry.line_bp, _LINE_BYTES))
+    if bases.translate(None, FASTA_LETTERS):
+        return False
+    if entry.length_bp <= entry.line_bp:
+        return True
+    end = read(entry.offset + entry.line_bp - 1, 1 + entry.line_bytes - entry.line_bp)
+    return end.rstrip() == end[:1] and end.find(b"\n") == len(end) - 1
+
+
+def _ends_the_file(last: _Entry, read: Read) -> bool:
+    end = read(last.last_base, _LINE_BYTES)
+    base, rest = (end[:1], end[1:]) if last.length_bp else (b"A", end)
+    return len(end) < _LINE_BYTES and bool(base.strip()) and not rest.strip()
+
+
+def _reader_of(file: int) -> Read:
+    return lambda at, num_bytes: os.pread(file, num_bytes, at)
+
+
+class _Blocks:
+    """The text of a bgzip by whole blocks: contigs that follow one another unpack each once."""
+
+    def __init__(self, file: int, gzi: Path, path: Path) -> None:
+        """Open a bgzip; raise ValueError unless its blocks begin where `.gzi` says."""
+        number, *offsets = np.fromfile(gzi, dtype="<u8").tolist()
+        if len(offsets) != 2 * number:
+            raise ValueError("cut off")
+        self._packed_at, self._unpacked_at = [0, *offsets[::2]], [0, *offsets[1::2]]
+        bounds = zip(self._packed_at[1:], pairwise(self._unpacked_at), strict=True)
+        for at, (start, end) in bounds:
+            around = os.pread(file, 20, at - 4)  # the size of the block before, and a header
+            if around[:4] != (end - start).to_bytes(4, "little") or not is_bgzip(around[4:]):
+                raise ValueError(f"no block begins at {at}")
+        pysam.set_verbosity(0)
+        self._packed = pysam.BGZFile(str(path), "r", index=None)
+        self._number, self._block = -1, b""  # which was read last
+
+    def read(self, at: int, num_bytes: int) -> bytes:
+        """Return bytes of the text, fewer where it ends."""
+        number = bisect_right(self._unpacked_at, at) - 1
+        text = b""
+        at -= self._unpacked_at[number]
+        while len(text) < num_bytes and number < len(self._unpacked_at):
+            text += self._unpacked(number)[at : at + num_bytes - len(text)]
+            number, at = number + 1, 0
+        return text
+
+    def _unpacked(self, number: int) -> bytes:
+        if number != self._number:
+            self._packed.seek(self._packed_at[number] << 16)
+            self._number = number
+            following = self._unpacked_at[number + 1 : number + 2]
+            size = following[0] - self._unpacked_at[number] if following else _BGZIP_BLOCK_BYTES
+            self._block = self._packed.read(size)
+        return self._block
 
 
 class Disagreement(NamedTuple):

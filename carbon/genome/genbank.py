@@ -14,9 +14,8 @@ from typing import IO, TYPE_CHECKING
 
 from carbon.errors import GenomeError
 from carbon.genome.genbank_genes import GenBankGenes
-from carbon.genome.genes import Annotation, Gene
-from carbon.genome.left_out import LeftOut, report_left_out
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.genes import Annotation, Gene, LeftOut, report_left_out
+from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.io.files import why_no_file
 
 if TYPE_CHECKING:

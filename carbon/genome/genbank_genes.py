@@ -1,33 +1,151 @@
-"""The genes of a GenBank record: features that name one locus, joined."""
+"""Where the features of a GenBank record lie."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from carbon.genome import marks
-from carbon.genome.genbank_places import Place, known_parts, place_of
-from carbon.genome.gene_parts import role_of
+from carbon.genome import gff
+from carbon.genome.alphabet import table_stated
+from carbon.genome.gene_tables import clusters
 from carbon.genome.genes import (
     MITOCHONDRIA,
     Gene,
+    LeftOut,
     Span,
     Transcript,
     beside,
     coding_spans,
     exons_of,
+    on_contig,
 )
-from carbon.genome.genetic_codes import table_stated
 from carbon.genome.interval import Interval, Strand
-from carbon.genome.left_out import LeftOut
-from carbon.genome.loci import clusters
-from carbon.genome.trans_splicing import Ordered, numbered_by_gene, parts_of
+from carbon.genome.transcripts import Ordered, numbered_by_gene, parts_of, role_of
 
 if TYPE_CHECKING:
     from Bio.SeqFeature import SeqFeature
     from Bio.SeqRecord import SeqRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a feature lies.
+
+    Attributes:
+        spans: ascending.
+        strand: that it is read from.
+        incomplete: it goes on beyond an end, or has a part whose place is not exact (`<`, `>`).
+        begins_before: it goes on beyond the end that is read first.
+        has_gaps: it is not exact in between.
+        trans_spliced: its parts in the order in which they are read, where one transcript does not
+            have them all; `strand` is then that of the first.
+    """
+
+    spans: tuple[Span, ...]
+    strand: Strand
+    incomplete: bool
+    begins_before: bool
+    has_gaps: bool
+    trans_spliced: tuple[Ordered, ...] = ()
+
+    @property
+    def start(self) -> int:
+        """Its first base."""
+        return self.spans[0][0]
+
+    @property
+    def end(self) -> int:
+        """Behind its last base; on a circle it may lie past the origin."""
+        return self.spans[-1][1]
+
+    def moved(self, spans: tuple[Span, ...]) -> Place:
+        """Return the same feature elsewhere."""
+        return replace(self, spans=spans)
+
+
+def place_of(
+    feature: SeqFeature, length_bp: int, *, is_circular: bool, is_trans_spliced: bool
+) -> Place | str:
+    """Return where a feature lies, or the reason why its place is unknown.
+
+    Args:
+        feature: of Biopython.
+        length_bp: of its record.
+        is_circular: whether the record is a circle.
+        is_trans_spliced: whether its gene is marked so.
+    """
+    from Bio.SeqFeature import ExactPosition, UnknownPosition
+
+    if feature.location is None:
+        return "location_not_exact"
+    parts = list(feature.location.parts)
+    strands = {part.strand for part in parts}
+    if any(part.ref for part in parts):
+        return "lies_on_another_record"
+    if any(isinstance(p, UnknownPosition) for part in parts for p in (part.start, part.end)):
+        return "location_not_exact"
+    if getattr(feature.location, "operator", "join") == "order":
+        return "location_not_exact"
+    if strands - {1, -1}:
+        return "no_strand"
+    if len(strands) > 1 or is_trans_spliced:
+        return _place_of_parts(parts, length_bp)
+    ascending = parts if strands == {1} else parts[::-1]
+    spans: list[Span] = []
+    turn_bp = 0
+    for part in ascending:
+        start, end = int(part.start), int(part.end)
+        if not 0 <= start < end <= length_bp:
+            return "outside_of_the_sequence"
+        if spans and start + turn_bp < spans[-1][0]:
+            if not is_circular or turn_bp:
+                return "parts_out_of_order"
+            turn_bp = length_bp
+        spans.append((start + turn_bp, end + turn_bp))
+    ends = [end for part in ascending for end in (part.start, part.end)]
+    exact = [isinstance(end, ExactPosition) for end in ends]
+    strand: Strand = "+" if strands == {1} else "-"
+    begins_before = not exact[0 if strand == "+" else -1]
+    return Place(tuple(spans), strand, not all(exact), begins_before, not all(exact[1:-1]))
+
+
+def _place_of_parts(parts: list[Any], length_bp: int) -> Place | str:
+    """Return where a trans-spliced feature lies, whose parts are in the order of reading."""
+    from Bio.SeqFeature import ExactPosition
+
+    spans = [
+        Ordered(int(part.start), int(part.end), "+" if part.strand == 1 else "-") for part in parts
+    ]
+    if not all(0 <= span.start < span.end <= length_bp for span in spans):
+        return "outside_of_the_sequence"
+    ends = [
+        end
+        for part in parts
+        for end in ((part.start, part.end) if part.strand == 1 else (part.end, part.start))
+    ]
+    exact = [isinstance(end, ExactPosition) for end in ends]
+    strand: Strand = "+" if spans[0].strand == "+" else "-"
+    ascending = tuple(sorted((span.start, span.end) for span in spans))
+    inexact = (not all(exact), not exact[0], not all(exact[1:-1]))
+    return Place(ascending, strand, *inexact, tuple(spans))
+
+
+def known_parts(feature: SeqFeature, contig: str, length_bp: int) -> tuple[Interval, ...]:
+    """Return what a feature covers of its record, as far as the places are known."""
+    from Bio.SeqFeature import UnknownPosition
+
+    if feature.location is None:
+        return ()
+    found = {
+        interval
+        for part in feature.location.parts
+        if not (part.ref or any(isinstance(p, UnknownPosition) for p in (part.start, part.end)))
+        for interval in on_contig(contig, int(part.start), int(part.end), length_bp)
+    }
+    return tuple(sorted(found))
+
 
 _RNA_KINDS = {"mRNA", "tRNA", "rRNA", "ncRNA", "tmRNA", "misc_RNA", "precursor_RNA"}
 _Member = tuple[Any, Place]  # a feature of Biopython, and where it lies
@@ -51,7 +169,7 @@ class GenBankGenes:
         of_locus: dict[tuple[str, Strand], list[_Member]] = defaultdict(list)
         trans_spliced: dict[str, list[_Member]] = defaultdict(list)
         features = [f for f in self._features if f.type in _RNA_KINDS | {"gene", "CDS"}]
-        marked = {_locus(f) for f in features if marks.is_trans_spliced(_attributes(f))}
+        marked = {_locus(f) for f in features if gff.is_trans_spliced(_attributes(f))}
         for feature in features:
             locus = _locus(feature)
             place = place_of(
@@ -95,7 +213,7 @@ class GenBankGenes:
     def _trans_spliced(self, locus: str, members: list[_Member]) -> Iterator[Gene]:
         """Yield a gene for each part of a trans-spliced one, or leave all of it out."""
         lines = [span for f, place in members if f.type == "gene" for span in place.trans_spliced]
-        is_pseudo = any(marks.is_pseudo(_attributes(f)) for f, _ in members if f.type == "gene")
+        is_pseudo = any(gff.is_pseudo(_attributes(f)) for f, _ in members if f.type == "gene")
         rnas = [member for member in members if member[0].type in _RNA_KINDS]
         coding = [member for member in members if member[0].type == "CDS"]
         transcripts: list[Transcript] = []
@@ -164,13 +282,13 @@ class GenBankGenes:
         coding = [member for member in members if member[0].type == "CDS"]
         transcripts: list[Transcript] = []
         waiting = list(coding)
-        is_pseudo = any(marks.is_pseudo(_attributes(feature)) for feature, _ in nodes)
+        is_pseudo = any(gff.is_pseudo(_attributes(feature)) for feature, _ in nodes)
         for rna, place in rnas:
             mine = next((c for c in waiting if _is_inside(c[1], place)), None)
             if mine:
                 waiting.remove(mine)
             name = rna.qualifiers.get("transcript_id", [locus])[0]
-            is_dead = is_pseudo or marks.is_pseudo(_attributes(rna))
+            is_dead = is_pseudo or gff.is_pseudo(_attributes(rna))
             transcripts.append(self._transcript(name, place, mine, is_dead))
         for feature, place in waiting:
             name = feature.qualifiers.get("protein_id", [locus])[0] if len(coding) > 1 else locus
@@ -215,18 +333,18 @@ def _with_cds(
     transcript: Transcript, feature: SeqFeature, place: Place, is_pseudo: bool
 ) -> Transcript:
     qualifiers, attributes = feature.qualifiers, _attributes(feature)
-    exceptional = is_pseudo or marks.is_exceptional(attributes) or place.has_gaps
-    is_partial = marks.is_set(attributes, "partial")
-    partial = is_partial or marks.has_completed_stop(attributes)
+    exceptional = is_pseudo or gff.is_exceptional(attributes) or place.has_gaps
+    is_partial = gff.is_set(attributes, "partial")
+    partial = is_partial or gff.has_completed_stop(attributes)
     phase_bp = None if exceptional else _phase_bp(qualifiers, place.begins_before)
     return replace(
         transcript,
-        cds=coding_spans(place.spans, slips=marks.slips(attributes)),
+        cds=coding_spans(place.spans, slips=gff.slips(attributes)),
         incomplete=place.incomplete or exceptional or partial or bool(phase_bp),
         phase_bp=phase_bp,
         has_start=not (place.begins_before or phase_bp or is_partial),
         genetic_code=table_stated(qualifiers.get("transl_table", [""])[0], transcript.where),
-        has_recoded_codon=marks.has_recoded_codon(attributes),
+        has_recoded_codon=gff.has_recoded_codon(attributes),
     )
 
 
@@ -269,7 +387,7 @@ def _is_inside(coding: Place, rna: Place) -> bool:
 
 
 def _biotype(features: list[SeqFeature]) -> str:
-    if any(marks.is_pseudo(_attributes(feature)) for feature in features):
+    if any(gff.is_pseudo(_attributes(feature)) for feature in features):
         return "pseudogene"
     kinds = [feature.type for feature in features]
     if "CDS" in kinds or "mRNA" in kinds:

@@ -5,11 +5,20 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from carbon.genome.features import Feature
-from carbon.genome.gene_parts import Parts, role_of
-from carbon.genome.gene_tables import NAMES, GeneTables, is_transcript_kind, key_of, shown
+from carbon.genome.gene_tables import (
+    NAMES,
+    GeneTables,
+    are_two_loci,
+    at_loci,
+    by_own_lines,
+    genes_apart,
+    is_transcript_kind,
+    key_of,
+    shown,
+)
 from carbon.genome.genes import (
     Gene,
+    LeftOut,
     Span,
     Transcript,
     beside,
@@ -17,11 +26,9 @@ from carbon.genome.genes import (
     exons_of,
     unrolled,
 )
+from carbon.genome.gff import Feature, is_pseudo
 from carbon.genome.interval import Interval, Strand
-from carbon.genome.left_out import LeftOut
-from carbon.genome.loci import are_two_loci, at_loci, by_own_lines, genes_apart
-from carbon.genome.marks import is_pseudo
-from carbon.genome.trans_splicing import Ordered, first_coding, parts_of, reading_order
+from carbon.genome.transcripts import Ordered, Parts, first_coding, parts_of, reading_order, role_of
 
 _STRANDS = frozenset("+-")
 _SEEN_ELSEWHERE = "seen elsewhere"  # nothing is lost

@@ -1,20 +1,60 @@
-"""Genes and transcripts as values, whatever format they were read from.
-
-Coordinates are 0-based and half-open. On a circular contig of L bases a span may end past L: it
-goes on from base 0.
-"""
+"""What an annotation reader leaves out: where it lies, whose it is, and why."""
 
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
-from carbon.genome.alphabet import reverse_complement
+from carbon.errors import GenomeError, TypedError
+from carbon.genome.alphabet import reverse_complement, translate
 from carbon.genome.fasta import Reference
 from carbon.genome.interval import Interval, Strand
-from carbon.genome.left_out import LeftOut
+from carbon.progress import say
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A gene, a transcript or another feature that the reader leaves out.
+
+    Attributes:
+        name: its identifier, as the file has it.
+        reason: a word such as `no_strand`.
+        intervals: the bases that it covers; none where it lies on no contig of the reference. On a
+            circular contig one may end past the contig, as it does for a gene.
+        gene: name of its gene; None where the file does not state it.
+    """
+
+    name: str
+    reason: str
+    intervals: tuple[Interval, ...] = ()
+    gene: str | None = None
+
+
+def report_left_out(path: Path, left_out: Sequence[LeftOut]) -> None:
+    """Print one line to stderr that counts by reason what was left out; nothing if all was read."""
+    if left_out:
+        say(f"{path}: annotation: left out {len(left_out):,}: {_by_reason(left_out)}")
+
+
+def _by_reason(left_out: Sequence[LeftOut]) -> str:
+    names: dict[str, list[str]] = defaultdict(list)
+    for each in left_out:
+        names[each.reason].append(each.name)
+    return ", ".join(
+        f"{len(found):,} {reason} (e.g. {found[0]})" for reason, found in sorted(names.items())
+    )
+
+
+def on_contig(contig: str, start: int, end: int, length_bp: int) -> tuple[Interval, ...]:
+    """Return the part of a span that lies on its contig; nothing where no base of it does."""
+    first, last = max(0, start), min(end, length_bp)
+    return (Interval(contig, first, last),) if first < last else ()
+
 
 Span = tuple[int, int]
 StrandedSpan = tuple[int, int, Strand]
@@ -253,3 +293,98 @@ def bare_identifier(identifier: str) -> str:
     """Drop the prefix that Ensembl, NCBI and these readers put before an identifier."""
     prefix = _PREFIX.match(identifier)
     return identifier[prefix.end() :] if prefix else identifier
+
+
+_SHOWN = 5
+
+
+def find_gene(annotation: Annotation, name: str) -> Gene:
+    """Return the gene of this name or identifier, or that of a transcript of this identifier.
+
+    Raises:
+        TypedError: there is none, and which names are near.
+        GenomeError: there are several, and where.
+    """
+    found = [gene for gene in annotation.genes if gene.gene_id == name]
+    found = found or [gene for gene in annotation.genes if gene.name == name]
+    found = found or [
+        gene for gene in annotation.genes if any(t.transcript_id == name for t in gene.transcripts)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        places = [f"{gene.gene_id} at {gene.interval.to_region()}" for gene in found[:_SHOWN]]
+        raise GenomeError(
+            f"gene '{name}': {annotation.path} has {len(found)} of that name: {', '.join(places)}; "
+            "give an identifier, or a region"
+        )
+    names = [text for gene in annotation.genes for text in (gene.gene_id, gene.name)]
+    near = near_names(name, names)
+    hint = f"near names: {', '.join(near)}" if near else "no name is near it; is it the assembly's?"
+    raise TypedError(f"gene '{name}': is not in {annotation.path}; {hint}", name, 0, name, near)
+
+
+def near_names(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the few names that are spelled most like one, in either case."""
+    known = {text.casefold(): text for text in names}
+    return tuple(known[text] for text in get_close_matches(name.casefold(), known, _SHOWN))
+
+
+_CODON_BP = 3
+
+
+class OpenFrame(NamedTuple):
+    """A stretch from a start codon to the stop codon of its frame, or to the sequence's end.
+
+    Attributes:
+        start: 0-based, of the sequence as it is given, whatever the strand.
+        end: behind the last base.
+        strand: on which it is read.
+        protein: its amino acids, without the stop.
+        has_stop: whether a stop codon ends it.
+    """
+
+    start: int
+    end: int
+    strand: Strand
+    protein: str
+    has_stop: bool
+
+
+def open_frames(bases: str, least_codons: int) -> list[OpenFrame]:
+    """Return the open reading frames of both strands, by start; each from its first ATG.
+
+    Args:
+        bases: DNA, in either case.
+        least_codons: amino acids that one has at least.
+
+    >>> open_frames("CATGGCCTAAC", 2)
+    [OpenFrame(start=1, end=10, strand='+', protein='MA', has_stop=True)]
+    """
+    strands: tuple[tuple[Strand, str], ...] = (("+", bases), ("-", reverse_complement(bases)))
+    found = []
+    for strand, read in strands:
+        for start, end, protein, has_stop in _of_strand(read.upper()):
+            if len(protein) >= least_codons:
+                span = (start, end) if strand == "+" else (len(bases) - end, len(bases) - start)
+                found.append(OpenFrame(*span, strand, protein, has_stop))
+    return sorted(found)
+
+
+def _of_strand(bases: str) -> Iterator[tuple[int, int, str, bool]]:
+    """Yield start, end, protein and whether there is a stop, frame by frame."""
+    for frame in range(_CODON_BP):
+        whole_bp = (len(bases) - frame) // _CODON_BP * _CODON_BP
+        at = frame
+        for part, is_last in _parts(translate(bases[frame : frame + whole_bp])):
+            end = at + _CODON_BP * (len(part) + (not is_last))
+            met = part.find("M")
+            if met >= 0:
+                yield at + _CODON_BP * met, end, part[met:], not is_last
+            at = end
+
+
+def _parts(protein: str) -> Iterator[tuple[str, bool]]:
+    *stopped, last = protein.split("*")
+    yield from ((part, False) for part in stopped)
+    yield last, True

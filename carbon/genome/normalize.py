@@ -5,8 +5,7 @@ at any copy of the repeated unit (Tan, Abecasis and Kang 2015, doi:10.1093/bioin
 """
 
 from carbon.genome.fasta import Reference
-from carbon.genome.interval import Interval
-from carbon.genome.variant import BASES, Variant, allele_key
+from carbon.genome.interval import BASES, Interval, Variant, allele_key
 
 _FIRST_FETCH_BP = 64  # doubled with each further fetch, so that a long repeat takes linear time
 

@@ -11,29 +11,36 @@ thing of that:
 - `background`: scores of random variants, for percentiles.
 - `held_out`: measures on held-out records.
 
-What can be chosen for them, a table each, is in `carbon.options`. What computes with torch is
-imported when its name is first used, so that the driver of worker processes does without torch.
+What can be chosen for them, a table each, is in `carbon.inference.options`. What computes with
+torch is imported when its name is first used, so that the driver of worker processes does without
+torch.
 """
 
 from typing import TYPE_CHECKING
 
-from carbon.inference.generation.constraints import Constraints
-from carbon.inference.generation.sampling import SamplingRule
-from carbon.inference.reading.passages import Branch, Passage, branch_of, stem_of
+from carbon.inference.generate.constraints import Constraints
+from carbon.inference.generate.sampling import SamplingRule
+from carbon.inference.options import (
+    By,
+    Combine,
+    SamplingOptions,
+    ScanOptions,
+    Strands,
+    VariantOptions,
+)
+from carbon.inference.passages import Branch, Passage, branch_of, stem_of
 from carbon.inference.scan import ScanChunk, ScanMethod, join_chunks
-from carbon.inference.scoring import SequenceScore, base_log_likelihoods
+from carbon.inference.score import SequenceScore, base_log_likelihoods
 from carbon.inference.variants import AlleleComparison, Method, VariantScore
 from carbon.lazy import lazy_names
-from carbon.options import By, Combine, SamplingOptions, ScanOptions, Strands, VariantOptions
 
 if TYPE_CHECKING:
-    from carbon.inference.engine import Carbon
-    from carbon.inference.generation.drawing import Step
-    from carbon.inference.generation.infilling import Filling
-    from carbon.inference.generation.speculative import Draft
-    from carbon.inference.loading import DTYPES, load
-    from carbon.inference.reading.next_token import NextToken, all_kmers, kmer_index, near_misses
-    from carbon.inference.reading.reader import Reader
+    from carbon.inference.generate.generate import Step
+    from carbon.inference.generate.infill import Filling
+    from carbon.inference.generate.speculative import Draft
+    from carbon.inference.model import DTYPES, Carbon, load
+    from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_misses
+    from carbon.inference.runner import Reader
 
 __all__ = [
     "DTYPES",
@@ -72,16 +79,16 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Carbon": "carbon.inference.engine",
-        "Step": "carbon.inference.generation.drawing",
-        "Filling": "carbon.inference.generation.infilling",
-        "Draft": "carbon.inference.generation.speculative",
-        "DTYPES": "carbon.inference.loading",
-        "load": "carbon.inference.loading",
-        "NextToken": "carbon.inference.reading.next_token",
-        "all_kmers": "carbon.inference.reading.next_token",
-        "kmer_index": "carbon.inference.reading.next_token",
-        "near_misses": "carbon.inference.reading.next_token",
-        "Reader": "carbon.inference.reading.reader",
+        "Carbon": "carbon.inference.model",
+        "Step": "carbon.inference.generate.generate",
+        "Filling": "carbon.inference.generate.infill",
+        "Draft": "carbon.inference.generate.speculative",
+        "DTYPES": "carbon.inference.model",
+        "load": "carbon.inference.model",
+        "NextToken": "carbon.inference.next_token",
+        "all_kmers": "carbon.inference.next_token",
+        "kmer_index": "carbon.inference.next_token",
+        "near_misses": "carbon.inference.next_token",
+        "Reader": "carbon.inference.runner",
     },
 )

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.console import progress
-from carbon.inference.engine import Carbon
-from carbon.options import Mode
+from carbon.inference.model import Carbon
+from carbon.inference.options import Mode
+from carbon.progress import progress
 
 TARGET_BP = 30
 MOST_PROMPT_BP = 6144

@@ -1,13 +1,15 @@
 """What tells a model from others of its name, and how it is computed with."""
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
+from carbon.io.files import content_sha256
 from carbon.model.folder import model_folder, weight_files
-from carbon.sums import content_sha256
 
 if TYPE_CHECKING:
-    from carbon.inference.reading.reader import Reader
+    from carbon.inference.runner import Reader
+    from carbon.inference.variants.windows import Method
 
 _TOKENIZER = "tokenizer.json"
 
@@ -30,3 +32,25 @@ def identity_of(reader: "Reader", model: str) -> dict[str, Any]:
         "config": reader.network.config.to_dict(),
         "device": reader.device.type,
     }
+
+
+def settings_of(reader: "Reader", method: "Method") -> dict[str, Any]:
+    """Return what has to be the same for deltas to be compared."""
+    return {
+        **method._asdict(),
+        "yarn": reader.yarn,
+        "dtype": reader.dtype,
+        "weights_sha256": weights_sha256(reader),
+    }
+
+
+def weights_sha256(reader: "Reader") -> str:
+    """Return the SHA-256 of a model's weights: names, shapes and values as float32, by name.
+
+    A model has the same one wherever its files lie and however they are cut.
+    """
+    found = hashlib.sha256()
+    for name, weight in sorted(reader.network.named_parameters()):
+        found.update(f"{name} {tuple(weight.shape)}\n".encode())
+        found.update(weight.detach().float().cpu().contiguous().numpy().data)
+    return found.hexdigest()

@@ -9,7 +9,6 @@ abandoned lock by exchanging two names, which NFS and Lustre cannot; there, it i
 """
 
 import os
-import secrets
 import tempfile
 import threading
 import time
@@ -20,9 +19,9 @@ from pathlib import Path
 
 from filelock import LeaseCompromise, LeaseSettingsMismatch, OwnerRecord, SoftFileLease, Timeout
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import behind_links
+from carbon.progress import say
 
 LEASE_SECONDS = 120.0
 """A lock of another machine is free when its holder has not renewed it for this long. The machine
@@ -207,28 +206,47 @@ def _replace(lease: SoftFileLease, renewal: Renewal) -> None:
     """Take an abandoned lock where filelock cannot: on NFS and Lustre no two names are exchanged.
 
     Args:
-        lease: of the lock.
+        lease: lease of the lock.
         renewal: of the lock file that was found to be abandoned.
 
     Raises:
         Timeout: the lock has another holder by now.
-        UserError: the lock is of another user, who alone can remove it.
+        UserError: the lock belongs to another user, who alone can remove it.
     """
     path = Path(lease.lock_file)
-    if _renewal(path) != renewal:
-        raise Timeout(lease.lock_file)
-    aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with _only_one_replaces(path):
+        if _renewal(path) != renewal:  # another process was quicker
+            raise Timeout(lease.lock_file)
+        try:
+            path.unlink(missing_ok=True)
+        except PermissionError:  # of another user, in a folder such as /tmp
+            raise UserError(f"{path}: its process has ended; ask its user to remove it") from None
+        lease.acquire(blocking=False)
+
+
+@contextmanager
+def _only_one_replaces(path: Path) -> Iterator[None]:
+    """Hold the marker file that one process at a time creates to replace an abandoned lock.
+
+    Without it a slow process could remove the lock that a quicker one has just taken. A marker that
+    stands for `_WRITTEN_SECONDS` was left by a process that was killed, and is removed.
+    """
+    marker = path.with_name(f"{path.name}.replacing")
+    first, since = None, time.monotonic()
+    while True:
+        with suppress(FileExistsError):
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            break
+        seen = _renewal(marker)
+        if seen != first:
+            first, since = seen, time.monotonic()
+        elif time.monotonic() - since > _WRITTEN_SECONDS:
+            marker.unlink(missing_ok=True)
+        time.sleep(_SECONDS_BETWEEN_LOOKS / 20)
     try:
-        path.rename(aside)  # of all who do so, one succeeds
-    except PermissionError:  # of another user, in a folder such as /tmp
-        raise UserError(f"{path}: its process has ended; ask its user to remove it") from None
-    try:
-        if _renewal(aside) != renewal:  # the lock of another who was quicker
-            with suppress(OSError):  # a third may have taken the name; the second ends then
-                os.link(aside, path)
+        yield
     finally:
-        aside.unlink()
-    lease.acquire(blocking=False)
+        marker.unlink(missing_ok=True)
 
 
 def _watch(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) -> None:

@@ -19,9 +19,9 @@ from tenacity import (
     wait_exponential,
 )
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, sha256_of_file
+from carbon.progress import say
 
 _ATTEMPTS = 10
 _IS_FAILURE = retry_if_exception_type(OSError) & retry_if_not_exception_type(FileNotFoundError)

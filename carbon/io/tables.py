@@ -24,7 +24,7 @@ _TABLE = {
     ".json": "carbon.io.tables:write_json",
     ".parquet": "carbon.io.tables:write_parquet",
 }
-_SCAN = "carbon.inference.scan.writers"
+_SCAN = "carbon.inference.scan.formats"
 _SCANS = {".parquet": f"{_SCAN}:write_parquet", ".tsv": f"{_SCAN}:write_tsv"} | dict.fromkeys(
     (".mean_delta.bw", ".worst_delta.bw", ".log_p_ref.bw", ".entropy_nats.bw", ".bw"),
     f"{_SCAN}:write_bigwig",
@@ -40,20 +40,20 @@ def _of_variants(module: str) -> dict[str, str]:
 
 FORMATS: Mapping[str, Mapping[str, str]] = {
     "table": _TABLE,
-    "variants": _of_variants("carbon.inference.variants.writers"),
-    "predicted variants": _of_variants("carbon.adapt.variant_predictions"),
+    "variants": _of_variants("carbon.inference.variants.formats"),
+    "predicted variants": _of_variants("carbon.finetune.prediction_sources"),
     "scan": _SCANS,
     "genome scan": _SCANS | {".parquet": f"{_SCAN}:write_dataset"},
-    "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.writers:write_fasta") | _TABLE,
+    "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.job:write_fasta") | _TABLE,
     "embeddings": {
-        ".parquet": "carbon.inference.embeddings.files:write_parquet",
-        ".npz": "carbon.inference.embeddings.files:write_npz",
+        ".parquet": "carbon.inference.embed:write_parquet",
+        ".npz": "carbon.inference.embed:write_npz",
     },
-    "background": {".json": "carbon.inference.background.quantiles:Background.write"},
+    "background": {".json": "carbon.inference.variants.background:Background.write"},
     "joined parts": {
-        ".tsv": "carbon.parts:join_tsv",
-        ".parquet": "carbon.parts:join_parquet",
-        ".json": "carbon.parts:add_summaries",
+        ".tsv": "carbon.io.join:join_tsv",
+        ".parquet": "carbon.io.join:join_parquet",
+        ".json": "carbon.io.join:add_summaries",
     },
 }
 """By kind of output and ending, the module and name of the writer. The ending of an output chooses

@@ -24,7 +24,7 @@ from carbon.losses.likelihoods import (
     token_weights,
     working,
 )
-from carbon.objectives import Objective
+from carbon.losses.objectives import Objective
 
 _CHUNK_ELEMENTS = 1 << 21  # logits of a chunk on a CPU; a GPU takes eight times as many
 _LEAST_CHUNK_TOKENS = 128  # a product of fewer rows wastes the machine

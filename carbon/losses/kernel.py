@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from carbon.losses.likelihoods import NUM_KMERS, LossSums, count_tokens
-from carbon.objectives import Objective
+from carbon.losses.objectives import Objective
 
 
 def chunk_loss(

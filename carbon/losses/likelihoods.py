@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from carbon.objectives import Objective
+from carbon.losses.objectives import Objective
 
 NUM_KMERS = 4096
 _HALF = 64  # a 6-mer is (high, low): v = 64 * high + low, three bases each

@@ -1,12 +1,152 @@
-"""A model of either vocabulary as a native stock folder: the 4,224 rows that DNA needs."""
+"""A native model as one GGUF file, which llama.cpp reads, text prompts included.
 
+Keys and names of tensors are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md for
+the architecture `llama`. The tokenizer is llama.cpp's own kind `hybriddna`, with our ids: DNA is
+what stands behind `<dna>`, and before it there is nothing but tags.
+"""
+
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from carbon.errors import UserError
 from carbon.model.load import LoadedModel
 from carbon.model.save import name_tags
-from carbon.tokenizer import HYBRID, NATIVE, Vocabulary
+from carbon.tokenizer import (
+    ALL_KNOWN,
+    HYBRID,
+    NATIVE,
+    NUM_KMERS,
+    K,
+    Kmers,
+    Vocabulary,
+    decode_kmers,
+)
+from carbon.tokenizer.vocabulary import native_tokens
+
+_KMER_MARK = "\ue000"  # llama.cpp tells a 6-mer from text by it, and shows it to nobody
+_NAMES = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+_LAYER_NAMES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def write_gguf(network: LlamaForCausalLM, path: Path, name: str) -> None:
+    """Write a network with the native rows; matrices in its dtype, vectors in float32.
+
+    Raises:
+        UserError: the package gguf is missing, or the context is stretched.
+    """
+    try:
+        from gguf import GGUFWriter
+    except ModuleNotFoundError:
+        raise UserError("gguf is missing: pip install 'carbon-dna[gguf]'") from None
+    config: Any = network.config
+    if config.rope_parameters["rope_type"] != "default":
+        raise UserError(
+            f"{name}: its context is stretched ({config.rope_parameters['rope_type']}); take "
+            "rope_scaling out of config.json, and give llama.cpp --rope-scaling instead"
+        )
+    writer = GGUFWriter(path, "llama", use_temp_file=True)
+    _add_config(writer, config, name)
+    _add_tokenizer(writer)
+    _add_tensors(writer, network)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_config(writer: Any, config: Any, name: str) -> None:
+    head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
+    writer.add_name(name)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_rope_dimension_count(head_dim)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+
+
+def _add_tokenizer(writer: Any) -> None:
+    from gguf import TokenType
+
+    every = np.arange(NUM_KMERS)
+    kmers = wrap(decode_kmers(Kmers(every, np.full(NUM_KMERS, ALL_KNOWN, np.uint8))), K)
+    others = native_tokens()
+    texts = sorted(others, key=others.__getitem__) + [kmer + _KMER_MARK for kmer in kmers]
+    of_dna = (NATIVE.oov, NATIVE.dna_start, NATIVE.dna_end)  # which its tokenizer knows by itself
+    types = [TokenType.CONTROL] * len(others) + [TokenType.NORMAL] * NUM_KMERS
+    for number in of_dna:
+        types[number] = TokenType.NORMAL
+    writer.add_tokenizer_model("hybriddna")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(texts)
+    writer.add_token_types(types)
+    writer.add_token_merges(["A A"])  # a file without any is refused; no text is ever merged
+    writer.add_bos_token_id(NATIVE.dna_start)  # its defaults are tags of ours
+    writer.add_eos_token_id(NATIVE.pad)
+    writer.add_pad_token_id(NATIVE.pad)
+    writer.add_add_bos_token(False)
+
+
+def _add_tensors(writer: Any, network: LlamaForCausalLM) -> None:
+    from gguf import GGMLQuantizationType, quants
+
+    config: Any = network.config
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    kinds = {torch.float32: GGMLQuantizationType.F32, torch.bfloat16: GGMLQuantizationType.BF16}
+    for name, tensor in network.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue  # llama.cpp reads the embedding where there is no head
+        found = _gguf_name(name)
+        if part := heads.get(found.rpartition(".")[0].rpartition(".")[2]):
+            tensor = _paired(tensor, part)
+        values = tensor.float().numpy()
+        kind = kinds[tensor.dtype] if tensor.ndim > 1 else GGMLQuantizationType.F32
+        writer.add_tensor(found, quants.quantize(values, kind), raw_dtype=kind)
+
+
+def _gguf_name(name: str) -> str:
+    """Return what GGUF calls a tensor.
+
+    >>> _gguf_name("model.layers.3.self_attn.q_proj.weight")
+    'blk.3.attn_q.weight'
+    """
+    if name in _NAMES:
+        return _NAMES[name]
+    _, _, number, part = name.removesuffix(".weight").split(".", 3)
+    return f"blk.{number}.{_LAYER_NAMES[part]}.weight"
+
+
+def _paired(weight: Tensor, num_heads: int) -> Tensor:
+    """Put rows that RoPE turns together beside one another; here they are half a head apart."""
+    halves = weight.view(num_heads, 2, -1, weight.shape[1])
+    return halves.transpose(1, 2).reshape(weight.shape)
+
 
 _SPECIALS = ("pad", "oov", "dna_start", "dna_end")
 

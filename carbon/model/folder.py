@@ -1,23 +1,177 @@
-"""Find a model folder, on this machine or on the Hub, and check it before anything is allocated.
+"""Models of the Hub as folders of its cache, and a short message if it cannot be reached."""
 
-Configuration, weights and tokenizer are compared with one another. torch is not needed: the headers
-of the files of weights hold the shapes.
-"""
-
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from carbon.box import folder_here
+import numpy as np
+from numpy.typing import NDArray
+
 from carbon.errors import ModelError
-from carbon.model.hub import hub_folder
-from carbon.model.tying import HEAD, check_tying
+from carbon.pretrained import folder_here
 from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
-from carbon.tokenizer.byte_pairs import hybrid_vocabulary
-from carbon.tokenizer.dna_config import read_dna_config, read_json
+from carbon.tokenizer.byte_pairs import hybrid_vocabulary, read_dna_config, read_json
+
+_SECONDS_TO_ANSWER = 5.0
+_CONFIG = ("config.json",)
+_FILES = (
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "dna_config.json",
+    "background.json",
+)
+
+
+class Published(NamedTuple):
+    """A model on the Hub.
+
+    Attributes:
+        name: `owner/name`.
+        num_parameters: of the network.
+        gigabytes: size of the download, mostly weights in bfloat16.
+    """
+
+    name: str
+    num_parameters: int
+    gigabytes: float
+
+
+# Sizes: the technical report's table 3 and the Hub's lists of files.
+PUBLISHED = (
+    Published("HuggingFaceBio/Carbon-500M", 511_894_528, 1.02),
+    Published("HuggingFaceBio/Carbon-3B", 3_451_444_224, 6.90),
+    Published("HuggingFaceBio/Carbon-8B", 8_255_705_088, 16.51),
+)
+
+
+def cached_folder(name: str) -> Path | None:
+    """Return the cached folder with a model's config and weights, without asking the Hub."""
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(name, "config.json")
+    folder = Path(config).parent if isinstance(config, str) else None
+    return folder if folder and any(folder.glob("model*.safetensors")) else None
+
+
+@cache
+def hub_folder(name: str, *, with_weights: bool) -> Path:
+    """Return the cached folder with a model's config, or with all of its files.
+
+    The Hub is asked for a newer version; if it cannot be reached, the cached one is used.
+
+    Raises:
+        ModelError: there is no such model, or the Hub cannot be reached and the cache lacks it.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    patterns = list(_FILES if with_weights else _CONFIG)
+    why = why_unreachable()
+    try:
+        offline = why is not None
+        return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=offline))
+    except LocalEntryNotFoundError:
+        raise ModelError(
+            f"{name}: there is no such folder, and as a name on the Hub it cannot be asked for: "
+            f"{why or 'the connection broke'}; mend the path, or give the folder of a download"
+        ) from None
+    except HfHubHTTPError as error:
+        reason = (str(error).strip().splitlines() or ["no answer"])[-1]
+        raise ModelError(
+            f"{name}: there is no such folder, and the Hub has no such model for you ({reason})"
+        ) from None
+
+
+def why_unreachable() -> str | None:
+    """Return why the Hub cannot be asked, or None if it answers within some seconds.
+
+    `snapshot_download` bounds no time: it waits for minutes for a proxy that does not answer.
+    """
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    host = urlsplit(constants.ENDPOINT).hostname
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER)
+    except Exception as error:  # of the HTTP client, which differs between releases of the library
+        if "Timeout" in type(error).__name__:
+            return f"{host}: no answer within {_SECONDS_TO_ANSWER:g} s"
+        return f"{host}: {str(error).rpartition('] ')[2].lower()}"
+    return None
+
+
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+_CHUNK_BYTES = 1 << 24
+
+
+class _Stored(NamedTuple):
+    """A tensor of a safetensors file: dtype, shape and bytes, mapped from the disk."""
+
+    dtype: str
+    shape: Sequence[int]
+    values: NDArray[np.uint8]
+
+
+def check_tying(folder: Path, config: Mapping[str, Any], files: Sequence[Path]) -> None:
+    """Refuse a folder whose config ties the head to the embedding, while its weights have another.
+
+    Libraries disagree on what such a folder is: transformers 5 reads the head that is stored,
+    transformers 4 and vLLM the embedding.
+
+    Args:
+        folder: of the model.
+        config: what `read_config` returns.
+        files: of its weights, whole.
+
+    Raises:
+        ModelError: a tied head differs from the embedding.
+    """
+    if not config["tie_word_embeddings"]:
+        return
+    head, embedding = _stored(files, HEAD), _stored(files, EMBEDDING)
+    if head is None or embedding is None or _are_equal(head, embedding):
+        return
+    raise ModelError(
+        f"{folder}: config.json has tie_word_embeddings true, but {HEAD} differs from {EMBEDDING}; "
+        "set it to false if the head was trained apart, or remove the head from the weights"
+    )
+
+
+def _stored(files: Sequence[Path], name: str) -> _Stored | None:
+    for path in files:
+        with path.open("rb") as file:
+            num_bytes = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(num_bytes))
+        if name in header:
+            dtype, shape = header[name]["dtype"], header[name]["shape"]
+            begin, end = header[name]["data_offsets"]
+            values = np.memmap(path, np.uint8, "r", 8 + num_bytes + begin, (end - begin,))
+            return _Stored(dtype, shape, values)
+    return None
+
+
+def _are_equal(one: _Stored, other: _Stored) -> bool:
+    """Compare a piece at a time: heads of large models take gigabytes."""
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    return all(
+        np.array_equal(one.values[i : i + _CHUNK_BYTES], other.values[i : i + _CHUNK_BYTES])
+        for i in range(0, len(one.values), _CHUNK_BYTES)
+    )
+
 
 # Which metadata tags a native model was trained with, in its config.json; absent, there are none.
 TAGS_KEY = "carbon_tags"

@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from carbon.console import progress, say
 from carbon.errors import UserError
 from carbon.parallel.engines import MOST_IN_FLIGHT, Answer, Engine, Failure, InProcess
 from carbon.parallel.journal import Journal
+from carbon.progress import progress, say
 
 B = TypeVar("B", bound=Sequence[Any])
 T = TypeVar("T")

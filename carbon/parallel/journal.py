@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import told_of
+from carbon.progress import say
 
 _FORMAT = {"journal format": 2}  # 1 had no numbers of blocks
 _SUM_BYTES = 9  # eight digits and a blank

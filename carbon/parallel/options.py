@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from carbon.console import natural, say
+from carbon.console import natural
 from carbon.errors import UserError
 from carbon.parallel.engines import MOST_IN_FLIGHT, Engine, InProcess, MakeWorker
+from carbon.progress import say
 
 if TYPE_CHECKING:  # the help of a command needs neither
     from carbon.parallel.driver import Workers

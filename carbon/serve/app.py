@@ -17,7 +17,7 @@ from carbon.errors import UserError
 from carbon.genome import Reference
 from carbon.inference import Carbon
 from carbon.serve.endpoints import ENDPOINTS, Endpoint
-from carbon.serve.questions import Question
+from carbon.serve.schemas import Question
 from carbon.serve.worker import Busy, Worker
 
 _BYTES_OF_BASE = 2  # of a request, at most, beside what follows

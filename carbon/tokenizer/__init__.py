@@ -21,16 +21,19 @@ from carbon.tokenizer.kmer import (
     reverse_complement_kmers,
 )
 from carbon.tokenizer.stock import save_stock_tokenizer
-from carbon.tokenizer.tags import (
+from carbon.tokenizer.vocabulary import (
     GENE_TAG_OF,
     GENE_TAGS,
+    HYBRID,
+    NATIVE,
     SPECIES_TAG_OF,
     SPECIES_TAGS,
     TAGS,
     Tag,
+    Vocabulary,
+    native_tokens,
     tags_of,
 )
-from carbon.tokenizer.vocabulary import HYBRID, NATIVE, Vocabulary, native_tokens
 
 __all__ = [
     "ALL_KNOWN",

@@ -4,16 +4,18 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers import pre_tokenizers as splitters
 
 from carbon.errors import ModelError
-from carbon.tokenizer.tags import TAGS
-from carbon.tokenizer.vocabulary import HYBRID, Vocabulary
+from carbon.tokenizer.kmer import K
+from carbon.tokenizer.text import DNA_END, DNA_START
+from carbon.tokenizer.vocabulary import HYBRID, TAGS, Vocabulary
 
 NUM_BYTE_PAIRS = 151_643
-DNA_START = HYBRID.dna_start
+FIRST_DNA_ID = HYBRID.dna_start
 # How Qwen2 and Qwen3 cut text before the merges: contractions, words, single digits, punctuation,
 # white space (the `pre_tokenizer` of their tokenizer.json).
 _PARTS = (
@@ -89,7 +91,9 @@ def read_byte_pairs(folder: str | Path) -> Tokenizer:
         )
     if tokenizer.token_to_id("<|endoftext|>") != HYBRID.pad:
         raise ModelError(f"{folder}: <|endoftext|> is not token {HYBRID.pad} as in Qwen3")
-    taken = [t.content for i, t in tokenizer.get_added_tokens_decoder().items() if i >= DNA_START]
+    taken = [
+        t.content for i, t in tokenizer.get_added_tokens_decoder().items() if i >= FIRST_DNA_ID
+    ]
     if strange := [name for name in taken if name not in ("<dna>", "</dna>", "<oov>")]:
         raise ModelError(
             f"{folder}: the added token '{strange[0]}' has an id of the DNA vocabulary; take the "
@@ -122,7 +126,45 @@ def _added_tokens(path: Path) -> list[AddedToken]:
         entries = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(entries, dict):
             entries = [{"id": i, "content": name} for name, i in entries.items()]
-        found = {entry["id"]: entry["content"] for entry in entries if entry["id"] < DNA_START}
+        found = {entry["id"]: entry["content"] for entry in entries if entry["id"] < FIRST_DNA_ID}
     return [
         AddedToken(found[i], normalized=False, special=i <= _LAST_SPECIAL) for i in sorted(found)
     ]
+
+
+_MOST_JSON_BYTES = 64 << 20  # the largest, tokenizer.json of Qwen3, has 11 MB
+
+DNA_CONFIG: dict[str, Any] = {
+    "k": K,
+    "dna_start_id": HYBRID.dna_start,
+    "dna_vocab_size": HYBRID.size - HYBRID.dna_start,
+    "dna_special_tokens": [DNA_START, DNA_END, "<oov>"],
+    "auto_dna_tags": False,
+}
+
+
+def read_dna_config(path: Path) -> dict[str, Any]:
+    """Read the file, and raise ModelError where it is not of the released vocabulary."""
+    config = read_json(path)
+    for key in ("k", "dna_start_id", "dna_special_tokens"):
+        if config.get(key, DNA_CONFIG[key]) != DNA_CONFIG[key]:
+            raise ModelError(
+                f"{path}: {key} is {config[key]!r}, the released tokenizer has "
+                f"{DNA_CONFIG[key]!r}; its ids would not fit"
+            )
+    return config
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a table in JSON, or raise ModelError."""
+    size_bytes = path.stat().st_size
+    if size_bytes > _MOST_JSON_BYTES:
+        raise ModelError(f"{path}: has {size_bytes:,} bytes, too many for a model's table in JSON")
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number))
+    except (UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: is not a table in JSON ({error}); copy it again") from None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

@@ -33,8 +33,8 @@ class Encoding(NamedTuple):
         kmers: int64, the 6-mer index with unknown bases as A; 0 where the token is no 6-mer.
         known: uint8, bit j set where base j is real and known; 0 where the token is no 6-mer.
         num_prefix: tokens before the first 6-mer: tags and `<dna>`.
-        length_bp: bases that were cut into 6-mers, known or not: all but the `frame` first.
-        frame: bases that were passed over before the first 6-mer.
+        length_bp: bases that were cut into 6-mers, known or not: all but the `offset` first.
+        offset: bases that were passed over before the first 6-mer.
         strand: the one that was read.
     """
 
@@ -43,7 +43,7 @@ class Encoding(NamedTuple):
     known: UInt8s
     num_prefix: int
     length_bp: int
-    frame: int = 0
+    offset: int = 0
     strand: Strand = "+"
 
     @property
@@ -58,9 +58,9 @@ class Encoding(NamedTuple):
         On the minus strand they come down; a token that is no 6-mer has (0, 0).
         """
         first = np.arange(0, self.length_bp, K)
-        spans = np.stack([first, np.minimum(first + K, self.length_bp)], axis=1) + self.frame
+        spans = np.stack([first, np.minimum(first + K, self.length_bp)], axis=1) + self.offset
         if self.strand == "-":
-            spans = self.frame + self.length_bp - spans[:, ::-1]
+            spans = self.offset + self.length_bp - spans[:, ::-1]
         offsets = np.zeros((len(self.ids), 2), dtype=np.int64)
         offsets[self.num_prefix : self.num_prefix + len(spans)] = spans
         return offsets
@@ -72,7 +72,7 @@ def encode(
     *,
     tags: tuple[str, ...] = (),
     close: bool = False,
-    frame: int = 0,
+    offset: int = 0,
     strand: Strand = "+",
 ) -> Encoding:
     """Tokenize a sequence as `tags <dna> 6-mers`, and `</dna>` if `close`.
@@ -86,18 +86,18 @@ def encode(
         vocabulary: whose ids to give.
         tags: metadata tags, which must be of the vocabulary.
         close: end with `</dna>`.
-        frame: pass over this many bases first; 0 to 5 give the six ways to cut 6-mers.
-        strand: `-` reads the reverse complement; the frame is then counted from its start.
+        offset: pass over this many bases first; 0 to 5 give the six ways to cut 6-mers.
+        strand: `-` reads the reverse complement; the offset is then counted from its start.
 
     Raises:
-        UserError: the vocabulary has no such tag, or there is no such frame or strand.
+        UserError: the vocabulary has no such tag, or there is no such offset or strand.
 
     >>> encode("ACGTACGT").ids.tolist()
     [2, 850, 3456]
     """
-    _check(frame, strand)
+    _check(offset, strand)
     prefix = vocabulary.prefix(tags)
-    read = _read(sequence, frame, strand)
+    read = _read(sequence, offset, strand)
     inside = slice(len(prefix), len(prefix) - (-len(read) // K))
     indices = np.zeros(inside.stop + close, dtype=np.int64)
     known = np.zeros(inside.stop + close, dtype=np.uint8)
@@ -106,7 +106,7 @@ def encode(
     ids[: len(prefix)] = prefix
     ids[inside.stop :] = vocabulary.dna_end
     _mark_gaps(ids[inside], kmers.known, len(read), vocabulary)
-    return Encoding(ids, indices, known, len(prefix), len(read), frame, strand)
+    return Encoding(ids, indices, known, len(prefix), len(read), offset, strand)
 
 
 def encode_batch(
@@ -115,16 +115,16 @@ def encode_batch(
     *,
     tags: tuple[str, ...] = (),
     close: bool = False,
-    frame: int = 0,
+    offset: int = 0,
     strand: Strand = "+",
 ) -> list[Encoding]:
     """Tokenize many sequences at once: `[encode(s, ...) for s in sequences]`, but faster.
 
     The arrays are views into three long ones.
     """
-    _check(frame, strand)
+    _check(offset, strand)
     prefix = vocabulary.prefix(tags)
-    reads = [as_letters(_read(sequence, frame, strand)) for sequence in sequences]
+    reads = [as_letters(_read(sequence, offset, strand)) for sequence in sequences]
     lengths_bp = np.array([len(read) for read in reads], dtype=np.int64)
     num_kmers = -(-lengths_bp // K)
     kmers = encode_kmers(b"".join(read + b"-" * (-len(read) % K) for read in reads))
@@ -146,22 +146,22 @@ def encode_batch(
     indices[inside], known[inside] = kmers
     spans = zip((ends - sizes).tolist(), ends.tolist(), reads, strict=True)
     return [
-        Encoding(ids[a:b], indices[a:b], known[a:b], len(prefix), len(read), frame, strand)
+        Encoding(ids[a:b], indices[a:b], known[a:b], len(prefix), len(read), offset, strand)
         for a, b, read in spans
     ]
 
 
-def _check(frame: int, strand: str) -> None:
+def _check(offset: int, strand: str) -> None:
     if strand not in ("+", "-"):
         raise UserError(f"strand {strand!r}: give '+' or '-'")
-    if not 0 <= frame < K:
-        raise UserError(f"frame {frame}: give 0 to {K - 1}")
+    if not 0 <= offset < K:
+        raise UserError(f"offset {offset}: give 0 to {K - 1}")
 
 
-def _read(sequence: str | bytes | UInt8s, frame: int, strand: Strand) -> str | bytes | UInt8s:
+def _read(sequence: str | bytes | UInt8s, offset: int, strand: Strand) -> str | bytes | UInt8s:
     if strand == "-":
         sequence = as_letters(sequence).translate(_COMPLEMENT)[::-1]
-    return sequence[frame:] if frame else sequence
+    return sequence[offset:] if offset else sequence
 
 
 def kmer_ids(kmers: Kmers, length_bp: int, vocabulary: Vocabulary) -> Int64s:

@@ -141,7 +141,7 @@ def _decode_block(indices: Int64s, known: UInt8s) -> str:
 def reverse_complement_kmers(kmers: Kmers) -> Kmers:
     """Return the other strand, read 5' to 3', by table.
 
-    The frame is kept from the other end: a tail of t bases becomes a head whose first 6 - t bases
+    The offset is kept from the other end: a tail of t bases becomes a head whose first 6 - t bases
     are absent. With a length that is a multiple of six it is what `encode_kmers` gives for the
     reverse complement.
     """
@@ -155,12 +155,12 @@ def known_bases(known: UInt8s) -> NDArray[np.bool_]:
     return bits
 
 
-def cut_kmers(sequence: str, frame: int) -> list[dict[str, Any]]:
-    """Return `bases` and `index` of the 6-mers of a sequence less its first `frame` bases.
+def cut_kmers(sequence: str, offset: int) -> list[dict[str, Any]]:
+    """Return `bases` and `index` of the 6-mers of a sequence less its first `offset` bases.
 
     The index is None where a base is unknown, and of a shorter rest behind the last whole 6-mer.
     """
-    left = sequence[frame:]
+    left = sequence[offset:]
     kmers = encode_kmers(left)
     return [
         {"bases": left[K * n : K * (n + 1)], "index": int(index) if known == ALL_KNOWN else None}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from carbon.errors import UserError
-from carbon.kmers import canonical_kmers
+from carbon.genome.kmers import canonical_kmers
 
 EVALUATION_K = 31
 

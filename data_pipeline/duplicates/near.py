@@ -16,8 +16,8 @@ import edlib
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.console import say
 from carbon.genome import reverse_complement
+from carbon.progress import say
 from data_pipeline.duplicates.bands import Bands, Groups
 from data_pipeline.duplicates.sketches import NUM_BANDS
 

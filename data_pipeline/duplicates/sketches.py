@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.kmers import canonical_kmers
+from carbon.genome.kmers import canonical_kmers
 
 UInt32s = NDArray[np.uint32]
 

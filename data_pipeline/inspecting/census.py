@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from carbon.console import progress
 from carbon.corpus import SCHEMA, Split, read_manifest
-from carbon.corpus.files import listed, opened
-from carbon.corpus.files import parquet as open_parquet
+from carbon.corpus.schema import listed, opened
+from carbon.corpus.schema import parquet as open_parquet
 from carbon.errors import CorpusError
+from carbon.progress import progress
 from carbon.tokenizer import K
 
 GC_BINS = 50

@@ -4,8 +4,8 @@ import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from carbon.console import shown
-from carbon.pages import html_figure, html_grid
+from carbon.progress import shown
+from carbon.reports.render import html_figure, html_grid
 
 _BINS_A_LABEL = 10
 _WIDTH, _PLOT, _BAR = 340, 100, 40  # of pictures, of a histogram, from bar to bar

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from carbon.console import TableRow
 from carbon.io.config import check
-from carbon.pages import html_figure, html_section, html_table
+from carbon.progress import TableRow
+from carbon.reports.render import html_figure, html_section, html_table
 from data_pipeline.inspecting.census import Counts
 from data_pipeline.inspecting.charts import Box, treemap
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from carbon.console import TableRow, text_table
 from carbon.corpus import SCHEMA, Split, read_manifest
 from carbon.errors import CorpusError, GenomeError
 from carbon.genome import Reference, is_genbank, unpack_genbank
 from carbon.io.files import scratch_folder
+from carbon.progress import TableRow, text_table
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF, K
 from data_pipeline.inspecting.census import Census, dropped_counts, read_dropped, row_groups
 from data_pipeline.records.record import Segment, read_bases

@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon import __version__
-from carbon.console import TableRow, text_table
 from carbon.corpus import read_manifest
 from carbon.io.config import check
 from carbon.io.files import atomic_file
-from carbon.pages import html_answer, html_figure, html_grid, html_page, html_section, html_table
+from carbon.progress import TableRow, text_table
+from carbon.reports.render import (
+    html_answer,
+    html_figure,
+    html_grid,
+    html_page,
+    html_section,
+    html_table,
+)
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.inspecting.census import (
     GC_BINS,

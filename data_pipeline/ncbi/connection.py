@@ -11,8 +11,8 @@ import requests
 import urllib3
 
 from carbon import __version__
-from carbon.console import progress, say
 from carbon.errors import UserError
+from carbon.progress import progress, say
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import requests
 import tomli_w
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, behind_links
+from carbon.progress import say
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.ncbi.connection import NCBI, Connection
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.console import say
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.io.files import sha256_of_file
+from carbon.progress import say
 from data_pipeline.reading.remote import public_reason, public_url
 
 _LINE_OR_BAR = re.compile(r"[|\r\n]+")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from carbon.errors import UserError
 from carbon.genome import Interval, read_sequences
 from carbon.genome.bed import bed_lines, bed_place, is_bed
-from carbon.genome.vcf_lines import holds_variants
+from carbon.genome.vcf import holds_variants
 from data_pipeline.reading.assemblies import names_of
 from data_pipeline.reading.variant_places import Shortened, variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig

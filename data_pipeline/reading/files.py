@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 
 from carbon.errors import UserError
 from carbon.genome import read_sequences
-from carbon.genome.sequences import SequenceLines
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.sequences import BROKEN_GZIP, SequenceLines, open_text
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.reading.reads import read_rows
 from data_pipeline.recipe import FilesConfig

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from carbon.genome.streams import BROKEN_GZIP, open_text
+from carbon.genome.sequences import BROKEN_GZIP, open_text
 
 _MOST_LINES = 1000  # of the comments that an annotation begins with
 # `>NC_001133.9 Saccharomyces cerevisiae S288C chromosome I, complete sequence`: INSDC and RefSeq.

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import atomic_file
 from carbon.io.locks import locked_output
+from carbon.progress import say
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig
 
 _VERSIONS = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created")

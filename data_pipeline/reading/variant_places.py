@@ -14,7 +14,7 @@ from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.genome import Interval
-from carbon.genome.vcf_lines import variant_lines
+from carbon.genome.vcf import variant_lines
 
 _REF, _ALT, _INFO, _FORMAT = 3, 4, 7, 8  # columns of a VCF line, from 0
 _SPANNING = frozenset({"DEL", "DUP", "INV", "CNV"})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.kmers import NO_BASE, digits_of
+from carbon.genome.kmers import NO_BASE, digits_of
 from data_pipeline.sources.limits import KeepConfig
 
 _LETTERS_AT_ONCE = 1 << 16

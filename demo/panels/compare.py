@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.genome import fasta_text
-from carbon.inference.scoring.pairs import NamedBases, read_pair, typed_pair
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREY, ORANGE, Figure, figure
 from demo.lab import Lab
 from demo.markup import download, facts, paragraph, shortened, table
 from demo.panel import Command, Example, Panel, Progress, Result, View
+from demo.sequence_pairs import NamedBases, read_pair, typed_pair
 
 _MOST_BP, _MOST_POINTS = 6000, 300
 _SAME = "the same"

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.__version__ import __version__
-from carbon.adapt.folder import HEAD, MANIFEST
-from carbon.design import known
-from carbon.design.oracles import started
+from carbon.design import benchmark_functions
+from carbon.design.config import DesignTask, search_of
+from carbon.design.functions import started
 from carbon.design.rules import Rules
 from carbon.design.search import found_so_far, rounds
-from carbon.design.task import DesignTask, search_of
-from carbon.design.ways import Candidate
+from carbon.design.strategies import Candidate
+from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
 from carbon.io.tables import words_of
@@ -22,7 +22,7 @@ from demo.markup import download, facts, table
 from demo.panel import Command, Example, Panel, Progress, Result, View
 
 _KNOWN = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
-_ADAPTED = "adapted: "
+_FINETUNED = "finetuned: "
 _PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHK"  # of GFP, its first 26
 _BEST, _ORACLE_SECONDS = 8, 60
 
@@ -52,9 +52,9 @@ class Design(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        adapted = (f"{_ADAPTED}{name}" for name in self._adapted())
+        finetuned = (f"{_FINETUNED}{name}" for name in self._finetuned())
         return (
-            Field("oracle", "Measure", "GC window", "choice", (*_KNOWN, *adapted),
+            Field("oracle", "Measure", "GC window", "choice", (*_KNOWN, *finetuned),
                   info="1 at best: the middle fifth G and C and the rest A and T; TGACTCA and "
                   "CACGTG 20 bases apart; the codons that genes of yeast prefer"),
             Field("length_bp", "Bases", 60, "integer", least=36, most=300),
@@ -69,7 +69,7 @@ class Design(Panel):
         """Yield all that was measured after every round; nothing that is typed is run."""
         search, judge = search_of(self.lab.model.reader, DesignTask(**_task(values)), 1)
         name = _KNOWN.get(values["oracle"])
-        function = getattr(known, name) if name else self._spec(values)
+        function = getattr(benchmark_functions, name) if name else self._spec(values)
         (oracle,) = started([function], _ORACLE_SECONDS)
         history: list[Candidate] = []
         try:
@@ -91,7 +91,7 @@ class Design(Panel):
                 ("measured", f"{len(result['candidates'])} of {values['calls']}"),
                 ("best", f"{best[0]['value']:.4f}"),
                 ("its nats per base", f"{best[0]['nats_per_base']:.4f}"),
-                ("random bases have", f"{known.CHANCE_NATS:.4f}"),
+                ("random bases have", f"{benchmark_functions.CHANCE_NATS:.4f}"),
             ]),
             "table": table(columns, ([c[name] for name in columns] for c in best))
             + download("designs.fa", fasta_text(pairs)),
@@ -104,7 +104,7 @@ class Design(Panel):
             "import carbon\nfrom carbon.design.rules import Rules\n"
             "from carbon.inference import Constraints\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
-            f"for design in model.design([{self._spec(values)!r}]{options}):\n"
+            f"for design in carbon.design(model, [{self._spec(values)!r}]{options}):\n"
             "    print(design.values, design.nats_per_base, design.bases)\n"
         )
 
@@ -120,11 +120,11 @@ class Design(Panel):
     def _spec(self, values: Values) -> str:
         """Return the oracle as a command line names it."""
         if name := _KNOWN.get(values["oracle"]):
-            return f"python:carbon.design.known:{name}"
-        name = values["oracle"].removeprefix(_ADAPTED)
-        return f"measure=adapted:{folder_named(name, self._adapted())}"
+            return f"python:carbon.design.benchmark_functions:{name}"
+        name = values["oracle"].removeprefix(_FINETUNED)
+        return f"measure=finetuned:{folder_named(name, self._finetuned())}"
 
-    def _adapted(self) -> dict[str, Path]:
+    def _finetuned(self) -> dict[str, Path]:
         return find_folders(self.lab.runs, (HEAD, MANIFEST))
 
 

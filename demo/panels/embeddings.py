@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import SequenceRecord, fasta_text
-from carbon.genome.brought import FASTA_ENDINGS
-from carbon.genome.labelled_sets import labelled_in_files, labelled_pieces
-from carbon.inference.embeddings.principal import principal_components
-from carbon.options import POOLS
+from carbon.inference.options import POOLS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
+from demo.labelled_sequences import labelled_in_files, labelled_pieces
 from demo.markup import download, facts, shortened, table, tsv
 from demo.panel import Command, Example, Panel, Progress, Result, View
+from demo.principal_components import principal_components
+from demo.uploads import FASTA_ENDINGS
 
 _FASTA = "sequences.fa"
 _ALL_LAYERS = "all and the last norm"

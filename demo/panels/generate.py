@@ -7,10 +7,10 @@ import numpy as np
 
 from carbon.genome import fasta_text, short
 from carbon.genome.alphabet import gc_along, gc_share
-from carbon.genome.orfs import OpenFrame, open_frames
+from carbon.genome.genes import OpenFrame, open_frames
 from carbon.inference import Constraints
+from carbon.inference.options import MODES
 from carbon.io.tables import words_of
-from carbon.options import MODES
 from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure

@@ -8,23 +8,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.adapt.data.windows import checked_alleles_of
-from carbon.adapt.folder import HEAD, MANIFEST, read_manifest
-from carbon.adapt.loading import load_adapted
-from carbon.adapt.predictor import Adapted
 from carbon.errors import UserError
+from carbon.finetune.folder import HEAD, MANIFEST, read_manifest
+from carbon.finetune.load import load_finetuned
+from carbon.finetune.places import checked_alleles_of
+from carbon.finetune.predict import FinetunedModel
 from carbon.genome import Variant, fasta_text
-from carbon.genome.brought import sequences_in_text, without_folders
-from carbon.genome.kind_pieces import pieces_of_kinds
-from carbon.genome.typed import read_variant
+from carbon.genome.notation import read_variant
 from carbon.genome.vcf import printed_vcf
-from carbon.inference.variants.told import told_numbers
-from carbon.kept import Kept
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
+from demo.labelled_sequences import pieces_of_kinds
+from demo.lru_cache import Kept
+from demo.neighbouring_snvs import told_numbers
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
+from demo.uploads import sequences_in_text, without_folders
 
 _NEWEST = "newest"
 _PASTED, _VCF = "sequences.fa", "variant.vcf"
@@ -36,14 +36,14 @@ _KEPT_MODELS = 2
 
 
 class Predict(Panel):
-    """Opens a folder that `carbon adapt` wrote, and predicts."""
+    """Opens a folder that `carbon finetune` wrote, and predicts."""
 
     name = "predict"
     title = "Predict"
     invitation = "Ask a model that learned labels"
     sentence = (
-        "What a model that learned labels with `carbon adapt` says of your sequences, and what a "
-        "variant of the genome that is open changes about it."
+        "What a model that learned labels with `carbon finetune` predicts for your sequences, and "
+        "how a variant of the open genome changes the prediction."
     )
     run_label = "Predict"
     switches_model = False
@@ -58,13 +58,13 @@ class Predict(Panel):
         self._pieces = _pieces(lab)
         self._example = next(iter(lab.example.variants().values())).to_text()
         super().__init__(lab)
-        self._kept: Kept[Adapted] = Kept(_KEPT_MODELS)
+        self._kept: Kept[FinetunedModel] = Kept(_KEPT_MODELS)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         return (
             Field("model", "Model", _NEWEST, "choice", (_NEWEST, *self._found()),
-                  info="the folders of `carbon adapt` on this machine"),
+                  info="the folders of `carbon finetune` on this machine"),
             Field("sequences", "Sequences", self._pieces, "lines", most=_MOST_LETTERS,
                   info=f"FASTA, or one on each line; {_MOST_SEQUENCES} at most"),
             Field("variant", "Variant", "",
@@ -88,31 +88,33 @@ class Predict(Panel):
         """Yield the predictions of all sequences, and of the variant with REF and ALT."""
         name, folder = self._folder(values["model"])
         try:
-            yield from self._answered(values, name, self._adapted(folder))
+            yield from self._answered(values, name, self._finetuned(folder))
         except UserError as error:
             told = str(error).replace(str(folder), name)
             error.args = (without_folders(told, [_base_of(folder)]),)
             raise
 
-    def _answered(self, values: Values, name: str, adapted: Adapted) -> Iterator[Progress | Result]:
+    def _answered(
+        self, values: Values, name: str, finetuned: FinetunedModel
+    ) -> Iterator[Progress | Result]:
         named = sequences_in_text(values["sequences"], _MOST_SEQUENCES)
-        variant = self._variant(values, adapted)
+        variant = self._variant(values, finetuned)
         alleles = (
             [(f"allele {n}", bases) for n, bases in enumerate(variant[1], 1)] if variant else []
         )
         if not named + alleles:
             raise UserError("no sequence is given; paste one, or give a variant")
-        strands = _strands(values) or adapted.manifest.strands
+        strands = _strands(values) or finetuned.manifest.strands
         found: list[NDArray[np.float32]] = []
         for title, bases in named + alleles:
-            found += adapted.predict_block([bases], [title], strands, adapted.manifest.too_long)
+            found += finetuned.predict_block([bases], [title], strands, finetuned.manifest.too_long)
             yield Progress(len(found), len(named + alleles), "sequences")
         yield {
             "model": name,
-            "way": adapted.manifest.way,
-            "question": adapted.question.kind,
+            "way": finetuned.manifest.way,
+            "question": finetuned.question.kind,
             "strands": strands,
-            "outputs": list(adapted.output_names),
+            "outputs": list(finetuned.output_names),
             "names": [title for title, _ in named],
             "sequences": [bases for _, bases in named],
             "predictions": [told_numbers(each) for each in found[: len(named)]],
@@ -132,7 +134,7 @@ class Predict(Panel):
         _, folder = self._folder(values["model"])
         strands = _strands(values)
         option = f", strands={strands!r}" if strands else ""
-        program = f"import carbon\n\nmodel = carbon.load_adapted({str(folder)!r})\n"
+        program = f"import carbon\n\nmodel = carbon.load_finetuned({str(folder)!r})\n"
         if values["sequences"]:
             program += (
                 "from carbon.genome import read_sequences\n\n"
@@ -145,7 +147,7 @@ class Predict(Panel):
             variant = self._typed(values)
             window_bp = values["window_bp"] or read_manifest(folder).window_bp
             program += (
-                "from carbon.adapt.data.windows import alleles_of\n\n"
+                "from carbon.finetune.places import alleles_of\n\n"
                 f"variant = carbon.Variant.from_text({variant.to_text()!r})\n"
                 f"with carbon.Reference({self.lab.genome.shown_files[0]!r}) as genome:\n"
                 f"    alleles = alleles_of(genome, variant, {window_bp})\n"
@@ -182,23 +184,23 @@ class Predict(Panel):
         if not found:
             raise UserError(
                 "there is no model with labels under the demo's --runs yet; make one with `carbon "
-                "adapt --config FILE --set output=RUNS/mine`, where RUNS is that folder"
+                "fine-tune --config FILE --set output=RUNS/mine`, where RUNS is that folder"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
         return chosen, folder_named(chosen, found)
 
-    def _adapted(self, folder: Path) -> Adapted:
+    def _finetuned(self, folder: Path) -> FinetunedModel:
         """Load a model, or return it if nothing was written to its folder since."""
         key = (folder, written(folder / MANIFEST), written(folder / HEAD))
         device = self.lab.model.model.network.device.type
-        return self._kept.get(key, lambda: load_adapted(folder, device=device))
+        return self._kept.get(key, lambda: load_finetuned(folder, device=device))
 
     def _typed(self, values: Values) -> Variant:
         genome = self.lab.genome
         return read_variant(values["variant"], genome.reference, genome.annotation)
 
     def _variant(
-        self, values: Values, adapted: Adapted
+        self, values: Values, finetuned: FinetunedModel
     ) -> tuple[dict[str, Any], tuple[str, str]] | None:
         """Return a variant with its window, and the bases with REF and with ALT; None if none.
 
@@ -208,12 +210,12 @@ class Predict(Panel):
         if not values["variant"]:
             return None
         variant, reference = self._typed(values), self.lab.genome.reference
-        if adapted.question.per_base:
+        if finetuned.question.per_base:
             raise UserError("this model labels every base; give a VCF to `carbon predict`")
-        window_bp = values["window_bp"] or adapted.manifest.window_bp
-        if not 2 <= window_bp <= adapted.room_bp:
+        window_bp = values["window_bp"] or finetuned.manifest.window_bp
+        if not 2 <= window_bp <= finetuned.room_bp:
             raise UserError(
-                f"Bases around the variant: {window_bp:,}; give 2 to {adapted.room_bp:,}"
+                f"Bases around the variant: {window_bp:,}; give 2 to {finetuned.room_bp:,}"
             )
         asked = {"variant": variant.to_text(), "window_bp": window_bp}
         return asked, checked_alleles_of(reference, variant, window_bp)

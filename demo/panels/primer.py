@@ -4,16 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from carbon.genome import Span, translate
-from carbon.genome.journey import MOST_GENE_BP, first_of, told_in_cell
-from carbon.genome.opened import Genome
-from carbon.inference.reading.next_token import FREE
-from carbon.inference.reading.told import told_guess
+from carbon.genome.genome import Genome
+from carbon.inference.next_token import FREE
 from carbon.tokenizer import BASES, K
 from carbon.tokenizer.kmer import cut_kmers
 from demo import primer_text as text
+from demo.central_dogma import MOST_GENE_BP, first_of, told_in_cell
 from demo.fields import Field, Values
 from demo.figures import BLUE, ORANGE, Figure, bars, figure, gene_axis, gene_traces, plain
 from demo.learning import PLAYED, learning_facts, learning_figure
+from demo.next_token_summary import told_guess
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.token_figures import marginal_bars
 
@@ -38,7 +38,7 @@ class Primer(Panel):
         View("codons", "html", "Codons"),
         View("usage", "figure", "How often each codon is used"),
         View("about_codons", "html", "About codons"),
-        View("kmers", "html", "6-mers and frames"),
+        View("kmers", "html", "6-mers and offsets"),
         View("token", "html", "What the model guesses"),
         View("marginals", "figure", "Probability of each base of the next 6-mer"),
         View("about_token", "html", "About marginals and the chain"),
@@ -56,7 +56,7 @@ class Primer(Panel):
                   asks=True, info="or contig:first-last; the first 66 coding bases travel"),
             Field("sequence", "Or a sequence of your own", "", "bases", most=300,
                   info="DNA; the model guesses its last six bases"),
-            Field("frame", "Second frame", 2, "integer", least=1, most=5,
+            Field("offset", "Second offset", 2, "integer", least=1, most=5,
                   info="bases left out before the 6-mers are cut"),
             Field("step", "Step of the training", PLAYED, "choice", (PLAYED, *steps)),
         )  # fmt: skip
@@ -66,7 +66,7 @@ class Primer(Panel):
         return (
             *(Example(name, {"gene": name}, why) for name, why in self.lab.known_genes.items()),
             Example("A repeat", {"sequence": "GATTACACTGAC" * 5 + "GATTAC"}),
-            Example("One base further", {"frame": 1}),
+            Example("One base further", {"offset": 1}),
         )
 
     @property
@@ -81,8 +81,8 @@ class Primer(Panel):
         yield {
             "learning": learning_facts(self.lab),
             "known_for": self.lab.known_genes.get(gene["name"]) if gene else None,
-            "frames": [
-                {"frame": at, "kmers": cut_kmers(sequence, at)} for at in (0, values["frame"])
+            "offsets": [
+                {"offset": at, "kmers": cut_kmers(sequence, at)} for at in (0, values["offset"])
             ],
             **told,
             **told_guess(self.lab.model.reader, sequence),
@@ -123,8 +123,8 @@ class Primer(Panel):
             f"sequence = {sequence!r}\n"
             "print(carbon.reverse_complement(sequence))\n"
             "print(translate(sequence[: len(sequence) // 3 * 3]))\n"
-            f"for frame in (0, {values['frame']}):\n"
-            "    print(encode_kmers(sequence[frame:]).indices.tolist())\n\n"
+            f"for offset in (0, {values['offset']}):\n"
+            "    print(encode_kmers(sequence[offset:]).indices.tolist())\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
             "token = model.next_token(sequence[:-6])\n"
             "print(token.ranked()[0])\n"

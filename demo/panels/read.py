@@ -6,19 +6,19 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.genome import Interval
-from carbon.genome.brought import GENOME_ENDINGS
-from carbon.genome.examples import example_gene
-from carbon.genome.opened import Genome
-from carbon.genome.residues import residues
+from carbon.genome.genome import Genome
 from carbon.inference import ScanChunk, ScanOptions, join_chunks
-from carbon.inference.scan.told import told_scan
-from carbon.logo import letter_heights, logo_polygons
-from carbon.options import STRANDS_READ
+from carbon.inference.options import STRANDS_READ
 from carbon.tokenizer import K
 from demo import figures as f
+from demo.central_dogma import residues
 from demo.fields import Field, Values
+from demo.gene_examples import example_gene
+from demo.logo import letter_heights, logo_polygons
 from demo.markup import download, facts, link_chip, paragraph, tsv
+from demo.neighbouring_snvs import told_scan
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
+from demo.uploads import GENOME_ENDINGS
 
 _FLANK_BP = 100
 _MOST_BP = 6000
@@ -26,7 +26,7 @@ _MOST_GRID_LINES = 400
 _MOST_LETTERS_BP, _MOST_POINTS = 150, 600  # in sight: bases as letters, and parts of an area
 _LEAST_TOP_BITS = 0.5
 _MOST_PASTED, _MOST_LISTED = 20_000, 200
-_FRAMES = tuple("012345")
+_OFFSETS = tuple("012345")
 
 
 class Read(Panel):
@@ -56,7 +56,7 @@ class Read(Panel):
             Field("start_bp", "From base of it", 0, "integer", most=_MOST_BP,
                   info="pan and zoom without a mouse"),
             Field("width_bp", "Bases in sight", 0, "integer", most=_MOST_BP, info="0 for all"),
-            Field("frames", "Frames", ["0"], "choices", _FRAMES,
+            Field("offsets", "Offsets", ["0"], "choices", _OFFSETS,
                   info="where 6-mers begin; the mean over several is drawn"),
             Field("strand", "Strand that is read", "forward", "choice",
                   tuple(STRANDS_READ)),
@@ -94,7 +94,7 @@ class Read(Panel):
         known = self.lab.known_genes.items()
         return (
             *(Example(name, {"place": name}, sentence) for name, sentence in known),
-            Example("All six frames", {"place": gene, "frames": list(_FRAMES)}),
+            Example("All six offsets", {"place": gene, "offsets": list(_OFFSETS)}),
             Example("Both strands", {"place": gene, "strand": "both"}),
             Example("Tokens of 120 bases", {"place": gene, "grid": True, "start_bp": 150,
                                             "width_bp": 120}),
@@ -164,17 +164,17 @@ class Read(Panel):
         genome, region = self._where(values)
         words = ["carbon", "scan", "--model", self.lab.model_name,
                  "--reference", genome.shown_files[0], "--region", region.to_region(),
-                 "--frames", ",".join(map(str, _frames(values))),
+                 "--offsets", ",".join(map(str, _offsets(values))),
                  "--strands", values["strand"], "--output", "scan.tsv"]  # fmt: skip
         return [words]
 
 
 def _options(values: Values) -> ScanOptions:
-    return {"frames": _frames(values), "strands": values["strand"]}
+    return {"offsets": _offsets(values), "strands": values["strand"]}
 
 
-def _frames(values: Values) -> list[int]:
-    return [int(frame) for frame in values["frames"]] or [0]
+def _offsets(values: Values) -> list[int]:
+    return [int(offset) for offset in values["offsets"]] or [0]
 
 
 def _track(genome: Genome, interval: Interval, values: Values, result: Result) -> f.Figure:
@@ -265,11 +265,11 @@ def _texts(
 
 
 def _grid(first: int, last: int, values: Values) -> list[dict[str, Any]]:
-    """Return a line where each token of the first frame begins, as long as they can be told."""
+    """Return a line where each token of the first offset begins, as long as they can be told."""
     if not values["grid"] or values["strand"] == "reverse":
         return []
-    frame = _frames(values)[0]
-    starts = range(first - 1 + (frame - first + 1) % K, last, K)
+    offset = _offsets(values)[0]
+    starts = range(first - 1 + (offset - first + 1) % K, last, K)
     if len(starts) > _MOST_GRID_LINES:
         return []
     return [

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.inference import kmer_index
-from carbon.inference.reading.next_token import FREE
-from carbon.inference.reading.told import told_kmer
+from carbon.inference.next_token import FREE
 from carbon.tokenizer import BASES, K
 from demo.fields import Field, Values
 from demo.markup import facts, paragraph, table
+from demo.next_token_summary import told_kmer
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.token_figures import kmer_map, loss_bars, marginal_bars
 
@@ -31,7 +31,7 @@ class Token(Panel):
     invitation = "Look inside a token"
     sentence = (
         "What the model expects of the 6-mer behind a context: all 4,096 as a map, its six bases "
-        "one by one, how they adapt when you fix some, and the loss of the true 6-mer and of near "
+        "one by one, how they change when you fix some, and the loss of the true 6-mer and of near "
         "misses."
     )
     run_label = "Look"

@@ -5,18 +5,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from carbon.tokenizer import HYBRID, NATIVE, K
-from carbon.tokenizer.pretrained import HybridDNATokenizer
-from carbon.tokenizer.readings import (
-    dna_of_text,
-    fasta_of_ways,
-    readings_of,
-    text_reading,
-    ways_to_read,
-)
 from carbon.tokenizer.text import TokenizedText, tokenize_hybrid, tokenize_native
+from carbon.tokenizer.tokenizers import HybridDNATokenizer
 from demo.fields import Field, Values
 from demo.markup import download, escape, facts, paragraph, table
 from demo.panel import Command, Example, Panel, Progress, Result, View
+from demo.token_readings import dna_of_text, fasta_of_ways, readings_of, text_reading, ways_to_read
 
 _FASTA = "sequence.fa"
 _NO_BYTE_PAIRS = (
@@ -25,7 +19,7 @@ _NO_BYTE_PAIRS = (
     "left out of the hybrid reading."
 )
 _MOST_LETTERS = 1200
-_FRAMES = tuple("012345")
+_OFFSETS = tuple("012345")
 
 
 class Tokenizer(Panel):
@@ -36,12 +30,12 @@ class Tokenizer(Panel):
     invitation = "Cut text into tokens"
     sentence = (
         "How DNA becomes tokens of six bases: ids, which bases are known, and what a shift of the "
-        "frame or the other strand changes."
+        "offset or the other strand changes."
     )
     run_label = "Tokenize"
     uses_model = False
     views: ClassVar[tuple[View, ...]] = (
-        View("frames", "html", "The six frames"),
+        View("offsets", "html", "The six offsets"),
         View("facts", "html", "In numbers"),
         View("tokens", "html", "Tokens"),
         View("fasta", "html", "Download"),
@@ -59,7 +53,7 @@ class Tokenizer(Panel):
         return (
             Field("text", "DNA, or text with <dna> tags", "ATGGCCAAGTTTNCCGGATTACAGRTTGA", "lines",
                   most=_MOST_LETTERS, info="either case; N and IUPAC codes are unknown bases"),
-            Field("shift", "Frame beside frame 0", "2", "choice", _FRAMES,
+            Field("shift", "Offset beside offset 0", "2", "choice", _OFFSETS,
                   info="bases passed over before the first token"),
         )  # fmt: skip
 
@@ -78,17 +72,17 @@ class Tokenizer(Panel):
         yield {"bases": bases, "readings": readings, "missing": missing}
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return frames, facts, tables and download."""
+        """Return offsets, facts, tables and download."""
         bases = result["bases"]
         tables = "".join(f"<div>{_table(reading)}</div>" for reading in result["readings"])
         known = sum(letter in "ACGTacgt" for letter in bases)
         note = paragraph(result["missing"]) if result["missing"] else ""
         return {
-            "frames": _frames(bases) if bases else "",
+            "offsets": _offsets(bases) if bases else "",
             "facts": facts([
                 ("bases", f"{len(bases):,}"),
                 ("known", f"{known:,}"),
-                ("tokens in frame 0", f"{-(-len(bases) // K):,}"),
+                ("tokens at offset 0", f"{-(-len(bases) // K):,}"),
                 ("native ids", f"{NATIVE.size:,}"),
                 ("hybrid ids", f"{HYBRID.size:,}"),
             ]),
@@ -99,12 +93,12 @@ class Tokenizer(Panel):
     def python(self, values: Values) -> str:
         """Return the program."""
         bases, shift = dna_of_text(values["text"]), int(values["shift"])
-        ways = [(frame, strand) for _, frame, strand in ways_to_read(shift, bases)]
+        ways = [(offset, strand) for _, offset, strand in ways_to_read(shift, bases)]
         program = (
             "from carbon.tokenizer import HYBRID, NATIVE, encode\n\n"
-            f"for frame, strand in {ways!r}:\n"
+            f"for offset, strand in {ways!r}:\n"
             "    for vocabulary in (NATIVE, HYBRID):\n"
-            f"        tokens = encode({bases!r}, vocabulary, frame=frame, strand=strand)\n"
+            f"        tokens = encode({bases!r}, vocabulary, offset=offset, strand=strand)\n"
             "        print(tokens.ids.tolist(), tokens.known.tolist())\n"
         )
         if "<" not in values["text"]:
@@ -165,15 +159,15 @@ def _shown(token_id: int | None) -> str:
     return "" if token_id is None else str(token_id)
 
 
-def _frames(bases: str) -> str:
-    """Return the sequence once a frame, its tokens told apart by two colours."""
-    lines = [_frame_line(bases, frame) for frame in range(min(K, len(bases)))]
-    return f'<div class="scroll frames" tabindex="0">{"<br>".join(lines)}</div>'
+def _offsets(bases: str) -> str:
+    """Return the sequence once an offset, its tokens told apart by two colours."""
+    lines = [_offset_line(bases, offset) for offset in range(min(K, len(bases)))]
+    return f'<div class="scroll offsets" tabindex="0">{"<br>".join(lines)}</div>'
 
 
-def _frame_line(bases: str, frame: int) -> str:
-    parts = [f"frame {frame}  {escape(bases[:frame])}"]
-    for number, start in enumerate(range(frame, len(bases), K)):
+def _offset_line(bases: str, offset: int) -> str:
+    parts = [f"offset {offset}  {escape(bases[:offset])}"]
+    for number, start in enumerate(range(offset, len(bases), K)):
         letters = bases[start : start + K]
         shown = "".join(
             letter if letter in "ACGTacgt" else f'<span class="unknown">{escape(letter)}</span>'

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.kept import Kept
 from carbon.run_folder import (
     EVENTS,
     METRICS,
@@ -16,13 +15,14 @@ from carbon.run_folder import (
     read_lines,
     read_recipe,
 )
-from carbon.run_told import told
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
+from demo.lru_cache import Kept
 from demo.markup import facts, paragraph, table
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
+from demo.run_summary import told
 
 _NEWEST = "newest"
 _MOST_LINES = 20_000  # of a file; a longer one is thinned as it is read

@@ -6,26 +6,27 @@ from typing import Any, ClassVar
 
 from carbon.errors import UserError
 from carbon.genome import Variant, from_region
-from carbon.genome.brought import GENOME_ENDINGS, without_folders
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.genome.vcf import Listed, first_variants, printed_vcf
 from carbon.inference import VariantOptions, VariantScore, join_chunks
-from carbon.inference.variants import Method, among
-from carbon.inference.variants.by_consequence import SnvsByConsequence
-from carbon.inference.variants.told import (
+from carbon.inference.options import PROTOCOLS, STRANDS_READ
+from carbon.inference.variants import Method
+from demo import neighbouring_snvs
+from demo import variant_views as views
+from demo.fields import Field, Values
+from demo.lab import Lab
+from demo.lru_cache import Kept
+from demo.markup import paragraph
+from demo.neighbouring_snvs import (
+    SnvsByConsequence,
     told_effects,
     told_numbers,
     told_score,
     told_strands,
 )
-from carbon.inference.variants.words import named
-from carbon.kept import Kept
-from carbon.options import PROTOCOLS, STRANDS_READ
-from demo import variant_views as views
-from demo.fields import Field, Values
-from demo.lab import Lab
-from demo.markup import paragraph
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
+from demo.sequence_pairs import named
+from demo.uploads import GENOME_ENDINGS, without_folders
 
 _MOST_WINDOW_BP = 240
 _MOST_STRIP_BP = 3000
@@ -108,7 +109,7 @@ class VariantEffect(Panel):
             reason = score.reason.replace("_", " ")
             raise UserError(f"variant {named(variant.to_text())} cannot be scored: {reason}")
         yield Progress(1, 3, "steps")
-        window = among.window_around(genome, variant, values["window_bp"])
+        window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
         scan = self.lab.model.scan(
             genome.reference, window, window_bp=method.window_bp, strands=values["strands"]
         )
@@ -130,13 +131,13 @@ class VariantEffect(Panel):
 
     def _among_others(self, genome: Genome, variant: Variant, method: Method) -> Result:
         """Return SNVs of the gene, or of what lies around the variant where that is long."""
-        reader, read = self.lab.model.reader, among.short_method(method)
-        place = among.place_around(genome, variant, _MOST_STRIP_BP)
+        reader, read = self.lab.model.reader, neighbouring_snvs.short_method(method)
+        place = neighbouring_snvs.place_around(genome, variant, _MOST_STRIP_BP)
         snvs = self._strips.get(
             (genome.reference, place, read),
-            lambda: among.read_snvs(reader, genome, place, read, _SNVS_OF_EACH),
+            lambda: neighbouring_snvs.read_snvs(reader, genome, place, read, _SNVS_OF_EACH),
         )
-        told = among.told_among(reader, genome, variant, snvs, read)
+        told = neighbouring_snvs.told_among(reader, genome, variant, snvs, read)
         return {"region": place.to_region(), **told}
 
     def _with_vcf(
@@ -176,7 +177,7 @@ class VariantEffect(Panel):
     def python(self, values: Values) -> str:
         """Return the program."""
         genome, _, variant = self._read(values)
-        window = among.window_around(genome, variant, values["window_bp"])
+        window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         program = (
             "import carbon\nfrom carbon.genome import VcfReader\n\n"
@@ -207,7 +208,7 @@ class VariantEffect(Panel):
         """Return the command lines; the first writes a VCF of the one variant."""
         genome, _, variant = self._read(values)
         method = self.lab.model.variant_method(**_options(values))
-        window = among.window_around(genome, variant, values["window_bp"])
+        window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
         read = ["--model", self.lab.model_name, "--reference", genome.shown_files[0],
                 "--strands", values["strands"]]  # fmt: skip
         score = ["carbon", "variants", *read, "--protocol", values["protocol"]]
@@ -225,7 +226,7 @@ class VariantEffect(Panel):
         """Return the genome, the variants of the VCF, and the one that is looked at."""
         genome = self.lab.genome_of(values["genome"])
         listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
-        return genome, listed, among.variant_or_first(values["variant"], listed, genome)
+        return genome, listed, neighbouring_snvs.variant_or_first(values["variant"], listed, genome)
 
 
 def _options(values: Values) -> VariantOptions:

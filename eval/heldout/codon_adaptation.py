@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.console import track
 from carbon.errors import GenomeError, UserError
 from carbon.genome import GENETIC_CODE
-from carbon.genome.alphabet import gc_share
-from carbon.genome.codons import adaptation_index, adaptation_weights
+from carbon.genome.alphabet import adaptation_index, adaptation_weights, gc_share
 from carbon.inference import Carbon
 from carbon.metrics import rank_correlation
+from carbon.progress import track
 from carbon.uncertainty import bootstrap
 from eval.contract import Estimate
 from eval.heldout.genes import CodingGene, HeldOutGenes
@@ -39,7 +38,7 @@ def codon_adaptation(
 
     Returns:
         Spearman's correlation; those with GC content and of GC with the index; and the partial
-        one, of ranks with those of GC taken out. Negative means that adapted genes are likelier.
+        one, of ranks with those of GC taken out. Negative means that fine-tuned genes are likelier.
 
     Raises:
         GenomeError: there are fewer than four genes.
@@ -82,12 +81,14 @@ def reference_usage(
     try:
         named = re.compile(pattern or "")
     except re.error as error:
-        raise UserError(f"--adapted-genes {pattern}: is no regular expression ({error})") from None
+        raise UserError(
+            f"--finetuned-genes {pattern}: is no regular expression ({error})"
+        ) from None
     chosen = [gene for gene in genes.coding_outside() if named.match(gene.name)]
     if not chosen:
         raise UserError(
-            f"--adapted-genes {pattern}: no coding gene outside of the held-out regions has a name "
-            "that begins so"
+            f"--finetuned-genes {pattern}: no coding gene outside of the held-out regions has a "
+            "name that begins so"
         )
     return usage_of(chosen)
 

@@ -5,10 +5,10 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from carbon.console import say
 from carbon.errors import ConfigError
 from carbon.genome import Reference
 from carbon.io.files import atomic_file
+from carbon.progress import say
 from eval.heldout.codon_adaptation import codon_adaptation, reference_usage
 from eval.heldout.consequence import consequence_auroc
 from eval.heldout.frame import reading_frame
@@ -46,7 +46,7 @@ def _frame(of: Material) -> dict[str, Any]:
 
 
 def _adaptation(of: Material) -> dict[str, Any]:
-    usage = reference_usage(of.arguments.codon_usage, of.arguments.adapted_genes, of.genes)
+    usage = reference_usage(of.arguments.codon_usage, of.arguments.finetuned_genes, of.genes)
     return codon_adaptation(of.model, of.coding, usage)
 
 
@@ -82,8 +82,8 @@ _TASKS = {
     "reading_frame": _Task(_frame, _GENES, "--annotation and --reference"),
     "codon_adaptation": _Task(
         _adaptation,
-        (*_GENES, ("codon_usage", "adapted_genes")),
-        "--annotation, --reference, and --codon-usage or --adapted-genes",
+        (*_GENES, ("codon_usage", "finetuned_genes")),
+        "--annotation, --reference, and --codon-usage or --finetuned-genes",
     ),
     "consequence_auroc": _Task(_consequences, _GENES, "--annotation and --reference"),
 }

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.console import say, track
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.genes import parts_on_contig
 from carbon.inference import Carbon
 from carbon.metrics import auroc
+from carbon.progress import say, track
 from carbon.uncertainty import bootstrap
 from eval.heldout.genes import HeldOutGenes
 

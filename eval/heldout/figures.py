@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from carbon.objectives import StageObjective
+from carbon.losses.objectives import StageObjective
 from eval.drawing import BLUE, GREEN, GREY, INK, ORANGE, axes_of
 
 _POINTS = 150

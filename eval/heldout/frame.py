@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carbon.console import track
 from carbon.errors import GenomeError
 from carbon.genome import STOP_CODONS, reverse_complement
 from carbon.inference import Carbon, Passage, all_kmers, branch_of, stem_of
+from carbon.progress import track
 from carbon.tokenizer import K
 from carbon.uncertainty import wilson
 from eval.heldout.genes import CodingGene

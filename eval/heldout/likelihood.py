@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.console import track
 from carbon.errors import CorpusError
 from carbon.inference import Carbon, base_log_likelihoods
 from carbon.inference.held_out import choose_numbers, measured_bases
+from carbon.progress import track
 from carbon.uncertainty import bootstrap, ratio_of, wilson
 from eval.markov import MAX_ORDER, Markov
 from eval.mixed_markov import Labelled, MixedMarkov

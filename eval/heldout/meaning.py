@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from carbon.pages import interval
-from carbon.verdicts import verdict
+from carbon.reports.render import interval
+from carbon.uncertainty import verdict
 from eval.heldout.overlap import overlap_clause
 from eval.tasks.sequence_recovery import TASK as RECOVERY
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.kmers import UInt64s, canonical_kmers
+from carbon.genome.kmers import UInt64s, canonical_kmers
 
 K = 31
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from carbon import __version__
 from carbon.io.files import atomic_file
-from carbon.objectives import objective_named
-from carbon.verdicts import verdict
+from carbon.losses.objectives import objective_named
+from carbon.uncertainty import verdict
 from eval.drawing import (
     html_answer,
     html_figure,

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from carbon.console import say, track
 from carbon.errors import UserError
 from carbon.inference import load
+from carbon.inference.options import POOLS
 from carbon.io.files import atomic_file
 from carbon.model import LoadedModel
-from carbon.options import POOLS
+from carbon.progress import say, track
 from carbon.tokenizer import K
 from carbon.uncertainty import Floats, bootstrap, difference, mean_of
 from eval.data import check_name

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
-from carbon.console import say
+from carbon.progress import say
 
 Plane = Callable[[NDArray[Any], int], NDArray[Any]]
 """From standardised vectors, (windows, width), and a seed to (windows, 2)."""

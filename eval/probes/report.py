@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from carbon import __version__
+from carbon.inference.options import POOLS
 from carbon.io.files import atomic_file
-from carbon.options import POOLS
 from eval.drawing import (
     COLOURS,
     GREY,

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 from transformers import LlamaForCausalLM
 
-from carbon.adapt.batches import room_bp
-from carbon.adapt.config import WayConfig
-from carbon.adapt.network import OpenedModel
-from carbon.adapt.probe import layers_of, vectors_of
 from carbon.errors import UserError
+from carbon.finetune.batches import room_bp
+from carbon.finetune.config import WayConfig
+from carbon.finetune.network import OpenedModel
+from carbon.finetune.probe import layers_of, vectors_of
+from carbon.inference.options import POOLS, Pool
 from carbon.model import LoadedModel
-from carbon.options import POOLS, Pool
 from carbon.tokenizer import NATIVE, K, encode
 
 Features = Mapping[str, NDArray[np.float32]]

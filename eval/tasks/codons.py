@@ -5,7 +5,7 @@ from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE
-from carbon.genome.streams import open_text
+from carbon.genome.sequences import open_text
 from eval.data import readable
 
 _COLUMNS = ("amino_acid", "codon", "relative_frequency")

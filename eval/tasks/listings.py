@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from carbon.errors import UserError
-from carbon.genome.streams import open_text
+from carbon.genome.sequences import open_text
 from eval.data import readable
 
 Listed = dict[str, Any]

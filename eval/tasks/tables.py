@@ -15,7 +15,7 @@ import pyarrow.types as types
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
-from carbon.model.hub import why_unreachable
+from carbon.model.folder import why_unreachable
 from eval.contract import Example, Options
 from eval.data import files_of, is_on_hub
 from eval.hub import offline

@@ -1,4 +1,4 @@
-"""`carbon adapt` and `carbon tune` on two processes against one; workers of `carbon tune`."""
+"""`carbon finetune` and `carbon rl` on two processes against one; workers of `carbon rl`."""
 
 import json
 import os
@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import carbon
-from carbon.adapt.job import as_config
 from carbon.cli import main
+from carbon.finetune.job import as_config
 from carbon.genome.sequences import read_records
 from carbon.model import save_model
 from carbon.run_folder import read_lines
-from tests.helpers.adapt import (
+from tests.helpers.finetune import (
     BASES,
     BINARY,
     base_folder,
@@ -73,8 +73,8 @@ def write_run(folder, network, question):
 )
 def test_two_processes_and_one_learn_the_same_labels(tmp_path, network, capsys, question, launch):
     write_run(tmp_path, network, question)
-    assert main(["adapt", "--config", str(tmp_path / "one.toml")]) == 0
-    told = summary_in(launch(2, ["adapt", "--config", "two.toml"], tmp_path))
+    assert main(["finetune", "--config", str(tmp_path / "one.toml")]) == 0
+    told = summary_in(launch(2, ["finetune", "--config", "two.toml"], tmp_path))
     assert told["score"] == json.loads(capsys.readouterr().out)["score"]
     folders = tmp_path / "one", tmp_path / "two"
     looks = [strict_json(folder / "results.json")["seeds"][0]["looks"] for folder in folders]
@@ -82,7 +82,7 @@ def test_two_processes_and_one_learn_the_same_labels(tmp_path, network, capsys, 
         found = [[look[key] for look in each] for each in looks]
         np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-5)
     sequences = examples_of(question, 8).sequences
-    said = [list(carbon.load_adapted(folder).predict(sequences)) for folder in folders]
+    said = [list(carbon.load_finetuned(folder).predict(sequences)) for folder in folders]
     for one, two in zip(*said, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-4)
 
@@ -111,7 +111,7 @@ def folder(tmp_path, network, monkeypatch):
 
 def tune(*words, oracle="gc", steps=4):
     return [
-        "tune", "--model", "base", "--oracle", f"python:shares:{oracle}", "--length", "30",
+        "rl", "--model", "base", "--oracle", f"python:shares:{oracle}", "--length", "30",
         "--steps", str(steps), "--rate", "0.01", "--device", "cpu", *map(str, words),
     ]  # fmt: skip
 

@@ -179,9 +179,9 @@ def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):
     with torch.no_grad():
         alone = AutoModelForCausalLM.from_pretrained(start)
         before = alone(ids).logits
-        adapted = PeftModel.from_pretrained(alone, export / "adapter").eval()(ids).logits
+        finetuned = PeftModel.from_pretrained(alone, export / "adapter").eval()(ids).logits
         merged = AutoModelForCausalLM.from_pretrained(export)(ids).logits
-    assert (adapted - merged).abs().max() < 1e-4
+    assert (finetuned - merged).abs().max() < 1e-4
     assert (before - merged).abs().max() > 1e-3
 
 

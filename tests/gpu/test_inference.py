@@ -11,8 +11,8 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Reference, Variant
 from carbon.inference import Carbon
-from carbon.inference.generation import decoding
-from carbon.inference.generation.graphs import Replayed
+from carbon.inference.generate import decode
+from carbon.inference.generate.decode import Replayed
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.helpers.files import random_bases, write_fasta
@@ -74,8 +74,8 @@ def test_graphs_find_what_the_plain_way_finds(there: Carbon, options: dict[str, 
             made += 1
             super().__init__(*given)
 
-    with mock.patch.object(decoding, "Replayed", Counted):
+    with mock.patch.object(decode, "Replayed", Counted):
         found = there.generate(prompts, 330, **options)
     assert made > 0
-    with mock.patch.object(decoding, "_REPLAYING", set()):
+    with mock.patch.object(decode, "_REPLAYING", set()):
         assert found == there.generate(prompts, 330, **options)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from carbon.losses import fused
-from carbon.objectives import Objective
+from carbon.losses.objectives import Objective
 from tests.helpers.objectives import ALL_THREE, blend
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from carbon.io.config import read_table
-from carbon.objectives import FNS
+from carbon.losses.objectives import FNS
 from tests.helpers.packed import batch
 from tests.helpers.runs import RECIPE
 from train.choices.attentions import ATTENTIONS

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from carbon.box import BOX, Entry
 from carbon.model import save_model
+from carbon.pretrained import BOX, Entry
 from tests.helpers.files import random_bases
 
 NATS_PER_BASE = 1.2345

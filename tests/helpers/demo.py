@@ -16,13 +16,13 @@ import numpy as np
 
 from carbon.cli import main as carbon
 from carbon.genome import Interval, reverse_complement
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.inference import Carbon
-from carbon.inference.learning import Learning
 from carbon.model import save_model
 from demo.app import make_panels
 from demo.fields import Values, checked_values
 from demo.lab import Lab
+from demo.learning_curves import Learning
 from demo.panel import Panel, Progress, Result
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.run_lines import step_line, write_run
@@ -68,7 +68,7 @@ def make_lab(
 
 def make_full_lab(folder: Path, model: Carbon, name: str = "a_run") -> Lab:
     """Return a lab where every page has something to show: a training run and a predictor too."""
-    from tests.helpers.adapt import BINARY
+    from tests.helpers.finetune import BINARY
 
     lab = make_lab(folder, model, learned=learned_example())
     write_run(lab.runs / name, [step_line(n, name) for n in range(1, 61)], first=name)
@@ -78,16 +78,16 @@ def make_full_lab(folder: Path, model: Carbon, name: str = "a_run") -> Lab:
 
 def write_predictor(lab: Lab, name: str, question: Any, **options: Any) -> Any:
     """Write a folder of a model with a head that has learned nothing; return the model."""
-    from carbon.adapt.config import WayConfig
-    from carbon.adapt.loading import write_adapted
-    from tests.helpers.adapt import adapted_of
+    from carbon.finetune.config import WayConfig
+    from carbon.finetune.load import write_finetuned
+    from tests.helpers.finetune import finetuned_of
 
     way = WayConfig(**{"name": "full", "dropout": 0.0} | options)
-    adapted, opened = adapted_of(lab.runs / "model", question, way, seed=len(name))
+    finetuned, opened = finetuned_of(lab.runs / "model", question, way, seed=len(name))
     folder = lab.runs / name
     folder.mkdir(parents=True)
-    write_adapted(folder, adapted.network, opened, adapted.manifest)
-    return adapted
+    write_finetuned(folder, finetuned.network, opened, finetuned.manifest)
+    return finetuned
 
 
 def learned_example() -> Learning:

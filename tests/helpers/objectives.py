@@ -1,6 +1,6 @@
 """Objectives that no recipe names."""
 
-from carbon.objectives import Objective
+from carbon.losses.objectives import Objective
 
 ALL_THREE = Objective(token=0.5, bases=0.3, uniform=0.2)
 

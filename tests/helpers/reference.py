@@ -67,7 +67,7 @@ def window_pair(
 
 
 def centered_pair(
-    reference: Reference, variant: Variant, window_bp: int, strand: str, frame: int = 0
+    reference: Reference, variant: Variant, window_bp: int, strand: str, offset: int = 0
 ) -> list[tuple[str, str]]:
     """Return for REF and for ALT what is read before the variant, and that with all behind it.
 
@@ -80,7 +80,7 @@ def centered_pair(
     pairs = []
     windows = window_pair(reference, variant, window_bp, strand)
     for allele, window in zip((variant.ref, variant.alt), windows, strict=True):
-        skipped_bp = (frame + len(allele) - len(variant.ref)) % 6
+        skipped_bp = (offset + len(allele) - len(variant.ref)) % 6
         missing_bp = max(skipped_bp - before_bp, 0)
         padding = "N" * (-missing_bp % 6)
         left = padding + window[skipped_bp - missing_bp : before_bp]
@@ -89,7 +89,7 @@ def centered_pair(
 
 
 def right_end_pair(
-    bases: str, variant: Variant, window_bp: int, frame: int = 0
+    bases: str, variant: Variant, window_bp: int, offset: int = 0
 ) -> list[tuple[str, str]] | None:
     """Return the left context, cut to whole 6-mers, and with it each allele that is compared.
 
@@ -97,7 +97,7 @@ def right_end_pair(
     where the contig ends before. `variant` is trimmed and left-aligned.
     """
     left = bases[max(variant.position - window_bp, 0) : variant.position]
-    left = left[len(left) % 6 :][frame:]
+    left = left[len(left) % 6 :][offset:]
     rest = bases[variant.interval.end :]
     texts = [allele + rest for allele in (variant.ref, variant.alt)]
     differing = [n for n, (r, a) in enumerate(zip(*texts, strict=False)) if r != a]

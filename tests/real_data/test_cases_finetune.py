@@ -41,7 +41,7 @@ def kept(case, monkeypatch):
 
 
 def run(*more):
-    return main(["adapt", "--config", "t.toml", *more])
+    return main(["finetune", "--config", "t.toml", *more])
 
 
 def outcome(folder):

@@ -18,8 +18,7 @@ from carbon.genome import (
     reverse_complement,
     spliced,
 )
-from carbon.genome.consequences import SEVERITY
-from carbon.genome.effects import trimmed
+from carbon.genome.consequences import SEVERITY, trimmed
 from tests.helpers.csq import SPLICE_REGION, Terms, called, drawn, gff3_of_gtf, gff3_of_region
 
 pytestmark = [

@@ -15,7 +15,7 @@ from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant, read_sequences
 from carbon.inference import load
 from carbon.tokenizer import GENE_TAGS, HYBRID, SPECIES_TAGS
-from carbon.tokenizer.pretrained import HybridDNATokenizer
+from carbon.tokenizer.tokenizers import HybridDNATokenizer
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import INDEX, chunks
@@ -114,7 +114,7 @@ def test_variants_and_scan(model, tmp_path, protocol):
         (scored,) = model.score_variants(reference, [variant], **options)
         (chunk,) = model.scan(
             reference, Interval("c", 300, 301),
-            frames=[0], window_bp=126, least_context_bp=120, tags=TAGS,
+            offsets=[0], window_bp=126, least_context_bp=120, tags=TAGS,
         )  # fmt: skip
     after_bp = 60 if protocol == "centered" else 1
     before = bases[300 - (120 if protocol == "right_end" else 60) : 300]
@@ -160,7 +160,7 @@ def test_it_is_tuned_and_stays_what_it_is(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["--oracle", "python:shares:g", "--length", "30", "--steps", "2", "--device", "cpu"]
     words += [word for tag in TAGS for word in ("--tag", tag)]
-    assert main(["tune", "--model", str(folder), *words, "--output", "tuned"]) == 0
+    assert main(["rl", "--model", str(folder), *words, "--output", "tuned"]) == 0
     for path in folder.iterdir():
         if path.suffix != ".safetensors":
             assert (tmp_path / "tuned/model" / path.name).read_bytes() == path.read_bytes()

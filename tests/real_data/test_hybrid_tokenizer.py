@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from carbon.errors import ModelError, UserError
 from carbon.tokenizer import HYBRID, encode
-from carbon.tokenizer.pretrained import HybridDNATokenizer
+from carbon.tokenizer.tokenizers import HybridDNATokenizer
 
 # Published: llama.cpp's test vectors of the Carbon vocabulary, and the model card.
 VECTORS = {

@@ -1,16 +1,15 @@
-"""A vLLM server that draws for `carbon tune`, started as docs/design.md tells."""
+"""A vLLM server that draws for `carbon rl`, started as docs/design.md tells."""
 
 import pytest
 import torch
 from peft import set_peft_model_state_dict
 
 from carbon.cli import main
-from carbon.design.grpo import adapted, prompt_of, six_mers_alone, tokenizer_of
-from carbon.design.rollouts import adapter_of, log_probs_of
-from carbon.design.tune_task import TuneJob, TuneTask
-from carbon.design.vllm import VllmServer
 from carbon.errors import UserError
 from carbon.model import load_model
+from carbon.rl.config import TuneJob, TuneTask
+from carbon.rl.grpo import finetuned, prompt_of, six_mers_alone, tokenizer_of
+from carbon.rl.rollouts import VllmServer, adapter_of, log_probs_of
 from carbon.run_folder import read_lines
 from tests.helpers.vllm import served_by_vllm
 
@@ -31,7 +30,7 @@ def worker(tmp_path):
     loaded = load_model("yeast")
     tokenizer = tokenizer_of("yeast", loaded.vocabulary)
     with six_mers_alone(loaded):
-        network = adapted(TuneJob("yeast", [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
+        network = finetuned(TuneJob("yeast", [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
         (prompt,) = tokenizer(text=[prompt_of(TASK)])["input_ids"]
         yield network, loaded.vocabulary, prompt
 
@@ -83,7 +82,7 @@ def test_a_run_by_a_worker_that_asks_it(address, tmp_path, monkeypatch):
     (tmp_path / "shares.py").write_text(ORACLE)
     monkeypatch.chdir(tmp_path)
     words = [
-        "tune", "--model", "yeast", "--oracle", "python:shares:gc", "--length", "60",
+        "rl", "--model", "yeast", "--oracle", "python:shares:gc", "--length", "60",
         "--group", "8", "--steps", "30", "--rate", "0.003", "--kl", "0", "--device", "cpu",
         "--processes", "1", "--vllm", address, "--stale", "0", "--output", "out",
     ]  # fmt: skip

@@ -37,6 +37,6 @@ def generated(prompt: str) -> list[str]:
 
 
 def predicted(folder: str, sequences: list[str]) -> list[float]:
-    adapted = carbon.load_adapted(folder)
-    assert_type(adapted, carbon.Adapted)
-    return [float(prediction[0]) for prediction in adapted.predict(sequences)]
+    finetuned = carbon.load_finetuned(folder)
+    assert_type(finetuned, carbon.FinetunedModel)
+    return [float(prediction[0]) for prediction in finetuned.predict(sequences)]

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import carbon
-from carbon.adapt.config import WayConfig
 from carbon.errors import UserError
-from tests.helpers.adapt import BINARY, adapted_of, base_folder
+from carbon.finetune.config import WayConfig
+from tests.helpers.finetune import BINARY, base_folder, finetuned_of
 
 NOT_LISTS = ["ATGGCC", b"ATGGCC", Path("genome.fa"), 7, None]
 NOT_ITEMS = [("a", "ATGGCC"), b"ATGGCC", Path("genome.fa"), 7, None, ["A", "C"]]
@@ -15,14 +15,14 @@ NOT_ITEMS = [("a", "ATGGCC"), b"ATGGCC", Path("genome.fa"), 7, None, ["A", "C"]]
 
 @pytest.fixture(scope="module")
 def takers(model, network, tmp_path_factory):
-    adapted, _ = adapted_of(
+    finetuned, _ = finetuned_of(
         base_folder(tmp_path_factory.mktemp("arguments"), network), BINARY, WayConfig(name="full")
     )
     return {
         "score": lambda given: list(model.score(given)),
         "embed": lambda given: list(model.embed(given)),
         "generate": lambda given: model.generate(given, 6),
-        "predict": lambda given: list(adapted.predict(given)),
+        "predict": lambda given: list(finetuned.predict(given)),
     }
 
 
@@ -81,11 +81,11 @@ def test_a_wrong_list_is_refused_before_anything_is_computed(model):
         ("tags", lambda m: m.score(["ACGT"], tags="<fungi_species>")),
         ("tags", lambda m: m.generate(["ACGT"], 6, tags="<fungi_species>")),
         ("tags", lambda m: m.variant_method(tags="<fungi_species>")),
-        ("frames", lambda m: m.variant_method(frames=0)),
-        ("frames", lambda m: m.scan_method(frames="05")),
+        ("offsets", lambda m: m.variant_method(offsets=0)),
+        ("offsets", lambda m: m.scan_method(offsets="05")),
         ("forbid", lambda m: carbon.Constraints(forbid="GAATTC")),
         ("require", lambda m: carbon.Constraints(require="GAATTC")),
-        ("oracles", lambda m: m.design("python:MODULE:FUNCTION", length_bp=60)),
+        ("oracles", lambda m: carbon.design(m, "python:MODULE:FUNCTION", length_bp=60)),
         ("prompt", lambda m: m.stream(["ACGT"], 6)),
         ("context", lambda m: m.next_token(["ACGT"])),
         ("left", lambda m: m.infill(None, "ACGT", 6)),

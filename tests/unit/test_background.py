@@ -13,10 +13,18 @@ from scipy import stats
 
 from carbon.errors import UserError
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
-from carbon.inference.background import Background, Drawing, draw
-from carbon.inference.background.draw import Drawn, Places, draw_variants
-from carbon.inference.background.kinds import KINDS
-from carbon.inference.background.quantiles import LEAST_VARIANTS, background_of, quantiles
+from carbon.inference.variants import background as background_module
+from carbon.inference.variants.background import (
+    KINDS,
+    LEAST_VARIANTS,
+    Background,
+    Drawing,
+    Drawn,
+    Places,
+    background_of,
+    draw_variants,
+    quantiles,
+)
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 BASES = random_bases(3000, 9)
@@ -173,7 +181,7 @@ def test_a_kind_that_is_rare_is_sought_longer_than_one_that_is_nowhere():
     def path_of(variant):
         return ("rare" if variant.alt == "G" else "common", "snv")
 
-    drawn = list(draw._some(propose, path_of, ("common", "rare", "nowhere"), wanted))
+    drawn = list(background_module._some(propose, path_of, ("common", "rare", "nowhere"), wanted))
     assert Counter(one.path[0] for one in drawn) == {"common": 2, "rare": 2}
     # What is nowhere costs 1,000 draws a variant that is wanted, and no more.
     assert 2000 <= tries["all"] <= 20_000
@@ -217,7 +225,7 @@ def background(values_by_path, weights=None):
         weight = (weights or {}).get(path, 1.0)
         drawn += [Drawn(Variant("c", 0, "A", "C"), path, weight)] * len(values)
         deltas += values
-    about = {"kinds_by": "change", "settings": {"frames": (0,), "by": "chain"}, "drawn": {}}
+    about = {"kinds_by": "change", "settings": {"offsets": (0,), "by": "chain"}, "drawn": {}}
     return background_of(drawn, deltas, about)
 
 
@@ -293,13 +301,13 @@ def test_a_file_is_read_as_it_was_written(tmp_path, reference):
     made.write(tmp_path / "b.json")
     read = Background.read(tmp_path / "b.json")
     assert read.to_bytes() == made.to_bytes() == (tmp_path / "b.json").read_bytes()
-    assert (read.table, read.settings) == (made.table, {"frames": [0], "by": "chain"})
-    assert read.why_other({"frames": (0,), "by": "chain"}) is None
+    assert (read.table, read.settings) == (made.table, {"offsets": [0], "by": "chain"})
+    assert read.why_other({"offsets": (0,), "by": "chain"}) is None
     for here, name in (
-        ({"frames": (0, 1), "by": "chain"}, "frames"),
-        ({"frames": (0,), "by": "marginals"}, "by"),
-        ({"frames": (0,), "by": "chain", "new": 1}, "new"),
-        ({"frames": (0,)}, "by"),
+        ({"offsets": (0, 1), "by": "chain"}, "offsets"),
+        ({"offsets": (0,), "by": "marginals"}, "by"),
+        ({"offsets": (0,), "by": "chain", "new": 1}, "new"),
+        ({"offsets": (0,)}, "by"),
     ):
         assert name in read.why_other(here)
     assert read.percentile(reference, Variant("c", 5, "AC", "GT"), 1.0) is None

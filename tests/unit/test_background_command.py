@@ -13,10 +13,14 @@ import torch
 import carbon
 from carbon.cli import main
 from carbon.genome import Variant
-from carbon.inference.background import Background
-from carbon.inference.background import job as background_job
-from carbon.inference.background.draw import Drawing, Drawn, draw_variants
-from carbon.inference.background.quantiles import background_of
+from carbon.inference.variants import background_job
+from carbon.inference.variants.background import (
+    Background,
+    Drawing,
+    Drawn,
+    background_of,
+    draw_variants,
+)
 from carbon.model import save_model
 from tests.helpers.files import place_gene, write_fasta, write_vcf
 
@@ -100,7 +104,7 @@ def test_a_background_of_other_settings_is_one_line(folder, tmp_path, capsys, ne
     given = ["--background", str(folder / "b.json")]
     cases = [
         (["--strands", "reverse"], WINDOW, "strands reverse"),
-        (["--frames", "0,2"], WINDOW, "frames [0, 2]"),
+        (["--offsets", "0,2"], WINDOW, "offsets [0, 2]"),
         ([], ["--window", "30"], "window_bp 24"),
         (["--tag", "<fungi_species>"], WINDOW, "tags []"),
     ]

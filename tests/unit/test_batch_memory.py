@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import torch
 
-import carbon.inference.reading.memory as module
-from carbon.inference.reading.memory import batch_tokens_of
+import carbon.inference.runner as module
+from carbon.inference.runner import batch_tokens_of
 
 
 def test_keys_and_values_are_as_wide_as_their_heads(monkeypatch):

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pysam
 import pytest
 
-from carbon.adapt.config import DataConfig
-from carbon.adapt.data import read_rows
-from carbon.adapt.prediction_files import form_of
 from carbon.cli import main
-from carbon.comparison.scored_files import read_scored_file
+from carbon.compare.scored_files import read_scored_file
 from carbon.errors import GenomeError
+from carbon.finetune.config import DataConfig
+from carbon.finetune.predict_job import form_of
+from carbon.finetune.readers import read_rows
 from carbon.genome import Reference, VcfReader
-from carbon.genome.vcf_lines import holds_variants, variant_lines
+from carbon.genome.vcf import holds_variants, variant_lines
 from carbon.model import save_model
 from eval.heldout.variants import read_scored
 from eval.markov import Markov

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError
 from carbon.genome import Annotation, Reference, read_annotation
-from carbon.genome.gene_lookup import find_gene
+from carbon.genome.genes import find_gene
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 BASES = random_bases(2000, 1)

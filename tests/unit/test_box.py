@@ -12,7 +12,7 @@ from hatchling.builders.wheel import WheelBuilder
 from huggingface_hub import constants
 
 import carbon
-from carbon import NativeDNATokenizer, box
+from carbon import NativeDNATokenizer, pretrained
 from carbon.cli import main
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant, read_annotation
@@ -29,17 +29,17 @@ MOST_BYTES_IN_THE_WHEEL = 11_000_000
 @pytest.fixture
 def filled(monkeypatch, tmp_path, network):
     """A box with a small random model; the working directory is empty."""
-    monkeypatch.setattr(box, "ROOT", tmp_path / "box")
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "box")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     fill(tmp_path / "box" / "yeast", network)
-    return box.entry("yeast")
+    return pretrained.entry("yeast")
 
 
 @pytest.fixture
 def emptied(monkeypatch, tmp_path):
     """An installation whose box is empty."""
-    monkeypatch.setattr(box, "ROOT", tmp_path / "empty")
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "empty")
     monkeypatch.chdir(tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_evaluation_takes_the_name(filled):
     "ask",
     [
         lambda: carbon.load("yeast"),
-        lambda: box.entry("yeast"),
+        lambda: pretrained.entry("yeast"),
         lambda: entrants_of(["yeast"], ["float32"]),
         lambda: load_any("yeast", "yeast", yarn=None),
     ],
@@ -139,7 +139,7 @@ def test_an_installation_without_it_says_so(emptied, ask):
     with pytest.raises(UserError, match="yeast: this installation of Carbon is without it"):
         ask()
     with pytest.raises(ModelError, match="wheat"):
-        box.entry("wheat")
+        pretrained.entry("wheat")
 
 
 def test_an_installation_without_it_says_so_in_a_line(emptied, capsys):
@@ -215,8 +215,8 @@ def test_the_wheel_takes_what_lies_in_the_box(builder, filled, tmp_path):
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(filled.folder, root / "carbon" / "box" / "yeast")
     taken = {file.distribution_path for file in builder(str(root)).recurse_included_files()}
-    assert "carbon/box/__init__.py" in taken
-    wanted = {f"carbon/box/yeast/{path.name}" for path in filled.folder.iterdir()}
+    assert "carbon/pretrained/__init__.py" in taken
+    wanted = {f"carbon/pretrained/yeast/{path.name}" for path in filled.folder.iterdir()}
     assert len(wanted) >= 7 and wanted - taken == set()
 
 
@@ -224,7 +224,7 @@ def test_the_box_of_the_wheel_is_small():
     files = [
         Path(file.path)
         for file in WheelBuilder(str(ROOT)).recurse_included_files()
-        if file.distribution_path.startswith("carbon/box/")
+        if file.distribution_path.startswith("carbon/pretrained/")
     ]
     assert files and sum(path.stat().st_size for path in files) <= MOST_BYTES_IN_THE_WHEEL
     on_disk = {p for p in (ROOT / "carbon" / "box").rglob("*") if p.is_file()}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from carbon.box import BOX
 from carbon.errors import UserError
 from carbon.genome import (
     Consequences,
@@ -24,6 +23,7 @@ from carbon.genome import (
 )
 from carbon.io.files import sha256_of_file
 from carbon.model import save_model
+from carbon.pretrained import BOX
 from tests.helpers.files import random_bases, write_fasta
 from train.config import TrainConfig
 

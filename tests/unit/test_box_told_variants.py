@@ -4,7 +4,7 @@ import pytest
 
 import carbon
 from carbon.genome import Consequences, Reference, Variant, read_annotation
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from demo.lab import Lab
 from demo.panels.variant import VariantEffect
 from tests.helpers.box import real_entry

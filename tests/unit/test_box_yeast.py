@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 import carbon
 from carbon.genome import Interval, Reference, read_annotation
-from carbon.inference.background import Background
+from carbon.inference.variants.background import Background
 from carbon.model import model_folder
 from tests.helpers.box import real_entry
 

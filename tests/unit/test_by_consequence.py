@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from carbon.genome import Interval, Variant, snv_effect
-from carbon.genome.opened import Genome
-from carbon.inference.scan.chunks import ScanChunk
-from carbon.inference.variants.by_consequence import (
+from carbon.genome.genome import Genome
+from carbon.inference.scan.score import ScanChunk
+from demo.neighbouring_snvs import (
     UNTOLD,
     SnvsByConsequence,
     consequences_in,

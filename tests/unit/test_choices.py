@@ -8,18 +8,17 @@ import torch
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 import train.config
-from carbon.adapt import choices
-from carbon.adapt import config as adapt
-from carbon.adapt.baselines import FITS
-from carbon.adapt.examples import PARTS
-from carbon.adapt.losses import LOSSES
-from carbon.adapt.question import QUESTIONS
-from carbon.adapt.transforms import TRANSFORMS
 from carbon.corpus import SHARE_UNITS
 from carbon.errors import ConfigError
+from carbon.finetune import config
+from carbon.finetune import config as finetune
+from carbon.finetune.baselines import FITS
+from carbon.finetune.data import PARTS, TRANSFORMS
+from carbon.finetune.losses import LOSSES
+from carbon.finetune.tasks import QUESTIONS
+from carbon.inference.options import POOLS, STRANDS_READ
+from carbon.losses.objectives import OBJECTIVES
 from carbon.model import PRESETS
-from carbon.objectives import OBJECTIVES
-from carbon.options import POOLS, STRANDS_READ
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
@@ -60,20 +59,20 @@ def names_of(hint) -> list[str]:
 @pytest.mark.parametrize(
     ("schema", "key", "table"),
     [
-        (adapt.AdaptConfig, "baselines", choices.BASELINES),
-        (adapt.AdaptConfig, "baselines", FITS),
-        (adapt.DataConfig, "format", choices.FORMATS),
-        (adapt.DataConfig, "leaks", choices.LEAKS),
-        (adapt.QuestionConfig, "class_weights", choices.CLASS_WEIGHTS),
-        (adapt.QuestionConfig, "kind", QUESTIONS),
-        (adapt.QuestionConfig, "loss", LOSSES),
-        (adapt.QuestionConfig, "transform", TRANSFORMS),
-        (adapt.SplitConfig, "by", choices.SPLITS),
-        (adapt.WayConfig, "name", choices.WAYS),
-        (adapt.WayConfig, "name", adapt.EFFORTS),
-        (adapt.WayConfig, "pool", POOLS),
-        (adapt.WayConfig, "strands", STRANDS_READ),
-        (adapt.WayConfig, "too_long", choices.TOO_LONG),
+        (finetune.FinetuneConfig, "baselines", config.BASELINES),
+        (finetune.FinetuneConfig, "baselines", FITS),
+        (finetune.DataConfig, "format", config.FORMATS),
+        (finetune.DataConfig, "leaks", config.LEAKS),
+        (finetune.QuestionConfig, "class_weights", config.CLASS_WEIGHTS),
+        (finetune.QuestionConfig, "kind", QUESTIONS),
+        (finetune.QuestionConfig, "loss", LOSSES),
+        (finetune.QuestionConfig, "transform", TRANSFORMS),
+        (finetune.SplitConfig, "by", config.SPLITS),
+        (finetune.WayConfig, "name", config.WAYS),
+        (finetune.WayConfig, "name", finetune.EFFORTS),
+        (finetune.WayConfig, "pool", POOLS),
+        (finetune.WayConfig, "strands", STRANDS_READ),
+        (finetune.WayConfig, "too_long", config.TOO_LONG),
         (AssemblyConfig, "incomplete_cds", STOPS_AT_INCOMPLETE_CDS),
         (AssemblyConfig, "species_type", SPECIES_TAG_OF),
         (ExecutorConfig, "kind", EXECUTORS),
@@ -110,8 +109,8 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     anew = [name for name, each in ACTIVATION_CHECKPOINTINGS.items() if each.computes_anew]
     assert anew == ["selective", "full"]  # all but "none"
     assert train.config.SHARE_UNITS == SHARE_UNITS
-    assert typing.get_args(adapt.PartName) == PARTS
-    assert {name: kind.losses for name, kind in QUESTIONS.items()} == adapt.LOSSES_OF
+    assert typing.get_args(finetune.PartName) == PARTS
+    assert {name: kind.losses for name, kind in QUESTIONS.items()} == finetune.LOSSES_OF
     numbers = [name for name, kind in QUESTIONS.items() if kind.is_number]
     assert numbers == ["numbers"]
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.cli import COMMANDS, main
-from carbon.console import progress
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, atomic_folder
 from carbon.model import save_model
+from carbon.progress import progress
 from tests.helpers.files import random_bases, write_fasta
 
 SEQUENCES = {"one": random_bases(100), "two": "NNNN", "three": "acgta"}

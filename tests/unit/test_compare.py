@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from carbon.cli import main
-from carbon.comparison import read_scored_file
-from carbon.comparison.agreement import agreement, correlations
-from carbon.comparison.groups import kinds_of, lengths_of, members
-from carbon.comparison.joined import join_alleles
-from carbon.comparison.scored_files import KEY
+from carbon.compare import read_scored_file
+from carbon.compare.compare import agreement, correlations
+from carbon.compare.scored_files import KEY, join_alleles, kinds_of, lengths_of, members
 from carbon.io.tables import chosen_by_ending
 from carbon.model import save_model
 from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
@@ -293,18 +291,18 @@ class TestPictures:
         return compared(capsys, a, b, *words), (tmp_path / name).read_bytes()
 
     def test_points_are_named_and_coloured(self, tmp_path, capsys):
-        summary, picture = self.draw(tmp_path, capsys, 30)
-        text = picture.decode()
+        summary, figure = self.draw(tmp_path, capsys, 30)
+        text = figure.decode()
         assert "delta, nats: first" in text and "delta, nats: second" in text
         assert "SNV (30)" in text and "30 alleles, Pearson -1.00" in text
         named = {row["gene"] for row in summary["top"][:8]}
         assert {name for name in re.findall("GENE[0-9]+", text)} == named
-        assert self.draw(tmp_path, capsys, 30)[1] == picture
+        assert self.draw(tmp_path, capsys, 30)[1] == figure
 
     def test_of_many_alleles_their_density_is_drawn(self, tmp_path, capsys, monkeypatch):
-        from carbon.comparison import picture
+        from carbon.compare import figure
 
-        monkeypatch.setattr(picture, "MOST_POINTS", 100)
+        monkeypatch.setattr(figure, "MOST_POINTS", 100)
         _, drawn = self.draw(tmp_path, capsys, 101)
         assert b"SNV" not in drawn and b">alleles<" in drawn
         assert self.draw(tmp_path, capsys, 101, "p.png")[1].startswith(b"\x89PNG")

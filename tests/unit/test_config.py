@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Literal
 import pytest
 from pydantic import Field
 
-from carbon.adapt.config import AdaptConfig
 from carbon.errors import ConfigError
+from carbon.finetune.config import FinetuneConfig
 from carbon.io.config import Name, NotEmpty, Recipe, read_table, with_overrides
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
@@ -186,7 +186,7 @@ def test_a_recipe_is_read_without_what_it_names():
     """Names alone: no torch, and no arrays."""
     heavy = "torch", "numpy", "pyarrow", "transformers"
     code = (
-        "import sys, train.config, carbon.adapt.config\n"
+        "import sys, train.config, carbon.finetune.config\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
@@ -201,7 +201,8 @@ def test_shipped_recipes_are_as_they_were(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "schema"), [("train", TrainConfig), ("corpus", BuildConfig), ("adapt", AdaptConfig)]
+    ("name", "schema"),
+    [("train", TrainConfig), ("corpus", BuildConfig), ("finetune", FinetuneConfig)],
 )
 def test_defaults_are_as_they_were(name, schema):
     """A default that changes, changes recipes: then it is to change in `tests/golden/defaults`."""

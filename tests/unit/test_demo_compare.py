@@ -8,7 +8,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.inference import load
 from carbon.model import save_model
-from carbon.offered import Offer
+from demo.allowed_models import Offer
 from demo.panels.compare import Compare
 from tests.conftest import small_config
 from tests.helpers.demo import GENE, answered, make_lab, values_of

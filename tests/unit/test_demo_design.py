@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from carbon.adapt.folder import HEAD, MANIFEST
-from carbon.design import known
+from carbon.design import benchmark_functions
 from carbon.errors import UserError
+from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import translate
 from carbon.inference import load
-from carbon.offered import Offer
+from demo.allowed_models import Offer
 from demo.limits import Limits
 from demo.page import Page
 from demo.panels.design import Design
@@ -30,7 +30,7 @@ def test_the_front_grows_and_ends_with_all_calls(panel):
     assert sizes == sorted(sizes) and len(sizes) > 1 and sizes[-1] == 32
     _, result, shown = visited(panel, **FEW)
     bases = [each["bases"] for each in result["candidates"]]
-    assert [each["value"] for each in result["candidates"]] == known.gc_window(bases)
+    assert [each["value"] for each in result["candidates"]] == benchmark_functions.gc_window(bases)
     measured, front, best = shown["front"]["data"]
     assert len(measured["x"]) == 32 and best["x"] == [max(measured["x"])]
     assert 1 <= len(front["x"]) < 32
@@ -49,7 +49,7 @@ def test_the_file_says_what_made_it(panel):
     name, *words = text.splitlines()[0].split()
     told = dict(word.split("=", 1) for word in words)
     assert name.startswith(">") and told["carbon"] and told["model"] == panel.lab.model_name
-    assert told["oracle"] == "python:carbon.design.known:yeast_codons"
+    assert told["oracle"] == "python:carbon.design.benchmark_functions:yeast_codons"
     assert (told["protein"], told["calls"], told["seed"]) == ("MSKG", "16", "3")
 
 
@@ -66,9 +66,9 @@ def test_a_measure_that_appears_is_offered_and_one_that_is_gone_is_told(model, t
         (folder / name).touch()
     query = {"base_model": "other", "calls": "16", "length_bp": "36"}
     shown, *_ = page._open(SimpleNamespace(client=None, query_params=query))
-    assert ("adapted: labels", "adapted: labels") in shown[0]["choices"]
-    values = values_of(other, oracle="adapted: labels")
-    assert f"measure=adapted:{folder}" in other.command(values)
+    assert ("finetuned: labels", "finetuned: labels") in shown[0]["choices"]
+    values = values_of(other, oracle="finetuned: labels")
+    assert f"measure=finetuned:{folder}" in other.command(values)
     shutil.rmtree(folder)
     for ask in (lambda: next(other.answer(values)), lambda: other.command(values)):
         with pytest.raises(UserError, match="the folder 'labels' is no longer there"):

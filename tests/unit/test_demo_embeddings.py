@@ -5,7 +5,7 @@ import pytest
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, intergenic, read_annotation, reverse_complement
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.inference import Carbon
 from carbon.model import load_model, save_model
 from demo.lab import Lab

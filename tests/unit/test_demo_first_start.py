@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from carbon import box
+from carbon import pretrained
 from carbon.genome import Reference, read_annotation
-from carbon.genome.gene_lookup import find_gene
-from carbon.genome.opened import Genome
+from carbon.genome.genes import find_gene
+from carbon.genome.genome import Genome
 from demo import first_start
 from demo.lab import Lab
 from demo.panels.read import Read
@@ -22,7 +22,7 @@ SENTENCE = "Known <to> all."
 @pytest.fixture
 def home(monkeypatch, tmp_path):
     """An empty home, an empty box, and nothing that can be started."""
-    monkeypatch.setattr(box, "ROOT", tmp_path / "box")
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "box")
     started = []
     monkeypatch.setattr(first_start, "_run", lambda *words: started.append(words[0]))
     return tmp_path / "home", started
@@ -33,7 +33,7 @@ def test_the_box_is_opened_with_the_chromosome_beside_it(home, tmp_path, network
     fill(tmp_path / "box" / "yeast", network)
     assert first_start.find_model(folder) == "yeast"
     found = first_start.find_genome("yeast", folder)
-    entry = box.entry("yeast")
+    entry = pretrained.entry("yeast")
     assert found == (
         str(entry.genome),
         str(entry.annotation),
@@ -72,7 +72,7 @@ def test_a_known_gene_is_an_example_with_its_sentence(read):
 
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
 def test_the_known_genes_are_on_the_held_out_contig_and_fit_a_page():
-    entry = box.BOX["yeast"]
+    entry = pretrained.BOX["yeast"]
     (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
     with Reference(fasta) as reference:
         annotation = read_annotation(gtf, reference)

@@ -150,11 +150,11 @@ def test_the_genes_of_an_upload_are_listed(read, tmp_path):
 
 
 def test_the_grid_stands_where_tokens_begin(read):
-    values = values_of(read, place="c1:101-200", frames=["2"], grid=True, start_bp=7, width_bp=50)
-    result = answered(read, {"place": "c1:101-200", "frames": ["2"]})
+    values = values_of(read, place="c1:101-200", offsets=["2"], grid=True, start_bp=7, width_bp=50)
+    result = answered(read, {"place": "c1:101-200", "offsets": ["2"]})
     layout = read.show(values, result)["track"]["layout"]
     first = 108  # the 8th base of the region
     assert layout["xaxis"]["range"] == [first - 0.5, first + 49.5]
-    # In frame 2 tokens begin at 0-based positions 2, 8, 14 ...; a line stands left of the base.
+    # At offset 2 tokens begin at 0-based positions 2, 8, 14 ...; a line stands left of the base.
     expected = [at + 0.5 for at in range(first - 1, first + 49) if at % 6 == 2]
     assert [shape["x0"] for shape in layout["shapes"]] == expected

@@ -9,15 +9,15 @@ import gradio as gr
 import pytest
 import torch
 
-from carbon.about_model import about_model, model_of_run
-from carbon.box import BOX
 from carbon.errors import UserError
 from carbon.inference import load
-from carbon.kept import Kept
 from carbon.model import save_model
-from carbon.offered import Offer
+from carbon.pretrained import BOX
+from demo.allowed_models import Offer
 from demo.app import make_panels
 from demo.limits import Limits
+from demo.lru_cache import Kept
+from demo.model_facts import about_model, model_of_run
 from demo.models import model_card
 from demo.page import Page
 from demo.panels.generate import Generate

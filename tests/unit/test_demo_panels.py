@@ -18,15 +18,14 @@ from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
 from carbon.genome import Interval
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.inference import load
 from carbon.model import save_model
-from carbon.offered import Offer
+from demo.allowed_models import Offer
 from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels import PANELS
 from tests.conftest import small_config
-from tests.helpers.adapt import BASES, NUMBERS
 from tests.helpers.demo import (
     GENE,
     answered,
@@ -40,6 +39,7 @@ from tests.helpers.demo import (
     write_predictor,
 )
 from tests.helpers.files import random_bases, write_vcf
+from tests.helpers.finetune import BASES, NUMBERS
 from tests.helpers.reference import INDEX
 from tests.helpers.run_lines import step_line, write_run
 
@@ -50,7 +50,7 @@ NAMES = [panel.name for panel in PANELS]
 @pytest.fixture(scope="module")
 def lab(model, tmp_path_factory):
     lab = make_full_lab(tmp_path_factory.mktemp("lab"), model)
-    for name, question in (("adapted/genes", BASES), ("adapted/numbers", NUMBERS)):
+    for name, question in (("fine-tuned/genes", BASES), ("fine-tuned/numbers", NUMBERS)):
         write_predictor(lab, name, question)
     torch.manual_seed(7)
     save_model(LlamaForCausalLM(small_config()), lab.runs / "other")
@@ -76,8 +76,8 @@ def table_of(name):
 
 def agree_primer(result, printed, told):
     assert printed[:2] == [result["reverse_complement"], result["protein"]]
-    for line, frame in zip(printed[2:4], result["frames"], strict=True):
-        whole = [kmer["index"] for kmer in frame["kmers"] if kmer["index"] is not None]
+    for line, offset in zip(printed[2:4], result["offsets"], strict=True):
+        whole = [kmer["index"] for kmer in offset["kmers"] if kmer["index"] is not None]
         assert ast.literal_eval(line)[: len(whole)] == whole
     assert ast.literal_eval(printed[4])[0] == result["best"]
     assert ast.literal_eval(printed[5]) == result["marginals"]
@@ -214,7 +214,7 @@ def agree_predict(result, printed, told):
 PASTED = f"{random_bases(40)}\n{random_bases(50)}"
 QUESTIONS = [
     ("primer", {}),
-    ("primer", {"sequence": "ACGTTGCATTAGCATGAC", "frame": 5}),
+    ("primer", {"sequence": "ACGTTGCATTAGCATGAC", "offset": 5}),
     ("generate", {"length_bp": 40}),
     ("generate", {"prompt": "acgtn", "mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5}),
     ("generate", {"prompt": "ATGGCCAAG", "temperature": 0.0, "length_bp": 60}),
@@ -222,8 +222,8 @@ QUESTIONS = [
     ("generate", {"prompt": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4,
                   "gc_most": 0.6}),
     ("read", {}),
-    ("read", {"place": "c1:200-420", "frames": ["0", "3"], "strand": "both"}),
-    ("read", {"place": "c1:1-30", "strand": "reverse", "frames": []}),
+    ("read", {"place": "c1:200-420", "offsets": ["0", "3"], "strand": "both"}),
+    ("read", {"place": "c1:1-30", "strand": "reverse", "offsets": []}),
     ("variant", {"vcf": ["mine.vcf"], "window_bp": 30}),
     ("token", {}),
     ("token", {"fixed": "G..A..", "kmer": "ttgaca"}),
@@ -238,9 +238,9 @@ QUESTIONS = [
     ("compare", {"a": GENE, "b": "", "model_b": "other"}),
     ("compare", {"a": random_bases(150, 2), "b": random_bases(90, 3), "base_model": "other"}),
     ("predict", {"model": "activity", "sequences": PASTED, "variant": "snv", "window_bp": 60}),
-    ("predict", {"model": "adapted/numbers", "sequences": PASTED, "variant": "snv",
+    ("predict", {"model": "fine-tuned/numbers", "sequences": PASTED, "variant": "snv",
                  "window_bp": 60, "strands": "forward"}),
-    ("predict", {"model": "adapted/genes", "sequences": PASTED}),
+    ("predict", {"model": "fine-tuned/genes", "sequences": PASTED}),
 ]  # fmt: skip
 
 
@@ -322,7 +322,7 @@ WRONG = [
     ("primer", {"sequence": "A" * 301}, "300"),
     ("primer", {"gene": "nowhere"}, "'nowhere'"),
     ("primer", {"gene": ""}, "no place"),
-    ("primer", {"frame": 6}, "out of range"),
+    ("primer", {"offset": 6}, "out of range"),
     ("generate", {"prompt": "EFIL"}, "DNA|ACGT"),
     ("generate", {"forbid": "A C G T"}, "constraints|cannot"),
     ("generate", {"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
@@ -355,7 +355,7 @@ WRONG = [
     ("embeddings", {"piece_bp": 500}, "shorter pieces"),
     ("design", {"oracle": "python:os:system"}, "there is no"),
     ("design", {"oracle": "command:rm -rf /"}, "there is no"),
-    ("design", {"oracle": "adapted: nothing"}, "there is no"),
+    ("design", {"oracle": "finetuned: nothing"}, "there is no"),
     ("design", {"protein": "MSK1"}, "protein"),
     ("compare", {"a": "nowhere"}, "'nowhere'"),
     ("compare", {"b": "c1:1300 A>C"}, "outside"),
@@ -370,7 +370,11 @@ WRONG = [
     ("predict", {"variant": "c9:10 A>C", "window_bp": 60}, "'c9'"),
     ("predict", {"variant": "c1:400 ACGTTGCATG>C", "window_bp": 60}, "ref mismatch"),
     ("predict", {"variant": f"c1:114 T>{'A' * 41}", "window_bp": 60}, "longer than half"),
-    ("predict", {"model": "adapted/genes", "variant": "c1:114 T>A", "window_bp": 60}, "every base"),
+    (
+        "predict",
+        {"model": "fine-tuned/genes", "variant": "c1:114 T>A", "window_bp": 60},
+        "every base",
+    ),
 ]
 
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from carbon.adapt.config import WayConfig
-from carbon.adapt.loading import load_adapted, write_adapted
 from carbon.errors import UserError
+from carbon.finetune.config import WayConfig
+from carbon.finetune.load import load_finetuned, write_finetuned
 from demo.panels.predict import Predict
-from tests.helpers.adapt import BASES, BINARY, NUMBERS, adapted_of
 from tests.helpers.demo import answered, make_lab, visited, write_predictor
 from tests.helpers.files import random_bases
+from tests.helpers.finetune import BASES, BINARY, NUMBERS, finetuned_of
 
 QUESTIONS = {"promoter": BINARY, "numbers": NUMBERS, "genes": BASES}
 
@@ -20,7 +20,7 @@ QUESTIONS = {"promoter": BINARY, "numbers": NUMBERS, "genes": BASES}
 def lab(tmp_path_factory, model):
     lab = make_lab(tmp_path_factory.mktemp("lab"), model)
     for name, question in QUESTIONS.items():
-        write_predictor(lab, f"adapted/{name}", question)
+        write_predictor(lab, f"fine-tuned/{name}", question)
     return lab
 
 
@@ -31,8 +31,8 @@ def panel(lab):
 
 def test_folders_are_offered_the_newest_first(panel):
     newest, *names = panel.fields[0].choices
-    assert newest == "newest" and names[0] == "adapted/genes"
-    assert set(names) == {f"adapted/{name}" for name in QUESTIONS}
+    assert newest == "newest" and names[0] == "fine-tuned/genes"
+    assert set(names) == {f"fine-tuned/{name}" for name in QUESTIONS}
 
 
 def test_it_opens_with_pieces_of_the_genome(panel, lab):
@@ -49,9 +49,9 @@ def test_it_opens_with_pieces_of_the_genome(panel, lab):
 )
 def test_predictions_are_those_of_the_folder(panel, lab, name, strands):
     text = f">one\n{random_bases(40)}\n>two more\n{random_bases(61, 1)}\n"
-    _, result, shown = visited(panel, model=f"adapted/{name}", sequences=text, strands=strands)
+    _, result, shown = visited(panel, model=f"fine-tuned/{name}", sequences=text, strands=strands)
     given = None if strands == "as learned" else strands
-    expected = load_adapted(lab.runs / "adapted" / name).predict(
+    expected = load_finetuned(lab.runs / "finetuned" / name).predict(
         [random_bases(40), random_bases(61, 1)], strands=given
     )
     for ours, other in zip(result["predictions"], expected, strict=True):
@@ -63,23 +63,25 @@ def test_predictions_are_those_of_the_folder(panel, lab, name, strands):
 
 
 def test_sequences_without_a_known_base_have_no_prediction(panel):
-    _, result, shown = visited(panel, model="adapted/promoter", sequences="NNNNNNN\nACGTAC")
+    _, result, shown = visited(panel, model="fine-tuned/promoter", sequences="NNNNNNN\nACGTAC")
     assert result["predictions"][0] == [None] and result["predictions"][1] != [None]
     assert shown["tables"]
 
 
 def test_a_base_model_that_is_another_is_told_without_folders(lab, tmp_path, model):
     other = make_lab(tmp_path, model)
-    adapted, opened = adapted_of(other.runs / "model", BINARY, WayConfig(name="lora", dropout=0.0))
+    finetuned, opened = finetuned_of(
+        other.runs / "model", BINARY, WayConfig(name="lora", dropout=0.0)
+    )
     folder = other.runs / "mine"
     folder.mkdir()
-    manifest = replace(adapted.manifest, base_sha256="0" * 64)
-    write_adapted(folder, adapted.network, opened, manifest)
+    manifest = replace(finetuned.manifest, base_sha256="0" * 64)
+    write_finetuned(folder, finetuned.network, opened, manifest)
     with pytest.raises(UserError, match="other weights") as caught:
         answered(Predict(other), {})
     assert str(tmp_path) not in str(caught.value)
 
 
 def test_no_folder_at_all(tmp_path, model):
-    with pytest.raises(UserError, match="carbon adapt"):
+    with pytest.raises(UserError, match="carbon finetune"):
         answered(Predict(make_lab(tmp_path, model)), {})

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from carbon.genome import reverse_complement
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels import PANELS
@@ -25,7 +25,7 @@ from tests.helpers.demo import (
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.reference import INDEX, KMERS, chunks, stock_distribution
 
-GIVEN = {"sequence": "acgtnnACGTTGCATTAGCATG", "frame": 1}
+GIVEN = {"sequence": "acgtnnACGTTGCATTAGCATG", "offset": 1}
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,11 @@ def test_the_sequence(panel):
     assert result["sequence"] == sequence
     assert result["reverse_complement"] == reverse_complement(sequence)
     assert result["protein"] == "TXTLH*H"
-    for frame in result["frames"]:
-        kmers = chunks(sequence[frame["frame"] :])
-        assert [k["bases"] for k in frame["kmers"]] == kmers
-        assert [k["index"] for k in frame["kmers"]] == [INDEX.get(kmer) for kmer in kmers]
-    assert [frame["frame"] for frame in result["frames"]] == [0, 1]
+    for offset in result["offsets"]:
+        kmers = chunks(sequence[offset["offset"] :])
+        assert [k["bases"] for k in offset["kmers"]] == kmers
+        assert [k["index"] for k in offset["kmers"]] == [INDEX.get(kmer) for kmer in kmers]
+    assert [offset["offset"] for offset in result["offsets"]] == [0, 1]
 
 
 def test_the_gene(panel):
@@ -81,7 +81,7 @@ def test_a_training_that_was_kept_is_played_step_by_step(tmp_path, model):
     assert [frame["name"] for frame in played["frames"]] == ["0", "25", "9,000"] and played["plays"]
     for n, figure in enumerate(still):
         assert figure["plays"] is None and figure["layout"]["sliders"][0]["active"] == n
-        for trace, new in zip(figure["data"][:2], figure["frames"][n]["data"], strict=True):
+        for trace, new in zip(figure["data"][:2], figure["offsets"][n]["data"], strict=True):
             assert trace["y"] == new["y"] and len(trace["x"]) == len(trace["y"])
 
 

@@ -12,7 +12,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from carbon.errors import UserError
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from demo.__main__ import main
 from demo.app import make_panels
 from demo.fields import Field, link_to

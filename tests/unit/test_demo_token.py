@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.inference import load
 from demo.lab import Lab
 from demo.panels.token import Token

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from carbon.genome import reverse_complement
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.tokenizer import HYBRID, NATIVE, encode
 from demo.lab import Lab
 from demo.panels.tokenizer import Tokenizer
@@ -39,10 +39,10 @@ def test_ids_mask_and_places(panel):
 def test_readings_are_those_of_the_library(panel, shift):
     text = "ATGGCCAAGTTTNCCGGATTACAGRTTGA"
     result = answered(panel, {"text": text, "shift": str(shift)})
-    names = ["frame 0"] + [f"frame {shift}"] * bool(shift) + ["reverse complement"]
+    names = ["offset 0"] + [f"offset {shift}"] * bool(shift) + ["reverse complement"]
     assert [r["name"] for r in result["readings"]] == names
     for name, bases in (
-        (f"frame {shift}", text[shift:]),
+        (f"offset {shift}", text[shift:]),
         ("reverse complement", reverse_complement(text)),
     ):
         for column, vocabulary in (("native_id", NATIVE), ("hybrid_id", HYBRID)):
@@ -62,6 +62,6 @@ def test_text_with_tags(panel):
     assert json.loads(printed[1]) == ids(result, "as written, hybrid", "hybrid_id")
 
 
-def test_text_without_dna_has_no_frames(panel):
+def test_text_without_dna_has_no_offsets(panel):
     _, result, shown = visited(panel, text="<dna></dna>")
-    assert result["bases"] == "" and len(result["readings"]) == 2 and shown["frames"] == ""
+    assert result["bases"] == "" and len(result["readings"]) == 2 and shown["offsets"] == ""

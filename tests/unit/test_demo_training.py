@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from carbon.errors import ConfigError, UserError
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from carbon.run_folder import read_lines, read_recipe
 from demo.lab import Lab
 from demo.panels.training import Training, find_runs

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from carbon import accelerators, devices
+from carbon import devices
 from carbon.cli import main
 from carbon.errors import UserError
 from train.config import ParallelConfig
@@ -94,9 +94,9 @@ def test_doctor_tells(node, capsys):
 
 
 def used(capability, installed, monkeypatch) -> dict[str, tuple[str, str]]:
-    monkeypatch.setattr(accelerators, "find_spec", lambda name: name in installed or None)
-    parts = accelerators.PARTS.items()
-    return {name: tuple(accelerators.chosen(part, capability).values()) for name, part in parts}
+    monkeypatch.setattr(devices, "find_spec", lambda name: name in installed or None)
+    parts = devices.PARTS.items()
+    return {name: tuple(devices.chosen(part, capability).values()) for name, part in parts}
 
 
 def test_doctor_tells_what_a_gpu_uses_and_why(monkeypatch):
@@ -116,7 +116,7 @@ def test_doctor_tells_what_a_gpu_uses_and_why(monkeypatch):
 
 
 def test_doctor_and_the_trainer_ask_the_same_of_a_gpu():
-    least = {name: part.least_capability for name, part in accelerators.PARTS.items()}
+    least = {name: part.least_capability for name, part in devices.PARTS.items()}
     assert least["attention in training"] == attention._LEAST_CAPABILITY
     assert least["float8"] == float8._LEAST_CAPABILITY
 
@@ -124,7 +124,7 @@ def test_doctor_and_the_trainer_ask_the_same_of_a_gpu():
 def test_doctor_tells_versions_and_gpus(node, monkeypatch, tmp_path, capsys):
     driver = tmp_path / "version"
     driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Thu Jan 1\n")
-    monkeypatch.setattr(accelerators, "_DRIVER", driver)
+    monkeypatch.setattr(devices, "_DRIVER", driver)
     node(has_gpu=True, usable=True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda i: "a card")
@@ -133,7 +133,7 @@ def test_doctor_tells_versions_and_gpus(node, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: memory)
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 27, 3))
-    found = accelerators.gpu_facts()
+    found = devices.gpu_facts()
     assert (found["driver"], found["cuda"], found["nccl"]) == ("570.86.15", "12.8", "2.27.3")
     assert found["devices"] == [{"name": "a card", "capability": "9.0", "gb": 80.0}]
     assert found["parts"]["dtype"]["used"] == "bfloat16"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from carbon.cli import main
 from carbon.errors import UserError
-from carbon.inference.embeddings import vectors as embeddings
+from carbon.inference import embed as embeddings
 from carbon.io.tables import chosen_by_ending
 from carbon.model import save_model
 from carbon.tokenizer import encode
@@ -140,7 +140,7 @@ def test_the_command_writes_parquet_in_row_groups(tmp_path, capsys, model, netwo
     save_model(network, tmp_path / "model")
     records = {f"s{n}": random_bases(1 + n % 90, n) for n in range(110)}
     fasta, output = write_fasta(tmp_path / "s.fa", records), tmp_path / "out.parquet"
-    monkeypatch.setattr("carbon.inference.embeddings.files._ROW_GROUP", 50)
+    monkeypatch.setattr("carbon.inference.embed._ROW_GROUP", 50)
     method = ["--pool", "end", "--layer", "1", "--tag", "<fungi_species>"]
     words = ["embed", "--model", str(tmp_path / "model"), str(fasta)]
     assert main([*words, "--output", str(output), *method]) == 0

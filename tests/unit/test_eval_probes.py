@@ -26,8 +26,8 @@ from eval.probes.windows import (
     taxonomy_windows,
 )
 from eval.tasks.building import Source
-from tests.helpers.adapt import base_folder
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.finetune import base_folder
 
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
 SENSE = [codon for codon in CODONS if codon not in STOP_CODONS]

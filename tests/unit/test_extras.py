@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError
 
 import torch
 
-from carbon import extras
+from carbon import errors
 from carbon.cli import main
 
 
@@ -42,16 +42,16 @@ def test_each_extra_is_whole_or_says_what_it_lacks(monkeypatch):
             raise PackageNotFoundError(name)
         return PACKAGES[name]
 
-    monkeypatch.setattr(extras, "distribution", distribution)
-    assert extras.extras_told() == {
+    monkeypatch.setattr(errors, "distribution", distribution)
+    assert errors.extras_told() == {
         "scan": "lacks ghost",
         "demo": "lacks plotly",
         "all": "lacks ghost, plotly",
     }
     monkeypatch.setitem(PACKAGES, "plotly", Installed("6.0", [], []))
-    assert extras.extras_told()["demo"] == "ok"
+    assert errors.extras_told()["demo"] == "ok"
     monkeypatch.delitem(PACKAGES, "carbon-dna")
-    assert set(extras.extras_told().values()) == {"not known: carbon-dna is not installed here"}
+    assert set(errors.extras_told().values()) == {"not known: carbon-dna is not installed here"}
 
 
 def test_the_version_names_torch_and_the_device(capsys):

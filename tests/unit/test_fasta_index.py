@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError
-from carbon.genome import Interval, Reference, fasta_index
+from carbon.genome import Interval, Reference, fasta
 from tests.helpers.files import random_bases
 
 layouts = st.tuples(
@@ -133,23 +133,23 @@ def test_a_right_index_is_used(several_blocks, tmp_path, monkeypatch):
     plain.write_text(several_blocks[0].with_suffix("").read_text())
     for each in (path, plain):
         pysam.faidx(str(each))
-    monkeypatch.delattr(fasta_index, "_build_indexes")
+    monkeypatch.delattr(fasta, "_build_indexes")
     for each in (path, plain):
         assert all_bases(each) == several_blocks[1]
 
 
 @pytest.mark.parametrize("width", [999, 1000])
 def test_lines_that_are_not_held_in_memory(tmp_path, monkeypatch, width):
-    monkeypatch.setattr(fasta_index, "_LINE_BYTES", 100)
+    monkeypatch.setattr(fasta, "_LINE_BYTES", 100)
     text, contigs = laid_out([4000, 1000, 3], width, "\n", "", True)
     path = tmp_path / "g.fa"
     path.write_text(text)
     assert all_bases(path) == contigs
     right = Path(f"{path}.fai").read_text()
-    assert fasta_index._describes((Path(f"{path}.fai"), None), path)
+    assert fasta._describes((Path(f"{path}.fai"), None), path)
     wrong = right.replace(f"\t{width}\t{width + 1}\n", f"\t{2 * width + 1}\t{2 * width + 2}\n")
     Path(f"{path}.fai").write_text(wrong)
-    assert not fasta_index._describes((Path(f"{path}.fai"), None), path)
+    assert not fasta._describes((Path(f"{path}.fai"), None), path)
     assert all_bases(path) == contigs
 
 

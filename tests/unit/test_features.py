@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError
-from carbon.genome.features import _by_columns, _by_lines, _gtf_attributes, read_features
+from carbon.genome.gff import _by_columns, _by_lines, _gtf_attributes, read_features
 
 # As GTF 2.2 has them: a key, and a value that is quoted or a number; or a key alone.
 GTF_ATTRIBUTE = re.compile(r'\s*(\w+)(?: +(?:"([^"]*)"|([^";=\s][^";]*)))?\s*(?:;|$)')

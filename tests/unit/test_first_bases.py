@@ -7,10 +7,10 @@ import pytest
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Reference, Transcript
-from carbon.genome.examples import Example
-from carbon.genome.first_bases import FirstBases, first_bases_at, first_coding_bases
-from carbon.genome.journey import told_in_cell
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
+from demo.central_dogma import told_in_cell
+from demo.gene_examples import Example
+from demo.gene_summary import FirstBases, first_bases_at, first_coding_bases
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 BASES = random_bases(400, seed=7)

@@ -9,9 +9,9 @@ from carbon.cli import main as carbon
 from carbon.io.locks import locked_folder, locked_output
 from data_pipeline.__main__ import main as data_pipeline
 from eval.__main__ import main as evaluate
-from tests.helpers.adapt import base_folder
+from tests.helpers.finetune import base_folder
 
-ADAPT = """
+FINETUNE = """
 model = "{model}"
 output = "{output}"
 [data]
@@ -26,16 +26,16 @@ def commands(tmp_path, network):
     """Of each command that writes a folder: its lock, its main function and its words."""
     model, output = tmp_path / "base", tmp_path / "out"
     base_folder(tmp_path, network)
-    (tmp_path / "adapt.toml").write_text(ADAPT.format(model=model, output=output))
+    (tmp_path / "finetune.toml").write_text(FINETUNE.format(model=model, output=output))
     (tmp_path / "accessions.txt").write_text("GCF_000005845.2\n")
     (tmp_path / "g.fa").write_text(">c\nACGT\n")
     heldout = ("--model", model, "--corpus", tmp_path, "--tasks", "heldout_likelihood")
     probes = ("--model", model, "--genome", tmp_path / "g.fa")
     tune = ("--model", model, "--oracle", "python:math:sqrt", "--length", "30")
     return {
-        "adapt": (locked_output, carbon, "adapt", "--config", tmp_path / "adapt.toml"),
-        "tune": (locked_output, carbon, "tune", *tune, "--output", output),
-        "tune again": (locked_output, carbon, "tune", *tune, "--output", output, "--resume"),
+        "finetune": (locked_output, carbon, "finetune", "--config", tmp_path / "finetune.toml"),
+        "rl": (locked_output, carbon, "rl", *tune, "--output", output),
+        "rl again": (locked_output, carbon, "rl", *tune, "--output", output, "--resume"),
         "download": (
             *(locked_folder, data_pipeline, "download", tmp_path / "accessions.txt"),
             *("--output", output, "--server", "http://127.0.0.1:9"),
@@ -45,7 +45,7 @@ def commands(tmp_path, network):
     }
 
 
-@pytest.mark.parametrize("name", ["adapt", "tune", "tune again", "download", "heldout", "probes"])
+@pytest.mark.parametrize("name", ["finetune", "rl", "rl again", "download", "heldout", "probes"])
 def test_a_folder_in_use_is_refused(commands, tmp_path, capsys, name):
     locked, main, *words = commands[name]
     before = files_below(tmp_path)

@@ -16,12 +16,12 @@ from carbon.genome import (
     read_gene_file,
     reverse_complement,
 )
+from carbon.genome.alphabet import genetic_code, tables_chosen
 from carbon.genome.cds_codes import cds_of_unknown_code
-from carbon.genome.genetic_codes import genetic_code, tables_chosen
-from carbon.genome.residues import residues
 from carbon.model import save_model
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.steps.families import protein_of
+from demo.central_dogma import residues
 from tests.helpers.codes import (
     CODONS,
     FLANK_BP,

@@ -6,12 +6,12 @@ from collections import Counter
 import pytest
 
 from carbon.genome import Reference, read_annotation
-from carbon.genome.journey import told_in_cell
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
 from data_pipeline.__main__ import main
 from data_pipeline.reading.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.simulation.variants import _of_transcript
+from demo.central_dogma import told_in_cell
 from eval.heldout.genes import HeldOutGenes
 from eval.tasks.coding import coding_exons
 from tests.helpers.codes import FLANK_BP, contig_of, genbank_of, gff3_of, random_cds, read_by

@@ -15,7 +15,7 @@ from carbon.genome import (
     Interval,
     Reference,
     Variant,
-    fasta_index,
+    fasta,
     from_region,
     read_annotation,
     read_sequences,
@@ -174,7 +174,7 @@ class TestFasta:
             Path(target).write_bytes(b"half")
             raise OSError(reason, os.strerror(reason), str(target))
 
-        monkeypatch.setattr(fasta_index.shutil, "copyfile", fail)
+        monkeypatch.setattr(fasta.shutil, "copyfile", fail)
         for path in (plain, packed):
             with Reference(path) as reference:
                 assert reference.fetch(Interval("last", 0, 1)) == "A"

@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="Triton exists for Linux on x86_64 alone")
 INTERPRETED = """
 import torch
 from carbon.losses import fused, head_loss, kernel
-from carbon.objectives import CE, FNS, Objective
+from carbon.losses.objectives import CE, FNS, Objective
 
 generator = torch.Generator().manual_seed(0)
 blend = Objective(token=0.7, bases=0.3)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from carbon.losses import fused, head_loss, log_likelihoods, nucleotide_loss
-from carbon.objectives import CE, FNS
+from carbon.losses.objectives import CE, FNS
 from tests.helpers.objectives import ALL_THREE, blend
 
 N, D = 50, 24

@@ -5,7 +5,7 @@ import pytest
 from carbon.errors import UserError
 from carbon.parallel.journal import Journal
 
-JOB = {"model": "m", "frames": [0, 3]}
+JOB = {"model": "m", "offsets": [0, 3]}
 BLOCKS = [[[0.5, None, number, "telomere"]] * 3 for number in range(6)]
 NAME = ".o.tsv.progress"
 
@@ -54,5 +54,5 @@ def test_lines_that_are_missing_doubled_or_in_another_order_are_refused(tmp_path
     lines = whole.splitlines(keepends=True)
     for order in ([2, 3, 4, 5, 6], [0, 2, 3], [0, 1, 1, 2], [0, 2, 1, 3], [0, 1, 2, 3, 4, 5, 6, 6]):
         assert reopened(tmp_path, b"".join(lines[number] for number in order)) is None
-    for other in (b"[]\n", b"null\n", b'{"model": "m", "frames": [0, 3]}\n[[1]]\n', b"\xff\n"):
+    for other in (b"[]\n", b"null\n", b'{"model": "m", "offsets": [0, 3]}\n[[1]]\n', b"\xff\n"):
         assert reopened(tmp_path, other) is None

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import carbon
-from carbon.box import BOX
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Transcript, read_annotation
-from carbon.inference.learning import Learning, nats_of, read_learning, write_learning
+from carbon.pretrained import BOX
+from demo.learning_curves import Learning, nats_of, read_learning, write_learning
 from tests.helpers.box import real_entry
 
 NATS = np.array([[1.5, 1.25, 0.5, np.nan, 1.0], [0.25, 0.0, 2.0, np.nan, 1.5]], dtype=np.float16)

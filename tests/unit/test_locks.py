@@ -115,7 +115,14 @@ def test_a_lock_that_only_another_user_can_remove_is_named(tmp_path, monkeypatch
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr("filelock._filesystem._exchange._rename_call", lambda: (refuse, 2))
-    monkeypatch.setattr(Path, "rename", refuse)
+    remove = Path.unlink
+
+    def remove_own(path: Path, missing_ok: bool = False) -> None:
+        if path.name == ".lock":
+            refuse()
+        remove(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", remove_own)
     with pytest.raises(UserError, match=r"/\.lock: its process has ended; ask its user to remove"):
         locked_folder(tmp_path).__enter__()
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from carbon.logo import letter_heights, logo_polygons
+from demo.logo import letter_heights, logo_polygons
 
 
 def test_heights_are_information_shared_by_probability():

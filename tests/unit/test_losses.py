@@ -17,7 +17,7 @@ from carbon.losses import (
     nucleotide_loss,
 )
 from carbon.losses import marginal as marginal_of
-from carbon.objectives import CE, FNS
+from carbon.losses.objectives import CE, FNS
 from carbon.tokenizer import encode, known_bases
 from tests.helpers.objectives import blend
 from tests.helpers.reference import KMERS, marginal, mass, softmax

@@ -16,8 +16,9 @@ from safetensors.numpy import load_file, save_file
 
 from carbon.cli import main
 from carbon.errors import ModelError
-from carbon.model import hub, load_model, model_folder, save_model
-from carbon.model.hub import hub_folder, why_unreachable
+from carbon.model import folder as folder_module
+from carbon.model import load_model, model_folder, save_model
+from carbon.model.folder import hub_folder, why_unreachable
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 INDEX = "model.safetensors.index.json"
@@ -164,13 +165,13 @@ def test_what_is_no_folder_is_refused(tmp_path, monkeypatch):
 def test_why_the_hub_cannot_be_asked_is_known_soon(monkeypatch, tmp_path, endpoint, reason):
     server = socket.create_server(("127.0.0.1", 0))
     at = f"http://127.0.0.1:{server.getsockname()[1]}"
-    monkeypatch.setattr(hub, "_SECONDS_TO_ANSWER", 0.3)
+    monkeypatch.setattr(folder_module, "_SECONDS_TO_ANSWER", 0.3)
     if endpoint == "refuses":
         server.close()
     elif endpoint == "answers":
         answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
         threading.Thread(target=lambda: server.accept()[0].sendall(answer), daemon=True).start()
-        monkeypatch.setattr(hub, "_SECONDS_TO_ANSWER", 60)
+        monkeypatch.setattr(folder_module, "_SECONDS_TO_ANSWER", 60)
     elif endpoint == "has no name":
         at = "http://no.such.host.invalid"
     monkeypatch.setattr(constants, "ENDPOINT", at)

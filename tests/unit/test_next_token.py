@@ -11,8 +11,8 @@ from carbon.cli import main
 from carbon.errors import UserError
 from carbon.inference import all_kmers, kmer_index, near_misses
 from carbon.losses import log_likelihoods, nucleotide_loss
+from carbon.losses.objectives import CE, FNS
 from carbon.model import save_model
-from carbon.objectives import CE, FNS
 from tests.helpers.files import random_bases
 from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
 

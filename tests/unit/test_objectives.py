@@ -5,7 +5,7 @@ import json
 import pytest
 
 from carbon.errors import ConfigError
-from carbon.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
+from carbon.losses.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
 from demo.run_figures import run_curves
 from eval.heldout.report import write_report
 from train.config import StageConfig

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from carbon.cli import parse
+from carbon.design.config import DesignTask
 from carbon.design.rules import Rules
-from carbon.design.task import DesignTask
-from carbon.design.tune_task import TuneOptions, TuneTask
 from carbon.errors import UserError
 from carbon.genome import Interval
 from carbon.inference import (
@@ -24,12 +23,9 @@ from carbon.inference import (
     ScanMethod,
     ScanOptions,
     VariantOptions,
-    loading,
+    model,
 )
-from carbon.inference.reading.reader import LIKELIHOODS
-from carbon.inference.scan import scan_method_for
-from carbon.inference.variants import method_for
-from carbon.options import (
+from carbon.inference.options import (
     COMBINATIONS,
     MODES,
     POOLS,
@@ -39,6 +35,10 @@ from carbon.options import (
     RuleOptions,
     SearchOptions,
 )
+from carbon.inference.runner import LIKELIHOODS
+from carbon.inference.scan import scan_method_for
+from carbon.inference.variants import method_for
+from carbon.rl.config import TuneOptions, TuneTask
 from carbon.tokenizer import NATIVE
 
 TABLES = {
@@ -74,7 +74,7 @@ def test_a_command_takes_each_option_of_the_library_and_gives_none_by_itself(com
     assert len(said) >= 4
     for name, default in said.items():
         value = signature[name].default
-        if value not in (None, (0,)):  # what fits, and frames as they are written
+        if value not in (None, (0,)):  # what fits, and offsets as they are written
             assert f"{value:g}" == default if isinstance(value, float) else str(value) == default
 
 
@@ -82,25 +82,25 @@ def test_defaults_that_scores_depend_on():
     model = SimpleNamespace(context_tokens=32_768, vocabulary=NATIVE)
     method, scan = method_for(model), scan_method_for(model)
     assert (method.protocol, method.by, method.strands) == ("centered", "chain", "both")
-    assert (method.window_bp, method.frames) == (8192, (0,))
-    assert (scan.frames, scan.combine, scan.strands) == ((0,), "mean", "forward")
+    assert (method.window_bp, method.offsets) == (8192, (0,))
+    assert (scan.offsets, scan.combine, scan.strands) == ((0,), "mean", "forward")
     rule = SamplingRule()
     assert (rule.mode, rule.temperature, rule.repetition_penalty) == ("token", 1.0, 0.0)
 
 
 def test_what_the_command_is_given_is_what_is_passed_on():
-    words = ["--protocol", "right_end", "--window", "96", "--frames", "0,2", "--tag", "<x>"]
+    words = ["--protocol", "right_end", "--window", "96", "--offsets", "0,2", "--tag", "<x>"]
     _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words])
     assert bound.arguments["method"] == {
-        "protocol": "right_end", "window_bp": 96, "frames": (0, 2), "tags": ["<x>"]
+        "protocol": "right_end", "window_bp": 96, "offsets": (0, 2), "tags": ["<x>"]
     }  # fmt: skip
 
 
 def test_the_last_of_a_repeated_option_counts_and_lists_grow():
-    words = ["--window", "1", "--window=2", "--frames", "0", "--frames", "all", "--tag", "a"]
+    words = ["--window", "1", "--window=2", "--offsets", "0", "--offsets", "all", "--tag", "a"]
     _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words, "--tag", "b"])
     assert bound.arguments["method"] == {
-        "window_bp": 2, "frames": (0, 1, 2, 3, 4, 5), "tags": ["a", "b"]
+        "window_bp": 2, "offsets": (0, 1, 2, 3, 4, 5), "tags": ["a", "b"]
     }  # fmt: skip
     goals = ["--oracle", "a", "--goal", "-3", "--goal", "least"]
     _, bound = parse(["design", "--model", "m", *goals, "--output", "o", "--hairpin", "-8"])
@@ -189,9 +189,9 @@ def test_a_gpu_computes_in_bfloat16_unless_asked_otherwise(device, asked, used, 
     def load_model(source, dtype, **_):
         raise Loaded(dtype)
 
-    monkeypatch.setattr(loading, "load_model", load_model)
+    monkeypatch.setattr(model, "load_model", load_model)
     with pytest.raises(Loaded) as found:
-        loading.load("folder", device=device, dtype=asked)
+        model.load("folder", device=device, dtype=asked)
     assert found.value.args == (used,)
 
 

@@ -10,7 +10,7 @@ import pytest
 from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.genome import Interval
-from carbon.genome.regions import Regions, read_regions
+from carbon.genome.bed import Regions, read_regions
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
@@ -49,18 +49,18 @@ def score(folder, output, *more):
 def test_joined_parts_are_the_whole(folder, tmp_path, capsys, ending):
     assert score(folder, tmp_path / f"whole.{ending}") == 0
     whole = capsys.readouterr().out
-    parts, summaries = [], []
+    join, summaries = [], []
     for number, region in enumerate(REGIONS):
-        parts.append(str(tmp_path / f"{number}.{ending}"))
-        assert score(folder, parts[-1], "--region", region) == 0
+        join.append(str(tmp_path / f"{number}.{ending}"))
+        assert score(folder, join[-1], "--region", region) == 0
         summaries.append(tmp_path / f"{number}.json")
         summaries[-1].write_text(capsys.readouterr().out)
-    assert main(["join", *parts, "--output", str(tmp_path / f"joined.{ending}")]) == 0
+    assert main(["join", *join, "--output", str(tmp_path / f"joined.{ending}")]) == 0
     joined = tmp_path / f"joined.{ending}"
     assert joined.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
     assert main(["join", *map(str, summaries), "--output", str(tmp_path / "joined.json")]) == 0
     summary = json.loads((tmp_path / "joined.json").read_text())
-    assert summary.pop("output") == parts and summary.pop("region") == REGIONS
+    assert summary.pop("output") == join and summary.pop("region") == REGIONS
     expected = json.loads(whole)
     expected.pop("output")
     assert summary == expected
@@ -80,12 +80,12 @@ def test_regions_of_a_file_are_those_of_the_whole(folder, tmp_path, capsys):
 def test_parts_of_bgzip_vcfs_are_joined_by_bcftools(folder, tmp_path):
     if shutil.which("bcftools") is None:
         pytest.skip("bcftools is not installed")
-    parts = []
+    join = []
     for number, region in enumerate(REGIONS):
-        parts.append(str(tmp_path / f"{number}.vcf.gz"))
-        assert score(folder, parts[-1], "--region", region) == 0
+        join.append(str(tmp_path / f"{number}.vcf.gz"))
+        assert score(folder, join[-1], "--region", region) == 0
     joined = tmp_path / "joined.vcf.gz"
-    subprocess.run(["bcftools", "concat", "--naive", "-o", joined, *parts], check=True)
+    subprocess.run(["bcftools", "concat", "--naive", "-o", joined, *join], check=True)
     assert score(folder, tmp_path / "whole.vcf") == 0
     text = subprocess.run(["bgzip", "-dc", joined], check=True, capture_output=True).stdout
     assert text == (tmp_path / "whole.vcf").read_bytes()
@@ -94,13 +94,13 @@ def test_parts_of_bgzip_vcfs_are_joined_by_bcftools(folder, tmp_path):
 def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, capsys):
     def scan(name, *place):
         words = ["scan", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa", *place]
-        words += ["--window", "120", "--frames", "0,3", "--strands", "both"]
+        words += ["--window", "120", "--offsets", "0,3", "--strands", "both"]
         assert main([*words, "--output", f"{tmp_path}/{name}.tsv"]) == 0
         return (tmp_path / f"{name}.tsv").read_text().splitlines()[2:]
 
     whole = scan("whole", "--contig", "c")
-    parts = [row for n, region in enumerate(REGIONS[:4]) for row in scan(n, "--region", region)]
-    assert [row.split("\t")[:2] for row in parts] == [row.split("\t")[:2] for row in whole]
+    join = [row for n, region in enumerate(REGIONS[:4]) for row in scan(n, "--region", region)]
+    assert [row.split("\t")[:2] for row in join] == [row.split("\t")[:2] for row in whole]
     (tmp_path / "some.bed").write_text("d\t10\t40\nc\t0\t100\nc\t200\t260\nc\t250\t300\n")
     some = scan("some", "--regions-file", f"{tmp_path}/some.bed")
     places = [(row.split("\t")[0], int(row.split("\t")[1])) for row in some]
@@ -164,11 +164,10 @@ def test_a_file_of_regions_that_is_wrong(tmp_path, text, message):
 
 
 def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
-    from carbon import parts
-    from carbon.io import tables
+    from carbon.io import join, tables
 
     monkeypatch.setattr(tables, "PARQUET_ROWS", 7)
-    monkeypatch.setattr(parts, "PARQUET_ROWS", 7)
+    monkeypatch.setattr(join, "PARQUET_ROWS", 7)
     columns = {"name": str, "number": int, "value": float}
     rows = [(f"r{n}", n, None if n % 3 else n / 7) for n in range(20)]
 
@@ -184,6 +183,6 @@ def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
         write("b.parquet", rows[3:3]),
         write("c.parquet", rows[3:]),
     ]
-    parts.join_parts(cut, tmp_path / "joined.parquet")
+    join.join_parts(cut, tmp_path / "joined.parquet")
     assert (tmp_path / "joined.parquet").read_bytes() == whole.read_bytes()
     assert pq.ParquetFile(whole).num_row_groups == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from carbon.extras import TOLD
+from carbon.errors import TOLD
 from data_pipeline.sources import SOURCES
 from demo.panels import PANELS
 from eval.tasks import TASKS

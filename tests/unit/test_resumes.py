@@ -6,14 +6,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carbon import sums
-from carbon.adapt import prediction_files
-from carbon.adapt.prediction_sources import PredictJob
 from carbon.corpus import open_store, read_manifest
-from carbon.design import oracles
+from carbon.design import functions
+from carbon.finetune import predict_job
+from carbon.finetune.prediction_sources import PredictJob
 from carbon.inference.scan.job import ScanJob, fingerprints
 from carbon.inference.variants import files as variant_files
 from carbon.inference.variants.files import VariantJob
+from carbon.io import files
 from carbon.model import save_model
 from data_pipeline import build as building
 from eval.entrants import Baselines, entrants_of
@@ -58,13 +58,13 @@ def test_a_scan(inputs, tmp_path):
 
 
 def test_predictions(inputs, tmp_path):
-    """Of an adapted model the head, the low-rank adapter and whole weights."""
-    learned = ("adapt.json", "head.safetensors", "adapter/a.safetensors", "model/a.safetensors")
+    """Of a fine-tuned model the head, the low-rank adapter and whole weights."""
+    learned = ("finetune.json", "head.safetensors", "adapter/a.safetensors", "model/a.safetensors")
     for name in learned:
-        (tmp_path / "adapted" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "adapted" / name).write_text(f"content of {name}")
+        (tmp_path / "finetuned" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "finetuned" / name).write_text(f"content of {name}")
     job = PredictJob(
-        model=tmp_path / "adapted",
+        model=tmp_path / "finetuned",
         source=inputs["in.vcf"],
         output=tmp_path / "out.tsv",
         reference=inputs["g.fa"],
@@ -72,21 +72,23 @@ def test_predictions(inputs, tmp_path):
     )
 
     def fingerprints():
-        return prediction_files._fingerprints(job)
+        return predict_job._fingerprints(job)
 
-    of_model = changed_by([tmp_path / "adapted" / name for name in learned], fingerprints)
-    assert of_model == [["adapted model"]] * 4
+    of_model = changed_by([tmp_path / "finetuned" / name for name in learned], fingerprints)
+    assert of_model == [["fine-tuned model"]] * 4
     others = [inputs[name] for name in ("in.vcf", "g.fa", "contigs.tsv")]
     assert changed_by(others, fingerprints) == [["source"], ["reference"], ["contigs"]]
 
 
-def test_a_design_by_an_adapted_model(tmp_path, monkeypatch):
-    kind = oracles.ORACLES["adapted"]._replace(check=lambda what: None)
-    monkeypatch.setitem(oracles.ORACLES, "adapted", kind)
-    for name in ("adapt.json", "head.safetensors"):
+def test_a_design_by_a_finetuned_model(tmp_path, monkeypatch):
+    kind = functions.ORACLES["finetuned"]._replace(check=lambda what: None)
+    monkeypatch.setitem(functions.ORACLES, "finetuned", kind)
+    for name in ("finetune.json", "head.safetensors"):
         (tmp_path / name).write_text(f"content of {name}")
-    named = [f"a=adapted:{tmp_path}:label", "python:math:sqrt"]
-    changed = changed_by([tmp_path / "head.safetensors"], lambda: oracles.adapted_contents(named))
+    named = [f"a=finetuned:{tmp_path}:label", "python:math:sqrt"]
+    changed = changed_by(
+        [tmp_path / "head.safetensors"], lambda: functions.finetuned_contents(named)
+    )
     assert changed == [["a"]]
 
 
@@ -126,7 +128,7 @@ def test_a_corpus_is_built_of_what_the_inputs_hold_now(tmp_path, monkeypatch, ca
 
 
 def test_a_prepared_source_is_of_what_the_corpus_holds_now(tmp_path, monkeypatch):
-    monkeypatch.setattr(sums, "_SETTLED_SECONDS", -1.0)  # its sum is remembered
+    monkeypatch.setattr(files, "_SETTLED_SECONDS", -1.0)  # its sum is remembered
     path, bases = tmp_path / "train-0.parquet", random_bases(600)
     table = pa.table({"sequence": [bases]})
     pq.write_table(table, path, compression="none", use_dictionary=False, write_statistics=False)

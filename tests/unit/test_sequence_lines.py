@@ -24,10 +24,9 @@ from carbon.genome import (
     read_pieces,
     read_records,
     sequences,
-    streams,
     unpack_genbank,
 )
-from carbon.genome.features import read_features
+from carbon.genome.gff import read_features
 from data_pipeline.reading.evaluations import evaluation_places
 from data_pipeline.reading.files import file_rows
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig, FilesConfig
@@ -292,7 +291,7 @@ LONG_LINES = {
 
 @pytest.mark.parametrize("where", LONG_LINES)
 def test_a_line_has_a_bound(where, monkeypatch):
-    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 300)
+    monkeypatch.setattr(sequences, "MOST_LINE_BYTES", 300)
     content, line = LONG_LINES[where]
     packings = packed(content)
     for number, (door, packing, _) in enumerate(WAYS):
@@ -302,7 +301,7 @@ def test_a_line_has_a_bound(where, monkeypatch):
 
 @pytest.mark.parametrize("content", [b"@a\nAC\n+\nI" + b"I" * 500, b"@a\n" + b"A" * 500])
 def test_a_line_of_fastq_has_a_bound(content, monkeypatch):
-    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 300)
+    monkeypatch.setattr(sequences, "MOST_LINE_BYTES", 300)
     with small_blocks(64), pytest.raises(GenomeError, match="a line of more than 300 bytes"):
         through_stdin(read_records, gzip.compress(content, mtime=0))
 
@@ -374,7 +373,7 @@ def test_plain_sequences_with_lone_cr_are_refused(tmp_path):
     [("gff3", bytes), ("bed", gzip.compress), ("txt", gzip.compress), ("gb", bytes)],
 )
 def test_a_line_of_any_text_has_a_bound(pack, what, tmp_path, monkeypatch):
-    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 300)
+    monkeypatch.setattr(sequences, "MOST_LINE_BYTES", 300)
     path = tmp_path / f"x.{what}"
     readers = {
         "gff3": lambda: list(read_features(path)),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
-from carbon.objectives import CE, Objective
+from carbon.losses.objectives import CE, Objective
 from tests.helpers.objectives import ALL_THREE, smoothed
 
 N, D, FIRST_KMER = 24, 12, 32

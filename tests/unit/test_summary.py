@@ -12,8 +12,8 @@ from transformers import LlamaForCausalLM
 
 from carbon.corpus import read_manifest
 from carbon.errors import ConfigError
+from carbon.losses.objectives import OBJECTIVES
 from carbon.model import save_model
-from carbon.objectives import OBJECTIVES
 from tests.conftest import small_config
 from tests.helpers.run_lines import probe_line, skipped_line, step_line, write_run
 from tests.helpers.runs import corpus_of_three_sources

@@ -7,20 +7,20 @@ import shutil
 import pytest
 
 import carbon
-from carbon import sums
 from carbon.inference.identity import identity_of
-from carbon.sums import content_sha256, remembered_sha256
-from tests.helpers.adapt import base_folder
+from carbon.io import files
+from carbon.io.files import content_sha256, remembered_sha256
 from tests.helpers.files import replace_unnoticed
+from tests.helpers.finetune import base_folder
 
 
 @pytest.fixture
 def read(monkeypatch) -> list[str]:
     """Names of the files that are read."""
     found: list[str] = []
-    sha256_of_file = sums.sha256_of_file
+    sha256_of_file = files.sha256_of_file
     monkeypatch.setattr(
-        sums, "sha256_of_file", lambda path: found.append(path.name) or sha256_of_file(path)
+        files, "sha256_of_file", lambda path: found.append(path.name) or sha256_of_file(path)
     )
     return found
 
@@ -28,7 +28,7 @@ def read(monkeypatch) -> list[str]:
 @pytest.fixture
 def file(tmp_path, monkeypatch):
     """A file that has not changed for long, as far as its sum is kept."""
-    monkeypatch.setattr(sums, "_SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(files, "_SETTLED_SECONDS", -1.0)
     path = tmp_path / "g.fa"
     path.write_bytes(b">c\nACGT\n")
     return path
@@ -56,7 +56,7 @@ def test_another_file_that_takes_the_name_is_another(file, tmp_path):
 
 def test_what_has_just_changed_is_not_remembered(file, tmp_path, read, monkeypatch):
     """It may change again within a tick of the clock."""
-    monkeypatch.setattr(sums, "_SETTLED_SECONDS", 2.0)
+    monkeypatch.setattr(files, "_SETTLED_SECONDS", 2.0)
     for _ in range(2):
         remembered_sha256(file, tmp_path)
     assert read == ["g.fa", "g.fa"] and list(tmp_path.glob("sum-*")) == []
@@ -66,7 +66,7 @@ def test_large_files_are_remembered_in_the_users_cache(file, tmp_path, read, mon
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert content_sha256(file) == content_sha256(file)
     assert read == ["g.fa", "g.fa"]  # a small file is read each time
-    monkeypatch.setattr(sums, "REMEMBERED_BYTES", 1)
+    monkeypatch.setattr(files, "REMEMBERED_BYTES", 1)
     read.clear()
     assert (
         content_sha256(file)

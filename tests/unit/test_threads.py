@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from carbon.adapt.config import WayConfig
+from carbon.finetune.config import WayConfig
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference import join_chunks
-from tests.helpers.adapt import BINARY, adapted_of, base_folder
 from tests.helpers.files import random_bases
+from tests.helpers.finetune import BINARY, base_folder, finetuned_of
 
 SEQUENCES = [random_bases(60 + 17 * n, seed=n) for n in range(6)]
 THREADS, ROUNDS = 4, 3
@@ -80,5 +80,5 @@ WAYS = [{"name": "lora"}, {"name": "full"}, {"name": "probe", "layer": 1}]
 def test_predict(tmp_path, network, options):
     way = WayConfig(dropout=0.0, **options)
     torch.manual_seed(3)
-    adapted, _ = adapted_of(base_folder(tmp_path, network), BINARY, way)
-    check_four_threads(lambda n: list(adapted.predict([SEQUENCES[n]])))
+    finetuned, _ = finetuned_of(base_folder(tmp_path, network), BINARY, way)
+    check_four_threads(lambda n: list(finetuned.predict([SEQUENCES[n]])))

@@ -32,11 +32,11 @@ from carbon.tokenizer import (
     save_stock_tokenizer,
 )
 from carbon.tokenizer.lines import fasta_lines, token_lines
-from carbon.tokenizer.pretrained import HybridDNATokenizer, NativeDNATokenizer
 from carbon.tokenizer.text import _hybrid_spans, tokenize_hybrid
+from carbon.tokenizer.tokenizers import HybridDNATokenizer, NativeDNATokenizer
 
 any_dna = st.text(alphabet="ACGTNacgtnRY", max_size=80)
-frames = st.integers(0, 5)
+offsets = st.integers(0, 5)
 strands = st.sampled_from("+-")
 
 
@@ -44,13 +44,13 @@ def known_only(sequence):
     return "".join(b if b in "ACGT" else "N" for b in sequence.upper())
 
 
-@given(any_dna, frames, strands)
-def test_frames_and_strands(sequence, frame, strand):
-    """A frame passes over bases; the minus strand is the reverse complement; offsets say where."""
-    encoding = encode(sequence, frame=frame, strand=strand, close=True)
+@given(any_dna, offsets, strands)
+def test_offsets_and_strands(sequence, offset, strand):
+    """An offset skips bases; the minus strand is the reverse complement."""
+    encoding = encode(sequence, offset=offset, strand=strand, close=True)
     read = reverse_complement(sequence) if strand == "-" else sequence
-    assert decode(encoding) == known_only(read[frame:])
-    expected = encode(read[frame:], close=True)
+    assert decode(encoding) == known_only(read[offset:])
+    expected = encode(read[offset:], close=True)
     assert encoding.ids.tolist() == expected.ids.tolist()
     assert encoding.offsets_bp[[0, -1]].tolist() == [[0, 0], [0, 0]]
     for (start, end), bits, index in zip(
@@ -62,15 +62,15 @@ def test_frames_and_strands(sequence, frame, strand):
         assert decode_kmers(kmer, len(there)) == known_only(there)
 
 
-@pytest.mark.parametrize("wrong", [{"frame": 6}, {"strand": -1}, {"strand": ""}])
-def test_there_are_six_frames_and_two_strands(wrong):
+@pytest.mark.parametrize("wrong", [{"offset": 6}, {"strand": -1}, {"strand": ""}])
+def test_there_are_six_offsets_and_two_strands(wrong):
     with pytest.raises(UserError, match="give"):
         encode("ACGT", **wrong)
 
 
-@given(st.lists(any_dna, max_size=5), frames, strands)
-def test_a_batch_is_its_sequences(sequences, frame, strand):
-    options = {"frame": frame, "strand": strand, "tags": ("<fungi_species>",)}
+@given(st.lists(any_dna, max_size=5), offsets, strands)
+def test_a_batch_is_its_sequences(sequences, offset, strand):
+    options = {"offset": offset, "strand": strand, "tags": ("<fungi_species>",)}
     for one, of_batch in zip(
         (encode(s, **options) for s in sequences), encode_batch(sequences, **options), strict=True
     ):

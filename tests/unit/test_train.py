@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from carbon.errors import ConfigError, UserError
-from carbon.objectives import CE, FNS
+from carbon.losses.objectives import CE, FNS
 from train.__main__ import main
 from train.config import (
     CheckpointConfig,

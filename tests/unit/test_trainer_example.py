@@ -8,9 +8,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
 
 from carbon.losses import log_likelihoods, nucleotide_loss
-from carbon.objectives import FNS
+from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE, encode, known_bases
-from carbon.tokenizer.pretrained import NativeDNATokenizer
+from carbon.tokenizer.tokenizers import NativeDNATokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "objectives.md"
 TEXTS = ["ACGTAC" * 9, "ACGTNACGTACGT", "TTTTTT" * 3 + "AC", "GATTACA" * 5]

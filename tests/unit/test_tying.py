@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from carbon.cli import main
 from carbon.errors import ModelError
 from carbon.inference import load
+from carbon.model import folder as module
 from carbon.model import model_folder, save_model
-from carbon.model import tying as module
 from carbon.tokenizer import encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta

@@ -18,7 +18,7 @@ from carbon.genome import (
     reverse_complement,
     spliced,
 )
-from carbon.genome.typed import cds_position, read_bases, read_variant
+from carbon.genome.notation import cds_position, read_bases, read_variant
 from tests.helpers.demo import GENE, write_genome
 from tests.helpers.files import write_fasta
 

@@ -322,14 +322,14 @@ def test_positions_that_are_off_by_one_are_recognised(folder, tmp_path, capsys, 
     assert f"one base {way}: are the positions off by one" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("strands", "frames"), [("both", "all"), ("reverse", "2")])
-def test_strands_and_frames(folder, tmp_path, capsys, strands, frames):
-    """One strand in one frame has no spread, and nothing of it can be unsure."""
+@pytest.mark.parametrize(("strands", "offsets"), [("both", "all"), ("reverse", "2")])
+def test_strands_and_offsets(folder, tmp_path, capsys, strands, offsets):
+    """One strand in one offset has no spread, and nothing of it can be unsure."""
     vcf = write_vcf(tmp_path / "a.vcf", [snv(50), snv(60)])
-    given = ("--strands", strands, "--frames", frames)
+    given = ("--strands", strands, "--offsets", offsets)
     assert score(folder, vcf, tmp_path / "o.tsv", *given) == 0
     header, names, *rows = (line.split("\t") for line in (tmp_path / "o.tsv").open())
-    assert json.loads(header[0][2:])["frames"] == ([*range(6)] if frames == "all" else [2])
+    assert json.loads(header[0][2:])["offsets"] == ([*range(6)] if offsets == "all" else [2])
     is_single = strands == "reverse"
     assert (json.loads(capsys.readouterr().out)["alleles_unsure"] is None) == is_single
     for row in (dict(zip(names, row, strict=True)) for row in rows):
@@ -344,7 +344,7 @@ def test_every_format_carries_the_spread_and_what_lies_inside_it(folder, tmp_pat
         tmp_path / "a.vcf",
         [snv(50 + 7 * n) for n in range(12)] + ["c\t400\t.\tN\tA,<DEL>\t.\t.\t."],
     )
-    read = ("--strands", "both", "--frames", "0", "--window", "60")
+    read = ("--strands", "both", "--offsets", "0", "--window", "60")
     for name in ("o.vcf", "o.tsv", "o.json", "o.parquet"):
         assert score(folder, vcf, tmp_path / name, *read) == 0
         facts = json.loads(capsys.readouterr().out)

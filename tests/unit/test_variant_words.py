@@ -2,7 +2,7 @@
 
 import pytest
 
-from carbon.inference.variants.words import in_words
+from demo.sequence_pairs import in_words
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_a_delta_in_words(delta, said):
 
 
 def test_strands_or_offsets_that_disagree_say_nothing():
-    """One strand in several frames is unsure too, so the sentence must not blame two strands."""
+    """One strand in several offsets is unsure too, so the sentence must not blame two strands."""
     said = "the strands or k-mer offsets disagree about which allele is likelier"
     assert in_words(-13.8, True) == said
     assert in_words(0.0, None) == "ALT is about as likely as REF"  # one strand alone was read

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbon.adapt.data.windows import alleles_of, fits_window
+from carbon.finetune.places import alleles_of, fits_window
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.background.kinds import KINDS
-from carbon.inference.variants.told import told_effects
+from carbon.inference.variants.background import KINDS
+from demo.neighbouring_snvs import told_effects
 from eval.baselines import CpgModel, MarkovModel, TransitionModel, UniformModel, word_tables
 from eval.contract import Reading
 from tests.helpers.files import place_gene, random_bases, write_fasta
@@ -92,12 +92,12 @@ REPEATS = [
 ]
 
 
-@pytest.mark.parametrize(("by", "frame"), [("chain", 4), ("marginals", 0)])
+@pytest.mark.parametrize(("by", "offset"), [("chain", 4), ("marginals", 0)])
 def test_right_end_in_a_repeat_compares_up_to_the_first_base_that_differs(
-    model, network, genome, by, frame
+    model, network, genome, by, offset
 ):
     """As many bases as the longer allele has are the same text, and had a delta of exactly 0."""
-    options = {"protocol": "right_end", "window_bp": 96, "by": by, "frames": (frame,)}
+    options = {"protocol": "right_end", "window_bp": 96, "by": by, "offsets": (offset,)}
     turned = reverse_complement(BASES)
     for given_variant, score in zip(
         REPEATS, model.score_variants(genome[0], REPEATS, **options), strict=True
@@ -109,7 +109,7 @@ def test_right_end_in_a_repeat_compares_up_to_the_first_base_that_differs(
             reverse_complement(variant.ref), reverse_complement(variant.alt),
         )  # fmt: skip
         for bases, v, found in ((BASES, variant, score.forward), (turned, back, score.reverse)):
-            (left, ref), (_, alt) = right_end_pair(bases, v, 96, frame)
+            (left, ref), (_, alt) = right_end_pair(bases, v, 96, offset)
             assert bases is turned or len(ref) > longer
             expected = stock_log_likelihood(network, left + alt, by) - stock_log_likelihood(
                 network, left + ref, by

@@ -75,25 +75,25 @@ def centered_delta(network, pair, by):
 
 
 @pytest.mark.parametrize(
-    ("by", "strand", "frame"),
+    ("by", "strand", "offset"),
     [("chain", "+", 0), ("chain", "-", 5), ("marginals", "+", 5), ("marginals", "-", 0)],
 )
-def test_centered_compares_all_from_the_variant_on(model, network, reference, by, strand, frame):
-    options = {"window_bp": 120, "by": by, "strands": NAMES[strand], "frames": (frame,)}
+def test_centered_compares_all_from_the_variant_on(model, network, reference, by, strand, offset):
+    options = {"window_bp": 120, "by": by, "strands": NAMES[strand], "offsets": (offset,)}
     scores = model.score_variants(reference, VARIANTS, **options)
     for variant, score in zip(VARIANTS, scores, strict=True):
         plain = normalize_variant(reference, variant)
-        pair = centered_pair(reference, plain, 120, strand, frame)
+        pair = centered_pair(reference, plain, 120, strand, offset)
         assert score.delta == pytest.approx(centered_delta(network, pair, by), abs=1e-4)
 
 
 @pytest.mark.parametrize(("by", "strand"), [("chain", "-"), ("marginals", "+")])
 def test_centered_is_the_difference_of_whole_windows(model, network, reference, by, strand):
-    """Where REF and ALT differ in length by whole 6-mers, both are read in one frame."""
+    """Where REF and ALT differ in length by whole 6-mers, both are read in one offset."""
     whole = [v for v in VARIANTS if (len(v.alt) - len(v.ref)) % 6 == 0]
     whole += [variant_at(250, 1, BASES[250:256] + "C"), variant_at(250, 13, BASES[250])]
     scores = model.score_variants(
-        reference, whole, window_bp=120, by=by, strands=NAMES[strand], frames=(0,)
+        reference, whole, window_bp=120, by=by, strands=NAMES[strand], offsets=(0,)
     )
     for variant, score in zip(whole, scores, strict=True):
         pair = window_pair(reference, normalize_variant(reference, variant), 120, strand)
@@ -122,10 +122,10 @@ class TokensAlone:
 )  # fmt: skip
 @settings(max_examples=100)
 def test_behind_any_variant_both_alleles_are_read_in_the_same_6_mers(
-    reference, position, ref_bp, alt, window_bp, strand, frames
+    reference, position, ref_bp, alt, window_bp, strand, offsets
 ):
     variant = variant_at(position, ref_bp, alt)
-    options = {"window_bp": window_bp, "strands": NAMES[strand], "frames": frames}
+    options = {"window_bp": window_bp, "strands": NAMES[strand], "offsets": offsets}
     method = method_for(TokensAlone(), **options)
     ((score, strands),) = compare_block(TokensAlone(), reference, [variant], method)
     if score.reason:
@@ -134,8 +134,8 @@ def test_behind_any_variant_both_alleles_are_read_in_the_same_6_mers(
     variant, compared = normalize_variant(reference, variant), strands[strand]
     # The 6-mer that holds the last base of an allele reaches five bases further.
     np.testing.assert_array_equal(compared.downstream_deltas[5:], 0)
-    pairs = [centered_pair(reference, variant, window_bp, strand, f) for f in method.frames]
-    assert compared.frame_deltas == pytest.approx(
+    pairs = [centered_pair(reference, variant, window_bp, strand, f) for f in method.offsets]
+    assert compared.offset_deltas == pytest.approx(
         [said_from(*alt) - said_from(*ref) for ref, alt in pairs], abs=1e-4
     )
 
@@ -146,9 +146,11 @@ def said_from(left, whole):
     return sum(float(TokensAlone.says[kmers[n // 6], n % 6]) for n in range(len(left), len(whole)))
 
 
-@pytest.mark.parametrize(("frame", "by"), [*zip(range(6), ["chain", "marginals"] * 3, strict=True)])
-def test_right_end_one_variant_at_a_time(model, network, reference, by, frame):
-    options = {"protocol": "right_end", "window_bp": 120, "by": by, "frames": (frame,)}
+@pytest.mark.parametrize(
+    ("offset", "by"), [*zip(range(6), ["chain", "marginals"] * 3, strict=True)]
+)
+def test_right_end_one_variant_at_a_time(model, network, reference, by, offset):
+    options = {"protocol": "right_end", "window_bp": 120, "by": by, "offsets": (offset,)}
     scores = list(model.score_variants(reference, VARIANTS, strands="both", **options))
     turned = reverse_complement(BASES)
     for written, score in zip(VARIANTS, scores, strict=True):
@@ -156,7 +158,7 @@ def test_right_end_one_variant_at_a_time(model, network, reference, by, frame):
         start = 600 - variant.interval.end
         back = Variant("c", start, reverse_complement(variant.ref), reverse_complement(variant.alt))
         for bases, v, found in ((BASES, variant, score.forward), (turned, back, score.reverse)):
-            (left, ref), (_, alt) = right_end_pair(bases, v, 120, frame)
+            (left, ref), (_, alt) = right_end_pair(bases, v, 120, offset)
             expected = stock_log_likelihood(network, left + alt, by) - stock_log_likelihood(
                 network, left + ref, by
             )
@@ -176,17 +178,17 @@ def test_right_end_of_an_snv_is_the_marginal_of_the_next_first_base(model, netwo
         assert score.delta == pytest.approx(expected, abs=1e-5)
 
 
-def test_frames_are_averaged(model, reference):
+def test_offsets_are_averaged(model, reference):
     for protocol in ("centered", "right_end"):
         options = {"protocol": protocol, "window_bp": 120}
         single = [
-            [s.delta for s in model.score_variants(reference, VARIANTS, frames=(f,), **options)]
+            [s.delta for s in model.score_variants(reference, VARIANTS, offsets=(f,), **options)]
             for f in range(6)
         ]
-        together = model.score_variants(reference, VARIANTS, frames=range(6), **options)
+        together = model.score_variants(reference, VARIANTS, offsets=range(6), **options)
         expected = np.mean(single, axis=0)
         np.testing.assert_allclose([s.delta for s in together], expected, atol=1e-12)
-        assert np.ptp(single, axis=0).max() > 1e-3  # frames are not the same
+        assert np.ptp(single, axis=0).max() > 1e-3  # offsets are not the same
 
 
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
@@ -308,7 +310,7 @@ def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkey
 
 
 def alts_of_one_place(num_alts):
-    """Return SNVs, and insertions of one 6-mer and more, so that all are read in one frame."""
+    """Return SNVs, and insertions of one 6-mer and more, so that all are read in one offset."""
     alts = [other(300, step) for step in (1, 2, 3)]
     # An insertion that ends with another base than the one before it stands at its leftmost place.
     inserted = [random_bases(6 * n - 1, seed=n) + other(300) for n in range(1, num_alts - 2)]
@@ -455,8 +457,8 @@ def test_a_ref_that_the_reference_does_not_know_has_no_score(model, tmp_path):
 def test_what_does_not_fit_is_refused(model, reference):
     with pytest.raises(UserError, match="283 bp does not fit: give 12 to 282"):
         model.score_variants(reference, [], window_bp=283)
-    with pytest.raises(UserError, match="frames 6: give some of 0 to 5"):
-        model.score_variants(reference, [], frames=(6,))
+    with pytest.raises(UserError, match="offsets 6: give some of 0 to 5"):
+        model.score_variants(reference, [], offsets=(6,))
     with pytest.raises(UserError, match="tag '<x>' is not in the native vocabulary"):
         model.score_variants(reference, [], tags=("<x>",))
     wrong = Variant("c", 100, other(100), BASES[100])
@@ -470,7 +472,7 @@ def test_what_does_not_fit_is_refused(model, reference):
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
 @pytest.mark.parametrize("variant", VARIANTS[:5] + VARIANTS[-1:], ids=Variant.to_text)
 def test_a_comparison_has_the_parts_that_a_score_sums_up(model, reference, protocol, variant):
-    options = {"protocol": protocol, "window_bp": 120, "strands": "both", "frames": (0, 4)}
+    options = {"protocol": protocol, "window_bp": 120, "strands": "both", "offsets": (0, 4)}
     (score,) = model.score_variants(reference, [variant], **options)
     found, strands = model.compare_alleles(reference, variant, model.variant_method(**options))
     assert found == score
@@ -489,7 +491,7 @@ def test_a_comparison_pairs_the_same_bases_behind_a_deletion(model, reference, s
     """Each base behind is that of the reference, read behind REF and behind ALT by `score`."""
     variant = variant_at(248, 4, BASES[248])
     assert normalize_variant(reference, variant) is variant
-    method = model.variant_method(window_bp=120, strands="both", frames=(0,))
+    method = model.variant_method(window_bp=120, strands="both", offsets=(0,))
     compared = model.compare_alleles(reference, variant, method)[1][strand]
     (_, ref), (_, alt) = centered_pair(reference, variant, 120, strand)
     of_ref, of_alt = (score.bases for score in model.score([ref, alt]))
@@ -500,17 +502,17 @@ def test_a_comparison_pairs_the_same_bases_behind_a_deletion(model, reference, s
     np.testing.assert_allclose(compared.downstream_deltas, expected, atol=1e-4)
 
 
-def test_the_spread_is_the_standard_deviation_over_frames_and_strands(model, reference):
-    options = {"window_bp": 120, "frames": (0, 2), "strands": "both"}
+def test_the_spread_is_the_standard_deviation_over_offsets_and_strands(model, reference):
+    options = {"window_bp": 120, "offsets": (0, 2), "strands": "both"}
     scores = list(model.score_variants(reference, VARIANTS, **options))
     each = [
         [
             s.delta
             for s in model.score_variants(
-                reference, VARIANTS, window_bp=120, frames=(frame,), strands=strands
+                reference, VARIANTS, window_bp=120, offsets=(offset,), strands=strands
             )
         ]
-        for frame in (0, 2)
+        for offset in (0, 2)
         for strands in ("forward", "reverse")
     ]
     for score, deltas in zip(scores, np.array(each, dtype=object).T, strict=True):
@@ -520,7 +522,7 @@ def test_the_spread_is_the_standard_deviation_over_frames_and_strands(model, ref
         assert score.spread == pytest.approx(math.sqrt(sum(squares) / len(read)))
         assert score.unsure is (abs(score.delta) < score.spread)
     assert {score.unsure for score in scores} == {True, False}
-    options["frames"] = (0,)  # of two readings that is whether they disagree about the sign
+    options["offsets"] = (0,)  # of two readings that is whether they disagree about the sign
     for score in model.score_variants(reference, VARIANTS[:5], **options):
         assert score.unsure is (score.forward * score.reverse < 0)
     options["strands"] = "forward"

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, UserError
-from carbon.genome import Interval, VcfReader, streams
-from carbon.genome.regions import Regions
+from carbon.genome import Interval, VcfReader, sequences
+from carbon.genome.bed import Regions
 from carbon.genome.vcf import _PATTERNS, _RIGHT, RecordFilter
 
 ANYWHERE = SimpleNamespace(disagreement=lambda *_: None)
@@ -441,7 +441,7 @@ def test_the_order_is_demanded_before_the_rules(tmp_path):
 
 def test_a_line_without_end(tmp_path, monkeypatch):
     """A gzip of some bytes may unpack to gigabytes; memory holds no more than the bound."""
-    monkeypatch.setattr(streams, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(sequences, "MOST_LINE_BYTES", 1000)
     path = write(tmp_path / "x.vcf", [{}])
     whole = path.read_bytes()
     before_columns = whole[: whole.index(b"#CHROM")]

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from carbon.pages import interval
-from carbon.uncertainty import shown_sign
-from carbon.verdicts import verdict
+from carbon.reports.render import interval
+from carbon.uncertainty import shown_sign, verdict
 
 
 def sentence(value, low, high):

@@ -8,9 +8,9 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from carbon.console import say
 from carbon.io.files import sha256_of_file
 from carbon.io.store import Store, open_tensors
+from carbon.progress import say
 from train.learners.outer import OuterState
 from train.run_folder.work import Work
 

@@ -23,11 +23,11 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import scratch_folder, sha256_of_file
 from carbon.io.store import Store, open_tensors
 from carbon.model.save import OnDemand
+from carbon.progress import say
 from train.config import LearnersConfig
 from train.learners.codecs import Codec, decoded
 from train.learners.kept_anchors import KeptAnchors

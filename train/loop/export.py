@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder
+from carbon.progress import say
 from train.config import ParallelConfig, TrainConfig
 from train.loop.data import open_rows
 from train.network.ranks import joined_ranks

@@ -1,6 +1,6 @@
 """What changes with the step within a stage: the learning rate and the objective."""
 
-from carbon.objectives import OBJECTIVES, Objective
+from carbon.losses.objectives import OBJECTIVES, Objective
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.config import StageConfig
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 
-from carbon.console import say
+from carbon.progress import say
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SECONDS_APART = 2.0

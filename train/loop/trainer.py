@@ -12,10 +12,10 @@ import torch.distributed as dist
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.console import say
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder
 from carbon.losses import LossSums
+from carbon.progress import say
 from train.choices.guard_policies import GUARD_POLICIES
 from train.config import TrainConfig
 from train.learners.alone import Alone, Meetings

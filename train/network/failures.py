@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from carbon.console import say
 from carbon.errors import UserError
+from carbon.progress import say
 from train.network.killed import Neighbours, death_of
 
 TOLD_IN_A_LINE = (UserError, FloatingPointError, OSError)

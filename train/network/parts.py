@@ -9,7 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from carbon.losses import LossSums, head_loss
-from carbon.objectives import CE
+from carbon.losses.objectives import CE
 from carbon.tokenizer import NATIVE
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.network.attention import attention_arguments

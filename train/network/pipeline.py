@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from carbon.errors import ConfigError
 from carbon.losses import LossSums
-from carbon.objectives import CE, Objective
+from carbon.losses.objectives import CE, Objective
 from train.choices.pipeline_schedules import pieces_a_rank, schedule_of
 from train.config import TrainConfig
 from train.network.batch import Batch, stacked

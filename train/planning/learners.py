@@ -7,8 +7,8 @@ docs/plan.md.
 import math
 from dataclasses import dataclass
 
-from carbon.console import TableRow
 from carbon.io.config import check
+from carbon.progress import TableRow
 from train.choices.codecs import CODEC_CHOICES, CodecChoice
 from train.config import LearnersConfig
 from train.planning.planner import Plan

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from carbon.console import text_table
 from carbon.corpus import TokenRows
+from carbon.progress import text_table
 from carbon.tokenizer import native_tokens
 from train.planning.course import Course
 
@@ -43,7 +43,7 @@ def print_rows(rows: TokenRows, course: Course, first: int, count: int) -> None:
             str(told.get("name") or piece.record),
             _place(told),
             _strand(told, reading.reverse),
-            str(reading.frame),
+            str(reading.offset),
             tags or "-",
             letters or "-",
         )

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import fields
 
-from carbon.console import TableRow, text_table
+from carbon.progress import TableRow, text_table
 from train.planning.learners import LearnersPlan
 from train.planning.memory import Memory
 from train.planning.planner import Plan

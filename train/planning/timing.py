@@ -4,7 +4,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
-from carbon.console import say
+from carbon.progress import say
 from carbon.tokenizer import NUM_KMERS
 from train.config import TrainConfig
 from train.planning.batches import microbatch_rows

@@ -8,11 +8,11 @@ from typing import Any
 from safetensors import safe_open
 
 from carbon import __version__
-from carbon.console import shown
 from carbon.io.files import atomic_file
-from carbon.markdown import card_front, plain, table
+from carbon.losses.objectives import OBJECTIVES
 from carbon.model.folder import read_config
-from carbon.objectives import OBJECTIVES
+from carbon.progress import shown
+from carbon.reports.render import card_front, plain, table
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
 from train.planning.course import Course

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from carbon.console import SECONDS_BETWEEN_LINES, TimeLeft, say
 from carbon.corpus import read_manifest
 from carbon.errors import CorpusError
 from carbon.io.files import atomic_file
+from carbon.progress import SECONDS_BETWEEN_LINES, TimeLeft, say
 from train.choices.trackers import open_tracker
 from train.config import TrainConfig
 from train.network.ranks import Ranks

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from carbon.io.config import read_table
-from carbon.objectives import objective_named
+from carbon.losses.objectives import objective_named
 from carbon.run_folder import RECIPE, RunLines, column, read_lines
 from train.choices.rate_schedules import RATE_SCHEDULES
 from train.choices.stage_ends import STAGE_ENDS

@@ -13,10 +13,10 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import LlamaForCausalLM
 
-from carbon.console import say
 from carbon.corpus import TokenRows
 from carbon.io.files import sha256_of_file
 from carbon.model.save import OnDemand
+from carbon.progress import say
 from train.config import TrainConfig
 from train.network.ranks import Ranks
 from train.planning.sizes import llama_config

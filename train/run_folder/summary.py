@@ -14,9 +14,9 @@ from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocat
 from numpy.typing import NDArray
 
 from carbon import __version__
-from carbon.console import TableRow
 from carbon.io.files import atomic_file
-from carbon.pages import (
+from carbon.progress import TableRow
+from carbon.reports.render import (
     BLUE,
     GREEN,
     GREY,

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbon.box import folder_here
 from carbon.errors import ConfigError, ModelError, UserError
 from carbon.io.config import check
 from carbon.io.files import sha256_of_file
@@ -24,6 +23,7 @@ from carbon.model.folder import (
     weight_files,
 )
 from carbon.model.presets import PRESETS
+from carbon.pretrained import folder_here
 from carbon.tokenizer import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS
 from train.choices.tunings import TUNINGS
 from train.config import TrainConfig
@@ -199,5 +199,5 @@ def _require_peft() -> None:
         import peft  # noqa: F401
     except ImportError:
         raise UserError(
-            "model.tune = 'lora': needs peft; pip install 'carbon-dna[adapt]'"
+            "model.tune = 'lora': needs peft; pip install 'carbon-dna[finetune]'"
         ) from None

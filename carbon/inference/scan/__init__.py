@@ -1,12 +1,9 @@
 """Every base and every SNV of a region: values, files, pictures."""
 
-from carbon.inference.scan.blocks import ScanWorker
-from carbon.inference.scan.chunks import ScanChunk, join_chunks
-from carbon.inference.scan.files import run_scan_job
-from carbon.inference.scan.job import ScanJob
+from carbon.inference.scan.job import ScanJob, ScanWorker, run_scan_job
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.plan import plan_scan_job
-from carbon.inference.scan.regions import scan_region
+from carbon.inference.scan.score import ScanChunk, join_chunks, scan_region
 
 __all__ = [
     "ScanChunk",

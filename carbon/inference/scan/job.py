@@ -1,10 +1,14 @@
 """What to scan: a region, a gene, a contig or a genome, and the files that are to come of it."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from carbon.errors import UserError
 from carbon.genome import (
@@ -15,16 +19,39 @@ from carbon.genome import (
     read_gene_file,
     region_by_name,
 )
+from carbon.genome.bed import Regions, read_regions
 from carbon.genome.contig_names import names_table
-from carbon.genome.gene_lookup import find_gene
-from carbon.genome.regions import Regions, read_regions
-from carbon.inference.scan.method import ScanMethod
-from carbon.inference.scan.writers import ScanWriter
-from carbon.io.files import behind_links, free_folder, output_path
+from carbon.genome.genes import find_gene
+from carbon.inference.identity import identity_of
+from carbon.inference.options import ScanOptions
+from carbon.inference.scan.formats import ScanWriter
+from carbon.inference.scan.method import ScanMethod, scan_method_for
+from carbon.inference.scan.score import (
+    ScanChunk,
+    Window,
+    WindowValues,
+    chunks_of,
+    join_chunks,
+    read_windows,
+    window_blocks,
+    windows_at_once,
+)
+from carbon.io.files import (
+    atomic_file,
+    atomic_folder,
+    behind_links,
+    content_sha256,
+    free_folder,
+    output_path,
+    told_of,
+)
 from carbon.io.tables import chosen_by_ending
-from carbon.options import ScanOptions
-from carbon.pictures import check_installed, check_picture
-from carbon.sums import content_sha256
+from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.engines import MakeWorker
+from carbon.reports.figures import check_installed, check_picture
+
+if TYPE_CHECKING:
+    from carbon.inference.runner import Reader
 
 MOST_DRAWN_BP = 20_000
 _DATASET = ".parquet"
@@ -228,3 +255,193 @@ def _place(
     else:
         place = region_by_name(job.region or "", lengths_bp, names)
     return place, options
+
+
+Packed = dict[str, Any]
+"""The values of a block's windows, as JSON holds them."""
+
+
+class ScanWorker:
+    """A worker: windows in, the log-probabilities of their bases out.
+
+    Attributes:
+        about: `method`, how regions are scanned; `windows`, how many a block has; `model`, what of
+            the model the output holds; and its `identity`.
+    """
+
+    def __init__(self, reader: "Reader", job: ScanJob, options: ScanOptions) -> None:
+        """Open the reference.
+
+        Args:
+            reader: of the model.
+            job: what to scan.
+            options: how, which of a gene's strand depend on the annotation.
+
+        Raises:
+            UserError: an option is not possible.
+        """
+        self._reader, self._method = reader, scan_method_for(reader, **options)
+        self._reference = Reference(job.reference)
+        self.about = {
+            "method": self._method._asdict(),
+            "windows": windows_at_once(reader, self._method),
+            "model": {"yarn": reader.yarn, "dtype": reader.dtype},
+            "identity": identity_of(reader, job.model),
+        }
+
+    def __call__(self, payload: list[Window]) -> Packed:
+        """Return the values of each window, and the number of tokens that were read."""
+        found = read_windows(self._reader, self._reference, payload, self._method)
+        texts = [base64.b64encode(values.tobytes()).decode() for values in found.values]
+        return {"values": texts, "tokens_read": found.tokens_read}
+
+
+def chunks_from(
+    results: Iterator[tuple[list[Window], Packed]],
+    reference: Reference,
+    regions: Sequence[Interval],
+    method: ScanMethod,
+) -> Iterator[ScanChunk]:
+    """Yield the chunks of regions from the results of their blocks; see `chunks_of`."""
+    read = ((block, _unpacked(packed)) for block, packed in results)
+    return chunks_of(read, reference, regions, method)
+
+
+def _unpacked(packed: Packed) -> WindowValues:
+    arrays = (np.frombuffer(base64.b64decode(text), np.float32) for text in packed["values"])
+    return WindowValues([array.reshape(-1, 4) for array in arrays], packed["tokens_read"])
+
+
+def run_scan_job(
+    job: ScanJob,
+    make: Callable[[ScanJob, ScanOptions], ScanWorker],
+    start: Callable[[MakeWorker], AbstractContextManager[Workers]],
+) -> dict[str, Any]:
+    """Scan a region, or a genome, into files, which appear when they are whole.
+
+    Workers start when all else is known to be right.
+
+    Args:
+        job: what to scan.
+        make: makes a worker; a function of a module, or a partial of one.
+        start: starts workers, given how to make one.
+
+    Returns:
+        The summary.
+
+    Raises:
+        GenomeError: the region or the gene is not there, or a file is malformed.
+        UserError: an ending, a window or a combination of settings is not possible.
+    """
+    with asked(job) as found:
+        job.check_outputs()
+        with start(partial(make, job, found.options)) as workers:
+            return _run(job, found, workers)
+
+
+def _run(job: ScanJob, found: Asked, workers: Workers) -> dict[str, Any]:
+    about = workers.about()
+    method = ScanMethod(**about["method"])
+    settings = settings_of(job, about["model"], found.places, method)
+
+    def blocks() -> Iterator[list[Window]]:
+        return window_blocks(found.reference, found.places, method, about["windows"])
+
+    def write(results: Iterator[tuple[list[Window], Packed]]) -> dict[str, int]:
+        chunks = chunks_from(results, found.reference, found.places, method)
+        return _write(chunks, found, job, settings)
+
+    work = Job(
+        description="scanning windows",
+        output=job.outputs[0],
+        settings=settings | fingerprints(job) | about["identity"],
+        check=lambda: sum(map(len, blocks())),
+        blocks=blocks,
+        source=settings["region"],
+        records="windows",
+        resume=job.resume,
+    )
+    counts = run_job(work, workers, write)
+    return {"outputs": [str(path) for path in job.wanted]} | counts | settings
+
+
+def _write(
+    chunks: Iterator[ScanChunk], found: Asked, job: ScanJob, settings: dict[str, Any]
+) -> dict[str, int]:
+    """Write all outputs, which have their names when this returns; return what was scanned."""
+    drawn: list[ScanChunk] = []
+    with ExitStack() as files:
+        where = _temporaries(files, job)
+        with ExitStack() as sinks:
+            writes = open_all(sinks, found, job, where, settings)
+            writes += [drawn.append] if job.plot else []
+            counts = _write_all(chunks, writes)
+        if job.plot:
+            _draw(join_chunks(drawn), found.annotation, where[job.plot], settings)
+    return counts
+
+
+def _temporaries(files: ExitStack, job: ScanJob) -> dict[Path, Path]:
+    """Open what is to be written, under temporary names."""
+    return {
+        path: files.enter_context((atomic_folder if path in job.folders else atomic_file)(path))
+        for path in job.wanted
+    }
+
+
+def open_all(
+    sinks: ExitStack, found: Asked, job: ScanJob, where: dict[Path, Path], settings: dict[str, Any]
+) -> list[Callable[[ScanChunk], None]]:
+    """Open the writers of all outputs."""
+    # Of a bigWig the contigs with values alone, as of UCSC's tools: 100,000 of them would take
+    # libBigWig longer than the scan.
+    lengths_bp = {
+        place.contig: found.reference.contig_lengths_bp[place.contig] for place in found.places
+    }
+    return [
+        sinks.enter_context(_opened(writer(where[path], lengths_bp, settings), path))
+        for path, writer in zip(job.outputs, found.writers, strict=True)
+    ]
+
+
+@contextmanager
+def _opened(
+    opened: AbstractContextManager[Callable[[ScanChunk], None]], path: Path
+) -> Iterator[Callable[[ScanChunk], None]]:
+    """Name the output that cannot be written, of several."""
+
+    def write(chunk: ScanChunk) -> None:
+        with told_of(path):
+            inner(chunk)
+
+    with told_of(path), opened as inner:
+        yield write
+
+
+def _write_all(
+    chunks: Iterator[ScanChunk], writes: list[Callable[[ScanChunk], None]]
+) -> dict[str, int]:
+    """Hand every chunk to all that write; return what was scanned."""
+    counts = {"bases": 0, "known_bases": 0, "tokens_read": 0}
+    for chunk in chunks:
+        for write in writes:
+            write(chunk)
+        counts["bases"] += chunk.interval.length_bp
+        counts["known_bases"] += int(chunk.is_base.sum())
+        counts["tokens_read"] += chunk.tokens_read
+    return counts
+
+
+def _draw(
+    chunk: ScanChunk, annotation: Annotation | None, path: Path, settings: dict[str, Any]
+) -> None:
+    from carbon.inference.scan.figure import draw_scan
+
+    genes = annotation.genes if annotation else ()
+    shown = [gene for gene in genes if gene.interval.overlaps(chunk.interval)]
+    offsets = "every base at the start of its token"
+    if settings["combine"] == "mean":
+        offsets = f"offsets {', '.join(map(str, settings['offsets']))}"
+    gene = f"{settings['gene']}, " if settings["gene"] else ""
+    title = f"{gene}{settings['region']} (strands: {settings['strands']}; {offsets})"
+    draw_scan(chunk, shown, path, title)

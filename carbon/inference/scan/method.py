@@ -1,16 +1,15 @@
-"""How a region is scanned: the method that `carbon.options.ScanOptions` make."""
+"""How a region is scanned: the method that `carbon.inference.options.ScanOptions` make."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from carbon.arguments import checked_names
 from carbon.errors import UserError
-from carbon.inference.reading.checks import EVERY_FRAME, check_window, checked_frames
-from carbon.options import COMBINATIONS, STRANDS_READ, Combine, Strands, check_choice
+from carbon.inference.checks import EVERY_OFFSET, check_window, checked_names, checked_offsets
+from carbon.inference.options import COMBINATIONS, STRANDS_READ, Combine, Strands, check_choice
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
-    from carbon.inference.reading.reader import Reader
+    from carbon.inference.runner import Reader
 
 _DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
 
@@ -22,8 +21,8 @@ class ScanMethod(NamedTuple):
         window_bp: of a window, whole 6-mers.
         least_context_bp: whole 6-mers at the start of a window that are read and not scored, except
             where the contig begins.
-        frames: where 6-mers begin, modulo 6, counted from the start of the strand that is read.
-        combine: `mean` over the frames, or `token_start`: every base in the frame where it is the
+        offsets: where 6-mers begin, modulo 6, counted from the start of the strand that is read.
+        combine: `mean` over the offsets, or `token_start`: every base in the offset where it is the
             first of a 6-mer.
         strands: read the forward strand, the reverse strand, or the mean of both.
         tags: metadata tags to condition on.
@@ -31,7 +30,7 @@ class ScanMethod(NamedTuple):
 
     window_bp: int
     least_context_bp: int
-    frames: tuple[int, ...]
+    offsets: tuple[int, ...]
     combine: Combine
     strands: Strands
     tags: tuple[str, ...]
@@ -40,7 +39,7 @@ class ScanMethod(NamedTuple):
 def scan_method_for(
     reader: "Reader",
     *,
-    frames: Sequence[int] | None = None,
+    offsets: Sequence[int] | None = None,
     combine: Combine = "mean",
     window_bp: int | None = None,
     least_context_bp: int | None = None,
@@ -50,24 +49,26 @@ def scan_method_for(
     """Return a method whose windows are whole 6-mers and fit into the model's context.
 
     Raises:
-        UserError: a choice, window, context or frame is not possible, or the vocabulary has no such
-            tag.
+        UserError: a choice, window, context or offset is not possible, or the vocabulary has no
+            such tag.
     """
     check_choice("combine", combine, COMBINATIONS)
     check_choice("strands", strands, STRANDS_READ)
-    found_frames = _frames(frames, combine)
+    found_offsets = _offsets(offsets, combine)
     found_tags = checked_names("tags", tags)
     window_bp = _window_bp(reader, found_tags, window_bp)
     least_context_bp = _least_context_bp(least_context_bp, window_bp)
-    return ScanMethod(window_bp, least_context_bp, found_frames, combine, strands, found_tags)
+    return ScanMethod(window_bp, least_context_bp, found_offsets, combine, strands, found_tags)
 
 
-def _frames(frames: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:
-    if frames is None:
-        return COMBINATIONS[combine].default_frames
-    found = checked_frames(frames)
-    if COMBINATIONS[combine].own_frame and found != EVERY_FRAME:
-        raise UserError(f"{combine} takes each base in its own frame: leave the frames at all six")
+def _offsets(offsets: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:
+    if offsets is None:
+        return COMBINATIONS[combine].default_offsets
+    found = checked_offsets(offsets)
+    if COMBINATIONS[combine].own_offset and found != EVERY_OFFSET:
+        raise UserError(
+            f"{combine} reads each base at its own offset: leave the offsets at all six"
+        )
     return found
 
 

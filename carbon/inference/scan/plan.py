@@ -7,11 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbon.inference.scan.chunks import SCANNED_BASES, ScanChunk
-from carbon.inference.scan.files import open_all
-from carbon.inference.scan.job import Asked, ScanJob, asked, settings_of
+from carbon.inference.scan.job import Asked, ScanJob, asked, open_all, settings_of
 from carbon.inference.scan.method import ScanMethod, scan_method_for
-from carbon.inference.scan.regions import (
+from carbon.inference.scan.score import (
+    SCANNED_BASES,
+    ScanChunk,
     Window,
     WindowValues,
     chunks_of,
@@ -24,7 +24,7 @@ from carbon.inference.scan.regions import (
 from carbon.io.files import scratch_folder
 
 if TYPE_CHECKING:
-    from carbon.inference.reading.reader import Reader
+    from carbon.inference.runner import Reader
 
 _LEAST_SECONDS = 2.0
 _KEPT_BYTES = 4 * len(SCANNED_BASES) * 4 / 3

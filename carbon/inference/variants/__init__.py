@@ -1,14 +1,13 @@
 """Likelihoods of alleles compared: a score a variant, a scored file a VCF."""
 
 from carbon.inference.variants.files import VariantJob, VariantScorer, run_variant_job
-from carbon.inference.variants.method import Method, method_for
-from carbon.inference.variants.scores import (
+from carbon.inference.variants.score import (
     AlleleComparison,
     VariantScore,
     compare_block,
     score_variants,
 )
-from carbon.inference.variants.windows import Fork, fork_at, needed_bp, place_of
+from carbon.inference.variants.windows import Fork, Method, fork_at, method_for, needed_bp, place_of
 
 __all__ = [
     "AlleleComparison",

@@ -1,13 +1,82 @@
-"""The windows that protocols read around a variant, whatever the tokens of the model."""
+"""How variants are scored: the method that `carbon.inference.options.VariantOptions` make."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.genome.interval import BASES
 from carbon.genome.normalize import common_start_bp
-from carbon.genome.variant import BASES
-from carbon.options import PROTOCOLS, ProtocolName
+from carbon.inference.checks import check_window, checked_names, checked_offsets
+from carbon.inference.options import (
+    PROTOCOLS,
+    STRANDS_READ,
+    By,
+    ProtocolName,
+    Strands,
+    check_choice,
+)
 from carbon.tokenizer import K
+
+if TYPE_CHECKING:
+    from carbon.inference.runner import Reader
+
+
+class Method(NamedTuple):
+    """How variants are scored.
+
+    Attributes:
+        protocol: `centered` compares the second half of a window around the variant, `right_end`
+            the alleles, up to at least the first base that differs, behind a window that ends
+            where they begin.
+        window_bp: of the whole window; for `right_end` what is read before the variant.
+        by: likelihoods by the chain or by marginals.
+        strands: read the forward strand, the reverse strand, or the mean of both.
+        offsets: how many bases at the window's start are left out for REF, which shifts the 6-mers;
+            `centered` leaves out as many more for an ALT as it is longer, modulo six. The score is
+            the mean over the offsets.
+        tags: metadata tags to condition on.
+    """
+
+    protocol: ProtocolName
+    window_bp: int
+    by: By
+    strands: Strands
+    offsets: tuple[int, ...]
+    tags: tuple[str, ...]
+
+
+def method_for(
+    reader: "Reader",
+    *,
+    protocol: ProtocolName = "centered",
+    window_bp: int | None = None,
+    by: By = "chain",
+    strands: Strands = "both",
+    offsets: Sequence[int] = (0,),
+    tags: Sequence[str] = (),
+) -> Method:
+    """Return a method whose window fits into the model's context.
+
+    Raises:
+        UserError: a choice, the window or an offset is not possible, or the vocabulary has no such
+            tag.
+    """
+    check_choice("protocol", protocol, PROTOCOLS)
+    check_choice("by", by, get_args(By))
+    check_choice("strands", strands, STRANDS_READ)
+    found_offsets, found_tags = checked_offsets(offsets), checked_names("tags", tags)
+    most_bp = room_bp(reader, found_tags)
+    if window_bp is None:
+        known = PROTOCOLS[protocol]
+        window_bp = min(known.default_window_bp, most_bp - min(known.spare_bp, most_bp // 4))
+    check_window(window_bp, most_bp)
+    return Method(protocol, window_bp, by, strands, found_offsets, found_tags)
+
+
+def room_bp(reader: "Reader", tags: tuple[str, ...]) -> int:
+    """Return how many bases fit into one pass beside `<dna>` and tags."""
+    return (reader.context_tokens - len(reader.vocabulary.prefix(tags))) * K
+
 
 _FIRST_FETCH_BP = 64  # doubled with each further fetch, so that a long repeat takes linear time
 
@@ -139,7 +208,7 @@ def _along(strand: str, bases: str) -> str:
     return bases if strand == "+" else reverse_complement(bases)
 
 
-def skipped_bp(place: Place, allele: str, frame: int, protocol: ProtocolName) -> int:
+def skipped_bp(place: Place, allele: str, offset: int, protocol: ProtocolName) -> int:
     """Return how many bases at the window's start are left out where an allele is read.
 
     For `centered` as many more, modulo six, as the allele is longer than REF, so that the 6-mers
@@ -149,12 +218,12 @@ def skipped_bp(place: Place, allele: str, frame: int, protocol: ProtocolName) ->
     Args:
         place: where REF lies.
         allele: REF or an ALT.
-        frame: that are left out where REF is read.
+        offset: that are left out where REF is read.
         protocol: `centered`, or `right_end`, in which every allele begins a 6-mer.
     """
     if PROTOCOLS[protocol].alleles_alone:
-        return frame
-    return (frame + len(allele) - (place.end - place.start)) % K
+        return offset
+    return (offset + len(allele) - (place.end - place.start)) % K
 
 
 def in_frame(left: str, skip_bp: int, protocol: ProtocolName) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from carbon.errors import UserError
-from carbon.options import Mode
+from carbon.inference.options import Mode
 from carbon.tokenizer import K
 from eval.contract import Curve, Example, Model, Options, Result, Summary, Task
 from eval.summary import by_group, estimate, summary_of

@@ -60,7 +60,7 @@ def test_a_row_is_its_records_and_nothing_else(records, row_tokens, flip, seed):
         ids, targets, known, positions = [], [], [], []
         for piece in range(*packing.row_start[sample.row : sample.row + 2]):
             bases, gene, species = records[packing.record[piece]]
-            start = packing.start[piece] + reading.frame
+            start = packing.start[piece] + reading.offset
             bases = bases[start : start + 6 * packing.num_kmers[piece]]
             bases = reverse_complement(bases) if reading.reverse else bases
             tags = {"fng": "<fungi_species>", "mam": "<mammalian_species>", None: None}[species]

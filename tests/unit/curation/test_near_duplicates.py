@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.genome import reverse_complement
-from carbon.kmers import canonical_kmers
+from carbon.genome.kmers import canonical_kmers
 from data_pipeline.duplicates import bands
 from data_pipeline.duplicates import near as duplicates
 from data_pipeline.duplicates.sketches import sketch_of

@@ -49,7 +49,7 @@ def test_formats_agree_and_headers_tell_where_it_comes_from(folder, functions):
     write_fasta(functions / "records.fa", {"r1": random_bases(500, 1)})
     model = carbon.load(folder / "model")
     for name in ("o.fa", "o.tsv", "o.json", "o.parquet"):
-        model.design([gc, at], length_bp=30, calls=32, num_designs=5, records="records.fa",
+        carbon.design(model, [gc, at], length_bp=30, calls=32, num_designs=5, records="records.fa",
                      output=name)  # fmt: skip
     rows = pq.read_table("o.parquet").to_pylist()
     assert json.loads((functions / "o.json").read_text())["rows"] == rows and len(rows) == 5
@@ -112,7 +112,7 @@ def test_a_search_goes_on_where_an_oracle_failed(folder, functions, capsys):
 def test_a_model_that_lies_nowhere_writes_nothing(functions, network):
     model = carbon.Carbon(LoadedModel(network, NATIVE))
     with pytest.raises(UserError, match="not loaded from a folder"):
-        model.design([len], length_bp=30, output="o.tsv")
+        carbon.design(model, [len], length_bp=30, output="o.tsv")
     assert not (functions / "o.tsv").exists()
 
 

@@ -4,12 +4,18 @@ import math
 
 import pytest
 
-from carbon.box import BOX
-from carbon.design.known import codon_adaptation, codon_usage, gc_window, motif_pair, yeast_codons
-from carbon.design.oracles import InProcess, started
+from carbon.design.benchmark_functions import (
+    codon_adaptation,
+    codon_usage,
+    gc_window,
+    motif_pair,
+    yeast_codons,
+)
+from carbon.design.config import DesignTask, search_of
+from carbon.design.functions import InProcess, started
 from carbon.design.search import found_so_far, rounds, run_search
-from carbon.design.task import DesignTask, search_of
-from carbon.genome.opened import Genome
+from carbon.genome.genome import Genome
+from carbon.pretrained import BOX
 from tests.helpers.demo import write_genome
 
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from carbon.adapt.loading import load_adapted
-from carbon.design.oracles import FUNCTIONS, column_of, named_oracle, started
+from carbon.design.functions import FUNCTIONS, column_of, named_oracle, started
 from carbon.errors import UserError
-from tests.helpers.adapt import BASES as OF_BASES
-from tests.helpers.adapt import BINARY, NUMBERS, base_folder, untrained_folder
+from carbon.finetune.load import load_finetuned
 from tests.helpers.files import random_bases
+from tests.helpers.finetune import BASES as OF_BASES
+from tests.helpers.finetune import BINARY, NUMBERS, base_folder, untrained_folder
 from tests.helpers.processes import waits_for
 
 NAMES = ["design_7", "design_8", "design_9"]
@@ -42,7 +42,7 @@ def test_a_function_has_a_process_that_answers_many_times_and_ends(functions):
 def test_a_script_without_a_main_guard_runs_once(functions, tmp_path):
     """`multiprocessing` would import the script again in the process of the function."""
     (tmp_path / "script.py").write_text(
-        "from carbon.design.oracles import started\n"
+        "from carbon.design.functions import started\n"
         "print('begun', flush=True)\n"
         "(oracle,) = started(['python:some_oracles:gc'], 300)\n"
         "print(oracle.values(['a'], ['GGCC']))\n"
@@ -74,12 +74,12 @@ def in_its_own_process(spec, names, sequences):
 @pytest.mark.parametrize(
     "answer", [in_this_process, pytest.param(in_its_own_process, marks=pytest.mark.nightly)]
 )
-def test_an_adapted_model_gives_what_it_predicts(tmp_path, network, answer):
+def test_a_finetuned_model_gives_what_it_predicts(tmp_path, network, answer):
     folder = untrained_folder(base_folder(tmp_path, network), NUMBERS, tmp_path / "numbers")
     sequences = [random_bases(60, seed=n) for n in range(3)]
-    spec = f"adapted:{folder}:b"
+    spec = f"finetuned:{folder}:b"
     assert named_oracle(spec).name == "b"
-    predicted = list(load_adapted(folder).predict(sequences))
+    predicted = list(load_finetuned(folder).predict(sequences))
     found = answer(spec, NAMES, sequences)
     assert found == pytest.approx([float(each[1]) for each in predicted], abs=1e-6)
 
@@ -92,7 +92,7 @@ def test_an_adapted_model_gives_what_it_predicts(tmp_path, network, answer):
         ("m:no", OF_BASES, "every base"),
     ],
 )
-def test_an_adapted_model_must_give_one_number(what, question, message):
+def test_a_finetuned_model_must_give_one_number(what, question, message):
     assert column_of("m:yes", BINARY) == column_of("m", BINARY) == 0
     assert column_of("m:b", NUMBERS) == 1
     with pytest.raises(UserError, match=message):

@@ -5,11 +5,10 @@ import random
 import pytest
 from Bio import Restriction
 
-from carbon.design.rules import Judge, Rules, has_repeat, least_fold_kcal
-from carbon.design.sites import SITES, both_strands
+from carbon.design.rules import SITES, Judge, Rules, both_strands, has_repeat, least_fold_kcal
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.generation.constraints import Constraints
+from carbon.inference.generate.constraints import Constraints
 from tests.helpers.files import random_bases
 
 

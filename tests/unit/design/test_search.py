@@ -6,15 +6,16 @@ from typing import get_args
 import pytest
 from Bio.Seq import Seq
 
+import carbon
+from carbon.design.config import DesignTask
 from carbon.design.proposals import Proposer, within
 from carbon.design.rules import Judge, Rules
-from carbon.design.task import DesignTask
-from carbon.design.ways import WAYS
+from carbon.design.strategies import WAYS
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.generation.constraints import Constraints
-from carbon.inference.generation.sampling import SamplingRule
-from carbon.options import DesignWay
+from carbon.inference.generate.constraints import Constraints
+from carbon.inference.generate.sampling import SamplingRule
+from carbon.inference.options import DesignWay
 
 
 def gc(sequences):
@@ -41,7 +42,7 @@ def test_the_budget_and_the_same_designs_for_a_seed(model, way):
     def run(seed):
         oracle = Counting(gc)
         options = {"goals": [0.5], "within": 0.1, "num_designs": 50}
-        found = model.design([oracle], way=way, length_bp=40, calls=40, batch=16, seed=seed,
+        found = carbon.design(model, [oracle], way=way, length_bp=40, calls=40, batch=16, seed=seed,
                              **options)  # fmt: skip
         return oracle, found
 
@@ -60,8 +61,8 @@ def test_the_budget_and_the_same_designs_for_a_seed(model, way):
 
 def test_a_beam_climbs_from_its_start_and_tells_how_far(model):
     start = "AT" * 30
-    found = model.design([gc], start=start, calls=400, num_designs=3, seed=1)
-    drawn = model.design([gc], way="best_of_n", length_bp=60, calls=400, batch=50)
+    found = carbon.design(model, [gc], start=start, calls=400, num_designs=3, seed=1)
+    drawn = carbon.design(model, [gc], way="best_of_n", length_bp=60, calls=400, batch=50)
     assert found[0].values["gc"] > drawn[0].values["gc"]
     assert 20 < found[0].edits_to_start <= 60 and drawn[0].edits_to_start is None
     assert found[0].parent is not None and drawn[0].parent is None
@@ -69,7 +70,9 @@ def test_a_beam_climbs_from_its_start_and_tells_how_far(model):
 
 def test_likelihoods_are_those_of_score(model):
     prompt = "ACGTTGC"
-    found = model.design([gc], prompt=prompt, length_bp=30, calls=20, batch=20, num_designs=20)
+    found = carbon.design(
+        model, [gc], prompt=prompt, length_bp=30, calls=20, batch=20, num_designs=20
+    )
     for each in found:
         (score,) = model.score([prompt + each.bases])
         assert each.nats_per_base == pytest.approx(-score.bases[7:].sum() / 30, abs=1e-5)
@@ -77,7 +80,7 @@ def test_likelihoods_are_those_of_score(model):
 
 def test_several_goals_make_a_front(model):
     asked = Counting(gc)
-    found = model.design([asked, a], length_bp=40, calls=90, batch=30, num_designs=90)
+    found = carbon.design(model, [asked, a], length_bp=40, calls=90, batch=30, num_designs=90)
     values = {bases: (gc([bases])[0], a([bases])[0]) for batch in asked.asked for bases in batch}
 
     def is_beaten(point):
@@ -87,7 +90,7 @@ def test_several_goals_make_a_front(model):
     for each in found:
         assert (each.front == 1) == (not is_beaten(values[each.bases]))
     assert sum(each.front == 1 for each in found) > 1
-    least = model.design([gc], goals=["least"], length_bp=40, calls=40, batch=20)
+    least = carbon.design(model, [gc], goals=["least"], length_bp=40, calls=40, batch=20)
     assert least[0].values["gc"] == min(each.values["gc"] for each in least)
 
 
@@ -157,8 +160,8 @@ def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
 def test_infill_needs_designs_that_fit(model):
     most_bp = (model.reader.context_tokens - 1) * 6 + 1
     with pytest.raises(UserError, match="--way infill reads whole designs"):
-        model.design([gc], way="infill", length_bp=most_bp + 1, calls=1)
-    model.design([gc], way="infill", start="ACGTTGC" * (most_bp // 7), calls=3)
+        carbon.design(model, [gc], way="infill", length_bp=most_bp + 1, calls=1)
+    carbon.design(model, [gc], way="infill", start="ACGTTGC" * (most_bp // 7), calls=3)
 
 
 def test_the_protein_stays_and_the_sites_go(model):
@@ -168,7 +171,7 @@ def test_the_protein_stays_and_the_sites_go(model):
     rules = Rules(
         constraints=Constraints(protein=protein), sites=("EcoRI", "GGTCTC"), most_run_bp=4
     )
-    found = model.design([gc], start=start, rules=rules, calls=60, batch=20, num_designs=60)
+    found = carbon.design(model, [gc], start=start, rules=rules, calls=60, batch=20, num_designs=60)
     assert len(found) > 30
     for each in found:
         assert str(Seq(each.bases).translate()) == protein
@@ -181,17 +184,17 @@ def test_a_search_ends_where_there_is_nothing_more(model):
     """MW has one sequence."""
     oracle = Counting(gc)
     rules = Rules(constraints=Constraints(protein="MW"))
-    found = model.design([oracle], rules=rules, calls=10, batch=2)
+    found = carbon.design(model, [oracle], rules=rules, calls=10, batch=2)
     assert [each.bases for each in found] == ["ATGTGG"] and oracle.asked == [["ATGTGG"]]
 
 
 def test_rejection(model):
     options = {"way": "rejection", "length_bp": 40, "goals": [0.5], "calls": 400, "batch": 20}
-    found = model.design([gc], within=0.05, num_designs=5, **options)
+    found = carbon.design(model, [gc], within=0.05, num_designs=5, **options)
     assert len(found) == 5
     assert all(abs(each.values["gc"] - 0.5) <= 0.05 for each in found)
     with pytest.raises(UserError, match=r"none of 40 .* gc 0\.\d+; give a larger --within"):
-        model.design([gc], within=0.05, **options | {"goals": [0.01], "calls": 40})
+        carbon.design(model, [gc], within=0.05, **options | {"goals": [0.01], "calls": 40})
 
 
 @pytest.mark.parametrize(
@@ -208,7 +211,7 @@ def test_rejection(model):
 )
 def test_what_makes_no_sense(model, options, message):
     with pytest.raises(UserError, match=message):
-        model.design([gc], **options)
+        carbon.design(model, [gc], **options)
 
 
 def test_the_defaults_of_a_task_and_the_ways_of_the_command():
@@ -229,5 +232,5 @@ def test_a_library_that_is_not_there_is_told_before_a_call(model, monkeypatch, l
     monkeypatch.setitem(sys.modules, library, None)
     oracle = Counting(gc)
     with pytest.raises(UserError, match=r"pip install 'carbon-dna\[design\]'"):
-        model.design([oracle], **options)
+        carbon.design(model, [oracle], **options)
     assert not oracle.asked

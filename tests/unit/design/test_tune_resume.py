@@ -1,4 +1,4 @@
-"""A run of `carbon tune` that was stopped goes on, and has the bytes of one that was left alone."""
+"""A run of `carbon rl` that was stopped goes on, and has the bytes of one that was left alone."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 import carbon
 from carbon.cli import main
-from carbon.design.tune_folder import last_checkpoint
+from carbon.rl.folder import last_checkpoint
 from carbon.run_folder import read_lines
 
 KILLER = """
@@ -28,7 +28,7 @@ def gc(sequences):
 
 def words(start, output, *more):
     return [
-        "tune", "--model", str(start), "--oracle", "python:killer:gc", "--length", "30",
+        "rl", "--model", str(start), "--oracle", "python:killer:gc", "--length", "30",
         "--steps", "7", "--group", "4", "--rate", "0.01", "--probe", "2", "--device", "cpu",
         "--output", output, *more,
     ]  # fmt: skip
@@ -101,9 +101,7 @@ def test_from_python_with_a_callable(start, tmp_path):
         seen.extend(sequences)
         return [sum(map(each.count, "GC")) / len(each) for each in sequences]
 
-    tuned = carbon.tune(
-        start, [gc], tmp_path / "tuned", device="cpu", length_bp=30, steps=2, group=4
-    )
+    tuned = carbon.rl(start, [gc], tmp_path / "tuned", device="cpu", length_bp=30, steps=2, group=4)
     assert len(seen) == 8 and all(len(each) == 30 for each in seen)
     line = read_lines(tmp_path / "tuned").steps[-1]
     assert line["gc"] == pytest.approx(gc(seen[4:]) and sum(gc(seen[4:8])) / 4)

@@ -1,4 +1,4 @@
-"""`carbon tune`: rewards rise, all samples are 6-mers, and nothing of trl is left in the export."""
+"""`carbon rl`: rewards rise, all samples are 6-mers, and nothing of trl is left in the export."""
 
 import json
 import sys
@@ -11,15 +11,15 @@ from transformers import AutoModelForCausalLM
 
 import carbon
 from carbon.cli import main
+from carbon.design.functions import InProcess
 from carbon.design.goals import Goal
-from carbon.design.grpo import prompt_of, six_mers_alone, tokenizer_of, trainer_of
-from carbon.design.oracles import InProcess
-from carbon.design.rewards import Rewards
-from carbon.design.tune_task import TuneJob, TuneTask
 from carbon.errors import UserError
 from carbon.genome.sequences import read_records
-from carbon.inference.scoring import base_log_likelihoods
+from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model
+from carbon.rl.config import TuneJob, TuneTask
+from carbon.rl.grpo import prompt_of, six_mers_alone, tokenizer_of, trainer_of
+from carbon.rl.rewards import Rewards
 from carbon.run_folder import read_lines
 from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
@@ -32,7 +32,7 @@ STEPS = 20
 
 def tune(start, *words, oracle="python:some_oracles:gc", steps=STEPS):
     return main(
-        ["tune", "--model", str(start), "--oracle", oracle, "--length", "30", "--steps", str(steps),
+        ["rl", "--model", str(start), "--oracle", oracle, "--length", "30", "--steps", str(steps),
          "--device", "cpu", "--rate", "0.01", "--probe", "10", *map(str, words)]
     )  # fmt: skip
 
@@ -99,11 +99,11 @@ def test_the_export_loads_everywhere_and_is_start_and_adapter(start, run):
 
     ids = torch.tensor([[*NATIVE.prefix(), *encode(random_bases(30, 1)).ids[1:6]]])
     stock = AutoModelForCausalLM.from_pretrained(run / "model").eval()
-    adapted = PeftModel.from_pretrained(
+    finetuned = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(start), run / "adapter"
     ).eval()
     with torch.no_grad():
-        assert torch.allclose(stock(ids).logits, adapted(ids).logits, atol=1e-4)
+        assert torch.allclose(stock(ids).logits, finetuned(ids).logits, atol=1e-4)
     assert stock.lm_head.bias is None
     (drawn,) = carbon.load(run / "model", device="cpu").generate([""], 30, seed=1)
     assert len(drawn) == 30
@@ -229,5 +229,5 @@ def test_a_group_is_shared_evenly(start, functions, capsys, monkeypatch):
 def test_a_library_that_is_not_there(start, functions, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "trl", None)
     assert tune(start, "--output", "o") == 2
-    assert "pip install 'carbon-dna[tune]'" in capsys.readouterr().err
+    assert "pip install 'carbon-dna[rl]'" in capsys.readouterr().err
     assert not (functions / "o").exists()

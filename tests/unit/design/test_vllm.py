@@ -1,4 +1,4 @@
-"""What a worker of `carbon tune` asks of a vLLM server; a real one is in tests/servers."""
+"""What a worker of `carbon rl` asks of a vLLM server; a real one is in tests/servers."""
 
 import json
 import threading
@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from carbon.design.grpo import adapted, prompt_of, six_mers_alone, tokenizer_of
-from carbon.design.rollouts import by_our_engine
-from carbon.design.tune_task import TuneJob, TuneTask
-from carbon.design.vllm import VllmServer
 from carbon.errors import UserError
 from carbon.model import load_model, save_model
+from carbon.rl.config import TuneJob, TuneTask
+from carbon.rl.grpo import finetuned, prompt_of, six_mers_alone, tokenizer_of
+from carbon.rl.rollouts import VllmServer, by_our_engine
 
 TASK = TuneTask(length_bp=30, group=4)
 
@@ -26,7 +25,7 @@ def worker(tmp_path, network):
     loaded = load_model(name)
     tokenizer = tokenizer_of(name, loaded.vocabulary)
     with six_mers_alone(loaded):
-        network = adapted(TuneJob(name, [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
+        network = finetuned(TuneJob(name, [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
         (prompt,) = tokenizer(text=[prompt_of(TASK)])["input_ids"]
         yield network, loaded.vocabulary, prompt
 

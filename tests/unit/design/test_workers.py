@@ -1,19 +1,19 @@
-"""`carbon tune` with workers that draw, in processes of this machine."""
+"""`carbon rl` with workers that draw, in processes of this machine."""
 
 import pytest
 import torch
 
 import carbon
 from carbon.cli import main
+from carbon.design.functions import InProcess
 from carbon.design.goals import Goal
-from carbon.design.grpo import six_mers_alone, tokenizer_of, trainer_of
-from carbon.design.oracles import InProcess
-from carbon.design.rewards import Rewards
-from carbon.design.rollouts import Rollouts, drawn, log_probs_of
-from carbon.design.tune_task import TuneJob, TuneTask
 from carbon.errors import UserError
-from carbon.inference.scoring import base_log_likelihoods
+from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model, save_model
+from carbon.rl.config import TuneJob, TuneTask
+from carbon.rl.grpo import six_mers_alone, tokenizer_of, trainer_of
+from carbon.rl.rewards import Rewards
+from carbon.rl.rollouts import Rollouts, drawn, log_probs_of
 from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
 
@@ -31,7 +31,7 @@ def folder(tmp_path, network, monkeypatch):
 def test_an_oracle_that_fails_in_a_worker_ends_the_run(folder, capsys):
     (folder / "shares.py").write_text("def gc(s): return [float('nan') for x in s]")
     words = [
-        "tune", "--model", "base", "--oracle", "python:shares:gc", "--length", "30", "--group", "4",
+        "rl", "--model", "base", "--oracle", "python:shares:gc", "--length", "30", "--group", "4",
         "--steps", "2", "--device", "cpu", "--output", "out", "--processes", "1",
     ]  # fmt: skip
     assert main(words) == 2
@@ -40,7 +40,7 @@ def test_an_oracle_that_fails_in_a_worker_ends_the_run(folder, capsys):
 
 def test_an_oracle_that_no_worker_can_have(folder):
     with pytest.raises(UserError, match="name oracles"):
-        carbon.tune("base", [len], "out", length_bp=30, processes=1)
+        carbon.rl("base", [len], "out", length_bp=30, processes=1)
     assert not (folder / "out").exists()
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from carbon.inference import Constraints
-from carbon.inference.generation.automaton import automaton_for
+from carbon.inference.generate.automaton import automaton_for
 from tests.helpers.generation import (
     PROMPTS,
     keeps,

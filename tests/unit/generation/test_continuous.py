@@ -9,7 +9,7 @@ import torch
 from carbon.cli import main
 from carbon.errors import UserError
 from carbon.inference import Constraints, Draft
-from carbon.inference.generation import continuous
+from carbon.inference.generate import continuous
 from carbon.model import save_model
 from carbon.tokenizer import HYBRID, NATIVE
 from tests.helpers.files import random_bases, write_fasta

@@ -6,11 +6,11 @@ import torch
 
 from carbon.errors import UserError
 from carbon.inference import Carbon, Constraints, Draft, SamplingRule
-from carbon.inference.generation import speculative
-from carbon.inference.generation.continuation import Task, continuations
-from carbon.inference.generation.sampling import distribution
-from carbon.inference.generation.speculative import _check, _Proposal
-from carbon.options import MODES
+from carbon.inference.generate import speculative
+from carbon.inference.generate.prompts import Task, continuations
+from carbon.inference.generate.sampling import distribution
+from carbon.inference.generate.speculative import _check, _Proposal
+from carbon.inference.options import MODES
 from carbon.tokenizer import HYBRID, encode
 from tests.helpers.files import random_bases
 from tests.helpers.generation import PROMPTS, RULES, agree, keeps, other_network
@@ -157,7 +157,7 @@ class TestInfill:
         expected = model.infill(left, right, 7, candidates=12, seed=3)
         assert len(expected) == 12
         mine = Carbon(model.model)
-        monkeypatch.setattr("carbon.inference.generation.drawing._MOST_ROWS", 8)
+        monkeypatch.setattr("carbon.inference.generate.generate._MOST_ROWS", 8)
         forward, passes = type(network.model).forward, []
 
         def poor(self, input_ids, **more):

@@ -7,9 +7,9 @@ from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
 from carbon.inference import Carbon, Constraints, Draft
-from carbon.inference.generation.decoding import Decoder
+from carbon.inference.generate.decode import Decoder
+from carbon.inference.options import MODES
 from carbon.model import LoadedModel
-from carbon.options import MODES
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import random_bases
 from tests.helpers.generation import (
@@ -142,7 +142,7 @@ class TestGenerate:
         assert turned[:5] + turned[6:13] == together[:5] + together[6:13]
         assert sorted([turned[5], *turned[13:]]) == sorted([together[5], *together[13:]])
         assert len({together[5], *together[13:]}) == 3  # samples of one prompt
-        monkeypatch.setattr("carbon.inference.generation.drawing._MOST_ROWS", 3)
+        monkeypatch.setattr("carbon.inference.generate.generate._MOST_ROWS", 3)
         assert model.generate(prompts, 63, seed=5, mode=mode) == together
         assert model.generate(prompts, 63, seed=6, mode=mode) != together
 

@@ -12,10 +12,9 @@ from torch.utils._pytree import tree_map_only
 from transformers import DynamicCache, LlamaForCausalLM
 
 from carbon.inference import Carbon, Constraints, Draft, SamplingRule
-from carbon.inference.generation.decoding import Decoder
-from carbon.inference.generation.graphs import Replayed
+from carbon.inference.generate.decode import Decoder, Replayed
 from carbon.model import LoadedModel
-from carbon.model.kept import keeping
+from carbon.model.load import keeping
 from carbon.tokenizer import NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases

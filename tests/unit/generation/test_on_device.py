@@ -6,13 +6,12 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.inference import Carbon, SamplingRule
-from carbon.inference.generation import drawing
-from carbon.inference.generation.decoding import Decoder
-from carbon.inference.generation.on_device import draw_on_device
-from carbon.inference.generation.sampling import draw
-from carbon.inference.reading.reader import Reader
+from carbon.inference.generate import generate
+from carbon.inference.generate.decode import Decoder
+from carbon.inference.generate.sampling import draw, draw_on_device
+from carbon.inference.options import MODES
+from carbon.inference.runner import Reader
 from carbon.model import LoadedModel
-from carbon.options import MODES
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
 from tests.helpers.generation import PROMPTS, RULES, other_network
@@ -43,7 +42,7 @@ def test_text_drawn_ahead_is_the_same(mode, options, prompts, monkeypatch):
     """Rows end and start again, contexts fill, tails condition the first 6-mer."""
     model = other_network(5)
     expected = model.generate(prompts, 200, seed=4, mode=mode, **options)
-    monkeypatch.setitem(drawing._AHEAD, "cpu", 7)
+    monkeypatch.setitem(generate._AHEAD, "cpu", 7)
     told: list[int] = []
     found = model.generate(prompts, 200, seed=4, mode=mode, advance=told.append, **options)
     assert found == expected

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from carbon.inference import Constraints, SamplingRule
-from carbon.inference.generation.sampling import distribution, draw, repetitions, walk
-from carbon.options import MODES
+from carbon.inference.generate.sampling import distribution, draw, repetitions, walk
+from carbon.inference.options import MODES
 from tests.helpers.generation import RULES, agree
 from tests.helpers.reference import (
     INDEX,

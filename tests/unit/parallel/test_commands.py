@@ -43,7 +43,7 @@ def words_of(command, folder, output):
         "per_base": ["score", *model, f"{folder}/s.fa", "--per-base"],
         "embed": ["embed", *model, f"{folder}/s.fa"],
         "scan": ["scan", *model, "--reference", f"{folder}/r.fa", "--contig", "c", "--window",
-                 "120", "--frames", "0,3"],
+                 "120", "--offsets", "0,3"],
         "background": ["background", *model, "--reference", f"{folder}/r.fa", "--window", "60",
                        "--variants-per-kind", "2"],
         "generate": ["generate", *model, "--prompts", f"{folder}/p.fa", "-n", "3", "--length",
@@ -143,7 +143,7 @@ def test_a_draft_is_told_of_for_all_blocks(folder, tmp_path, capsys):
 DRIVER = """
 import json, sys
 from carbon.cli import main
-import carbon.adapt.prediction_files, eval.commands
+import carbon.finetune.predict_job, eval.commands
 for words in json.loads(sys.argv[1]):
     assert main(words) == 0, words
 assert "torch" not in sys.modules
@@ -164,7 +164,5 @@ def test_the_driver_never_imports_torch(folder, tmp_path):
 def test_importing_inference_leaves_cuda_alone():
     """Workers on CPUs are forked behind that import."""
     import torch
-
-    import carbon.inference.loading  # noqa: F401
 
     assert not torch.cuda.is_initialized()

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from carbon import pictures
 from carbon.errors import GenomeError
 from carbon.genome import Interval, Reference, read_annotation
-from carbon.genome.gene_lookup import find_gene
+from carbon.genome.genes import find_gene
 from carbon.inference import ScanChunk
-from carbon.inference.scan import writers
+from carbon.inference.scan import formats
+from carbon.reports import figures
 from tests.helpers.files import write_fasta
 from tests.helpers.scan import (
     BASES,
@@ -25,7 +25,7 @@ class TestFiles:
     def test_formats_agree(self, folder, tmp_path, capsys, model, reference):
         import pyBigWig
 
-        words = ["--region", "gaps:91-330", "--frames", "0,3", "--strands", "both"]
+        words = ["--region", "gaps:91-330", "--offsets", "0,3", "--strands", "both"]
         tracks = ["mean_delta", "worst_delta", "log_p_ref", "entropy_nats"]
         paths = [tmp_path / name for name in ("a.parquet", "a.tsv", "a.bw")]
         paths += [tmp_path / f"a.{track}.bw" for track in tracks]
@@ -33,13 +33,13 @@ class TestFiles:
         assert run_scan(folder, *words) == 0
         summary = json.loads(capsys.readouterr().out)
         expected = scanned(
-            model, reference, Interval("gaps", 90, 330), frames=[0, 3], strands="both",
+            model, reference, Interval("gaps", 90, 330), offsets=[0, 3], strands="both",
             window_bp=72, least_context_bp=30,
         )  # fmt: skip
         assert (summary["bases"], summary["known_bases"]) == (240, 219)
         assert summary["tokens_read"] == expected.tokens_read
         assert (summary["window_bp"], summary["least_context_bp"]) == (72, 30)
-        assert (summary["region"], summary["frames"]) == ("gaps:91-330", [0, 3])
+        assert (summary["region"], summary["offsets"]) == ("gaps:91-330", [0, 3])
         assert summary["outputs"] == [str(path) for path in paths]
 
         table = pq.read_table(paths[0])
@@ -79,8 +79,8 @@ class TestFiles:
         assert "scanning windows: " in captured.err
 
     def test_row_groups_are_written_as_they_are_ready(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(writers, "_PARQUET_ROWS", 50)
-        with writers.write_parquet(tmp_path / "a.parquet", {}, {}) as write:
+        monkeypatch.setattr(formats, "_PARQUET_ROWS", 50)
+        with formats.write_parquet(tmp_path / "a.parquet", {}, {}) as write:
             for at in range(0, 200, 20):
                 values = np.full((20, 4), -at, dtype=np.float32)
                 write(ScanChunk(Interval("c", at, at + 20), BASES[at : at + 20], values, 1))
@@ -136,7 +136,7 @@ class TestFiles:
          ("matplotlib", ["--output", "a.tsv", "--plot", "a.png"])],
     )  # fmt: skip
     def test_a_missing_extra_is_named(self, folder, capsys, monkeypatch, package, words):
-        monkeypatch.setattr(pictures, "find_spec", lambda name: None)
+        monkeypatch.setattr(figures, "find_spec", lambda name: None)
         assert run_scan(folder, "--region", "c:1-9", *words) == 2
         message = capsys.readouterr().err
         assert package in message and "pip install 'carbon-dna[scan]'" in message

@@ -6,19 +6,19 @@ import pandas as pd
 import pytest
 
 from carbon.cli import main
-from carbon.inference.scan import regions
+from carbon.inference.scan import score
 from tests.helpers.files import write_fasta
 from tests.helpers.parallel import Stopped, stop_once_behind
 from tests.helpers.scan import CONTIGS, GENE_BASES, run_scan
 
-HOW = ("--frames", "0,3", "--strands", "both", "--window", "72", "--least-context", "30")
+HOW = ("--offsets", "0,3", "--strands", "both", "--window", "72", "--least-context", "30")
 LENGTHS_BP = {contig: len(bases) for contig, bases in (CONTIGS | {"c1": GENE_BASES}).items()}
 
 
 @pytest.fixture
 def few_windows(monkeypatch):
     """Have blocks of eight windows, so that several contigs meet in one."""
-    monkeypatch.setattr(regions, "_BLOCK_TOKENS", 100)
+    monkeypatch.setattr(score, "_BLOCK_TOKENS", 100)
 
 
 def rows_of(path) -> pd.DataFrame:
@@ -95,7 +95,7 @@ def test_a_plan_counts_what_the_scan_reads_and_writes_nothing(folder, tmp_path, 
     assert plan["hours"] == pytest.approx(
         plan["tokens"] / plan["tokens_per_second"] / 3600, abs=1e-4, rel=1e-3
     )
-    # Two frames and two strands of four float32 as base64, which makes four bytes of three.
+    # Two offsets and two strands of four float32 as base64, which makes four bytes of three.
     kept = round(plan["bases"] * 4 * 16 * 4 / 3)
     outputs = [str(tmp_path / "a.parquet"), str(tmp_path / "a.bw")]
     assert plan["bytes"].pop("blocks") == kept

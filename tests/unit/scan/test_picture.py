@@ -5,7 +5,7 @@ import pytest
 
 from carbon.genome import Interval
 from carbon.inference import ScanChunk
-from carbon.inference.scan.picture import draw_scan
+from carbon.inference.scan.figure import draw_scan
 from tests.helpers.files import random_bases
 from tests.helpers.scan import run_scan
 

@@ -2,20 +2,20 @@
 
 import pytest
 
-from carbon.inference.scan import regions
+from carbon.inference.scan import score
 from tests.helpers.parallel import Stopped, stop_once_behind
 from tests.helpers.scan import run_scan
 
 
 def test_from_blocks_come_the_bytes_of_one_process(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(regions, "_BLOCK_TOKENS", 100)
+    monkeypatch.setattr(score, "_BLOCK_TOKENS", 100)
     names = ("o.parquet", "o.tsv", "o.bw", "o.png")
     alone, shared = ([tmp_path / way / name for name in names] for way in ("alone", "shared"))
     for paths in (alone, shared):
         paths[0].parent.mkdir()
 
     def scan(paths, *more):
-        words = ["--region", "gaps:91-330", "--frames", "0,3", "--strands", "both", *more]
+        words = ["--region", "gaps:91-330", "--offsets", "0,3", "--strands", "both", *more]
         words += ["--window", "72", "--least-context", "30", "--plot", paths[3]]
         return run_scan(folder, *words, "--output", *paths[:3])
 

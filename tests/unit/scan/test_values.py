@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference import Carbon, ScanChunk, join_chunks
-from carbon.inference.scan import regions, scan_method_for
+from carbon.inference.scan import scan_method_for
+from carbon.inference.scan import score as scan_score
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import write_fasta
@@ -41,15 +42,15 @@ def by_brute_force(network, bases: str, start: int, place: int) -> list[float]:
 
 
 class TestAgainstOtherPaths:
-    @pytest.mark.parametrize("frame", [0, 4])
-    def test_conditionals_are_sums_over_stock_softmax(self, model, network, reference, frame):
-        """Beside and inside of gaps too; one window, and what lies before the frame."""
+    @pytest.mark.parametrize("offset", [0, 4])
+    def test_conditionals_are_sums_over_stock_softmax(self, model, network, reference, offset):
+        """Beside and inside of gaps too; one window, and what lies before the offset."""
         found = scanned(
-            model, reference, whole(reference, "gaps"), frames=[frame], window_bp=288,
+            model, reference, whole(reference, "gaps"), offsets=[offset], window_bp=288,
             least_context_bp=144,
         )  # fmt: skip
         for place in (0, 2, 5, 6, 17, 100, 104, 241, 247, 252, 399):
-            start = frame if place >= frame else 0
+            start = offset if place >= offset else 0
             if place >= start + 288:  # scored by the next window, which begins 144 bases on
                 start += 144
             expected = by_brute_force(network, GAPPED, start, place)
@@ -89,24 +90,24 @@ class TestAgainstOtherPaths:
                 assert delta == pytest.approx(score.delta, abs=1e-4)
 
 
-class TestStrandsAndFrames:
+class TestStrandsAndOffsets:
     @pytest.mark.parametrize("combine", ["mean", "token_start"])
     def test_the_reverse_strand_is_the_contig_turned_round(self, model, reference, combine):
-        how = {"frames": range(6), "combine": combine, "window_bp": 96, "least_context_bp": 30}
+        how = {"offsets": range(6), "combine": combine, "window_bp": 96, "least_context_bp": 30}
         found = scanned(model, reference, whole(reference, "gaps"), strands="reverse", **how)
         turned = scanned(model, reference, whole(reference, "turned"), **how)
         # Complements of ACGT are TGCA: the last column first.
         expected = turned.log_probabilities[::-1, ::-1]
         np.testing.assert_allclose(found.log_probabilities, expected, atol=1e-6)
 
-    def test_deltas_of_frames_and_strands_are_averaged(self, model, reference):
+    def test_deltas_of_offsets_and_strands_are_averaged(self, model, reference):
         where = Interval("gaps", 20, 330)
         alone = [
-            scanned(model, reference, where, frames=[frame], strands=strands)
+            scanned(model, reference, where, offsets=[offset], strands=strands)
             for strands in ("forward", "reverse")
-            for frame in (1, 2, 5)
+            for offset in (1, 2, 5)
         ]
-        both = scanned(model, reference, where, frames=[5, 1, 2], strands="both")
+        both = scanned(model, reference, where, offsets=[5, 1, 2], strands="both")
         mean = sum(one.deltas.astype(float) for one in alone) / 6
         np.testing.assert_allclose(both.deltas, mean, atol=1e-5)
         # Weighed products of the six distributions, brought to a sum of one.
@@ -115,13 +116,13 @@ class TestStrandsAndFrames:
         np.testing.assert_allclose(both.log_probabilities, expected, atol=1e-6)
         assert both.tokens_read == sum(one.tokens_read for one in alone)
 
-    def test_token_start_takes_each_base_in_its_frame(self, model, reference):
+    def test_token_start_takes_each_base_in_its_offset(self, model, reference):
         where = Interval("c", 3, 650)
         found = scanned(model, reference, where, combine="token_start", window_bp=90)
-        frames = [scanned(model, reference, where, frames=[f], window_bp=90) for f in range(6)]
-        of_frames = np.stack([one.log_probabilities for one in frames])
+        offsets = [scanned(model, reference, where, offsets=[f], window_bp=90) for f in range(6)]
+        of_offsets = np.stack([one.log_probabilities for one in offsets])
         places = np.arange(where.length_bp)
-        expected = of_frames[(places + where.start) % 6, places]
+        expected = of_offsets[(places + where.start) % 6, places]
         np.testing.assert_allclose(found.log_probabilities, expected, atol=1e-6)
 
 
@@ -129,7 +130,7 @@ class TestWindows:
     @pytest.mark.parametrize("strands", ["forward", "both"])
     def test_a_part_is_that_part_of_the_whole(self, model, reference, strands):
         how = {
-            "frames": [0, 4], "strands": strands, "window_bp": 72, "least_context_bp": 36
+            "offsets": [0, 4], "strands": strands, "window_bp": 72, "least_context_bp": 36
         }  # fmt: skip
         full = scanned(model, reference, whole(reference, "gaps"), **how)
         for start, end in [(0, 1), (71, 73), (77, 300), (399, 400)]:
@@ -140,13 +141,13 @@ class TestWindows:
 
     def test_chunks_follow_one_another_whatever_the_batches(self, network, reference, monkeypatch):
         """Batches and blocks of one window give what those of many give."""
-        how = {"frames": range(6), "strands": "both", "window_bp": 66, "least_context_bp": 30}
+        how = {"offsets": range(6), "strands": "both", "window_bp": 66, "least_context_bp": 30}
         results = []
         for batch_tokens, block_tokens in ((100, 1), (None, 100), (100, 2**16)):
             model = Carbon(LoadedModel(network, NATIVE))
             if batch_tokens:
                 model.reader.batch_tokens = batch_tokens
-            monkeypatch.setattr(regions, "_BLOCK_TOKENS", block_tokens)
+            monkeypatch.setattr(scan_score, "_BLOCK_TOKENS", block_tokens)
             chunks = list(model.scan(reference, whole(reference, "c"), **how))
             assert [c.interval.start for c in chunks[1:]] == [c.interval.end for c in chunks[:-1]]
             assert all(len(c.log_probabilities) == c.interval.length_bp > 0 for c in chunks)
@@ -159,28 +160,28 @@ class TestWindows:
             np.testing.assert_allclose(found.log_probabilities, expected, atol=1e-5)
 
     @given(
-        start=st.integers(0, 699), length=st.integers(1, 120), frame=st.integers(0, 5),
+        start=st.integers(0, 699), length=st.integers(1, 120), offset=st.integers(0, 5),
         window=st.integers(2, 16), context=st.floats(0, 0.99),
     )  # fmt: skip
     @settings(max_examples=20)
     def test_any_window_is_one_sequence_scored(
-        self, model, reference, start, length, frame, window, context
+        self, model, reference, start, length, offset, window, context
     ):
         """A base has what `score` gives it in a sequence from its window's anchor on."""
         context_bp = 6 * int(context * window)
         where = Interval("c", start, min(start + length, 700))
         found = scanned(
-            model, reference, where, frames=[frame], window_bp=6 * window,
+            model, reference, where, offsets=[offset], window_bp=6 * window,
             least_context_bp=context_bp,
         )  # fmt: skip
         assert found.interval == where
-        anchors = [0, *range(frame, 700, 6 * window - context_bp)]
+        anchors = [0, *range(offset, 700, 6 * window - context_bp)]
         for place in {where.start, where.end - 1}:
-            if place < frame:
+            if place < offset:
                 anchor = 0
             else:  # the first window that holds the base
                 anchor = next(a for a in anchors[1:] if a <= place < a + 6 * window)
-                assert place - anchor >= context_bp or anchor == frame
+                assert place - anchor >= context_bp or anchor == offset
             (score,) = model.score([BASES[anchor : place + 1]])
             assert found.log_p_ref[place - start] == pytest.approx(score.bases[-1], abs=1e-4)
 
@@ -193,8 +194,8 @@ class TestWindows:
         assert scanned(model, reference, Interval("c", 96, 97), **how).tokens_read == 9
         # From base 0: the first window, and 6-mers 12 to 15.
         assert scanned(model, reference, Interval("c", 0, 96), **how).tokens_read == 24
-        # Frame 2: base 0 and 1 behind <dna>, and the first window, which is scored up to base 73.
-        found = scanned(model, reference, Interval("c", 0, 74), frames=[2], **how)
+        # Offset 2: base 0 and 1 behind <dna>, and the first window, which is scored up to base 73.
+        found = scanned(model, reference, Interval("c", 0, 74), offsets=[2], **how)
         assert found.tokens_read == 1 + 12
 
     def test_long_regions_are_read_as_they_are_taken(self, model, reference, monkeypatch):
@@ -210,7 +211,7 @@ class TestWindows:
                 return reference.fetch(interval)
 
         model = Carbon(model.model)
-        monkeypatch.setattr(regions, "_BLOCK_TOKENS", 64)
+        monkeypatch.setattr(scan_score, "_BLOCK_TOKENS", 64)
         chunks = model.scan(Counting(), whole(reference, "c"), window_bp=60)
         next(chunks)
         assert max(interval.end for interval in read[1:]) < 200
@@ -219,8 +220,8 @@ class TestWindows:
         """48 tokens: `<dna>`, 47 6-mers, and one more that is predicted and not read."""
         method = model.scan_method()
         assert (method.window_bp, method.least_context_bp) == (288, 144)
-        assert (method.frames, method.combine) == ((0,), "mean")
-        assert model.scan_method(combine="token_start").frames == (0, 1, 2, 3, 4, 5)
+        assert (method.offsets, method.combine) == ((0,), "mean")
+        assert model.scan_method(combine="token_start").offsets == (0, 1, 2, 3, 4, 5)
         rounded = model.scan_method(window_bp=101, least_context_bp=31)
         assert (rounded.window_bp, rounded.least_context_bp) == (96, 36)
 
@@ -238,9 +239,9 @@ class TestWindows:
             ({"window_bp": 282, "tags": ["<fungi_species>"] * 2}, "give 12 to 276"),
             ({"least_context_bp": 283}, "give 0 to 282"),
             ({"least_context_bp": -1}, "-1 bp"),
-            ({"frames": []}, "frames none"),
-            ({"frames": [6]}, "frames 6"),
-            ({"frames": [0, 1], "combine": "token_start"}, "all six"),
+            ({"offsets": []}, "offsets none"),
+            ({"offsets": [6]}, "offsets 6"),
+            ({"offsets": [0, 1], "combine": "token_start"}, "all six"),
             ({"tags": ["<dragon>"]}, "<dragon>"),
         ],
     )
@@ -255,9 +256,9 @@ class TestWindows:
         assert list(model.scan(reference, Interval("c", 7, 7))) == []
 
     def test_a_contig_shorter_than_a_token(self, model, network, reference):
-        for frame in (0, 1, 2, 5):
-            found = scanned(model, reference, whole(reference, "short"), frames=[frame])
-            expected = by_brute_force(network, "ACG", 0 if frame > 1 else frame, 1)
+        for offset in (0, 1, 2, 5):
+            found = scanned(model, reference, whole(reference, "short"), offsets=[offset])
+            expected = by_brute_force(network, "ACG", 0 if offset > 1 else offset, 1)
             np.testing.assert_allclose(found.log_probabilities[1], expected, atol=1e-4)
 
 

@@ -122,7 +122,7 @@ class TestOthers:
             f"c:100 {ALT}>{REF}": "ref_mismatch", "d:1 A>C": "contig_unknown",
             "c:899 ACGT>A": "ref_past_end", "c:501 A>C": "reference_unknown",
         }  # fmt: skip
-        how = {"window_bp": 120, "frames": [0, 2], "strands": "both"}
+        how = {"window_bp": 120, "offsets": [0, 2], "strands": "both"}
         found = ask("/variants", variants=[*others, *fitting], **how)["variants"]
         assert {each["variant"]: each["reason"] for each in found[:4]} == others
         assert all(each["delta"] is None for each in found[:4])
@@ -181,7 +181,7 @@ class TestOthers:
         ("/score", {"sequences": ["A" * 6000]}, "sequences", "5,000"),
         ("/variants", {"variants": ["c:1"]}, "variants", "'c:1'"),
         ("/variants", {"variants": ["c:1 A>C"], "window_bp": 10**6}, "window_bp", "window"),
-        ("/variants", {"variants": ["c:1 A>C"], "frames": [7]}, "frames", "7"),
+        ("/variants", {"variants": ["c:1 A>C"], "offsets": [7]}, "offsets", "7"),
     ],
 )  # fmt: skip
 def test_a_wrong_question_is_told_in_a_line_with_its_field(ask, path, question, param, message):

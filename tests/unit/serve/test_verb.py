@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import carbon
-from carbon.box import BOX
 from carbon.cli import main
+from carbon.pretrained import BOX
 
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
 

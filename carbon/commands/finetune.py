@@ -1,0 +1,140 @@
+"""`carbon finetune` and `carbon predict`: learn labels on top of a model, and predict them."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from carbon.commands.shared import WORKERS, Contigs, File, Workers, one_of
+from carbon.finetune.config import TOO_LONG
+from carbon.inference.options import Dtype, Strands
+from carbon.io.tables import FORMATS, any_of
+from carbon.parallel.options import loaded_device, workers_of
+
+_WHAT = one_of("What, one of these", is_required=True)
+_OUTPUT = f"{any_of(FORMATS['table'])} to write; of a VCF .vcf or .vcf.gz too."
+
+
+def finetune(
+    *,
+    config: Annotated[str | None, Parameter(group=_WHAT, metavar="FILE|NAME")] = None,
+    report: Annotated[Path | None, Parameter(group=_WHAT, metavar="FOLDER")] = None,
+    overrides: Annotated[tuple[str, ...], Parameter(metavar="KEY=VALUE")] = (),
+    dry_run: bool = False,
+    resume: bool = False,
+) -> None:
+    """Learn labels of sequences on top of a model.
+
+    Writes a folder for `carbon predict`, with results beside baselines. On many devices: torchrun
+    --nproc-per-node N -m carbon finetune --config FILE.
+
+    Args:
+        config: TOML, or a published task of docs/finetuning.md, such as deepstarr.
+        report: write report and card of a folder that is there again, and learn nothing.
+        overrides: change a value, such as way.name=probe; may be repeated.
+        dry_run: read and check, learn nothing.
+        resume: continue a run that was stopped.
+    """
+    if report is not None:
+        _report(report)
+        return
+    assert config is not None  # one of both is given
+
+    from carbon.finetune.recipes import read_run, recipe_of
+
+    settings = read_run(config, overrides)
+
+    from carbon.finetune.job import plan_finetune, run_finetune
+
+    if dry_run:
+        print(json.dumps(plan_finetune(settings)))
+        return
+    rank = int(os.environ.get("RANK", "0"))
+    results = run_finetune(settings, resume=resume, rank=rank)
+    if rank == 0:
+        recipe = recipe_of(config)
+        published = {"published": recipe.published} if recipe else {}
+        print(json.dumps({"output": settings.output, **_short(results), **published}))
+
+
+def _report(folder: Path) -> None:
+    """Write the pages of a folder again, and print where they are."""
+    from carbon.reports.figures import check_installed
+
+    check_installed("matplotlib", "finetune")
+
+    from carbon.finetune.card import write_card
+    from carbon.finetune.report import write_report
+
+    print(json.dumps({"report": str(write_report(folder)), "card": str(write_card(folder))}))
+
+
+def _short(results: dict[str, Any]) -> dict[str, Any]:
+    """Return of every predictor the score that the model was chosen by; the rest is in a file."""
+    name = results["chosen_by"]
+    return {
+        "score": name,
+        "test": {who: scores[name] for who, scores in results["test"].items()},
+        "model_minus": {who: scores[name] for who, scores in results["model_minus"].items()},
+        "split_sha256": results["split_sha256"],
+    }
+
+
+def predict(
+    source: Annotated[File, Parameter(name="INPUT")],
+    /,
+    *,
+    model: Path,
+    output: Annotated[Path, Parameter(help=_OUTPUT, metavar="FILE")],
+    reference: Path | None = None,
+    contigs: Contigs = None,
+    window_bp: int | None = None,
+    strands: Strands | None = None,
+    too_long: Annotated[str | None, Parameter(choices=tuple(TOO_LONG))] = None,
+    base: str | None = None,
+    dtype: Dtype = "float32",
+    workers: Workers = WORKERS,
+) -> None:
+    """Predict labels with what `carbon finetune` wrote.
+
+    Writes probabilities, or numbers in the unit they were learned in. Of a VCF: with ALT, with REF,
+    and their difference. Memory does not grow with the file.
+
+    Args:
+        source: FASTA, FASTQ, BED (.bed), VCF or BCF, plain, gzip or bgzip.
+        model: folder that `carbon finetune` wrote.
+        output: predictions.
+        reference: FASTA that a BED or VCF refers to.
+        window_bp: bases around the middle of a place (0: the place) or a variant; default: as
+            learned.
+        strands: that are read; default: as learned.
+        too_long: what becomes of sequences that the context does not hold; default: as learned.
+        base: folder of the base model, if it is not where it was.
+        dtype: of weights and activations.
+    """
+    from carbon.finetune.folder import read_manifest
+
+    read_manifest(model)
+
+    from carbon.finetune.predict_job import PredictWorker, check_job, run_predict_job
+    from carbon.finetune.prediction_sources import PredictJob
+
+    job = PredictJob(
+        model=model,
+        source=Path(source),
+        output=output,
+        reference=reference,
+        contigs=contigs,
+        window_bp=window_bp,
+        strands=strands,
+        too_long=too_long,
+        resume=workers.resume,
+    )
+    check_job(job)
+    keywords = {"base": base, "device": loaded_device(workers)}
+    make = partial(PredictWorker.load, job, dtype, keywords)
+    with workers_of(workers, make) as found:
+        print(json.dumps(run_predict_job(job, dtype, found)))

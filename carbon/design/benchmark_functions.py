@@ -1,0 +1,103 @@
+"""Oracles whose best is known, 1 each: what a search finds of them can be held against that.
+
+Each takes sequences and returns a number for each, as
+`python:carbon.design.benchmark_functions:gc_window` too.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from carbon.genome.alphabet import GENETIC_CODE, adaptation_index, adaptation_weights
+from carbon.genome.genes import spliced
+from carbon.genome.genome import Genome
+from carbon.pretrained import BOX
+
+FIRST, SECOND, BETWEEN_BP = "TGACTCA", "CACGTG", 20  # of the pair of motifs
+CHANCE_NATS = math.log(4)  # a base, of random bases
+
+
+def gc_window(sequences: Sequence[str]) -> list[float]:
+    """Return how much of the middle fifth is G and C, and of the rest A and T: the mean of both.
+
+    >>> gc_window(["AAAAGCAAAA", "GCGCGCGCGC"])
+    [1.0, 0.5]
+    """
+    return [_gc_window(bases) for bases in sequences]
+
+
+def motif_pair(sequences: Sequence[str]) -> list[float]:
+    """Return which part of the letters of two motifs stands 20 bases apart, where they do best.
+
+    >>> motif_pair(["TGACTCA" + "C" * 20 + "CACGTG"])
+    [1.0]
+    """
+    return [_motif_pair(bases) for bases in sequences]
+
+
+def codon_adaptation(usage: Mapping[str, float]) -> Callable[[Sequence[str]], list[float]]:
+    """Return the codon adaptation index by how often a genome has each codon (Sharp and Li 1987).
+
+    Args:
+        usage: of the 64 codons; one that is never used counts as half a time.
+
+    Returns:
+        The index of each sequence; 0 of one whose amino acids all have a single codon.
+
+    >>> codon_adaptation({"GCT": 8, "GCC": 2})(["GCTGCT", "GCCGCT", "ATGGCCGCT"])
+    [1.0, 0.5, 0.5]
+    """
+    weights = adaptation_weights({codon: usage.get(codon) or 0.5 for codon in GENETIC_CODE})
+
+    def index(sequences: Sequence[str]) -> list[float]:
+        found = [adaptation_index(bases[: len(bases) // 3 * 3], weights) for bases in sequences]
+        return [0.0 if math.isnan(value) else value for value in found]
+
+    return index
+
+
+def yeast_codons(sequences: Sequence[str]) -> list[float]:
+    """Return the codon adaptation index by the genes of the chromosome in the box.
+
+    Raises:
+        ModelError: this installation is without it.
+    """
+    return _yeast()(sequences)
+
+
+@cache
+def _yeast() -> Callable[[Sequence[str]], list[float]]:
+    entry = BOX["yeast"].require()
+    return codon_adaptation(codon_usage(Genome.open(entry.genome, entry.annotation)))
+
+
+def codon_usage(genome: Genome) -> Counter[str]:
+    """Return how often the genes of a genome have each codon, by their first transcripts."""
+    found: Counter[str] = Counter()
+    for gene in genome.annotation.genes if genome.annotation else ():
+        for transcript in gene.transcripts[:1]:
+            place = genome.reference, transcript.contig, transcript.cds, transcript.strand
+            bases = spliced(*place).upper()
+            first = transcript.phase_bp or 0
+            found.update(bases[at : at + 3] for at in range(first, len(bases) - 2, 3))
+    return Counter({codon: number for codon, number in found.items() if codon in GENETIC_CODE})
+
+
+def _gc_window(bases: str) -> float:
+    start, end = 2 * len(bases) // 5, 3 * len(bases) // 5
+    inside, outside = bases[start:end], bases[:start] + bases[end:]
+    gc = sum(map(inside.count, "GC")) / max(len(inside), 1)
+    return (gc + sum(map(outside.count, "AT")) / max(len(outside), 1)) / 2
+
+
+def _motif_pair(bases: str) -> float:
+    second_at = len(FIRST) + BETWEEN_BP
+    starts = range(max(len(bases) - second_at - len(SECOND), 0) + 1)
+    return max(
+        _matches(FIRST, bases[at:]) + _matches(SECOND, bases[at + second_at :]) for at in starts
+    ) / len(FIRST + SECOND)
+
+
+def _matches(motif: str, bases: str) -> int:
+    return sum(a == b for a, b in zip(motif, bases, strict=False))

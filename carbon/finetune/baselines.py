@@ -1,0 +1,308 @@
+"""What a baseline reads of sequences: composition, counts of k-mers, the bases around a base."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from carbon.finetune.data import Examples
+from carbon.finetune.linear import Linear, fit_linear
+from carbon.finetune.tasks import Question
+from carbon.genome.kmers import NO_BASE, canonical_kmers, digits_of
+
+Floats32 = NDArray[np.float32]
+
+LARGEST_K = 6
+_AROUND_BP = (25, 101)  # windows around a base whose composition is read
+_FLANK_BP = 10  # on either side of a base
+
+
+def digits(sequence: str) -> NDArray[np.uint8]:
+    """Return the digit of each letter, `NO_BASE` of those that are none of ACGT."""
+    return digits_of(np.frombuffer(sequence.encode("ascii"), dtype=np.uint8))
+
+
+def one_hot(sequence: str) -> Floats32:
+    """Return (bases, 4); zeros where a base is unknown."""
+    return _ROWS[digits(sequence)]
+
+
+_ROWS = np.vstack([np.eye(NO_BASE, dtype=np.float32), np.zeros((1, NO_BASE), dtype=np.float32)])
+
+
+def composition(examples: Examples) -> Floats32:
+    """Return length, and shares of G or C and of unknown bases, (rows, features).
+
+    Of a base: place in the sequence, from 0 to 1, too, and the shares in windows around the base.
+    """
+    if not examples.per_base:
+        return np.array([_composition(each) for each in examples.sequences], dtype=np.float32)
+    return np.concatenate([_composition_around(each) for each in examples.sequences])
+
+
+def _composition(sequence: str) -> tuple[float, float, float]:
+    unknown = 1 - sum(map(sequence.count, "ACGT")) / len(sequence)
+    return np.log(len(sequence)), _gc(sequence), unknown
+
+
+def _gc(sequence: str) -> float:
+    known = sum(map(sequence.count, "ACGT"))
+    return (sequence.count("G") + sequence.count("C")) / known if known else 0.5
+
+
+def _composition_around(sequence: str) -> Floats32:
+    hot = one_hot(sequence)
+    bases = np.array([base in "GC" for base in sequence], dtype=np.float64)
+    columns = [
+        np.full(len(hot), np.log(len(hot))),
+        np.linspace(0, 1, len(hot)),
+        *(_share_around(bases, width) for width in _AROUND_BP),
+        1 - hot.sum(axis=1),
+    ]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _share_around(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """Return the mean of a window around each value, cut at the ends."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(len(values))
+    first, last = np.maximum(at - width // 2, 0), np.minimum(at + width // 2 + 1, len(values))
+    shares: NDArray[np.float64] = (sums[last] - sums[first]) / (last - first)
+    return shares
+
+
+def kmers(examples: Examples) -> Floats32:
+    """Return log1p of the counts of 1- to 6-mers, those of both strands as one, (rows, 2,772).
+
+    Of a base: which bases are up to ten to its left and right, as zeros and ones.
+    """
+    if examples.per_base:
+        return np.concatenate([_bases_around(each) for each in examples.sequences])
+    tables = [_canonical_codes(k) for k in range(1, LARGEST_K + 1)]
+    found = [_kmers_of(sequence, tables) for sequence in examples.sequences]
+    return np.log1p(np.array(found, dtype=np.float32).reshape(len(found), -1))
+
+
+def _canonical_codes(k: int) -> NDArray[np.uint64]:
+    """Return the codes of the k-mers that are no larger than their reverse complements'."""
+    codes = np.arange(4**k, dtype=np.uint64)
+    reverse, left = np.zeros_like(codes), codes.copy()
+    for _ in range(k):
+        reverse = reverse << np.uint64(2) | (left & np.uint64(3)) ^ np.uint64(1)
+        left >>= np.uint64(2)
+    return codes[codes <= reverse]
+
+
+def _kmers_of(sequence: str, tables: Sequence[NDArray[np.uint64]]) -> Floats32:
+    counts = [
+        np.bincount(canonical_kmers(sequence, k).astype(np.int64), minlength=4**k)[table]
+        for k, table in enumerate(tables, start=1)
+    ]
+    return np.concatenate(counts).astype(np.float32)
+
+
+def _bases_around(sequence: str) -> Floats32:
+    padded = np.pad(one_hot(sequence), ((_FLANK_BP, _FLANK_BP), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * _FLANK_BP + 1, axis=0)
+    return np.ascontiguousarray(windows).reshape(len(sequence), -1)
+
+
+class Size(NamedTuple):
+    """Of the network and its learning: minutes on one thread.
+
+    Attributes:
+        widths_bp: of the filters of each layer.
+        filters: of each layer.
+        batch: sequences a step.
+        rate: of Adam.
+        most_steps: that are taken.
+        looks: at the validation part, evenly.
+        patience: looks without a better score, after which learning ends.
+    """
+
+    widths_bp: tuple[int, ...] = (11, 7, 7)
+    filters: tuple[int, ...] = (32, 64, 64)
+    batch: int = 64
+    rate: float = 1e-3
+    most_epochs: int = 30
+    most_steps: int = 2000
+    looks: int = 20
+    patience: int = 5
+
+
+class Network(nn.Module):
+    """Convolutions, each with ReLU, batch norm and pooling by two; of bases, without pooling.
+
+    What is behind the end of a shorter sequence is zero in every layer, so that an answer does not
+    depend on what else is read with it.
+    """
+
+    def __init__(self, num_outputs: int, per_base: bool, size: Size) -> None:
+        """Draw weights from torch's generator."""
+        super().__init__()
+        self._per_base = per_base
+        channels = [4, *size.filters]
+        self._convolutions = nn.ModuleList(
+            nn.Conv1d(channels[i], channels[i + 1], width, padding=width // 2)
+            for i, width in enumerate(size.widths_bp)
+        )
+        self._norms = nn.ModuleList(nn.BatchNorm1d(number) for number in size.filters)
+        self._dropout = nn.Dropout(0.3)
+        self._answer = nn.Linear(channels[-1], num_outputs)
+
+    def forward(self, bases: Tensor, lengths: Tensor) -> Tensor:
+        """Return logits, (rows, outputs), of one-hot bases, (sequences, 4, longest)."""
+        there = torch.arange(bases.shape[2])[None, :] < lengths[:, None]
+        whole = there
+        states = bases
+        for convolution, norm in zip(self._convolutions, self._norms, strict=True):
+            states = norm(convolution(states)).relu() * there[:, None]
+            if not self._per_base:
+                states = nn.functional.max_pool1d(states, 2, ceil_mode=True)
+                there = there[:, ::2]
+        if self._per_base:
+            return torch.as_tensor(self._answer(self._dropout(states.transpose(1, 2)[whole])))
+        return torch.as_tensor(self._answer(self._dropout(states.amax(dim=2))))
+
+
+def fit_network(
+    train: Examples, validation: Examples, question: Question, seed: int, size: Size
+) -> Network:
+    """Learn, and return the network as it was best on the validation part."""
+    random = np.random.default_rng(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = Network(question.num_outputs, question.per_base, size)
+        optimizer = torch.optim.Adam(network.parameters(), size.rate)
+        steps_an_epoch = -(-len(train) // size.batch)
+        num_steps = min(size.most_steps, size.most_epochs * steps_an_epoch)
+        look_every = max(1, num_steps // size.looks)
+        best, best_score, since = None, -np.inf, 0
+        for step, (bases, lengths, targets) in enumerate(_batches(train, question, random, size)):
+            network.train()
+            # Batch norm has nothing to do with one number.
+            if len(targets) > 1:
+                loss = question.loss_of(network(bases, lengths), targets, alone=True)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            if (step + 1) % look_every and step + 1 < num_steps:
+                continue
+            score = question.score(answers(network, validation, question), validation.labels)
+            since += 1
+            if best is None or score > best_score:
+                best = {name: value.clone() for name, value in network.state_dict().items()}
+                best_score, since = score, 0
+            if since >= size.patience or step + 1 >= num_steps:
+                break
+    assert best is not None
+    network.load_state_dict(best)
+    return network
+
+
+@torch.no_grad()
+def answers(network: Network, examples: Examples, question: Question) -> Floats32:
+    """Return predictions, (rows, outputs): the mean of the logits of both strands."""
+    network.eval()
+    parts = []
+    for first in range(0, len(examples), 256):
+        hot = [one_hot(each) for each in examples.sequences[first : first + 256]]
+        there = network(*_padded(hot))
+        back = network(*_padded([_reversed(each) for each in hot]))
+        if question.per_base:
+            back = torch.cat([each.flip(0) for each in back.split([len(each) for each in hot])])
+        parts.append(((there + back) / 2).numpy())
+    logits = np.concatenate(parts) if parts else np.zeros((0, question.num_outputs))
+    return question.predictions(logits)
+
+
+def _batches(
+    train: Examples, question: Question, random: np.random.Generator, size: Size
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield one-hot bases, lengths and targets, epoch after epoch; half as reverse complement."""
+    targets = question.targets(train.labels)
+    while True:
+        order = random.permutation(len(train))
+        for first in range(0, len(order), size.batch):
+            hot, of = [], []
+            for i in order[first : first + size.batch].tolist():
+                bases, target = one_hot(train.sequences[i]), targets[train.rows_of(i)]
+                turned = random.random() < 0.5
+                hot.append(_reversed(bases) if turned else bases)
+                of.append(target[::-1] if turned else target)
+            yield *_padded(hot), torch.from_numpy(np.concatenate(of))
+
+
+def _reversed(hot: Floats32) -> Floats32:
+    """Return the other strand: bases are in an order in which neighbours pair."""
+    return hot[::-1, [1, 0, 3, 2]]
+
+
+def _padded(hot: Sequence[Floats32]) -> tuple[Tensor, Tensor]:
+    lengths = [len(each) for each in hot]
+    bases = np.zeros((len(hot), max(lengths), 4), dtype=np.float32)
+    for i, each in enumerate(hot):
+        bases[i, : len(each)] = each
+    return torch.from_numpy(bases.transpose(0, 2, 1).copy()), torch.tensor(lengths)
+
+
+Answer = Callable[[Examples], Floats32]
+"""From any examples to predictions, (rows, num_outputs)."""
+Fit = Callable[[Examples, Examples, Question, int], Answer]
+"""From train and validation part, question and seed to an answer."""
+
+MOST_ROWS = 30_000
+"""Of more, a linear baseline learns from so many, drawn by the seed."""
+
+
+def _constant(train: Examples, validation: Examples, question: Question, seed: int) -> Answer:
+    """Say how frequent each class is, or the mean, whatever the sequence."""
+    if question.of_kind.one_column:
+        known = train.labels[~np.isnan(train.labels)].astype(int)
+        shares = np.bincount(known, minlength=len(question.names)) / len(known)
+        said = shares[-question.num_outputs :]
+    else:
+        said = np.nanmean(train.labels.astype(np.float64), axis=0)
+    return lambda examples: np.tile(said.astype(np.float32), (len(examples.labels), 1))
+
+
+def _linear(
+    read: Callable[[Examples], Floats32],
+    train: Examples,
+    validation: Examples,
+    question: Question,
+    seed: int,
+) -> Answer:
+    some = _some(train, seed)
+    linear: Linear = fit_linear(
+        (read(some), some.labels), (read(validation), validation.labels), question
+    ).linear
+    return lambda examples: question.predictions(linear.logits(read(examples)))
+
+
+def _some(examples: Examples, seed: int) -> Examples:
+    """Return examples of at most `MOST_ROWS` rows."""
+    if len(examples.labels) <= MOST_ROWS:
+        return examples
+    order = np.random.default_rng(seed).permutation(len(examples))
+    sizes = np.diff(examples.starts)[order]
+    return examples.taken(order[: max(1, int(np.searchsorted(np.cumsum(sizes), MOST_ROWS)))])
+
+
+def _cnn(train: Examples, validation: Examples, question: Question, seed: int) -> Answer:
+
+    network = fit_network(train, validation, question, seed, Size())
+    return lambda examples: answers(network, examples, question)
+
+
+FITS: dict[str, Fit] = {
+    "constant": _constant,
+    "composition": partial(_linear, composition),
+    "kmers": partial(_linear, kmers),
+    "cnn": _cnn,
+}
+"""Of each of `BASELINES`."""

@@ -1,0 +1,267 @@
+"""The network that is finetuned: a stock Llama, a vector a sequence or a base, and a head on it."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import LlamaForCausalLM, LlamaModel
+
+from carbon.errors import UserError
+from carbon.finetune.batches import Batch, batches, cut, dna_rows, room_bp, tokens_of, use_rows
+from carbon.genome import reverse_complement
+from carbon.inference.options import STRANDS_READ, Pool, Strands
+from carbon.inference.runner import batch_tokens_of
+from carbon.inference.score import overlapping_windows
+from carbon.model import LoadedModel
+from carbon.tokenizer import K, Vocabulary
+
+
+class Head(nn.Module):
+    """Numbers from a vector: layer norm, if it has one, and a linear map with a bias."""
+
+    def __init__(self, width: int, num_outputs: int, *, norm: bool = True) -> None:
+        """Begin with a small random map, so that the outputs begin near their bias."""
+        super().__init__()
+        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
+        self.linear = nn.Linear(width, num_outputs)
+        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return (N, outputs) fp32 of (N, width)."""
+        found: Tensor = self.linear(self.norm(vectors.float()))
+        return found.float()
+
+
+class FinetunedNetwork(nn.Module):
+    """A stock backbone and a head, for sequences that lie one behind the other.
+
+    A vector a sequence is the mean of its states by known bases, or the last of them, as
+    `carbon.inference.options.POOLS` says; it equals what `Carbon.embed` gives.
+
+    A causal state has seen what is left of it and nothing of what is right. For a label of every
+    base the reverse complement is read as well, and the head takes of each 6-mer two states: that
+    of the forward pass, and that of the other pass, which has seen the right side. It gives six
+    times the outputs of a base.
+
+    Attributes:
+        backbone: a `LlamaModel`, or that inside a peft model; its embedding has the rows of DNA
+            alone, since no text is read: so little is kept of gradients and moments.
+        head: on its vectors.
+        per_base: whether there is a row of outputs for every base.
+    """
+
+    def __init__(self, backbone: nn.Module, head: Head, *, per_base: bool = False) -> None:
+        """Join both."""
+        super().__init__()
+        self.backbone, self.head, self.per_base = backbone, head, per_base
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return logits, fp32: (rows, outputs), or (bases of all rows, outputs)."""
+        states = self.states(batch)
+        if not self.per_base:
+            logits: Tensor = self.head(pooled(states, batch))
+            return logits
+        assert batch.bases is not None
+        of_tokens: Tensor = self.head(both_sides(states, batch))
+        return of_tokens.view(len(of_tokens) * K, -1).index_select(0, batch.bases)
+
+    def states(self, batch: Batch) -> Tensor:
+        """Return the state of every token behind the last layer and norm: (tokens, width)."""
+        output: Any = self.backbone(
+            input_ids=batch.ids[None],
+            position_ids=batch.positions[None],
+            layout=batch.layout,
+            use_cache=False,
+        )
+        found: Tensor = output.last_hidden_state[0]
+        return found
+
+
+def pooled(states: Tensor, batch: Batch) -> Tensor:
+    """Return the weighted mean of the states of each row: (rows, width) fp32, NaN of no weight."""
+    weights = batch.layout.as_rows(batch.weights)
+    sums = torch.einsum("rtw,rt->rw", batch.layout.as_rows(states.float()), weights)
+    return sums / weights.sum(dim=1, keepdim=True)
+
+
+def both_sides(states: Tensor, batch: Batch) -> Tensor:
+    """Return of each 6-mer its state in either pass, side by side: (6-mers, 2 x width)."""
+    assert batch.pairs is not None
+    return torch.cat([states.index_select(0, places) for places in batch.pairs], dim=1)
+
+
+class OpenedModel:
+    """A loaded model whose decoder is fine-tuned, and what it takes to close it again.
+
+    Attributes:
+        model: native or hybrid; not to be used otherwise until it is closed.
+        backbone: its decoder, which reads flat batches. The embedding has the rows of DNA alone.
+    """
+
+    def __init__(self, model: LoadedModel, layer: int | None = None) -> None:
+        """Take a model apart.
+
+        Args:
+            model: native or hybrid.
+            layer: read so many layers, and no norm behind them; all and the last norm if None.
+
+        Raises:
+            UserError: there are not so many layers.
+        """
+        self.model = model
+        self.backbone: LlamaModel = model.network.model
+        whole: Any = self.backbone
+        self._whole = (whole.embed_tokens, whole.layers, whole.norm)
+        self._attention = whole.config._attn_implementation
+        num_layers = len(whole.layers)
+        if layer is not None:
+            if not 0 <= layer <= num_layers:
+                raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to that")
+            whole.layers, whole.norm = whole.layers[:layer], nn.Identity()
+            whole.config.num_hidden_layers = layer
+        rows = whole.embed_tokens.weight.detach()[dna_rows(model.vocabulary)].clone()
+        embedding: Any = nn.Embedding
+        whole.embed_tokens = embedding.from_pretrained(rows, freeze=False)
+        use_rows(whole)
+
+    def closed(self) -> LlamaForCausalLM:
+        """Put the model together again, with what was learned, and return it."""
+        backbone: Any = self.backbone
+        learned = backbone.embed_tokens.weight.detach()
+        backbone.embed_tokens, backbone.layers, backbone.norm = self._whole
+        with torch.no_grad():
+            backbone.embed_tokens.weight[dna_rows(self.model.vocabulary)] = learned
+        backbone.config.num_hidden_layers = len(backbone.layers)
+        backbone.config._attn_implementation = self._attention
+        return self.model.network
+
+
+class Window(NamedTuple):
+    """A piece of a sequence as it is read.
+
+    Attributes:
+        sequence: its number.
+        start: of the piece in the sequence.
+        bases: that are read.
+        is_turned: they are the reverse complement of the piece.
+    """
+
+    sequence: int
+    start: int
+    bases: str
+    is_turned: bool
+
+
+_KNOWN = re.compile("[ACGTacgt]")
+
+
+def windows_read(sequence: str, room_bp: int, *, tile: bool) -> Iterator[tuple[int, str]]:
+    """Yield start and bases of each window of a sequence that has a known base.
+
+    Args:
+        sequence: DNA in either case.
+        room_bp: bases of the longest window.
+        tile: windows that overlap by half; otherwise the first alone.
+    """
+    starts = [start for start, _ in overlapping_windows(len(sequence), room_bp)] if tile else [0]
+    for start in starts:
+        bases = sequence[start : start + room_bp]
+        if _KNOWN.search(bases):
+            yield start, bases
+
+
+class Averager:
+    """A network that gives numbers of a batch, and how its batches are made.
+
+    Attributes:
+        network: from a `Batch` to (rows, width), or (of all rows, width) where a row has several.
+        room_bp: bases of the longest sequence that is read whole.
+        batch_tokens: most tokens of one pass.
+    """
+
+    def __init__(
+        self,
+        network: torch.nn.Module,
+        backbone: Any,
+        vocabulary: Vocabulary,
+        pool: Pool,
+        width: int,
+        *,
+        per_base: bool = False,
+        size_of: Callable[[int], int] | None = None,
+    ) -> None:
+        """Wrap a network, whose decoder is `backbone`.
+
+        Args:
+            network: as above.
+            backbone: that reads.
+            vocabulary: of its rows.
+            pool: what makes the vector of a sequence.
+            width: numbers of each vector.
+            per_base: the other strand is read too, for what is said of every base.
+            size_of: from the bases of a row to the vectors of it, if it has several; all of its
+                bases if `per_base`, otherwise one.
+        """
+        self.network = network
+        self.room_bp = room_bp(backbone.config.max_position_embeddings, pool)
+        self.batch_tokens = batch_tokens_of(backbone)
+        self._pool, self._width, self._per_base = pool, width, per_base
+        self._size_of = size_of or (lambda bases: bases if per_base else 1)
+        self._batch = batches(vocabulary, pool, per_base=per_base)
+
+    def means(
+        self, sequences: Sequence[str], strands: Strands, *, tile: bool
+    ) -> list[NDArray[np.float64]]:
+        """Return the mean over strands and windows: (width,) each, or (bases, width).
+
+        A window without a known base is left out. NaN where no window is left; of bases, where none
+        holds the base. Without `tile` what does not fit is cut off behind.
+        """
+        per_base, width = self._per_base, self._width
+        shapes = [(len(s), width) if per_base else (width,) for s in sequences]
+        sums = [np.zeros(shape) for shape in shapes]
+        counts = [np.zeros((*shape[:-1], 1)) for shape in shapes]
+        windows = list(self.windows(sequences, strands, tile=tile))
+        for window, found in zip(windows, self.read(windows), strict=True):
+            size = len(window.bases)
+            at = slice(window.start, window.start + size) if per_base else slice(None)
+            turned = found[::-1] if per_base and window.is_turned else found
+            # A window counts for its bases; of a label of every base each counts for itself.
+            weight = 1 if per_base else size
+            sums[window.sequence][at] += weight * turned
+            counts[window.sequence][at] += weight
+        with np.errstate(invalid="ignore"):
+            return [total / count for total, count in zip(sums, counts, strict=True)]
+
+    def windows(
+        self, sequences: Sequence[str], strands: Strands, *, tile: bool
+    ) -> Iterator[Window]:
+        """Yield what is read of each sequence; without `tile` its first bases that fit.
+
+        Windows without a known base are left out.
+        """
+        for number, sequence in enumerate(sequences):
+            for start, bases in windows_read(sequence, self.room_bp, tile=tile):
+                for strand in STRANDS_READ[strands]:
+                    turned = strand == "-"
+                    read = reverse_complement(bases) if turned else bases
+                    yield Window(number, start, read, turned)
+
+    @torch.inference_mode()
+    def read(self, windows: Sequence[Window]) -> list[NDArray[np.float32]]:
+        """Return the vectors of each window, those of one length read together."""
+        lengths = [tokens_of(len(w.bases), self._pool) * (1 + self._per_base) for w in windows]
+        found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(windows)
+        device = next(self.network.parameters()).device
+        for group in cut(lengths, self.batch_tokens):
+            bases = [windows[n].bases for n in group]
+            logits = self.network(self._batch(bases).to(device)).cpu().numpy()
+            ends = np.cumsum([self._size_of(len(b)) for b in bases])
+            for n, part in zip(group, np.split(logits, ends[:-1]), strict=True):
+                found[n] = part if self._per_base else part[0]
+        return found

@@ -1,0 +1,110 @@
+"""A genome that is open: its sequence with its genes, and places in it by name."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from carbon.errors import UserError
+from carbon.genome.annotation import read_gene_file
+from carbon.genome.contig_names import CHR, contig_names, region_by_name
+from carbon.genome.fasta import Reference
+from carbon.genome.genes import Annotation, Gene, find_gene
+from carbon.genome.interval import Interval
+from carbon.genome.sequences import open_text
+
+
+@dataclass(frozen=True, slots=True)
+class Genome:
+    """A reference and its genes.
+
+    Attributes:
+        reference: the sequence.
+        annotation: its genes; None where there are none.
+        shown_files: FASTA and annotation as a command line names them; uploads by their names.
+    """
+
+    reference: Reference
+    annotation: Annotation | None
+    shown_files: tuple[str, ...]
+
+    @property
+    def is_simulated(self) -> bool:
+        """Tell whether the FASTA says so, as `python -m data_pipeline simulate` writes it."""
+        try:
+            with open_text(self.reference.path) as lines:
+                return next(iter(lines), "").split()[1:2] == ["simulated"]
+        except (OSError, UserError):
+            return False
+
+    @property
+    def gene_names(self) -> tuple[str, ...]:
+        """Names of its genes, each once and sorted."""
+        genes = self.annotation.genes if self.annotation else ()
+        return tuple(sorted({gene.name for gene in genes}))
+
+    @classmethod
+    def open(
+        cls,
+        fasta: str | Path,
+        annotation: str | Path | None,
+        contigs: str | None = None,
+        genetic_code: str | int | None = None,
+    ) -> Self:
+        """Open a FASTA and the annotation beside it, whose contigs may have other names.
+
+        Args:
+            fasta: the sequence.
+            annotation: its genes, or None.
+            contigs: as `contig_names` reads it.
+            genetic_code: NCBI translation table where the annotation states none, as
+                `read_annotation` takes it.
+
+        Raises:
+            GenomeError: a file is malformed, or the two do not belong together.
+        """
+        reference = Reference(fasta)
+        names = contig_names(contigs, reference.contig_lengths_bp)
+        genes = None
+        if annotation:
+            genes = read_gene_file(annotation, reference, names, genetic_code)
+        return cls(reference, genes, tuple(str(f) for f in (fasta, annotation) if f))
+
+    def place(self, text: str, flank_bp: int, most_bp: int) -> Interval:
+        """Return the interval of a gene's name, with a flank, or of a `contig:first-last`.
+
+        Raises:
+            GenomeError: there is no such gene or region.
+            UserError: it is longer than `most_bp`.
+        """
+        if not text:
+            raise UserError("no place is given; type a gene's name or contig:first-last")
+        lengths_bp = self.reference.contig_lengths_bp
+        names = contig_names(CHR, lengths_bp)
+        if ":" in text or text in {*lengths_bp, *names} or self.annotation is None:
+            interval = region_by_name(text, lengths_bp, names)
+        else:
+            gene = find_gene(self.annotation, text).interval
+            interval = gene.widened(flank_bp, lengths_bp[gene.contig])
+        if interval.length_bp > most_bp:
+            raise UserError(
+                f"{interval.to_region()} has {interval.length_bp:,} bases; give "
+                f"{most_bp:,} at most, such as a region within it"
+            )
+        return interval
+
+    def gene_at(self, place: str, most_bp: int) -> Gene | None:
+        """Return the gene of a name, or the first in a region, that has a transcript.
+
+        Raises:
+            GenomeError: there is no such gene or region.
+            UserError: it is longer than `most_bp`.
+        """
+        genes = self.genes_in(self.place(place, 0, most_bp))
+        there = [gene for gene in genes if gene.transcripts]
+        named = [gene for gene in there if place in (gene.name, gene.gene_id)]
+        return next(iter(named + there), None)
+
+    def genes_in(self, interval: Interval) -> list[Gene]:
+        """Return the genes that an interval touches."""
+        genes = self.annotation.genes if self.annotation else ()
+        return [gene for gene in genes if gene.interval.overlaps(interval)]

@@ -1,0 +1,153 @@
+"""Checks of what a Python caller passes: a wrong type is one line that says what to pass.
+
+A bare string is refused where several are expected. Python would read it letter by letter, and a
+file name would be taken for a sequence, so neither guess is made.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from carbon.errors import ModelError, UserError
+from carbon.genome import Interval, Reference, Variant
+from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.tokenizer import K
+
+_LETTERS = frozenset(FASTA_LETTERS.decode())
+_FILE_HINT = "read a file first: [bases for _, bases in carbon.genome.read_sequences(path)]"
+_EXAMPLES = {"tags": '["<fungi_species>"]', "contigs": '["chr1"]'}
+_VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.from_text("chr1:10 A>T")'
+
+
+def check_several(name: str, values: object, example: str) -> None:
+    """Raise TypeError unless `values` can be iterated and is not one string or file name.
+
+    Args:
+        name: of the argument.
+        values: what was passed.
+        example: what to pass, such as `["ATGGCC"]`.
+    """
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{name}: a single {_type(values)}; pass a list, such as {example}")
+    if hasattr(values, "__fspath__"):
+        raise TypeError(f"{name}: a {_type(values)} is not a list; {_FILE_HINT}")
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{name}: a {_type(values)} is not a list; pass one, such as {example}")
+
+
+def check_string(name: str, value: object) -> None:
+    """Raise TypeError unless `value` is a string."""
+    hint = "of a (name, bases) pair pass the bases" if isinstance(value, tuple) else "pass a string"
+    _check_type(name, value, str, _FILE_HINT if hasattr(value, "__fspath__") else hint)
+
+
+def checked_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return strings, such as tags, contigs or prompts, as a tuple.
+
+    Raises:
+        TypeError: `values` is a single string or cannot be iterated, or an item is not a string.
+    """
+    check_several(name, values, _EXAMPLES.get(name, '["ATGGCC"]'))
+    return tuple(_each(name, values, check_string))
+
+
+def checked_dna(sequences: Iterable[str], name: str = "sequences") -> Iterator[str]:
+    """Return an iterator over sequences that checks each of them when it is reached.
+
+    Raises:
+        TypeError: at once, if `sequences` is a single string or cannot be iterated; when it is
+            reached, if an item is not a string.
+        UserError: when it is reached, if an item has a letter that is not IUPAC DNA or `-`.
+    """
+    check_several(name, sequences, '["ATGGCC"]')
+    return _each(name, sequences, _check_dna)
+
+
+def checked_variants(variants: Iterable[Variant]) -> Iterator[Variant]:
+    """Return an iterator that raises TypeError at the first item that is not a `Variant`."""
+    check_several("variants", variants, "[Variant(...)]")
+    return _each(
+        "variants", variants, lambda name, item: _check_type(name, item, Variant, _VARIANT_HINT)
+    )
+
+
+def check_interval(interval: object) -> None:
+    """Raise TypeError unless `interval` is an `Interval`."""
+    _check_type("interval", interval, Interval, 'write carbon.Interval("chr1", 0, 600)')
+
+
+def check_reference(reference: object) -> None:
+    """Raise TypeError unless `reference` is an open FASTA."""
+    _check_type("reference", reference, Reference, "open the FASTA: carbon.Reference(path)")
+
+
+def _check_type(name: str, value: object, kind: type, hint: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: a {_type(value)} is not a {kind.__name__}; {hint}")
+
+
+def _check_dna(name: str, sequence: str) -> None:
+    check_string(name, sequence)
+    if wrong := set(sequence) - _LETTERS:
+        raise UserError(f"{name}: {min(wrong)!r} is not a letter of DNA; {_FILE_HINT}")
+
+
+def _each(name: str, items: Iterable[Any], check: Any) -> Iterator[Any]:
+    for number, item in enumerate(items, start=1):
+        check(f"{name}, item {number}", item)
+        yield item
+
+
+def _type(value: object) -> str:
+    return type(value).__name__
+
+
+EVERY_OFFSET = tuple(range(K))
+
+
+class NotFinite(ModelError):
+    """What a model says of an input is no finite number.
+
+    Attributes:
+        number: of the input among those given, from 1; None where there is but one.
+    """
+
+    def __init__(self, where: str, number: int | None = None) -> None:
+        """Name the input."""
+        super().__init__(
+            f"{where}: what the model says of it is not finite; are its weights damaged, or too "
+            "large for this dtype?"
+        )
+        self.number = number
+
+
+def check_finite(values: Any, where: str, number: int | None = None) -> None:
+    """Raise NotFinite unless a number, or all of an array's, are finite."""
+    if not np.isfinite(values).all():
+        raise NotFinite(where, number)
+
+
+def check_layer(network: Any, layer: int) -> None:
+    """Raise UserError unless the network has so many layers."""
+    num_layers = len(network.model.layers)
+    if not 0 <= layer <= num_layers:
+        raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to {num_layers}")
+
+
+def checked_offsets(offsets: Iterable[int]) -> tuple[int, ...]:
+    """Return offsets once each and in order; raise UserError unless they are some of 0 to 5."""
+    check_several("offsets", offsets, "(0, 3)")
+    found = tuple(sorted(set(offsets)))
+    if not found or not set(found) <= set(EVERY_OFFSET):
+        given = ", ".join(map(str, found)) or "none"
+        raise UserError(f"offsets {given}: give some of 0 to {K - 1}")
+    return found
+
+
+def check_window(window_bp: int, most_bp: int) -> None:
+    """Raise UserError unless a window has two 6-mers at least and the model holds it."""
+    if not 2 * K <= window_bp <= most_bp:
+        raise UserError(
+            f"a window of {window_bp} bp does not fit: give {2 * K} to {most_bp} bp for this model"
+        )

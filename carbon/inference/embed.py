@@ -1,0 +1,181 @@
+"""A vector a sequence."""
+
+import json
+import shutil
+import zipfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from carbon.inference.checks import check_finite, check_layer
+from carbon.inference.options import POOLS, Pool, Pooling, check_choice
+from carbon.inference.runner import Reader
+from carbon.inference.score import blocks, overlapping_windows, window_room_bp
+from carbon.io.files import scratch_folder, told_of
+from carbon.tokenizer import K, Vocabulary, encode
+
+Float32s = NDArray[np.float32]
+
+_ROWS_AT_ONCE = 512  # batched by length together
+
+
+class _Row(NamedTuple):
+    """Tokens to read for a sequence, and what each state counts for: (tokens,) both."""
+
+    sequence: int
+    ids: NDArray[np.int64]
+    weights: Float32s
+
+
+def embed_sequences(
+    reader: Reader, sequences: Iterable[str], pool: Pool, layer: int | None, tags: tuple[str, ...]
+) -> Iterator[Float32s]:
+    """Return the embedding of each sequence, (width,) float32, in order and as they are asked for.
+
+    Raises:
+        UserError: the pool, layer or a tag is not possible.
+    """
+    check_choice("pool", pool, POOLS)
+    pooling = POOLS[pool]
+    if layer is not None:
+        check_layer(reader.network, layer)
+    room_bp = window_room_bp(reader, tags, close=pooling.close)
+    return _embedded(reader, sequences, pooling, layer, tags, room_bp)
+
+
+def _embedded(
+    reader: Reader,
+    sequences: Iterable[str],
+    pooling: Pooling,
+    layer: int | None,
+    tags: tuple[str, ...],
+    room_bp: int,
+) -> Iterator[Float32s]:
+    width = reader.network.config.hidden_size
+    read = _read_end if pooling.last_alone else _read_whole
+    num_done = 0
+    for block in blocks(sequences):
+        sums = np.zeros((len(block), width))
+        weights = np.zeros((len(block), 1))
+        rows = (
+            _Row(number, *row)
+            for number, sequence in enumerate(block)
+            if sequence
+            for row in read(sequence, reader.vocabulary, tags, pooling.close, room_bp)
+        )
+        while group := list(islice(rows, _ROWS_AT_ONCE)):
+            states = reader.states([row.ids for row in group], layer)
+            pooled = {n: _weighted_sum(state, group[n].weights) for n, state in states}
+            for n, row in enumerate(group):  # windows of a sequence are added in their order
+                sums[row.sequence] += pooled[n]
+                weights[row.sequence] += row.weights.sum()
+        with np.errstate(invalid="ignore"):
+            vectors = (sums / weights).astype(np.float32)  # 0 / 0 where nothing counts
+        for number, (total, vector) in enumerate(zip(sums, vectors, strict=True), num_done + 1):
+            check_finite(total, f"sequence {number}", number)
+            yield vector
+        num_done += len(block)
+
+
+def _read_whole(
+    sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...], close: bool, room_bp: int
+) -> Iterator[tuple[NDArray[np.int64], Float32s]]:
+    """Yield windows that overlap by half; a token counts in the first that holds it.
+
+    It counts for as many bases as are known of it.
+    """
+    for start, counted_from in overlapping_windows(len(sequence), room_bp):
+        encoding = encode(sequence[start : start + room_bp], vocabulary, tags=tags, close=close)
+        weights = np.bitwise_count(encoding.known).astype(np.float32)
+        weights[: encoding.num_prefix + (counted_from - start) // K] = 0
+        yield encoding.ids, weights
+
+
+def _read_end(
+    sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...], close: bool, room_bp: int
+) -> Iterator[tuple[NDArray[np.int64], Float32s]]:
+    """Yield the last 6-mers that fit, in the offset of the whole; only the last token counts."""
+    start = max(0, -(-(len(sequence) - room_bp) // K) * K)
+    ids = encode(sequence[start:], vocabulary, tags=tags, close=close).ids
+    weights = np.zeros(len(ids), dtype=np.float32)
+    weights[-1] = 1
+    yield ids, weights
+
+
+@torch.inference_mode()
+def _weighted_sum(states: Tensor, weights: Float32s) -> Float32s:
+    columns = torch.from_numpy(weights).to(states.device)[:, None]
+    found: Float32s = (states.float() * columns).sum(dim=0).cpu().numpy()
+    return found
+
+
+_ROW_GROUP = 1024  # sequences that are in memory until they are written
+
+
+def write_parquet(
+    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
+) -> int:
+    """Write `(name, bases, embedding)` as Parquet, in row groups as they come; return their number.
+
+    The embedding is a list of `width` float32; the settings are in the metadata of the schema,
+    under `carbon`.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    fields = [
+        ("name", pa.string()),
+        ("bases", pa.int64()),
+        ("embedding", pa.list_(pa.float32(), width)),
+    ]
+    schema = pa.schema(fields, metadata={"carbon": json.dumps(settings)})
+    stream = iter(rows)
+    num_rows = 0
+    with pq.ParquetWriter(path, schema) as sink:
+        while group := list(islice(stream, _ROW_GROUP)):
+            names, lengths_bp, vectors = zip(*group, strict=True)
+            values = pa.array(np.concatenate(vectors))
+            columns = [names, lengths_bp, pa.FixedSizeListArray.from_arrays(values, width)]
+            sink.write_table(pa.table(columns, schema=schema))
+            num_rows += len(group)
+    return num_rows
+
+
+def write_npz(
+    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
+) -> int:
+    """Write arrays `name`, `bases` and `embedding` for `numpy.load`; return the number of rows.
+
+    `embedding` is (rows, width) float32; `carbon` holds the settings as JSON. The vectors go
+    through a scratch file, since an array names its number of rows before its values.
+    """
+    names: list[str] = []
+    lengths_bp: list[int] = []
+    with scratch_folder("embed") as folder:
+        vectors = folder / "vectors"
+        with told_of(vectors), vectors.open("wb") as sink:
+            for name, num_bases, vector in rows:
+                names.append(name)
+                lengths_bp.append(num_bases)
+                sink.write(vector.astype("<f4").tobytes())
+        header = {"descr": "<f4", "fortran_order": False, "shape": (len(names), width)}
+        with zipfile.ZipFile(path, "w") as archive:
+            with _member(archive, "embedding") as target, vectors.open("rb") as source:
+                np.lib.format.write_array_header_1_0(target, header)
+                shutil.copyfileobj(source, target)
+            columns = {"name": np.array(names, dtype=str), "bases": np.array(lengths_bp, dtype=int)}
+            for key, values in (columns | {"carbon": np.array(json.dumps(settings))}).items():
+                with _member(archive, key) as target:
+                    np.lib.format.write_array(target, values, allow_pickle=False)
+    return len(names)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """Open an array of an archive for writing, with a fixed date: equal rows give equal bytes."""
+    return archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True)

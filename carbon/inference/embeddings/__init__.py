@@ -1,1 +1,0 @@
-"""A vector a sequence."""

@@ -1,0 +1,99 @@
+"""Filling a gap: candidates from the left context, ranked by what they make of the right one."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA
+from carbon.inference.checks import check_finite, check_string
+from carbon.inference.generate.generate import generate
+from carbon.inference.generate.prompts import Task, check_amount
+from carbon.inference.generate.speculative import Draft
+from carbon.inference.passages import Passage, branch_of, stem_of
+from carbon.inference.runner import Reader
+from carbon.tokenizer import K
+
+
+class Filling(NamedTuple):
+    """A candidate for a gap, with natural logarithms of likelihoods under the model.
+
+    Attributes:
+        bases: what to put between left and right.
+        gap_log_likelihood: log p(bases | left).
+        right_log_likelihood: log p(right | left, bases), of its known bases.
+    """
+
+    bases: str
+    gap_log_likelihood: float
+    right_log_likelihood: float
+
+    @property
+    def score(self) -> float:
+        """Return log p(bases, right | left), by which candidates are ranked."""
+        return self.gap_log_likelihood + self.right_log_likelihood
+
+
+def infill(
+    reader: Reader,
+    left: str,
+    task: Task,
+    num_candidates: int,
+    draft: Draft | None = None,
+    advance: Callable[[int], None] = lambda num_bases: None,
+) -> list[Filling]:
+    """Draw candidates behind `left` and return them ranked, the best first, each once.
+
+    `advance` hears of new bases.
+
+    Raises:
+        UserError: nothing can be drawn, or gap and right context do not fit into the context.
+    """
+    check_string("left", left)
+    check_string("right", task.right)
+    if num_candidates < 1:
+        raise UserError(f"{num_candidates} candidates: give 1 or more")
+    check_amount(num_candidates, task.length_bp)
+    if wrong := set(task.right.upper()) - set(IUPAC_DNA):
+        raise UserError(f"right context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
+    room = _room_for_left(reader, left, task)
+    drawn = generate(reader, [left] * num_candidates, task, draft, advance)
+    fillings = _measured(reader, left, list(dict.fromkeys(drawn)), task, room)
+    return sorted(fillings, key=lambda filling: -filling.score)
+
+
+def _room_for_left(reader: Reader, left: str, task: Task) -> int:
+    """Return how many 6-mers to the left fit beside the gap and its right.
+
+    Raises:
+        UserError: gap and right do not fit.
+    """
+    num_prefix = len(reader.vocabulary.prefix(task.tags))
+    behind_bp = len(left) % K + task.length_bp + len(task.right)
+    room = reader.context_tokens - num_prefix + 1 - -(-behind_bp // K)
+    if room < 0:
+        raise UserError(
+            f"a gap of {task.length_bp} bases and {len(task.right)} to its right do not fit into "
+            f"the model's context of {reader.context_tokens} tokens; give fewer"
+        )
+    return room
+
+
+def _measured(
+    reader: Reader, left: str, candidates: list[str], task: Task, room: int
+) -> list[Filling]:
+    """Return the candidates with their likelihoods and that of what stands to their right."""
+    whole_bp = len(left) // K * K
+    tail = left[whole_bp:]
+    # If there is too much to the left, its first 6-mers are left out.
+    stem = stem_of(left[max(0, whole_bp - K * room) : whole_bp], reader.vocabulary, task.tags)
+    branches = [branch_of(tail + bases + task.right, reader.vocabulary) for bases in candidates]
+    (measured,) = reader.likelihoods([Passage(stem, tuple(branches))], "chain")
+    gap = slice(len(tail), len(tail) + task.length_bp)
+    fillings = []
+    check_finite(np.concatenate(measured).sum(dtype=np.float64), "the gap")
+    for bases, steps in zip(candidates, measured, strict=True):
+        values = steps.reshape(-1).astype(np.float64)
+        fillings.append(Filling(bases, float(values[gap].sum()), float(values[gap.stop :].sum())))
+    return fillings

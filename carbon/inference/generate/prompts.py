@@ -1,0 +1,234 @@
+"""A sequence that grows by 6-mers: what it has, what may come next, its own random numbers."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA
+from carbon.inference.checks import check_finite
+from carbon.inference.generate.automaton import Automaton, AutomatonState, automaton_for
+from carbon.inference.generate.constraints import Constraints
+from carbon.inference.generate.sampling import Bools, Floats, SamplingRule, repetitions
+from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode_kmers, known_bases
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_MOST_TEXTS = 10**6  # of one call, each with random numbers of its own
+_MOST_BP = 10**9  # of them all
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is asked for of every prompt.
+
+    Attributes:
+        length_bp: bases to add.
+        rule: how they are drawn.
+        seed: of the random numbers.
+        tags: metadata tags to condition on.
+        constraints: what the bases must keep to.
+        right: what will stand behind them, for motifs that would reach into it.
+    """
+
+    length_bp: int
+    rule: SamplingRule
+    seed: int = 0
+    tags: tuple[str, ...] = ()
+    constraints: Constraints | None = None
+    right: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise UserError(f"seed {self.seed}: give 0 to 2**64 - 1")
+        if self.length_bp < 1:
+            raise UserError(f"length {self.length_bp}: give at least one base")
+
+
+class Drawn(NamedTuple):
+    """A 6-mer that was drawn, and what it was drawn from.
+
+    Attributes:
+        row: the sequence that it is of, which has it already.
+        kmer: 0 to 4,095.
+        new: which of its bases are new: not those of the prompt's tail, nor what is cut off.
+        logits: (4096,) fp32, the network's own, before any rule or constraint.
+    """
+
+    row: "Continuation"
+    kmer: int
+    new: slice
+    logits: "Tensor"
+
+
+@dataclass(eq=False, slots=True)
+class Continuation:
+    """One prompt and what follows it so far.
+
+    Attributes:
+        number: of the prompt, from 1.
+        prompt: DNA of any length.
+        task: what is asked for.
+        automaton: of the constraints, if there are any.
+        random: its own stream of numbers.
+        states: of the automaton, at the start and behind each 6-mer.
+        kmers: what was drawn.
+    """
+
+    number: int
+    prompt: str
+    task: Task
+    automaton: Automaton | None
+    random: np.random.Generator
+    states: list[AutomatonState]
+    kmers: list[int] = field(default_factory=list)
+
+    @property
+    def tail_bp(self) -> int:
+        """Bases of the prompt behind its last whole 6-mer: the first 6-mer drawn begins so."""
+        return len(self.prompt) % K
+
+    @property
+    def tokens_left(self) -> int:
+        """6-mers that are still to be drawn."""
+        return -(-(self.tail_bp + self.task.length_bp) // K) - len(self.kmers)
+
+    @property
+    def whole_kmers(self) -> int:
+        """6-mers of the prompt and all that is to follow it."""
+        return len(self.prompt) // K + len(self.kmers) + self.tokens_left
+
+    @property
+    def text(self) -> str:
+        """The bases that follow the prompt so far, at most as many as were asked for."""
+        kmers = np.array(self.kmers, dtype=np.int64)
+        text = decode_kmers(Kmers(kmers, np.full(len(kmers), 2**K - 1, dtype=np.uint8)))
+        return text[self.tail_bp : self.tail_bp + self.task.length_bp]
+
+    def push(self, kmer: int) -> slice:
+        """Add a 6-mer; return which of its bases are new."""
+        before_bp = K * len(self.kmers) - self.tail_bp
+        new = slice(max(0, -before_bp), min(K, self.task.length_bp - before_bp))
+        self.kmers.append(kmer)
+        if self.automaton:
+            digits = KMER_DIGITS[kmer, new].tolist()
+            self.states.append(self.automaton.advance(self.states[-1], digits))
+        return new
+
+    def pop(self, num_kmers: int) -> None:
+        """Take back the last 6-mers."""
+        del self.kmers[len(self.kmers) - num_kmers :]
+        if self.automaton:
+            del self.states[len(self.states) - num_kmers :]
+
+    def allowed(self) -> Bools | None:
+        """Tell which 6-mers may come next, (4096,), or None if all may."""
+        tail_bp = 0 if self.kmers else self.tail_bp
+        masks = []
+        if tail_bp:
+            tail = encode_kmers(self.prompt[-tail_bp:])
+            unknown = ~known_bases(tail.known)[0]
+            masks.append(((KMER_DIGITS[tail.indices[0]] == KMER_DIGITS) | unknown).all(axis=1))
+        if self.automaton:
+            masks.append(self.automaton.allowed(self.states[-1], tail_bp))
+        return np.logical_and.reduce(masks) if masks else None
+
+    def recent_digits(self, num_bp: int) -> NDArray[np.int8]:
+        """Return the last bases, prompt and all, as digits; -1 where unknown."""
+        num_kmers = -(-num_bp // K)
+        drawn = KMER_DIGITS[np.array(self.kmers[-num_kmers:], dtype=np.int64)]
+        whole_bp = len(self.prompt) // K * K
+        before = encode_kmers(self.prompt[max(0, whole_bp - K * num_kmers) : whole_bp])
+        digits = KMER_DIGITS[before.indices].astype(np.int8)
+        digits[~known_bases(before.known)] = -1
+        return np.concatenate([digits, drawn.astype(np.int8)]).reshape(-1)[-num_bp:]
+
+
+def check_amount(num_texts: int, length_bp: int) -> None:
+    """Raise UserError if so many texts of a length are more than memory should hold."""
+    if num_texts > _MOST_TEXTS or num_texts * length_bp > _MOST_BP:
+        raise UserError(
+            f"{num_texts:,} sequences of {length_bp:,} bases: give {_MOST_TEXTS:,} sequences and "
+            f"{_MOST_BP:,} bases in all at most"
+        )
+
+
+def samples_of(prompts: Sequence[str]) -> list[int]:
+    """Return of each prompt how many times it stands in the list before.
+
+    >>> samples_of(["AC", "G", "ac", "AC"])
+    [0, 0, 1, 2]
+    """
+    seen: Counter[str] = Counter()
+    samples = []
+    for prompt in prompts:
+        samples.append(seen[prompt.upper()])
+        seen[prompt.upper()] += 1
+    return samples
+
+
+def continuations(
+    prompts: Sequence[str], task: Task, samples: Sequence[int] | None = None
+) -> list[Continuation]:
+    """Return a sequence for each prompt, with nothing drawn yet.
+
+    The random numbers of a prompt follow from the seed, the prompt, and how many times it stood in
+    the list before: not from the other prompts.
+
+    Args:
+        prompts: DNA.
+        task: what is asked for of each.
+        samples: of each prompt, which of its samples is asked for; `samples_of` if None.
+
+    Raises:
+        UserError: a prompt is no DNA, or cannot be continued within the constraints, or there is
+            too much to draw.
+    """
+    check_amount(len(prompts), task.length_bp)
+    for n, prompt in enumerate(prompts, start=1):
+        if wrong := set(prompt.upper()) - set(IUPAC_DNA):
+            raise UserError(
+                f"prompt {n}: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)"
+            )
+    automaton = None
+    if task.constraints:
+        automaton = automaton_for(task.constraints, prompts, task.length_bp, task.right)
+    rows = []
+    for n, (prompt, sample) in enumerate(zip(prompts, samples or samples_of(prompts), strict=True)):
+        states = [automaton.start(n)] if automaton else []
+        random = _random_stream(task.seed, prompt.upper(), sample)
+        rows.append(Continuation(n + 1, prompt, task, automaton, random, states))
+    return rows
+
+
+def _random_stream(seed: int, prompt: str, sample: int) -> np.random.Generator:
+    """Return the stream of a sample: counter-based, so that no two can meet."""
+    digest = int.from_bytes(blake2b(prompt.encode(), digest_size=8).digest())
+    return np.random.Generator(np.random.Philox(key=[seed, digest], counter=[0, 0, 0, sample]))
+
+
+def conditioned(rows: Sequence[Continuation], logits: "Tensor") -> tuple[Floats, Bools | None]:
+    """Return what the next 6-mers are drawn from: penalised logits, and what is allowed.
+
+    Args:
+        rows: N sequences of one task.
+        logits: (N, 4096) fp32, on any device.
+    """
+    z: Floats = logits.cpu().numpy()
+    for row, total in zip(rows, z.sum(axis=1), strict=True):
+        check_finite(total, f"prompt {row.number}", row.number)
+    rule = rows[0].task.rule
+    if rule.repetition_penalty:
+        digits = [row.recent_digits(rule.repetition_window_bp) for row in rows]
+        counts = np.stack([repetitions(recent) for recent in digits])
+        z = z - np.float32(rule.repetition_penalty) * counts.astype(np.float32)
+    masks = [row.allowed() for row in rows]
+    if all(mask is None for mask in masks):
+        return z, None
+    return z, np.stack([np.ones(z.shape[1], dtype=bool) if m is None else m for m in masks])

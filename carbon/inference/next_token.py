@@ -1,0 +1,167 @@
+"""What a model expects of the 6-mer behind a context, and how it adapts when bases are fixed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import IUPAC_DNA, short
+from carbon.inference.checks import check_finite, check_string
+from carbon.inference.passages import stem_of
+from carbon.inference.runner import Reader
+from carbon.losses import marginals
+from carbon.tokenizer import (
+    ALL_KNOWN,
+    BASES,
+    KMER_DIGITS,
+    NUM_KMERS,
+    K,
+    Kmers,
+    decode_kmers,
+    encode_kmers,
+)
+
+Float32s = NDArray[np.float32]
+
+FREE = "." * K
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NextToken:
+    """A distribution over the 4,096 6-mers, in the order of the index: A=0, T=1, C=2, G=3.
+
+    Attributes:
+        context: the bases it follows, a whole number of 6-mers.
+        fixed: the 6-mer's bases that are given, `.` where a base is free.
+        log_probabilities: (4096,) float32, log p(6-mer | context, fixed bases); -inf for a 6-mer
+            that has other bases.
+    """
+
+    context: str
+    fixed: str
+    log_probabilities: Float32s
+
+    @property
+    def probabilities(self) -> Float32s:
+        """p(6-mer | context, fixed bases), (4096,) float32."""
+        return np.exp(self.log_probabilities)
+
+    @property
+    def marginals(self) -> Float32s:
+        """P_j(b), the distribution of each base by itself: (6, 4) float32, bases in order ATCG."""
+        return np.exp(self._log_marginals)
+
+    @property
+    def cross_entropy_nats(self) -> Float32s:
+        """The loss by cross-entropy if a 6-mer were the true one: (4096,) float32, a token."""
+        return -self.log_probabilities
+
+    @property
+    def fns_nats(self) -> Float32s:
+        """The loss by FNS if a 6-mer were the true one: (4096,) float32, the mean of six bases."""
+        losses: Float32s = -self._log_marginals[np.arange(K), KMER_DIGITS].mean(axis=1)
+        return losses
+
+    def given(self, fixed: str) -> "NextToken":
+        """Return the distribution among the 6-mers with these bases.
+
+        Args:
+            fixed: six letters, one of ACGT where the base is given and `.` where it is free.
+
+        Raises:
+            UserError: it is not six such letters, or all 6-mers with them are excluded already.
+        """
+        fixed = fixed.upper()
+        if len(fixed) != K or set(fixed) - set(BASES + "."):
+            raise UserError(
+                f"fixed bases '{short(fixed)}': give six letters, A, C, G or T where a base is "
+                "fixed and . where it is free, such as A..T.."
+            )
+        wanted = np.array([BASES.find(base) for base in fixed])
+        agrees = ((wanted == KMER_DIGITS) | (wanted < 0)).all(axis=1)
+        inside = torch.from_numpy(np.where(agrees, self.log_probabilities, -np.inf))
+        if not bool(inside.isfinite().any()):
+            raise UserError(f"fixed bases {fixed}: no 6-mer agrees with them and with {self.fixed}")
+        pairs = zip(self.fixed, fixed, strict=True)
+        both = "".join(old if new == "." else new for old, new in pairs)
+        return NextToken(self.context, both, inside.log_softmax(dim=0).numpy())
+
+    def ranked(self) -> list[tuple[str, float]]:
+        """Return the 6-mers with their probabilities, best first, without those excluded."""
+        kmers, p = all_kmers(), self.probabilities
+        best = np.argsort(-self.log_probabilities, kind="stable")
+        possible = int(np.isfinite(self.log_probabilities).sum())
+        return [(kmers[v], float(p[v])) for v in best[:possible]]
+
+    @property
+    def _log_marginals(self) -> Float32s:
+        log_marginals: Float32s = marginals(torch.from_numpy(self.log_probabilities)).numpy()
+        return log_marginals
+
+
+@torch.inference_mode()
+def next_token(reader: Reader, context: str, tags: Sequence[str] = ()) -> NextToken:
+    """Return what a model expects behind a context.
+
+    The 6-mer begins right behind the context, so 6-mers are counted from the context's end: its
+    first one to five bases are left out where its length is no multiple of six, and whole 6-mers
+    of it where it is longer than the model's.
+
+    Raises:
+        UserError: the context is no DNA, or there is no such tag.
+    """
+    check_string("context", context)
+    if wrong := set(context.upper()) - set(IUPAC_DNA):
+        raise UserError(f"context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
+    room_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tuple(tags)))
+    read_bp = K * min(len(context) // K, max(room_kmers, 0))
+    read = context.upper()[len(context) - read_bp :]
+    [(_, states)] = reader.states([stem_of(read, reader.vocabulary, tuple(tags))])
+    log_p = torch.log_softmax(reader.logits(states[-1:])[0], dim=0)
+    log_probabilities = log_p.cpu().numpy()
+    check_finite(log_probabilities, f"context '{short(read)}'")
+    return NextToken(read, FREE, log_probabilities)
+
+
+def all_kmers() -> list[str]:
+    """Return the 4,096 6-mers as text, in the order of the index."""
+    everything = Kmers(np.arange(NUM_KMERS), np.full(NUM_KMERS, ALL_KNOWN, dtype=np.uint8))
+    text = decode_kmers(everything)
+    return [text[at : at + K] for at in range(0, len(text), K)]
+
+
+def kmer_index(kmer: str) -> int:
+    """Return the index of a 6-mer, 0 to 4,095.
+
+    Raises:
+        UserError: it is not six of ACGT.
+    """
+    if len(kmer) != K or set(kmer.upper()) - set(BASES):
+        raise UserError(f"6-mer '{short(kmer)}': give six letters of ACGT")
+    return int(encode_kmers(kmer).indices[0])
+
+
+def near_misses(kmer: str) -> Iterator[str]:
+    """Yield the 18 6-mers that differ from one in a single base, from its first place to its last.
+
+    Raises:
+        UserError: it is not six of ACGT.
+    """
+    kmer_index(kmer)
+    for place, true in enumerate(kmer.upper()):
+        for base in BASES:
+            if base != true:
+                yield f"{kmer[:place]}{base}{kmer[place + 1 :]}".upper()
+
+
+def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]:
+    """Return the mean losses of all 6-mers that differ from one in 0 to 6 bases."""
+    wrong = (KMER_DIGITS[kmer_index(best)] != KMER_DIGITS).sum(axis=1)
+    losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
+    return [
+        {"wrong": n, **{name: float(nats[wrong == n].mean()) for name, nats in losses.items()}}
+        for n in range(K + 1)
+    ]

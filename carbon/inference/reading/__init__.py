@@ -1,1 +1,0 @@
-"""Networks read in batches that fit into memory, and the distribution behind a context."""

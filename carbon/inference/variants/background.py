@@ -1,0 +1,538 @@
+"""Kinds of variants: those of one kind are compared with one another.
+
+A variant has a path of kinds, the narrowest first. `change` tells what becomes of the bases and
+nothing of what that does, so that a percentile among them still tells harmful from harmless.
+`consequence` tells what it does to a gene: a percentile among them is within one consequence.
+"""
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate, product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
+from carbon.genome.consequences import SEVERITY, trimmed
+from carbon.genome.normalize import normalize_variant
+from carbon.io.files import atomic_file, why_no_file
+
+LONGEST_INDEL_BP = 12
+INDELS = ("deletion", "insertion")
+KindPath = tuple[str, ...]
+
+_BASES = "ACGT"
+_PYRIMIDINES = "CT"
+# What becomes of a codon or of the reading frame; of other terms the consequence is not coding.
+_CODING = frozenset(
+    (
+        *("stop_gained", "frameshift_variant", "stop_lost", "start_lost", "inframe_insertion"),
+        *("inframe_deletion", "missense_variant", "protein_altering_variant"),
+        *("incomplete_terminal_codon_variant", "start_retained_variant"),
+        *("stop_retained_variant", "synonymous_variant", "coding_sequence_variant"),
+    )
+)
+# Consequences of SNVs with a kind of their own, and the few that share one.
+_SNV_TERMS = {
+    "splice_acceptor_variant": "splice_variant",
+    "splice_donor_variant": "splice_variant",
+    "5_prime_UTR_variant": "UTR_variant",
+    "3_prime_UTR_variant": "UTR_variant",
+} | {
+    term: term
+    for term in (
+        *("stop_gained", "stop_lost", "start_lost", "missense_variant", "synonymous_variant"),
+        *("non_coding_transcript_exon_variant", "intron_variant", "intergenic_variant"),
+    )
+}
+
+
+class Kinds(NamedTuple):
+    """One way to tell variants apart.
+
+    Attributes:
+        path_of: from reference, variant and its consequence to the kinds of a variant, the
+            narrowest first; empty for one of no kind.
+        narrowest_snvs: kinds of SNVs that variants are drawn for.
+        narrowest_indels: from `deletion` or `insertion` and a length in bp to those of indels.
+        needs_consequence: whether the consequence is looked at.
+    """
+
+    path_of: Callable[[Reference, Variant, str | None], KindPath]
+    narrowest_snvs: tuple[str, ...]
+    narrowest_indels: Callable[[str, int], tuple[str, ...]]
+    needs_consequence: bool
+
+
+def _change(reference: Reference, variant: Variant, consequence: str | None) -> KindPath:
+    """Tell SNVs by their change and the base on either side, indels by their length."""
+    return _indel(variant) or _snv_in_context(reference, variant)
+
+
+def _consequence(reference: Reference, variant: Variant, consequence: str | None) -> KindPath:
+    """Tell SNVs by their consequence, indels by their length and whether they are in a CDS."""
+    if broad := _indel(variant):
+        return (_indel_where(broad[0], consequence), *broad) if consequence in SEVERITY else broad
+    if not _is_snv(variant):
+        return ()
+    term = _SNV_TERMS.get(consequence or "")
+    return (f"snv {term}", "snv") if term else ("snv",)
+
+
+def _is_snv(variant: Variant) -> bool:
+    start, end, alt = trimmed(variant)
+    return not variant.why_unscorable() and end - start == len(alt) == 1
+
+
+def _indel(variant: Variant) -> KindPath:
+    """Return the kinds of a short insertion or deletion that replaces nothing; otherwise none."""
+    if variant.why_unscorable():
+        return ()
+    start, end, alt = trimmed(variant)
+    lengths_bp = end - start, len(alt)
+    if min(lengths_bp) or max(lengths_bp) > LONGEST_INDEL_BP:
+        return ()
+    name = "deletion" if lengths_bp[0] else "insertion"
+    return f"{name} {max(lengths_bp)}", name
+
+
+def _indel_where(kind: str, consequence: str | None) -> str:
+    return f"{kind} {'coding' if consequence in _CODING else 'noncoding'}"
+
+
+def _snv_in_context(reference: Reference, variant: Variant) -> KindPath:
+    """Return the kinds of an SNV, told on the strand where REF is C or T."""
+    if not _is_snv(variant):
+        return ()
+    start, end, alt = trimmed(variant)
+    length_bp = reference.contig_lengths_bp[variant.contig]
+    around = Interval(variant.contig, max(0, start - 1), min(end + 1, length_bp))
+    left, right = start - around.start, around.end - end
+    bases = reference.fetch(around).upper()
+    # REF may be one of several bases that a code of the reference stands for.
+    bases = bases[:left] + variant.ref[start - variant.position].upper() + bases[left + 1 :]
+    if bases[left] not in _PYRIMIDINES:
+        bases, alt, left = reverse_complement(bases), reverse_complement(alt), right
+    change = f"{bases[left]}>{alt}"
+    broad = (f"snv {change}", "snv")
+    if len(bases) != 3 or not set(bases) <= set(_BASES):
+        return broad
+    return f"snv {bases[0]}[{change}]{bases[2]}", *broad
+
+
+_CONTEXTS = tuple(
+    f"snv {left}[{ref}>{alt}]{right}"
+    for ref, alt, left, right in product(_PYRIMIDINES, _BASES, _BASES, _BASES)
+    if ref != alt
+)
+
+KINDS: dict[str, Kinds] = {
+    "change": Kinds(
+        _change,
+        narrowest_snvs=_CONTEXTS,
+        narrowest_indels=lambda name, bp: (f"{name} {bp}",),
+        needs_consequence=False,
+    ),
+    "consequence": Kinds(
+        _consequence,
+        narrowest_snvs=tuple(f"snv {term}" for term in dict.fromkeys(_SNV_TERMS.values())),
+        narrowest_indels=lambda name, bp: (f"{name} {bp} coding", f"{name} {bp} noncoding"),
+        needs_consequence=True,
+    ),
+}
+
+
+_TRIES_A_VARIANT = 1000  # after so many without a kind, the contigs count as having none of it
+_MOST_TRIES_A_VARIANT = 10_000  # a kind rarer than that among draws has fewer variants than wanted
+
+
+class Drawn(NamedTuple):
+    """A variant that was drawn.
+
+    Attributes:
+        variant: what to score.
+        path: its kinds, the narrowest first.
+        weight: its share of the broadest of them: of a kind that is rare in the genome as many are
+            drawn as of another, and each of them weighs less.
+    """
+
+    variant: Variant
+    path: KindPath
+    weight: float
+
+
+class Drawing(NamedTuple):
+    """How variants are drawn.
+
+    Attributes:
+        variants_per_kind: how many of every narrowest kind.
+        seed: of the random numbers, 0 or more; the same gives the same variants.
+        contigs: where places are; all if none is named.
+    """
+
+    variants_per_kind: int = 200
+    seed: int = 0
+    contigs: tuple[str, ...] = ()
+
+
+def draw_variants(
+    reference: Reference, kinds: str, drawing: Drawing, consequences: Consequences | None = None
+) -> list[Drawn]:
+    """Draw variants until there are enough of every narrowest kind, or a kind is too rare.
+
+    Places are uniform over the known bases of the contigs, ALTs of SNVs over the three other bases;
+    what is inserted stands elsewhere in the contigs. All lengths of indels weigh the same. Indels
+    are left-aligned, as every variant is before it is scored.
+
+    Args:
+        reference: where they are drawn.
+        kinds: a name of `KINDS`.
+        drawing: how many, and where.
+        consequences: that kinds by consequence are told by.
+
+    Raises:
+        UserError: a number is not possible, there is no such contig, or the contigs have next to
+            no known bases.
+    """
+    if drawing.variants_per_kind < 1 or drawing.seed < 0:
+        raise UserError(
+            f"variants per kind {drawing.variants_per_kind}, seed {drawing.seed}: give 1 or more, "
+            "and a seed of 0 or more"
+        )
+    table = KINDS[kinds]
+    places = Places(reference, drawing.contigs, np.random.default_rng(drawing.seed))
+
+    def path_of(variant: Variant) -> KindPath:
+        term = consequences.of(variant).consequence if consequences else None
+        return table.path_of(reference, variant, term)
+
+    def some(propose: Callable[[], Variant | None], narrowest: Sequence[str]) -> Iterator[Drawn]:
+        return _some(propose, path_of, narrowest, drawing.variants_per_kind)
+
+    drawn = list(some(places.snv, table.narrowest_snvs))
+    for name in INDELS:
+        for length_bp in range(1, LONGEST_INDEL_BP + 1):
+            narrowest = table.narrowest_indels(name, length_bp)
+            drawn += some(lambda: places.indel(name, length_bp), narrowest)  # noqa: B023
+    if not drawn:
+        raise UserError(f"{reference.path}: no variants can be drawn; has it known bases?")
+    return drawn
+
+
+def _some(
+    propose: Callable[[], Variant | None],
+    path_of: Callable[[Variant], KindPath],
+    narrowest: Sequence[str],
+    wanted: int,
+) -> Iterator[Drawn]:
+    """Keep the first variants of every kind, and count all to know how common the kind is."""
+    kept: dict[KindPath, list[Variant]] = defaultdict(list)
+    seen: Counter[KindPath] = Counter()
+    missing = set(narrowest)
+    for number in range(_MOST_TRIES_A_VARIANT * wanted):
+        if number == _TRIES_A_VARIANT * wanted:
+            missing &= {path[0] for path in seen}
+        if not missing:
+            break
+        if (variant := propose()) is None or not (path := path_of(variant)):
+            continue
+        seen[path] += 1
+        if len(kept[path]) < wanted:
+            kept[path].append(variant)
+        if len(kept[path]) == wanted:
+            missing.discard(path[0])
+    for path, variants in kept.items():
+        weight = seen[path] / seen.total() / len(variants)
+        yield from (Drawn(variant, path, weight) for variant in variants)
+
+
+class Places:
+    """Draws variants at random places of some contigs."""
+
+    def __init__(
+        self, reference: Reference, contigs: Sequence[str], numbers: np.random.Generator
+    ) -> None:
+        lengths_bp = reference.contig_lengths_bp
+        if missing := [name for name in contigs if name not in lengths_bp]:
+            raise UserError(f"{reference.path}: {reference.explain_missing(missing)}")
+        self._reference, self._numbers = reference, numbers
+        self._contigs = list(contigs or lengths_bp)
+        self._ends = list(accumulate(lengths_bp[name] for name in self._contigs))
+
+    def snv(self) -> Variant | None:
+        """Draw an SNV; None where the reference has no known base."""
+        contig, position = self._place()
+        ref = self._known(contig, position, position + 1)
+        if not ref:
+            return None
+        return Variant(contig, position, ref, self._one_of(_BASES.replace(ref, "")))
+
+    def indel(self, name: str, length_bp: int) -> Variant | None:
+        """Draw a deletion or an insertion of a length; it is returned left-aligned."""
+        found = self._indel(name, length_bp)
+        return normalize_variant(self._reference, found) if found else None
+
+    def _indel(self, name: str, length_bp: int) -> Variant | None:
+        """Draw an indel after the base that VCF puts before it, in a repeat at any copy."""
+        contig, position = self._place()
+        if name == "deletion":
+            ref = self._known(contig, position, position + 1 + length_bp)
+            return Variant(contig, position, ref, ref[0]) if ref else None
+        ref = self._known(contig, position, position + 1)
+        elsewhere, start = self._place()
+        inserted = self._known(elsewhere, start, start + length_bp)
+        return Variant(contig, position, ref, ref + inserted) if ref and inserted else None
+
+    def _place(self) -> tuple[str, int]:
+        number = int(self._numbers.integers(self._ends[-1]))
+        index = int(np.searchsorted(self._ends, number, side="right"))
+        return self._contigs[index], number - (self._ends[index - 1] if index else 0)
+
+    def _one_of(self, bases: str) -> str:
+        return bases[int(self._numbers.integers(len(bases)))]
+
+    def _known(self, contig: str, start: int, end: int) -> str:
+        """Return bases in upper case; nothing if one is unknown or past the contig's end."""
+        if end > self._reference.contig_lengths_bp[contig]:
+            return ""
+        bases = self._reference.fetch(Interval(contig, start, end)).upper()
+        return bases if set(bases) <= set(_BASES) else ""
+
+
+FILE_NAME = "background.json"
+"""Of a background that a model brings with it, in its folder."""
+
+LEAST_VARIANTS = 100
+"""With fewer, a kind has no quantiles, and the next broader one stands in for it."""
+
+_FORMAT = "carbon background 1"
+_SUM = "sha256"
+# Percent. The tails are where a reader looks, so that they are finer.
+_PERCENTS = (0, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 100)
+_DIGITS = 4
+
+Float64s = NDArray[np.float64]
+
+
+class _Steps(NamedTuple):
+    """A curve from deltas to percentiles; deltas rise and no two are the same."""
+
+    deltas: Float64s
+    percents: Float64s
+
+
+class Background:
+    """The deltas of random variants of every kind.
+
+    Attributes:
+        kinds: which table of kinds, `change` or `consequence`.
+        settings: the model and the method that scored the variants; others are refused.
+        drawn: what was drawn, for the record.
+        table: from the name of a kind to what is known of it: `variants`, how many were drawn, and
+            `quantiles` in nats at `percents`, or else `instead`, the broader kind that is taken.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        """Take what a file holds, without its sum."""
+        self._content = content
+        self.kinds: str = content["kinds_by"]
+        self.settings: dict[str, Any] = content["settings"]
+        self.drawn: dict[str, Any] = content["drawn"]
+        self.table: dict[str, dict[str, Any]] = content["kinds"]
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Background":
+        """Read a file.
+
+        Raises:
+            UserError: it is absent, torn, changed by hand, or no background of this version.
+        """
+        if not Path(path).is_file():
+            raise UserError(f"{path}: {why_no_file(path)}; `carbon background` writes one")
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise UserError(
+                f"{path}: is torn or no file of `carbon background` of this version; make it again"
+            )
+        if content.pop(_SUM, None) != _sum_of(content):
+            raise UserError(f"{path}: is damaged or changed by hand; make it again")
+        return cls(content)
+
+    def write(self, path: str | Path) -> None:
+        """Write the file, which appears when it is whole."""
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Return what the file holds: JSON, a line a kind."""
+        content = {**self._content, _SUM: _sum_of(self._content)}
+        lines = [f"{json.dumps(name)}: {_lines(value)}" for name, value in content.items()]
+        return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+    @property
+    def needs_consequence(self) -> bool:
+        """Whether kinds cannot be told without an annotation."""
+        return KINDS[self.kinds].needs_consequence
+
+    @property
+    def tolerances(self) -> dict[str, dict[str, Any]]:
+        """By a dtype other than that of the settings: how far it moves deltas and percentiles.
+
+        `delta`, in nats, and `percentile`, in points, hold for 95 % of `variants` variants;
+        `weights_sha256` is that of the rounded weights.
+        """
+        found: dict[str, dict[str, Any]] = self._content.get("tolerances", {})
+        return found
+
+    def with_tolerance(self, dtype: str, tolerance: Mapping[str, Any]) -> "Background":
+        """Return a background that serves deltas of another dtype too."""
+        return Background({**self._content, "tolerances": {**self.tolerances, dtype: tolerance}})
+
+    def why_other(self, settings: Mapping[str, Any]) -> str | None:
+        """Name the first setting of a scoring that does not fit the background, or None.
+
+        A dtype that has a tolerance fits.
+        """
+        others = json.loads(json.dumps(settings))
+        own = self.settings
+        if tolerance := self.tolerances.get(others.get("dtype")):
+            rounded = {"dtype": others["dtype"], "weights_sha256": tolerance["weights_sha256"]}
+            own = own | rounded
+        for name in others | own:
+            there, here = own.get(name), others.get(name)
+            if there != here:
+                if name == "weights_sha256":
+                    return "is of a model with other weights"
+                return f"was made with {name} {there}, and this is {name} {here}"
+        return None
+
+    def kind_of(
+        self, reference: Reference, variant: Variant, consequence: str | None = None
+    ) -> str | None:
+        """Return the kind that a variant is compared with; None if it is of no kind.
+
+        Args:
+            reference: of the variant.
+            variant: with bases for alleles.
+            consequence: of `carbon.genome.Consequences`, where kinds are told by it.
+        """
+        path = KINDS[self.kinds].path_of(reference, variant, consequence)
+        return next((kind for kind in path if "quantiles" in self.table.get(kind, ())), None)
+
+    def percentile(
+        self,
+        reference: Reference,
+        variant: Variant,
+        delta: float | None,
+        consequence: str | None = None,
+    ) -> float | None:
+        """Return how many in a hundred random variants of the same kind have a lower delta.
+
+        Of those with the same delta half are counted.
+
+        Args:
+            reference: of the variant.
+            variant: with bases for alleles.
+            delta: of the same model and settings, in nats.
+            consequence: of `carbon.genome.Consequences`, where kinds are told by it.
+
+        Returns:
+            0 to 100; None without a delta, or where the variant is of no kind.
+        """
+        kind = None if delta is None else self.kind_of(reference, variant, consequence)
+        return None if kind is None or delta is None else self.percentile_in(kind, delta)
+
+    def percentile_in(self, kind: str, delta: float) -> float:
+        """Return the percentile of a delta among those of a kind that has quantiles."""
+        curve = self._curves[kind]
+        return float(np.interp(delta, curve.deltas, curve.percents))
+
+    @cached_property
+    def _curves(self) -> dict[str, _Steps]:
+        percents = np.array(self._content["percents"], np.float64)
+        return {
+            kind: _curve(np.array(known["quantiles"], np.float64), percents)
+            for kind, known in self.table.items()
+            if "quantiles" in known
+        }
+
+
+def background_of(
+    drawn: Iterable[Drawn], deltas: Iterable[float | None], about: Mapping[str, Any]
+) -> Background:
+    """Make a background of variants and their scores.
+
+    Args:
+        drawn: variants, their kinds and weights.
+        deltas: of each in nats, None where it has no score.
+        about: `kinds_by`, `settings` and `drawn` of the file.
+    """
+    values: dict[str, list[tuple[float, float]]] = {}
+    broader: dict[str, str] = {}
+    for one, delta in zip(drawn, deltas, strict=True):
+        broader.update(zip(one.path, one.path[1:], strict=False))
+        for kind in one.path:
+            values.setdefault(kind, [])
+            if delta is not None:
+                values[kind].append((delta, one.weight))
+    enough = {kind for kind, some in values.items() if len(some) >= LEAST_VARIANTS}
+    table = {
+        kind: {"variants": len(values[kind])}
+        | (
+            {"quantiles": quantiles(values[kind])}
+            if kind in enough
+            else {"instead": _instead(kind, broader, enough)}
+        )
+        for kind in sorted(values)
+    }
+    content = {"format": _FORMAT, **about, "percents": _PERCENTS, "kinds": table}
+    return Background(json.loads(json.dumps(content)))  # as it would be read
+
+
+def quantiles(weighted: Iterable[tuple[float, float]]) -> list[float]:
+    """Return the deltas below which lie so many percent, to four digits.
+
+    A sorted delta stands at the middle of its own weight, and between two it is linear (Hazen's
+    plotting positions); the first and the last are the least and the greatest.
+
+    Args:
+        weighted: deltas and weights.
+    """
+    values, weights = np.array(sorted(weighted), np.float64).T
+    at = (np.cumsum(weights) - weights / 2) / weights.sum() * 100
+    return [float(f"{value:.{_DIGITS}g}") for value in np.interp(_PERCENTS, at, values)]
+
+
+def _instead(kind: str, broader: Mapping[str, str], enough: set[str]) -> str | None:
+    wider = broader.get(kind)
+    return wider if wider is None or wider in enough else _instead(wider, broader, enough)
+
+
+def _curve(deltas: Float64s, percents: Float64s) -> _Steps:
+    """Join quantiles that are the same: a delta that many variants have stands at their middle."""
+    values = np.unique(deltas)
+    first = np.searchsorted(deltas, values, side="left")
+    last = np.searchsorted(deltas, values, side="right") - 1
+    return _Steps(values, (percents[first] + percents[last]) / 2)
+
+
+def _sum_of(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _lines(value: Any) -> str:
+    """Write an object with a line a key, and anything else in one line."""
+    if not isinstance(value, dict) or not value:
+        return json.dumps(value, separators=(",", ":"))
+    inside = (f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in value.items())
+    return "{\n" + ",\n".join(inside) + "\n}"

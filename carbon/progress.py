@@ -1,0 +1,161 @@
+"""Progress bars, log lines and text tables of long jobs, on standard error."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+SECONDS_BETWEEN_LINES = 10.0
+_FIRST_UNTIMED = 3
+"""Calls that count for no speed: the first ones compile, fill caches, start readers."""
+_LEAST_SECONDS = 2.0
+"""Of work, before it says how fast the rest will go."""
+
+
+Cell = str | int | float
+TableRow = tuple[Cell, ...]
+
+
+def say(message: str) -> None:
+    """Print one line of progress or log to stderr, whole where other processes print there too."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+class TimeLeft:
+    """How long a job will go on, by its speed behind the first calls; unknown until that is.
+
+    Attributes:
+        total: of what is counted, None where that is not known.
+    """
+
+    def __init__(self, total: int | None, done: int = 0) -> None:
+        """Begin with so much done of so much in all, if that is known."""
+        self.total, self._done, self._calls = total, done, 0
+        self._since, self._done_since = time.monotonic(), done
+
+    def advance(self, count: int) -> None:
+        """Say that so much more is done."""
+        self._done += count
+        self._calls += 1
+        if self._calls <= _FIRST_UNTIMED:
+            self._since, self._done_since = time.monotonic(), self._done
+
+    @property
+    def seconds(self) -> float | None:
+        """Expected seconds, None while they are not known."""
+        if self.total is not None and self._done >= self.total:
+            return 0.0
+        elapsed, timed = time.monotonic() - self._since, self._done - self._done_since
+        if self.total is None or not timed or elapsed < _LEAST_SECONDS:
+            return None
+        return elapsed / timed * (self.total - self._done)
+
+    def __str__(self) -> str:
+        """Return it as the end of a line, `, 0:12:30 left`; nothing while it is not known."""
+        return "" if self.seconds is None else f", {_clock(self.seconds)} left"
+
+
+@contextmanager
+def progress(description: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Show how far a long job is and how long it will take; yields `advance(n)`.
+
+    On a terminal it is a bar; elsewhere (a log, a pipe) one line every ten seconds. `done` is what
+    an earlier start has done already, which tells nothing about the speed of this one.
+    """
+    if sys.stderr.isatty():
+        with _bar(description, total, done) as advance:
+            yield advance
+    else:
+        yield _line_writer(description, total, done)
+
+
+def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
+    """Yield `items` while `progress` counts them."""
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    with progress(description, total) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
+@contextmanager
+def _bar(description: str, total: int | None, done: int) -> Iterator[Callable[[int], None]]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    left = TimeLeft(total, done)
+
+    def advance(n: int) -> None:
+        left.advance(n)
+        bar.update(task, advance=n, left=str(left).removeprefix(", "))
+
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=total, completed=done, left="")
+        yield advance
+
+
+def _line_writer(description: str, total: int | None, done: int) -> Callable[[int], None]:
+    last = time.monotonic()
+    left = TimeLeft(total, done)
+    of = f"/{total}" if total else ""
+
+    def advance(n: int) -> None:
+        nonlocal done, last
+        done += n
+        left.advance(n)
+        now = time.monotonic()
+        if now - last < SECONDS_BETWEEN_LINES and done != total:
+            return
+        last = now
+        say(f"{description}: {done}{of}{left}")
+
+    return advance
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"
+
+
+def shown(cell: Cell) -> str:
+    """Write a cell of a table: `-` for an empty one, two places for what is not whole.
+
+    >>> shown(1234), shown(38.311), shown("")
+    ('1,234', '38.31', '-')
+    """
+    if isinstance(cell, str):
+        return cell or "-"
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.2f}"
+
+
+def text_table(rows: Sequence[TableRow]) -> str:
+    """Lay rows out in columns, two blanks apart; columns of numbers are set on the right."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(len(shown(cell)) for cell in column) for column in columns]
+    right = [not isinstance(column[-1], str) for column in columns]
+    lines = []
+    for row in rows:
+        cells = [
+            shown(c).rjust(w) if r else shown(c).ljust(w)
+            for c, w, r in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

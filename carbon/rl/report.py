@@ -1,0 +1,125 @@
+"""The page of a tuned model: what its rewards became, and whether it still draws many sequences."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib import rc_context
+
+from carbon.design.benchmark_functions import CHANCE_NATS
+from carbon.genome.sequences import read_records
+from carbon.io.files import atomic_file
+from carbon.reports.render import (
+    BLUE,
+    GREY,
+    ORANGE,
+    PAGE_STYLE,
+    axes_of,
+    html_answer,
+    html_figure,
+    html_grid,
+    html_page,
+    html_section,
+    html_table,
+    svg_of,
+)
+from carbon.rl.config import TuneTask
+from carbon.rl.folder import samples_file
+from carbon.run_folder import METRICS
+
+SUMMARY = "summary.html"
+_SHARE = 10  # of the steps, one in so many stands for the beginning, and one for the end
+_SHOWN = 5  # samples
+
+Lines = Sequence[dict[str, Any]]
+
+
+class Curve(NamedTuple):
+    """A column of `metrics.jsonl`, and what stands over its picture."""
+
+    column: str
+    caption: str
+    colour: str = BLUE
+
+
+_CURVES = (
+    Curve("nats_per_base", "Entropy of the next 6-mer, nats per base. Random bases have 1.386."),
+    Curve("kl_nats_per_base", "Divergence from the start, nats per base.", ORANGE),
+)
+
+
+def write_page(folder: Path, task: TuneTask, names: Sequence[str]) -> None:
+    """Write `summary.html` of a run whose steps are all done.
+
+    Args:
+        folder: of the run.
+        task: what was asked for.
+        names: of the oracles.
+    """
+    lines = [json.loads(x) for x in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
+    samples = list(read_records(samples_file(folder, task.steps)))
+    drawn = [sample.bases for sample in samples]
+    values = [Curve(name, f"Mean value of {name} in the group.") for name in names]
+    curves = [curve for curve in (*values, *_CURVES) if lines[0].get(curve.column) is not None]
+    title = f"Tuned by {', '.join(names)}"
+    small = f"{task.steps:,} steps of {task.group} samples of {task.length_bp} bases"
+    page = html_page(
+        title,
+        small,
+        html_answer(_answer(lines, drawn)),
+        html_figure(_rewards(lines), "Reward of each step: mean of the group, and its spread."),
+        html_section("What else moved", "", html_grid(map(_figure, curves, [lines] * len(curves)))),
+        html_section(
+            "Samples of the last step",
+            "As they were drawn; the folder <code>samples</code> has all of them.",
+            html_table([(sample.name, sample.bases) for sample in samples[:_SHOWN]]),
+        ),
+    )
+    with atomic_file(folder / SUMMARY) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _answer(lines: Lines, drawn: Sequence[str]) -> list[str]:
+    before, after = _ends(lines, "reward")
+    nats_before, nats_after = _ends(lines, "nats_per_base")
+    return [
+        f"The mean reward went from {before:.4g} to {after:.4g}, by the first and the last tenth "
+        "of the steps.",
+        f"The entropy of the next 6-mer went from {nats_before:.3f} to {nats_after:.3f} nats per "
+        f"base, where random bases have {CHANCE_NATS:.3f}.",
+        f"Of the {len(drawn)} samples of the last step {len(set(drawn))} are different: look at "
+        "them before you trust a reward.",
+    ]
+
+
+def _ends(lines: Lines, column: str) -> tuple[float, float]:
+    """Return the means over the first and over the last tenth of the steps, one at least."""
+    count = max(len(lines) // _SHARE, 1)
+    values = [line[column] for line in lines]
+    return float(np.mean(values[:count])), float(np.mean(values[-count:]))
+
+
+def _columns(lines: Lines, *names: str) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
+    return [np.array([line[name] for line in lines], dtype=np.float64) for name in names]
+
+
+@rc_context(PAGE_STYLE)
+def _rewards(lines: Lines) -> str:
+    steps, mean, spread = _columns(lines, "step", "reward", "reward_std")
+    figure, axes = axes_of(9, 3.2)
+    axes.fill_between(steps, mean - spread, mean + spread, color=GREY, alpha=0.25, linewidth=0)
+    axes.plot(steps, mean, color=BLUE)
+    axes.set_xlabel("step")
+    axes.set_ylabel("reward")
+    return svg_of(figure)
+
+
+@rc_context(PAGE_STYLE)
+def _figure(curve: Curve, lines: Lines) -> str:
+    steps, values = _columns(lines, "step", curve.column)
+    figure, axes = axes_of(5, 2.6)
+    axes.plot(steps, values, color=curve.colour)
+    axes.set_xlabel("step")
+    return html_figure(svg_of(figure), curve.caption)

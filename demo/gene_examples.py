@@ -1,0 +1,113 @@
+"""A gene to begin with, and what of it is worth a look: its bases, an intron's start, variants."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from carbon.genome.consequences import snv_effect
+from carbon.genome.genes import Gene, Transcript, spliced
+from carbon.genome.genome import Genome
+from carbon.genome.interval import Interval, Variant, from_region
+from demo.gene_summary import first_coding_bases
+
+_FIT_BP = (600, 2500)
+_EFFECTS = {
+    "stop_gained": "A stop codon gained",
+    "splice_donor_variant": "A splice donor lost",
+    "synonymous_variant": "A synonymous change",
+}
+_OTHER, _INSERTED = "A change of a base", "A base inserted"
+
+
+def example_gene(genome: Genome) -> str:
+    """Return a gene of a few exons that is read at once, on the last contig that has one.
+
+    Where no gene is known it is a region.
+    """
+    genes = genome.annotation.genes if genome.annotation else ()
+    fit = [
+        gene
+        for gene in genes
+        if _FIT_BP[0] <= gene.interval.length_bp <= _FIT_BP[1] and gene.transcripts
+    ]
+    if fit:
+        last = [gene for gene in fit if gene.interval.contig == fit[-1].interval.contig]
+        return max(last, key=lambda gene: len(gene.transcripts[0].exons)).name
+    contig, length_bp = next(iter(genome.reference.contig_lengths_bp.items()))
+    return Interval(contig, 0, min(length_bp, _FIT_BP[1])).to_region()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What pages begin with.
+
+    Attributes:
+        genome: it is of.
+        name: of a gene, or `contig:first-last` where there is none.
+    """
+
+    genome: Genome
+    name: str
+
+    @property
+    def gene(self) -> Gene | None:
+        """Return the gene; None where there is none of the name that has a transcript."""
+        genes = self.genome.annotation.genes if self.genome.annotation else ()
+        return next((g for g in genes if g.name == self.name and g.transcripts), None)
+
+    @property
+    def transcript(self) -> Transcript | None:
+        """Return its first transcript."""
+        return self.gene.transcripts[0] if self.gene else None
+
+    def bases(self, length_bp: int) -> str:
+        """Return coding bases from the first codon on, or where the longest contig begins."""
+        transcript, reference = self.transcript, self.genome.reference
+        if transcript and (first := first_coding_bases(reference, transcript, length_bp)):
+            return first.bases
+        contig, contig_bp = max(reference.contig_lengths_bp.items(), key=lambda item: item[1])
+        return reference.fetch(Interval(contig, 0, min(length_bp, contig_bp))).upper()
+
+    def donor(self, before_bp: int, after_bp: int) -> str | None:
+        """Return bases around the start of an intron, along its strand; None without one."""
+        transcript = self.transcript
+        if transcript is None or not transcript.introns:
+            return None
+        start, end = transcript.introns[0]
+        if transcript.strand == "+":
+            span = (start - before_bp, start + after_bp)
+        else:
+            span = (end - after_bp, end + before_bp)
+        reference = self.genome.reference
+        if span[0] < 0 or span[1] > reference.contig_lengths_bp[transcript.contig]:
+            return None
+        return spliced(reference, transcript.contig, [span], transcript.strand).upper()
+
+    def variants(self) -> dict[str, Variant]:
+        """Return variants that do something, by what they do, and an insertion.
+
+        They lie as near as can be to the middle of the longest coding exon, where a model has seen
+        most of what tells it that the bases are coding.
+        """
+        gene, transcript, reference = self.gene, self.transcript, self.genome.reference
+        place = gene.interval if gene else from_region(self.name, reference.contig_lengths_bp)
+        coding = transcript.cds if transcript else ()
+        longest = max(coding, key=lambda span: span[1] - span[0], default=(place.start, place.end))
+        found: dict[str, Variant] = {}
+        for snv in self._snvs(place, sum(longest) // 2):
+            effect = snv_effect(reference, transcript, snv) if transcript else None
+            found.setdefault(_EFFECTS.get(effect.term if effect else "", _OTHER), snv)
+            if set(found) >= set(_EFFECTS.values()) or not transcript:
+                break
+        named = {label: found[label] for label in _EFFECTS.values() if label in found} or found
+        first = next(iter(named.values()), Variant(place.contig, place.start, "A", "C"))
+        inserted = Variant(first.contig, first.position, first.ref, first.ref + first.alt)
+        return named | {_INSERTED: inserted}
+
+    def _snvs(self, place: Interval, middle: int) -> Iterator[Variant]:
+        """Yield the SNVs of a place, those near a position of the contig first."""
+        end = min(place.end, self.genome.reference.contig_lengths_bp[place.contig])
+        bases = self.genome.reference.fetch(Interval(place.contig, place.start, end)).upper()
+        for at in sorted(range(len(bases)), key=lambda at: abs(place.start + at - middle)):
+            if bases[at] in "ACGT":
+                for alt in "ACGT".replace(bases[at], ""):
+                    yield Variant(place.contig, place.start + at, bases[at], alt)

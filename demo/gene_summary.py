@@ -1,0 +1,207 @@
+"""The first coding bases of a gene, or the first of a place without one, and where they stand."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from carbon.genome.alphabet import reverse_complement
+from carbon.genome.cds_codes import code_of
+from carbon.genome.fasta import Reference
+from carbon.genome.genes import Gene, Span, Transcript, spliced
+from carbon.genome.genome import Genome
+from carbon.genome.interval import Interval, Strand, Variant
+
+_TRANSITION = {"A": "G", "G": "A", "C": "T", "T": "C"}
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBases:
+    """Bases as they are read one after the other, introns cut out.
+
+    Attributes:
+        bases: along the strand, in capitals.
+        contig: they stand on.
+        strand: they are read along.
+        spans: of the contig, ascending.
+        exons: numbers of the exons they lie in, from 1 and along the strand; none where they are
+            not coding.
+    """
+
+    bases: str
+    contig: str
+    strand: Strand
+    spans: tuple[Span, ...]
+    exons: tuple[int, ...] = ()
+
+    @property
+    def regions(self) -> list[str]:
+        """Their spans as `contig:first-last`, in the order in which they are read."""
+        spans = self.spans if self.strand == "+" else self.spans[::-1]
+        return [Interval(self.contig, start, end).to_region() for start, end in spans]
+
+    def last_transition(self, contig_bp: int) -> Variant | None:
+        """Return the last base changed, A and G or C and T for one another; None of an N.
+
+        Args:
+            contig_bp: length of the contig, past which spans of a circular one may go.
+        """
+        is_forward = self.strand == "+"
+        at = self.spans[-1][1] - 1 if is_forward else self.spans[0][0]
+        ref = self.bases[-1] if is_forward else reverse_complement(self.bases[-1])
+        alt = _TRANSITION.get(ref)
+        return Variant(self.contig, at % contig_bp, ref, alt) if alt else None
+
+
+def first_bases_at(genome: Genome, place: str, length_bp: int, most_bp: int) -> FirstBases:
+    """Return the first coding bases of a place's gene by its first transcript.
+
+    Where no gene with a transcript is, or its coding sequence is shorter, they are the first bases
+    of the place on the forward strand, fewer where the place has fewer.
+
+    Raises:
+        GenomeError: there is no such gene or region.
+        UserError: it is longer than `most_bp`.
+    """
+    gene = genome.gene_at(place, most_bp)
+    if gene and (found := first_coding_bases(genome.reference, gene.transcripts[0], length_bp)):
+        return found
+    there = genome.place(place, 0, most_bp)
+    first = Interval(there.contig, there.start, min(there.start + length_bp, there.end))
+    bases = genome.reference.fetch(first).upper()
+    return FirstBases(bases, first.contig, "+", ((first.start, first.end),))
+
+
+def first_coding_bases(
+    reference: Reference, transcript: Transcript, length_bp: int
+) -> FirstBases | None:
+    """Return the first bases of a CDS from its first whole codon on; None where it has fewer."""
+    positions = transcript.codon_positions[:length_bp]
+    if len(positions) < length_bp:
+        return None
+    contig, strand, exons = transcript.contig, transcript.strand, transcript.exons
+    along, ascending = (exons, positions) if strand == "+" else (exons[::-1], positions[::-1])
+    spans = _runs(ascending)
+    bases = spliced(reference, contig, spans, strand).upper()
+    numbers = tuple(
+        number
+        for number, (start, end) in enumerate(along, start=1)
+        if any(start <= first < end for first, _ in spans)
+    )
+    return FirstBases(bases, contig, strand, spans, numbers)
+
+
+def _runs(positions: Sequence[int]) -> tuple[Span, ...]:
+    """Return positions as spans; one that comes twice, where a ribosome slips back, begins anew."""
+    runs = groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0])
+    spans = ([at for _, at in run] for _, run in runs)
+    return tuple((span[0], span[-1] + 1) for span in spans)
+
+
+_STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
+_MOST_INTRONS = 4  # whose ends are told
+AS_IT_STANDS = "The sequence is taken as it stands, without a cut."
+
+
+def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
+    """Return what is told of a gene by one of its transcripts.
+
+    Returns:
+        `name`, `region` (1-based), `length_bp`, `strand`, number of `exons`, `coding_bp`, the
+        edges of `introns` as `GT…AG`, `protein` by the genetic code of the transcript (empty where
+        that is not known), `codons` with their numbers.
+    """
+    where = (reference, transcript.contig)
+    coding = spliced(*where, transcript.cds, gene.strand).upper()
+    introns = [spliced(*where, [span], gene.strand).upper() for span in transcript.introns]
+    code = code_of(transcript)
+    codons = [coding[at : at + 3] for at in range(0, len(coding) // 3 * 3, 3)]
+    return {
+        "name": gene.name,
+        "region": gene.interval.to_region(),
+        "length_bp": gene.interval.length_bp,
+        "strand": gene.strand,
+        "exons": len(transcript.exons),
+        "coding_bp": len(coding),
+        "introns": [f"{intron[:2]}…{intron[-2:]}" for intron in introns],
+        "protein": code.translate("".join(codons), ends_cds=True) if code else "",
+        "codons": dict(sorted(Counter(codons).items())),
+    }
+
+
+def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | None:
+    """Return what is told of a gene by its first transcript; None where no gene is.
+
+    Raises:
+        GenomeError: there is no such gene or region.
+        UserError: it is longer than `most_bp`.
+    """
+    gene = genome.gene_at(place, most_bp)
+    return described(genome.reference, gene, gene.transcripts[0]) if gene else None
+
+
+def place_in_words(gene: dict[str, Any] | None) -> str:
+    """Return where a gene lies, given what `described` tells of it."""
+    if gene is None:
+        return "There is no gene with a known structure in this place."
+    strand: Strand = gene["strand"]
+    written = "the one" if strand == "+" else "opposite to the one"
+    return (
+        f"The gene {gene['name']} lies at {gene['region']} on the {_STRANDS[strand]} strand, "
+        f"{written} that the genome's file writes."
+    )
+
+
+def splicing_in_words(gene: dict[str, Any]) -> str:
+    """Return what is cut out of a gene, given what `described` tells of it."""
+    coding = (
+        f"{gene['name']} spans {many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
+        "are coding: they say what the protein is."
+    )
+    introns = gene["introns"]
+    if not introns:
+        return f"{coding} It has no introns: the copy stays whole."
+    ends = ", ".join(introns[:_MOST_INTRONS])
+    more = " and others" if introns[_MOST_INTRONS:] else ""
+    parted = f"{gene['exons']} exons are parted by {many(len(introns), 'intron')}"
+    return f"{coding} Its {parted}, with the ends {ends}{more}."
+
+
+def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:
+    """Return whose the first bases of a place are and where they lie.
+
+    Args:
+        first: the bases.
+        gene: what `described` tells of the place's gene.
+        place: as it was named.
+    """
+    bases, where = many(len(first.bases), "base"), f"They lie at {_listed(first.regions)}"
+    if gene and first.exons:
+        return f"the first {len(first.bases)} coding bases of {gene['name']}. {where}."
+    few = f" {gene['name']} has {gene['coding_bp']} coding bases, too few." if gene else ""
+    return f"the first {bases} of {place}. {where} on the {_STRANDS[first.strand]} strand.{few}"
+
+
+def exons_in_words(first: FirstBases) -> str:
+    """Return in which exons bases lie, and whether a cut has joined them."""
+    if not first.exons:
+        return AS_IT_STANDS
+    if len(first.exons) == 1:
+        return f"The sequence lies in exon {first.exons[0]}, and no cut goes through it."
+    exons = _listed(first.exons)
+    return f"The sequence lies in exons {exons}: what parts them is cut out, and they are joined."
+
+
+def many(count: int, thing: str) -> str:
+    """Return a number of things.
+
+    >>> many(1, "base"), many(1200, "base")
+    ('1 base', '1,200 bases')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def _listed(parts: Iterable[object]) -> str:
+    *others, last = map(str, parts)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,155 @@
+"""Sequences with a label in their headers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from carbon.errors import UserError
+from carbon.genome.alphabet import reverse_complement
+from carbon.genome.fasta import Reference
+from carbon.genome.genes import Annotation, intergenic
+from carbon.genome.genome import Genome
+from carbon.genome.interval import Interval, Strand
+from carbon.genome.sequences import SequenceRecord, read_records
+from demo.uploads import without_folders
+
+
+def labelled_records(files: Sequence[str], most: int, most_bp: int) -> Iterator[SequenceRecord]:
+    """Yield the sequences of FASTA files, their labels in place of descriptions.
+
+    A label is what `label=` names in the header, else what follows the name there, else the file's
+    name.
+
+    Args:
+        files: paths.
+        most: sequences of all files together.
+        most_bp: bases of one.
+
+    Raises:
+        UserError: there are more, one is longer, or has no base that is one of ACGT.
+        GenomeError: a file is malformed.
+    """
+    numbers = count(1)
+    for path in files:
+        for record in read_records(path):
+            if next(numbers) > most:
+                raise UserError(f"more than {most} sequences; give fewer")
+            if len(record.bases) > most_bp:
+                raise UserError(
+                    f"{record.name}: {len(record.bases):,} bases; give {most_bp:,} at most"
+                )
+            if not any(letter in "ACGTacgt" for letter in record.bases):
+                raise UserError(f"{record.name}: has no base that is one of ACGT; leave it out")
+            yield record._replace(description=_label(record, path))
+
+
+def _label(record: SequenceRecord, path: str) -> str:
+    for word in record.description.split():
+        if word.startswith("label="):
+            return word.removeprefix("label=")
+    return record.description.strip() or Path(path).stem
+
+
+T = TypeVar("T")
+_Site = tuple[Interval, Strand]
+
+
+def pieces_of_kinds(
+    reference: Reference, annotation: Annotation | None, per_kind: int, piece_bp: int
+) -> Iterator[SequenceRecord]:
+    """Yield coding, intron and intergenic pieces, spread over the genome; genes along their strand.
+
+    Args:
+        reference: the sequence.
+        annotation: its genes, of the first transcripts of which pieces are cut; where there is
+            none, the kinds are the contigs.
+        per_kind: pieces of each kind, at most.
+        piece_bp: bases of a piece; what is shorter is passed over.
+
+    Yields:
+        Records named by region and strand, with the kind as description. Pieces without a known
+        base are left out.
+    """
+    for kind, sites in _sites_of_kinds(reference, annotation).items():
+        for interval, strand in _windows(sites, per_kind, piece_bp):
+            bases = reference.fetch(interval)
+            if any(letter in "ACGTacgt" for letter in bases):
+                name = f"{interval.to_region()}({strand})"
+                yield SequenceRecord(
+                    name, kind, bases if strand == "+" else reverse_complement(bases)
+                )
+
+
+def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict[str, list[_Site]]:
+    """Return coding spans, introns and what is between genes; contigs where no gene is known."""
+    lengths_bp = reference.contig_lengths_bp
+    if annotation is None:
+        return {name: [(Interval(name, 0, bp), "+")] for name, bp in lengths_bp.items()}
+    genes = annotation.genes
+    transcripts = [gene.transcripts[0] for gene in genes if gene.transcripts]
+    spans = {
+        "coding": [(t, span) for t in transcripts for span in t.cds],
+        "intron": [(t, span) for t in transcripts for span in t.introns],
+    }
+    found: dict[str, list[_Site]] = {
+        kind: [
+            (Interval(t.contig, start, end), t.strand)
+            for t, (start, end) in kind_spans
+            if end <= lengths_bp[t.contig]  # on a circular contig a span may go on from its start
+        ]
+        for kind, kind_spans in spans.items()
+    }
+    return found | {"intergenic": [(gap, "+") for gap in intergenic(annotation, lengths_bp)]}
+
+
+def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:
+    """Return so many pieces of one length, of as many sites as there are."""
+    sites = _evenly([site for site in sites if site[0].length_bp >= piece_bp], number)
+    per_site = -(-number // max(len(sites), 1))
+    found = [
+        (Interval(site.contig, start, start + piece_bp), strand)
+        for site, strand in sites
+        for start in _evenly(range(site.start, site.end - piece_bp + 1, piece_bp), per_site)
+    ]
+    return _evenly(found, number)
+
+
+def _evenly(items: Sequence[T], number: int) -> list[T]:
+    """Return so many of the items, or all if there are fewer, at even distances."""
+    if len(items) <= number:
+        return list(items)
+    return [items[n * len(items) // number] for n in range(number)]
+
+
+def labelled_in_files(
+    files: Sequence[str], least: int, most: int, most_bp: int
+) -> list[SequenceRecord]:
+    """Return the sequences of FASTA files; messages name files without their folders.
+
+    Raises:
+        UserError: there are too few or too many, or one is too long or has no base.
+    """
+    try:
+        records = list(labelled_records(files, most, most_bp))
+    except UserError as error:
+        raise UserError(without_folders(str(error), files)) from None
+    return _enough(records, least, "give more of them")
+
+
+def labelled_pieces(
+    genome: Genome, per_kind: int, piece_bp: int, least: int
+) -> list[SequenceRecord]:
+    """Return coding, intron and intergenic pieces of a genome, labelled so.
+
+    Raises:
+        UserError: there are too few that are as long.
+    """
+    pieces = pieces_of_kinds(genome.reference, genome.annotation, per_kind, piece_bp)
+    return _enough(list(pieces), least, "ask for shorter pieces")
+
+
+def _enough(records: list[SequenceRecord], least: int, what: str) -> list[SequenceRecord]:
+    if len(records) < least:
+        raise UserError(f"{len(records)} sequences; a map needs {least} at least: {what}")
+    return records

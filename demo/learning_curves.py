@@ -1,0 +1,148 @@
+"""How a model learned a region: its scan after each of some steps of a training, in one small file.
+
+>>> learned = read_learning(BOX["yeast"].learning)
+>>> learned.nats_per_base.shape
+(12, 3200)
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import Gene, Interval, Reference, Transcript
+from carbon.inference.checks import EVERY_OFFSET
+from carbon.inference.model import Carbon
+from carbon.inference.options import ScanOptions
+from carbon.inference.scan import join_chunks
+from carbon.io.files import atomic_file
+
+HOW: ScanOptions = {"strands": "both", "offsets": EVERY_OFFSET}
+"""How the region is read: what a base is worth by all that can be known of it."""
+CODON_BASES = ("codon base 1", "codon base 2", "codon base 3")
+BETWEEN_GENES = "between genes"
+# Each holds from its step on; what is said there is what the bars and the track show.
+CAPTIONS = {
+    0: "Random weights: its guesses are those of a fair die, but for luck.",
+    25: "It knows which 6-mers are common. That helps between genes, and hardly in {gene}.",
+    100: "Codons appear: of their three bases, the first is now known best.",
+    300: "{gene} lights up: more is known of it now than of what lies between genes.",
+    500: "Base 3 overtakes base 2: {gene} has nearly always the codon that yeast likes best.",
+    9000: "The end: the model of these pages. Not every gene lights up, its neighbours hardly do.",
+}
+
+
+class Learning(NamedTuple):
+    """Scans of one region.
+
+    Attributes:
+        interval: the region.
+        steps: of the training, one after the other.
+        nats_per_base: (steps, bases) float16, -log p of the reference base; NaN for an N.
+    """
+
+    interval: Interval
+    steps: tuple[int, ...]
+    nats_per_base: NDArray[np.float16]
+
+    @property
+    def known_bits(self) -> NDArray[np.float64]:
+        """What is known of a base, (steps, bases): 2 bits if all, 0 as of a fair die, or less."""
+        nats = self.nats_per_base.astype(np.float64)
+        bits: NDArray[np.float64] = (np.log(4) - nats) / np.log(2)
+        return bits
+
+    def smoothed_bits(self, width_bp: int) -> NDArray[np.float64]:
+        """Return `known_bits` as means of so many bases around each, fewer at the ends."""
+        kernel, bits = np.ones(width_bp), self.known_bits
+        there = ~np.isnan(bits)
+        sums, counts = (
+            np.array([np.convolve(row, kernel, "same") for row in rows])
+            for rows in (np.where(there, bits, 0.0), there)
+        )
+        found: NDArray[np.float64] = sums / np.maximum(counts, 1)
+        return found
+
+    def mean_bits(self, positions: Sequence[int]) -> NDArray[np.float64]:
+        """Return the mean of `known_bits` over positions of the contig in the region, (steps,).
+
+        NaN where there are none.
+        """
+        inside = [at - self.interval.start for at in positions if self._has(at)]
+        if not inside:
+            return np.full(len(self.steps), np.nan)
+        found: NDArray[np.float64] = np.nanmean(self.known_bits[:, inside], axis=1)
+        return found
+
+    def told(self, transcript: Transcript, genes: Iterable[Gene], width_bp: int) -> dict[str, Any]:
+        """Return the region, its bits by step as means of `width_bp`, and means by kind of base.
+
+        Kinds are the bases of the transcript's codons, and what lies between `genes`.
+        """
+        along = transcript.codon_positions
+        kinds = {name: along[n::3] for n, name in enumerate(CODON_BASES)}
+        taken = {at for gene in genes for at in range(gene.interval.start, gene.interval.end)}
+        span = range(self.interval.start, self.interval.end)
+        kinds[BETWEEN_GENES] = tuple(at for at in span if at not in taken)
+        return {
+            "region": self.interval.to_region(),
+            "steps": list(self.steps),
+            "smoothed_bits": self.smoothed_bits(width_bp).round(4).tolist(),
+            "mean_bits": {name: self.mean_bits(kind).tolist() for name, kind in kinds.items()},
+        }
+
+    def _has(self, position: int) -> bool:
+        return self.interval.start <= position < self.interval.end
+
+
+def nats_of(model: Carbon, reference: Reference, interval: Interval) -> NDArray[np.float16]:
+    """Return -log p of every base of a region, (bases,), as `Learning` keeps it.
+
+    Raises:
+        GenomeError: the region is not in the reference.
+    """
+    return (-join_chunks(model.scan(reference, interval, **HOW)).log_p_ref).astype(np.float16)
+
+
+def write_learning(path: Path, learned: Learning) -> None:
+    """Write a file of numpy's own kind; equal values give equal bytes.
+
+    Raises:
+        OSError: the disk is full, or will not have it for another reason.
+    """
+    place = learned.interval
+    with atomic_file(path) as temporary, temporary.open("wb") as sink:
+        np.savez_compressed(
+            sink,
+            contig=np.array(place.contig),
+            span=np.array((place.start, place.end)),
+            steps=np.array(learned.steps),
+            nats_per_base=learned.nats_per_base,
+        )
+
+
+def read_learning(path: Path) -> Learning:
+    """Return what `write_learning` wrote.
+
+    Raises:
+        UserError: the file is another.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            start, end = kept["span"].tolist()
+            interval = Interval(str(kept["contig"]), start, end)
+            return Learning(interval, tuple(kept["steps"].tolist()), kept["nats_per_base"])
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        BadZipFile,
+    ) as error:
+        raise UserError(f"{path}: holds no scans of a training ({error})") from None

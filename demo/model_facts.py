@@ -1,0 +1,96 @@
+"""What a model is, for a card: its name, what it was trained on, its size, and how long it took."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from carbon.corpus import read_manifest
+from carbon.errors import UserError
+from carbon.model.folder import ModelFolder, model_folder
+from carbon.pretrained import BOX
+from carbon.run_folder import METRICS, RECIPE, column, read_lines, read_recipe
+
+EXPORT = "export"  # of a run folder
+
+
+class AboutModel(NamedTuple):
+    """What is known of a model.
+
+    Attributes:
+        name: as it was given.
+        what: it is, in a few words; None where nobody says.
+        trained_on: None where nobody says.
+        num_parameters: of the network.
+        context_bp: bases that it reads at once.
+        hours: of computing, of its training; None where nobody wrote them down.
+    """
+
+    name: str
+    what: str | None
+    trained_on: str | None
+    num_parameters: int
+    context_bp: int
+    hours: float | None
+
+
+def model_of_run(folder: str | Path) -> Path:
+    """Return the export of a run folder, or the folder itself where it is none.
+
+    >>> model_of_run("tests").name
+    'tests'
+    """
+    folder = Path(folder)
+    is_run = (folder / RECIPE).is_file() and (folder / EXPORT / "config.json").is_file()
+    return folder / EXPORT if is_run else folder
+
+
+def about_model(source: str) -> AboutModel:
+    """Return what is known of a model of the box, or of a folder, by what lies in and around it.
+
+    An export that lies in its run's folder is told from the run's recipe and metrics.
+
+    Raises:
+        ModelError: it is no model.
+    """
+    found = model_folder(source)
+    size = found.num_parameters, _context_bp(found)
+    if source in BOX and not Path(source).is_dir():
+        entry = BOX[source]
+        told = f"{entry.organism} ({entry.assembly}): {entry.training}"
+        return AboutModel(source, entry.what, told, *size, entry.hours)
+    run = found.path.resolve().parent
+    if not (run / RECIPE).is_file():
+        return AboutModel(source, None, None, *size, None)
+    recipe = read_recipe(run)
+    preset = str(recipe.get("model", {}).get("preset", ""))
+    what = f"the run {run.name}" + (f", preset {preset}" if preset else "")
+    return AboutModel(source, what, _corpus_of(recipe), *size, _hours_of(run))
+
+
+def _context_bp(found: ModelFolder) -> int:
+    return 6 * (int(found.config["max_position_embeddings"]) - 1)
+
+
+def _corpus_of(recipe: dict[str, Any]) -> str | None:
+    """Return the organisms of a run's corpus, or its name where its manifest is not there now."""
+    corpus = str(recipe.get("data", {}).get("corpus", ""))
+    if not corpus or "://" in corpus:
+        return corpus or None
+    try:
+        assemblies = read_manifest(corpus).get("recipe", {}).get("assemblies", [])
+    except UserError:
+        assemblies = []
+    names = [str(a.get("organism") or a.get("name") or "") for a in assemblies]
+    return ", ".join(filter(None, names)) or f"the corpus {Path(corpus).name}"
+
+
+def _hours_of(run: Path) -> float | None:
+    """Return the tokens of each step by its speed, summed."""
+    if not (run / METRICS).is_file():
+        return None
+    steps = read_lines(run).steps
+    speeds = column(steps, "tokens_per_second")
+    tokens = np.diff(column(steps, "tokens"), prepend=0)
+    timed = np.isfinite(speeds) & (speeds > 0)
+    return float((tokens[timed] / speeds[timed]).sum()) / 3600 if timed.any() else None

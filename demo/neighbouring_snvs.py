@@ -1,0 +1,281 @@
+"""A variant's score, its parts and its effects, ready for JSON."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.genome import Annotation, Consequences, Interval, Reference, Variant, snv_effect
+from carbon.genome.consequences import SEVERITY
+from carbon.genome.genome import Genome
+from carbon.genome.normalize import normalize_variant
+from carbon.genome.notation import read_variant
+from carbon.genome.vcf import Listed
+from carbon.inference.runner import Reader
+from carbon.inference.scan import join_chunks, scan_method_for, scan_region
+from carbon.inference.scan.score import SCANNED_BASES, ScanChunk
+from carbon.inference.variants.score import (
+    STRAND_NAMES,
+    AlleleComparison,
+    VariantScore,
+    score_variants,
+)
+from carbon.inference.variants.windows import Method
+
+
+def told_strands(strands: Mapping[str, AlleleComparison]) -> dict[str, Any]:
+    """Return by strand what a delta is the sum of: alleles, bases behind, and the window's end."""
+    return {
+        STRAND_NAMES[strand]: {
+            "delta": compared.delta,
+            "allele_delta": compared.allele_delta,
+            "downstream_deltas": compared.downstream_deltas.tolist(),
+            "length_delta": compared.length_delta,
+        }
+        for strand, compared in strands.items()
+    }
+
+
+def told_numbers(values: NDArray[np.floating[Any]]) -> list[Any]:
+    """Return nested lists; None for NaN."""
+    found: NDArray[np.object_] = values.astype(object)
+    found[np.isnan(values)] = None
+    lists: list[Any] = found.tolist()
+    return lists
+
+
+def told_score(score: VariantScore, reference: Reference) -> dict[str, Any]:
+    """Return a score for JSON, with the variant as it was given and as it was scored."""
+    return {
+        "variant": score.variant.to_text(),
+        "scored_as": normalize_variant(reference, score.variant).to_text(),
+        "delta": score.delta,
+        "forward": score.forward,
+        "reverse": score.reverse,
+        "spread": score.spread,
+        "unsure": score.unsure,
+        "strand_left_out": score.strand_left_out,
+        "reason": score.reason,
+    }
+
+
+def told_effects(genome: Genome, variant: Variant) -> list[dict[str, Any]]:
+    """Return what an SNV does to the first transcript of each gene that it lies in."""
+    found = []
+    variant = normalize_variant(genome.reference, variant)
+    for gene in genome.genes_in(variant.interval):
+        for transcript in gene.transcripts[:1]:
+            if effect := snv_effect(genome.reference, transcript, variant):
+                found.append({"gene": gene.name, **effect._asdict()})
+    return found
+
+
+def told_scan(scanned: ScanChunk) -> dict[str, Any]:
+    """Return what a scan found of each base; None where a base is unknown."""
+    known = [value for value in told_numbers(scanned.log_p_ref) if value is not None]
+    return {
+        "region": scanned.interval.to_region(),
+        "bases": scanned.bases,
+        "log_p_ref": told_numbers(scanned.log_p_ref),
+        "log_probabilities": scanned.log_probabilities.tolist(),
+        "entropy_nats": scanned.entropy_nats.tolist(),
+        "nats_per_base": -sum(known) / len(known) if known else None,
+    }
+
+
+UNTOLD = "untold"  # no annotation, or none that tells what the bases are
+_ORDER = (*SEVERITY, UNTOLD)
+
+
+class Standing(NamedTuple):
+    """An SNV among those of the same consequence.
+
+    Attributes:
+        consequence: the one that they have.
+        delta: its own, in nats.
+        share_below: of them that have a lower delta, 0 to 1.
+    """
+
+    consequence: str
+    delta: float
+    share_below: float
+
+
+@dataclass(frozen=True, slots=True)
+class SnvsByConsequence:
+    """The SNVs of a stretch.
+
+    Attributes:
+        consequences: of all of them, the most severe for any gene.
+        deltas: of those that were scored, in nats.
+    """
+
+    consequences: Mapping[Variant, str]
+    deltas: Mapping[Variant, float]
+
+    @property
+    def by_consequence(self) -> dict[str, list[float]]:
+        """Return the deltas of each consequence, the most severe first."""
+        found: dict[str, list[float]] = {term: [] for term in _ORDER}
+        for variant, delta in self.deltas.items():
+            found[self.consequences[variant]].append(delta)
+        return {term: deltas for term, deltas in found.items() if deltas}
+
+    def standing(self, variant: Variant, delta: float) -> Standing | None:
+        """Return where a variant of this delta stands; None if it is no SNV of the stretch.
+
+        >>> stop, other = Variant("c", 4, "C", "A"), Variant("c", 5, "G", "T")
+        >>> terms = dict.fromkeys((stop, other), "stop_gained")
+        >>> SnvsByConsequence(terms, {stop: -1.0, other: -3.0}).standing(stop, -1.0)
+        Standing(consequence='stop_gained', delta=-1.0, share_below=0.5)
+        """
+        if variant not in self.consequences:
+            return None
+        term = self.consequences[variant]
+        like = self.by_consequence.get(term, [])
+        return Standing(term, delta, sum(each < delta for each in like) / max(len(like), 1))
+
+
+def consequences_in(
+    reference: Reference, interval: Interval, annotation: Annotation | None
+) -> dict[Variant, str]:
+    """Return every SNV of a stretch with its most severe consequence for any gene.
+
+    Args:
+        reference: unknown bases have no SNVs.
+        interval: the stretch.
+        annotation: of the reference; without one no consequence is told.
+    """
+    consequences = Consequences(reference, annotation) if annotation else None
+    found = {}
+    for position, ref in enumerate(reference.fetch(interval).upper(), start=interval.start):
+        for alt in SCANNED_BASES:
+            if ref != alt and ref in SCANNED_BASES:
+                variant = Variant(interval.contig, position, ref, alt)
+                found[variant] = (consequences and consequences.of(variant).consequence) or UNTOLD
+    return found
+
+
+def deltas_in(scanned: ScanChunk) -> dict[Variant, float]:
+    """Return the delta of every SNV of what was scanned, of the alleles alone."""
+    return {
+        Variant(scanned.interval.contig, position, ref, alt): delta
+        for position, ref, row in zip(
+            range(scanned.interval.start, scanned.interval.end),
+            scanned.bases,
+            scanned.deltas.tolist(),
+            strict=True,
+        )
+        for alt, delta in zip(SCANNED_BASES, row, strict=True)
+        if ref != alt and ref in SCANNED_BASES
+    }
+
+
+def some_of_each(consequences: Mapping[Variant, str], most: int, seed: int = 0) -> list[Variant]:
+    """Return SNVs of each consequence, drawn at random where there are more than `most`."""
+    random = np.random.default_rng(seed)
+    chosen: list[Variant] = []
+    for term in _ORDER:
+        alike = [variant for variant, own in consequences.items() if own == term]
+        chosen += [alike[n] for n in sorted(random.permutation(len(alike))[:most])]
+    return chosen
+
+
+_CENTERED_WINDOW_BP = 384  # each SNV has one, so that a second's work reads many
+
+
+def place_around(genome: Genome, variant: Variant, most_bp: int) -> Interval:
+    """Return the first gene that a variant lies in, or as much of it as lies around the variant.
+
+    Where there is no gene it is `most_bp` around the variant.
+    """
+    place = window_around(genome, variant, most_bp)
+    variant = normalize_variant(genome.reference, variant)
+    if genes := genome.genes_in(variant.interval):
+        gene = genes[0].interval
+        return Interval(place.contig, max(place.start, gene.start), min(place.end, gene.end))
+    return place
+
+
+def window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
+    """Return the window with the variant in its middle, cut at the contig's ends."""
+    start = max(0, normalize_variant(genome.reference, variant).position - window_bp // 2)
+    length_bp = genome.reference.contig_lengths_bp[variant.contig]
+    return Interval(variant.contig, start, min(start + window_bp, length_bp))
+
+
+def variant_or_first(text: str, listed: Sequence[Listed], genome: Genome) -> Variant:
+    """Return the variant that is typed, or the first of a VCF that has bases.
+
+    Raises:
+        UserError: it cannot be read, or there is none.
+    """
+    if text:
+        return read_variant(text, genome.reference, genome.annotation)
+    fit = (v for v, reason in listed if reason is None and v.why_unscorable() is None)
+    if variant := next(fit, None):
+        return variant
+    missing = "the VCF has none that can be scored here" if listed else "no variant is given"
+    raise UserError(f"{missing}; type one as contig:position REF>ALT")
+
+
+def short_method(method: Method) -> Method:
+    """Return the method by which SNVs of a stretch are read: windows of `centered` are short."""
+    if method.protocol == "right_end":
+        return method
+    return method._replace(window_bp=min(_CENTERED_WINDOW_BP, method.window_bp))
+
+
+def read_snvs(
+    reader: Reader, genome: Genome, place: Interval, method: Method, most: int
+) -> SnvsByConsequence:
+    """Return the SNVs of a stretch: all of them by `right_end`, else a draw of each consequence.
+
+    Args:
+        reader: of the model.
+        genome: whose annotation tells consequences.
+        place: the stretch.
+        method: of `short_method`; `right_end` reads all of them by one scan in frame 0.
+        most: of each consequence, where each takes a window of its own.
+    """
+    terms = consequences_in(genome.reference, place, genome.annotation)
+    if method.protocol == "right_end":
+        scanning = scan_method_for(reader, window_bp=method.window_bp, strands=method.strands)
+        scan = join_chunks(scan_region(reader, genome.reference, place, scanning))
+        return SnvsByConsequence(terms, deltas_in(scan))
+    some = sorted(some_of_each(terms, most), key=lambda variant: variant.position)
+    return SnvsByConsequence(terms, _deltas(reader, genome, some, method))
+
+
+def told_among(
+    reader: Reader, genome: Genome, variant: Variant, snvs: SnvsByConsequence, method: Method
+) -> dict[str, Any]:
+    """Return the SNVs and where a variant stands among them, ready for JSON.
+
+    Returns:
+        `window_bp`; by consequence `all`, their number, and `deltas` of those that were read;
+        `this`, the fields of `Standing`, or None of a variant that is no SNV of the stretch.
+    """
+    own, variant = None, normalize_variant(genome.reference, variant)
+    if variant in snvs.consequences:
+        read = snvs.deltas
+        if variant not in read:
+            read = _deltas(reader, genome, [variant], method)
+        own = snvs.standing(variant, read[variant])
+    return {
+        "window_bp": method.window_bp,
+        "all": dict(Counter(snvs.consequences.values())),
+        "deltas": snvs.by_consequence,
+        "this": own._asdict() if own else None,
+    }
+
+
+def _deltas(
+    reader: Reader, genome: Genome, variants: list[Variant], method: Method
+) -> dict[Variant, float]:
+    scores = score_variants(reader, genome.reference, variants, method)
+    return {score.variant: score.delta for score in scores if score.delta is not None}

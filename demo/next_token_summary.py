@@ -1,0 +1,82 @@
+"""One 6-mer's distribution told in numbers, ready for JSON."""
+
+from typing import Any
+
+from carbon.errors import UserError
+from carbon.genome import short
+from carbon.inference.next_token import (
+    FREE,
+    NextToken,
+    all_kmers,
+    kmer_index,
+    losses_by_wrong_bases,
+    near_misses,
+    next_token,
+)
+from carbon.inference.runner import Reader
+from carbon.tokenizer import BASES, K
+from carbon.tokenizer.kmer import cut_kmers
+
+
+def told_kmer(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, Any]:
+    """Return what is expected, free and given fixed bases, and the losses of near misses.
+
+    Args:
+        token: the distribution.
+        kmer: the true 6-mer.
+        fixed: six letters, `.` where free.
+        most: of the likeliest that are listed.
+
+    Raises:
+        UserError: one is no 6-mer.
+    """
+    given, true = token.given(fixed), kmer_index(kmer)
+    kmers = (all_kmers()[true], *near_misses(kmer))
+    losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
+    return {
+        "context": token.context,
+        "kmer": kmers[0],
+        "fixed": given.fixed,
+        "rank": int((token.probabilities > token.probabilities[true]).sum()) + 1,
+        "probabilities": token.probabilities.tolist(),
+        "marginals": token.marginals.tolist(),
+        "given_probabilities": given.probabilities.tolist(),
+        "given_marginals": given.marginals.tolist(),
+        "top": [{"kmer": each, "probability": p} for each, p in given.ranked()[:most]],
+        "losses": [
+            {"kmer": each, **{name: float(nats[kmer_index(each)]) for name, nats in losses.items()}}
+            for each in kmers
+        ],
+    }
+
+
+def told_guess(reader: Reader, sequence: str) -> dict[str, Any]:
+    """Return what a model makes of a sequence whose last six bases it is to guess.
+
+    Returns:
+        `context` and its 6-mers `read`; `best` and `best_probability`; the last six bases `true`,
+        `true_probability`, its `rank` and `true_loss`; `marginals`; `losses_by_wrong_bases` of the
+        best.
+
+    Raises:
+        UserError: it does not end with six of ACGT.
+    """
+    if len(sequence) < K or set(sequence[-K:].upper()) - set(BASES):
+        raise UserError(
+            f"the sequence '{short(sequence)}' is to end with six of ACGT, which the model predicts"
+        )
+    token, true = next_token(reader, sequence[:-K]), sequence[-K:]
+    told = told_kmer(token, true, FREE, most=1)
+    (best,) = told["top"]
+    return {
+        "context": token.context,
+        "read": cut_kmers(token.context, 0),
+        "best": best["kmer"],
+        "best_probability": best["probability"],
+        "true": told["kmer"],
+        "true_probability": told["probabilities"][kmer_index(true)],
+        "rank": told["rank"],
+        "true_loss": told["losses"][0],
+        "marginals": told["marginals"],
+        "losses_by_wrong_bases": losses_by_wrong_bases(token, best["kmer"]),
+    }

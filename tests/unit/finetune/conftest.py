@@ -1,0 +1,50 @@
+"""Folders that many tests read; a test that changes one copies it."""
+
+from functools import cache, partial
+
+import pytest
+
+import carbon
+from carbon.finetune import metrics, outcome
+from tests.helpers.artefacts import built
+from tests.helpers.finetune import base_folder, motif_rows, run_config, untrained_folder, write_rows
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    """Draw intervals of few resamples: how wide they are is no matter to most tests."""
+    monkeypatch.setattr(metrics, "affordable_resamples", lambda num_samples: 60)
+    monkeypatch.setattr(outcome, "_RESAMPLES_OF_GROUP", 60)
+
+
+@pytest.fixture
+def no_pages(monkeypatch):
+    """Leave out report and card, which take most of the time of a small run."""
+    monkeypatch.setattr(outcome, "write_report", lambda *_: None)
+    monkeypatch.setattr(outcome, "write_card", lambda *_: None)
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory, network):
+    """The folder of the small network."""
+    return base_folder(tmp_path_factory.mktemp("base"), network)
+
+
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory, base):
+    """Return the folder of a fine-tuned model that has learned nothing, for a question."""
+    root = tmp_path_factory.mktemp("untrained")
+    return cache(lambda question: untrained_folder(base, question, root / question.kind))
+
+
+@pytest.fixture(scope="session")
+def finetuned(network):
+    """Return the folder that a way made of `motif_rows`, in this run of the tests or an earlier."""
+
+    def fine_tune(folder, way):
+        base_folder(folder, network)
+        write_rows(folder / "data.csv", motif_rows())
+        config = run_config(folder, name=way, epochs=2.0)
+        carbon.finetune(config | {"baselines": ["constant", "composition"]})
+
+    return lambda way: built(f"finetuned-{way}", partial(fine_tune, way=way)) / "out"

@@ -1,0 +1,378 @@
+"""Files of every form give the same examples; what is refused is told."""
+
+import gzip
+import hashlib
+import random
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from carbon.errors import ConfigError, UserError
+from carbon.finetune.config import (
+    WAYS,
+    DataConfig,
+    FinetuneConfig,
+    QuestionConfig,
+    SplitConfig,
+    WayConfig,
+)
+from carbon.finetune.data import PARTS, answers_of
+from carbon.finetune.prepare import files_of, prepare
+from carbon.finetune.readers import read_rows
+from carbon.genome import reverse_complement
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+
+CONTIG = random_bases(2000, seed=1)
+PLACES = [(60 * i, 60 * i + 50) for i in range(12)]
+NAMES = [f"e{i}" for i in range(len(PLACES))]
+SEQUENCES = [CONTIG[a:b] for a, b in PLACES]
+LABELS = ["yes" if i % 3 else "no" for i in range(len(PLACES))]
+ACTIVITY = [round(0.5 * i - 2, 2) for i in range(len(PLACES))]
+COLUMNS = {"id": NAMES, "seq": SEQUENCES, "label": LABELS, "activity": ACTIVITY}
+ASKED = {"sequence": "seq", "name": "id", "labels": ("label",)}
+
+
+def write_text(path, between, columns=COLUMNS):
+    rows = [columns, *zip(*columns.values(), strict=True)]
+    text = "".join(between.join(map(str, row)) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return str(path)
+
+
+def csv_config(folder):
+    return DataConfig(path=write_text(folder / "x.csv", ","), **ASKED)
+
+
+def packed_config(folder):
+    return DataConfig(path=write_text(folder / "x.csv.gz", ","), **ASKED)
+
+
+def tsv_config(folder):
+    return DataConfig(path=write_text(folder / "x.tsv", "\t"), **ASKED)
+
+
+def parquet_config(folder):
+    pq.write_table(pa.table(COLUMNS), folder / "x.parquet")
+    return DataConfig(path=str(folder / "x.parquet"), **ASKED)
+
+
+def datasets_config(folder):
+    import datasets
+
+    datasets.Dataset.from_dict(COLUMNS).save_to_disk(folder / "set")
+    return DataConfig(path=str(folder / "set"), **ASKED)
+
+
+def fasta_config(folder):
+    order = random.Random(0).sample(range(len(NAMES)), len(NAMES))
+    write_fasta(folder / "x.fa", {NAMES[i]: SEQUENCES[i] for i in order} | {"more": "ACGT"})
+    table = write_text(folder / "t.tsv", "\t", {k: COLUMNS[k] for k in ("id", "label")})
+    return DataConfig(path=str(folder / "x.fa"), table=table, name="id", labels=("label",))
+
+
+def bed_config(folder):
+    write_fasta(folder / "ref.fa", {"chr1": CONTIG})
+    lines = [
+        f"1\t{a}\t{b}\t{name}\t0\t+\t{label}\n"
+        for (a, b), name, label in zip(PLACES, NAMES, LABELS, strict=True)
+    ]
+    header = "#chrom\tstart\tend\tid\tscore\tstrand\tlabel\n"
+    (folder / "x.bed").write_text(header + "".join(lines))
+    return DataConfig(
+        path=str(folder / "x.bed"), reference=str(folder / "ref.fa"), contigs="chr", name="id"
+    )
+
+
+CONFIGS = [
+    csv_config,
+    packed_config,
+    tsv_config,
+    parquet_config,
+    datasets_config,
+    fasta_config,
+    bed_config,
+]
+
+
+@pytest.mark.parametrize("config_of", CONFIGS)
+def test_every_form_gives_the_same_examples(config_of, tmp_path):
+    rows = read_rows(config_of(tmp_path))
+    assert list(rows.names) == NAMES
+    assert [sequence.upper() for sequence in rows.sequences] == SEQUENCES
+    answers = answers_of(rows, QuestionConfig(kind="binary"), ("",))
+    assert answers.names == ("no", "yes")
+    assert answers.labels[:, 0].tolist() == [float(i % 3 > 0) for i in range(len(NAMES))]
+    assert str(tmp_path) in rows.where(3)
+
+
+def test_tables_keep_their_types_and_their_lines(tmp_path):
+    for config_of in (csv_config, parquet_config):
+        config = config_of(tmp_path).replace(labels=("activity",))
+        answers = answers_of(read_rows(config), QuestionConfig(kind="numbers"), ())
+        assert answers.labels[:, 0].tolist() == ACTIVITY
+    assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
+
+
+def test_a_row_may_be_of_millions_of_bases(tmp_path):
+    columns = {"sequence": ["ACGT" * 700_000, "A"], "label": [0, 1]}
+    for name, between in (("x.csv", ","), ("x.tsv.gz", "\t")):
+        rows = read_rows(DataConfig(path=write_text(tmp_path / name, between, columns)))
+        assert [len(sequence) for sequence in rows.sequences] == [2_800_000, 1]
+
+
+def test_places_of_the_reverse_strand_and_windows(tmp_path):
+    write_fasta(tmp_path / "ref.fa", {"chr1": CONTIG})
+    bed = tmp_path / "x.bed"
+    bed.write_text(
+        "chr1\t100\t151\ta\t0\t-\t1\nchr1\t0\t11\tb\t0\t+\t0\nchr1\t1990\t2000\tc\t0\t.\t1\n"
+    )
+    config = DataConfig(path=str(bed), reference=str(tmp_path / "ref.fa"), labels=("7",), name="4")
+    rows = read_rows(config)
+    assert rows.sequences[0] == reverse_complement(CONTIG[100:151])
+    assert rows.labels["7"] == ["1", "0", "1"] and rows.contigs == ["chr1"] * 3
+    windows = read_rows(config.replace(window_bp=20)).sequences
+    # The middle of 100 to 151 is 125; of 0 to 11, 5, and the contig begins at 0.
+    expected = [reverse_complement(CONTIG[115:135]), CONTIG[0:15], CONTIG[1985:2000]]
+    assert windows == expected
+
+
+def test_a_vcf_gives_the_window_with_each_alt_in_it(tmp_path):
+    contig = "A" * 50 + "CGT" + "T" * 47
+    write_fasta(tmp_path / "ref.fa", {"chr1": contig})
+    info = (
+        '##INFO=<ID=EFFECT,Number=A,Type=Float,Description="e">\n'
+        '##INFO=<ID=BAD,Number=0,Type=Flag,Description="b">\n'
+        "##contig=<ID=chr1,length=100>\n"
+    )
+    records = [
+        "chr1\t51\t.\tC\tG,CAA\t.\t.\tEFFECT=0.5,-2;BAD",
+        "chr1\t52\t.\tGT\tG\t.\t.\tEFFECT=1",
+        "chr1\t53\t.\tT\t<DEL>\t.\t.\tEFFECT=1",
+    ]
+    path = str(write_vcf(tmp_path / "x.vcf", records, info))
+    config = DataConfig(
+        path=path, reference=str(tmp_path / "ref.fa"), labels=("EFFECT", "BAD"), window_bp=10
+    )
+    rows = read_rows(config)
+    # Five bases before, then ALT, then what fits.
+    assert rows.sequences == ["AAAAAGGTTT", "AAAAACAAGT", "AAAACGTTTT"]
+    assert rows.labels == {"EFFECT": ["0.5", "-2", "1"], "BAD": ["1", "1", "0"]}
+    assert rows.names == ["chr1:51 C>G", "chr1:51 C>CAA", "chr1:52 GT>G"]
+    assert rows.told == (
+        f"{path}: 1 alleles are no sequence of ACGT that half of the window holds.",
+    )
+    with pytest.raises(UserError, match=r"has no column 'EFECT' .*did you mean 'EFFECT'"):
+        read_rows(config.replace(labels=("EFECT",)))
+    with pytest.raises(UserError, match=r"give data\.window_bp"):
+        read_rows(config.replace(window_bp=0))
+
+
+def test_files_and_splits_of_datasets_are_parts(tmp_path):
+    import datasets
+
+    files, sets = {}, {}
+    for number, part in enumerate(PARTS):
+        chosen = {k: v[4 * number : 4 * number + 4] for k, v in COLUMNS.items()}
+        files[part] = write_text(tmp_path / f"{part}.csv", ",", chosen)
+        sets["dev" if part == "validation" else part] = datasets.Dataset.from_dict(chosen)
+    datasets.DatasetDict(sets).save_to_disk(tmp_path / "set")
+    asked = {"sequence": "seq", "labels": ("label",)}
+    config = DataConfig(files=files, split=SplitConfig(by="files"), **asked)
+    found = prepare(config, QuestionConfig(kind="binary"))
+    by_column = SplitConfig(by="column", column="split")
+    other = prepare(
+        DataConfig(path=str(tmp_path / "set"), split=by_column, **asked),
+        QuestionConfig(kind="binary"),
+    )
+    for each in (found, other):
+        assert each.examples.parts == ("train",) * 4 + ("validation",) * 4 + ("test",) * 4
+        assert each.examples.part("test").sequences == tuple(SEQUENCES[8:])
+    assert found.split_hash == other.split_hash
+
+
+def test_letters_of_every_case_and_code_are_taken(tmp_path):
+    letters = ["acgtn", "RYSWK", "ACGTt", "ttttt"] * 5
+    sequences = [f"{s}{random_bases(40, seed=i)}" for i, s in enumerate(letters)]
+    labels = [0, 1, 1, 0] * 5
+    path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": labels})
+    assert read_rows(DataConfig(path=path)).sequences == sequences
+    split = SplitConfig(by="random", validation_share=0.3, test_share=0.3, seed=3)
+    found = prepare(DataConfig(path=path, split=split), QuestionConfig(kind="binary"))
+    assert found.examples.sequences == tuple(s.upper() for s in sequences)
+
+
+def bases_config(tmp_path, labels):
+    columns = {"sequence": [random_bases(6, seed=i) for i in range(len(labels))], "label": labels}
+    pq.write_table(pa.table(columns), tmp_path / "b.parquet")
+    return DataConfig(path=str(tmp_path / "b.parquet"))
+
+
+@pytest.mark.parametrize("labels", [["001100"] * 4, ["0 0 1 1 0 0"] * 4, [[0, 0, 1, 1, 0, 0]] * 4])
+def test_a_label_of_every_base(tmp_path, labels):
+    config = bases_config(tmp_path, labels).replace(split=SplitConfig(folds=3, seed=2))
+    found = prepare(config, QuestionConfig(kind="bases", class_weights="balanced"))
+    assert found.examples.labels.shape == (24, 1) and found.question.names == ("0", "1")
+    assert found.examples.labels[:6, 0].tolist() == [0, 0, 1, 1, 0, 0]
+    assert found.question.class_weights == pytest.approx((0.75, 1.5))  # 6 / (2 x 4), 6 / (2 x 2)
+    assert found.examples.rows_of(1) == slice(6, 12)
+    test = found.examples.part("test")
+    assert len(test.labels) == sum(map(len, test.sequences)) and test.per_base
+
+
+MANY = {
+    "sequence": [random_bases(50, seed=i) for i in range(60)],
+    "label": ["a", "b", "c"] * 20,
+    "y": [str(i) for i in range(60)],
+}
+
+
+def changed(column, row, value, columns=MANY):
+    values = list(columns[column])
+    values[row] = value
+    return columns | {column: values}
+
+
+@pytest.mark.parametrize(
+    ("columns", "data", "question", "message"),
+    [
+        (MANY, {}, {"names": ("a", "b")}, r"line 4: label 'c'"),
+        (MANY, {}, {"names": ("a", "b", "c", "d")}, r"class 'd' has 0 examples"),
+        (changed("y", 7, "nan"), {"labels": ("y",)}, {"kind": "numbers"}, "line 9: has no"),
+        (changed("y", 7, "inf"), {"labels": ("y",)}, {"kind": "numbers"}, "'inf'"),
+        (MANY | {"y": ["1"] * 60}, {"labels": ("y",)}, {"kind": "numbers"}, "train"),
+        (MANY, {"labels": ("y",)}, {"kind": "labels"}, r"line 4: '2' .* is not 0 or 1"),
+        (MANY, {"labels": ("label", "y")}, {}, "one column"),
+        (MANY, {"split": SplitConfig(by="column", column="part")}, {}, "no column 'part'"),
+    ],
+)  # fmt: skip
+def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, question, message):
+    path = write_text(tmp_path / "x.csv", ",", columns)
+    with pytest.raises(UserError) as error:
+        prepare(DataConfig(path=path, **data), QuestionConfig(**{"kind": "classes"} | question))
+    assert re.search(message, str(error.value)), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", "", "is no such table"),
+        ("x.csv", "sequence,label\n", "has no example"),
+        ("x.csv", "sequence,label\nACGT,1,2\n", "CSV parse error"),
+        ("x.csv", "sequence,label,label\nA,1,1\n", "'label'"),
+        ("x.parquet", "PAR1", "is no Parquet file"),
+        ("none", None, "datasets cannot read it"),
+    ],
+)
+def test_broken_files_are_told_in_one_line(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(UserError) as error:
+        read_rows(DataConfig(path=str(tmp_path / name)))
+    assert f"{name}: " in str(error.value) and message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_row_without_a_sequence_in_the_fasta(tmp_path):
+    config = fasta_config(tmp_path)
+    write_fasta(tmp_path / "x.fa", {"e0": "ACGT"})
+    with pytest.raises(UserError, match=r"t.tsv line 3: no sequence 'e1' in .*x.fa"):
+        read_rows(config)
+
+
+TABLE = {"model": "m", "output": "o", "data": {"path": "x"}, "question": {"kind": "numbers"}}
+
+
+def test_the_defaults_of_a_configuration():
+    table = {
+        "model": "m",
+        "output": "o",
+        "data": {"path": "x.csv"},
+        "question": {"kind": "numbers"},
+    }
+    config = FinetuneConfig.from_table(table, "x.toml")
+    assert FinetuneConfig.from_table(tomllib.loads(config.to_toml()), "again") == config
+    assert (config.seeds, config.baselines) == ((0,), ("constant", "composition", "kmers", "cnn"))
+    assert config.question.transform == "z_score" and config.question.class_weights == "none"
+    data, way = config.data, config.way
+    assert (data.leaks, data.leak_share, data.window_bp) == ("tell", 0.5, 0)
+    assert data.split == SplitConfig(
+        by="random", validation_share=0.1, test_share=0.1, folds=0, fold=0, seed=0
+    )
+    assert (way.name, way.pool, way.layer, way.strands, way.too_long) == (
+        "lora", "mean", None, "both", "refuse",
+    )  # fmt: skip
+    assert (way.rank, way.scale, way.dropout, way.targets) == (8, 16, 0.05, ())
+    assert (way.patience, way.looks_per_epoch, way.augment) == (5, 2, True)
+    assert (way.weight_decay, way.warmup_share, way.clip) == (0.01, 0.06, 1.0)
+    ways = [WayConfig(name=name) for name in WAYS]
+    assert [way.rate for way in ways] == [1e-3, 3e-4, 5e-5]
+    assert [way.batch_sequences for way in ways] == [128, 32, 32]
+    assert [way.most_epochs for way in ways] == [20, 8, 5]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"data": {}}, "either path, or files"),
+        ({"question": {"kind": "binary", "loss": "mse"}}, "binary_cross_entropy"),
+        ({"data": {"path": "x", "split": {"by": "group"}}}, "column"),
+        ({"data": {"path": "x", "split": {"folds": 2}}}, "folds: 2: give 0, or 3"),
+        ({"data": {"path": "x", "split": {"by": "column", "column": "c", "folds": 3}}}, "folds"),
+        ({"question": {"kind": "numbers", "class_weights": "balanced"}}, "class_weights"),
+        ({"data": {"path": "x.fa", "table": "t", "label_after": "|"}}, "label_after"),
+        ({"data": {"path": "x.fa", "tables": {"train": "t"}}}, "tables"),
+        ({"baselines": ["knn"]}, "'constant'"),
+        ({"way": {"name": "magic"}}, "'probe'"),
+    ],
+)
+def test_what_does_not_go_together(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        FinetuneConfig.from_table(TABLE | wrong, "x.toml")
+
+
+def test_the_configuration_of_the_page_is_one():
+    page = (Path(__file__).parents[3] / "docs/finetuning.md").read_text()
+    (text,) = re.findall("```toml\n(.*?)```", page, re.DOTALL)
+    assert (
+        FinetuneConfig.from_table(tomllib.loads(text), "finetuning.md").data.split.column == "gene"
+    )
+
+
+def test_torch_is_not_loaded_to_read_a_configuration_or_data():
+    code = (
+        "import sys, carbon.finetune.prepare\n"
+        "assert not {'torch', 'sklearn', 'datasets', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_hashes_of_the_files_that_were_read(tmp_path):
+    (tmp_path / "a.fa").write_bytes(b"one")
+    (tmp_path / "b.tsv").write_bytes(b"two")
+    found = files_of(DataConfig(path=str(tmp_path / "a.fa"), table=str(tmp_path / "b.tsv")))
+    assert [(each["role"], each["name"]) for each in found] == [
+        ("data", "a.fa"),
+        ("table", "b.tsv"),
+    ]
+    assert found[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
+    within = DataConfig(folder=str(tmp_path), path="a.fa", table="b.tsv", reference="no.fa")
+    assert files_of(within) == found
+    parts = dict.fromkeys(("train", "test"), "a.fa")
+    split = DataConfig(folder=str(tmp_path), files=parts, tables=dict.fromkeys(parts, "b.tsv"),
+                       split=SplitConfig(by="files"))  # fmt: skip
+    assert [each["role"] for each in files_of(split)] == [
+        "train", "test", "table of train", "table of test",
+    ]  # fmt: skip
+    assert files_of(DataConfig(path="an/id-of-the-hub")) == ()
+    (tmp_path / "set/train").mkdir(parents=True)
+    (tmp_path / "set/train/0.arrow").write_bytes(b"one")
+    (folder,) = files_of(DataConfig(path=str(tmp_path / "set")))
+    line = f"{hashlib.sha256(b'one').hexdigest()}  train/0.arrow"  # as sha256sum writes it
+    assert folder["sha256"] == hashlib.sha256(line.encode()).hexdigest()

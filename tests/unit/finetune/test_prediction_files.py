@@ -1,0 +1,281 @@
+"""`carbon predict`: files in, files out, against `FinetunedModel.predict` of the same sequences."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pysam
+import pytest
+
+from carbon.cli import main
+from carbon.finetune import predict_job
+from carbon.finetune.load import load_finetuned
+from carbon.finetune.predict import FinetunedModel
+from carbon.finetune.prediction_sources import PredictJob
+from carbon.genome import reverse_complement
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.finetune import BASES, NUMBERS
+
+GENOME = random_bases(600)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Run in an empty folder, but for a reference."""
+    monkeypatch.chdir(tmp_path)
+    write_fasta(tmp_path / "g.fa", {"chr1": GENOME})
+    return tmp_path
+
+
+@pytest.fixture
+def numbers(untrained):
+    return untrained(NUMBERS)
+
+
+@pytest.fixture
+def bases(untrained):
+    return untrained(BASES)
+
+
+def predict(folder, source, output, *more):
+    return main(["predict", "--model", str(folder), source, "--output", output, *more])
+
+
+def table(path):
+    lines = path.read_text().splitlines()
+    names = lines[1].split("\t")
+    return [dict(zip(names, line.split("\t"), strict=True)) for line in lines[2:]]
+
+
+def test_sequences(here, numbers, capsys):
+    sequences = {"a": random_bases(100), "b": random_bases(31), "none": "NNNN"}
+    write_fasta(here / "in.fa", sequences)
+    expected = np.stack(list(load_finetuned(numbers).predict(sequences.values())))
+    assert predict(numbers, "in.fa", "out.tsv") == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["records"] == 3 and "1 sequences have no known base" in told.err
+    rows = table(here / "out.tsv")
+    assert [row["name"] for row in rows] == list(sequences)
+    assert (rows[2]["predicted_a"], rows[2]["predicted_b"]) == (".", ".")
+    found = [[float(row[f"predicted_{x}"]) for x in "ab"] for row in rows[:2]]
+    np.testing.assert_allclose(found, expected[:2], atol=1e-6)
+    assert predict(numbers, "in.fa", "out.parquet") == 0
+    of = pq.read_table(here / "out.parquet")
+    assert of["predicted_a"].to_pylist()[2] is None
+    np.testing.assert_allclose(of["predicted_b"].to_pylist()[:2], expected[:2, 1], atol=1e-6)
+
+
+def test_every_base(here, bases, capsys):
+    sequences = {"a": random_bases(20), "b": random_bases(13)}
+    write_fasta(here / "in.fa", sequences)
+    assert predict(bases, "in.fa", "out.tsv") == 0
+    rows = table(here / "out.tsv")
+    expected = np.concatenate(list(load_finetuned(bases).predict(sequences.values())))
+    assert "".join(row["base"] for row in rows) == "".join(sequences.values())
+    assert [int(row["position"]) for row in rows] == [*range(1, 21), *range(1, 14)]
+    found = [[float(row[f"predicted_{name}"]) for name in BASES.names] for row in rows]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(np.sum(found, axis=1), 1, atol=1e-5)
+
+    write_fasta(here / "in.fa", {"a": random_bases(300), "b": "NNNN", "c": random_bases(9)})
+    capsys.readouterr()
+    assert predict(bases, "in.fa", "cut.tsv", "--too-long", "cut") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["bases_without"] == 18 and told["without"] == 1  # 282 of the 300 bases fit
+
+
+def test_places(here, numbers):
+    (here / "in.bed").write_text("chr1\t10\t90\tx\t0\t+\nchr1\t100\t161\ty\t0\t-\n")
+    assert predict(numbers, "in.bed", "out.tsv", "--reference", "g.fa", "--strands", "forward") == 0
+    sequences = [GENOME[10:90], reverse_complement(GENOME[100:161])]
+    expected = list(load_finetuned(numbers).predict(sequences, strands="forward"))
+    rows = table(here / "out.tsv")
+    assert [(r["contig"], r["start"], r["end"], r["name"]) for r in rows] == [
+        ("chr1", "10", "90", "x"),
+        ("chr1", "100", "161", "y"),
+    ]
+    np.testing.assert_allclose(
+        [float(r["predicted_a"]) for r in rows], [e[0] for e in expected], atol=1e-6
+    )
+
+
+def test_places_that_are_not_read_as_they_are(here, numbers, capsys):
+    """Of places of 80, 100, 120 and 100 bp (at 550, the contig ends at 600), in windows of 100."""
+    places = ((10, 90), (100, 200), (300, 420), (500, 600))
+    (here / "in.bed").write_text("".join(f"chr1\t{a}\t{b}\n" for a, b in places))
+    arguments = ("--reference", "g.fa", "--window")
+    assert predict(numbers, "in.bed", "out.tsv", *arguments, "100") == 0
+    assert "more of 1 and less of 1 of 4 places" in capsys.readouterr().err
+    expected = list(load_finetuned(numbers).predict([GENOME[0:100]]))
+    rows = table(here / "out.tsv")
+    assert float(rows[0]["predicted_a"]) == pytest.approx(float(expected[0][0]), abs=1e-6)
+    assert predict(numbers, "in.bed", "out2.tsv", *arguments, "0") == 0
+    assert "4 places" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["model/model.safetensors", "names.tsv"])
+def test_other_content_under_the_same_name_is_another_job(here, numbers, name):
+    (here / "in.bed").write_text("1\t10\t90\n")
+    (here / "names.tsv").write_text("1\tchr1\n")
+    folder = shutil.copytree(numbers, here / "finetuned")
+    job = PredictJob(
+        model=folder,
+        source=here / "in.bed",
+        output=here / "out.tsv",
+        reference=here / "g.fa",
+        contigs=str(here / "names.tsv"),
+    )
+    before = predict_job._fingerprints(job)
+    assert predict_job._fingerprints(job) == before
+    path = folder / name if "/" in name else here / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert predict_job._fingerprints(job) != before
+
+
+class TestVariants:
+    WINDOWS = ("--reference", "g.fa", "--window", "100")
+    OTHER = {"A": "C", "C": "G", "G": "T", "T": "A"}[GENOME[299]]
+    SNV = f"chr1\t300\tv1\t{GENOME[299]}\t{OTHER}"
+    DELETION = f"chr1\t400\t.\t{GENOME[399:403]}\t{GENOME[399]}"
+    INSERTION = f"chr1\t590\tv3\t{GENOME[589]}\t{GENOME[589]}CCCTT"
+    # What each is read as: the window around it with REF and with ALT.
+    PAIRS = (
+        (GENOME[249:349], GENOME[249:299] + OTHER + GENOME[300:349]),
+        (GENOME[349:449], GENOME[349:400] + GENOME[403:452]),
+        (GENOME[539:600], GENOME[539:590] + "CCCTT" + GENOME[590:600]),
+    )
+
+    def write(self, here, *records):
+        lines = [
+            "##fileformat=VCFv4.3",
+            "##contig=<ID=chr1,length=600>",
+            '##INFO=<ID=DP,Number=1,Type=Integer,Description="depth">',
+            "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO",
+            *(f"{record}\t.\t.\tDP=3" for record in records),
+        ]
+        (here / "in.vcf").write_text("\n".join(lines) + "\n")
+
+    def test_alt_ref_and_difference(self, here, numbers, capsys):
+        self.write(here, f"{self.SNV},<DEL>", self.DELETION)
+        predicted = load_finetuned(numbers).predict
+        one, two = (np.stack(list(predicted(pair))) for pair in self.PAIRS[:2])
+        assert predict(numbers, "in.vcf", "out.vcf.gz", *self.WINDOWS) == 0
+        first, second = pysam.VariantFile("out.vcf.gz")
+        assert (here / "out.vcf.gz.tbi").exists() and first.info["DP"] == 3
+        for n, key in enumerate(("PREDICTED_A", "PREDICTED_B")):
+            ref, alt = one[:, n]
+            assert first.info[key][0] == pytest.approx(alt, abs=1e-6)
+            assert first.info[f"{key}_REF"][0] == pytest.approx(ref, abs=1e-6)
+            assert first.info[f"{key}_DELTA"][0] == pytest.approx(alt - ref, abs=1e-6)
+            assert first.info[key][1] is None
+            assert second.info[key][0] == pytest.approx(two[1, n], abs=1e-6)
+        assert first.info["PREDICTED_REASON"][1] is not None
+        assert "PREDICTED_REASON" not in second.info
+        assert predict(numbers, "in.vcf", "out.tsv", *self.WINDOWS) == 0
+        rows = table(here / "out.tsv")
+        assert len(rows) == 3 and rows[1]["predicted_a"] == "."
+        assert float(rows[0]["predicted_a_delta"]) == pytest.approx(one[1, 0] - one[0, 0], abs=1e-6)
+
+        assert predict(numbers, "out.vcf.gz", "two.vcf", *self.WINDOWS) == 2
+        assert "has predictions already" in capsys.readouterr().err
+        write_fasta(here / "g.fa", {"chr1": reverse_complement(GENOME)})
+        assert predict(numbers, "in.vcf", "two.vcf", *self.WINDOWS) == 2
+        assert not (here / "two.vcf").exists()
+
+    def test_how_a_variant_is_written_changes_nothing_but_where_offsets_count_from(
+        self, here, bases
+    ):
+        """Padded by three bases on the left and two on the right: POS lies three bases earlier."""
+        padded = f"{GENOME[296:302]}\t{GENOME[296:299]}{self.OTHER}{GENOME[300:302]}"
+        self.write(here, f"chr1\t297\t.\t{padded}", self.SNV)
+        assert predict(bases, "in.vcf", "out.tsv", *self.WINDOWS) == 0
+        first, second = table(here / "out.tsv")
+        for name in BASES.names:
+            for side in ("", "_ref", "_delta"):
+                assert first[f"predicted_{name}{side}"] == second[f"predicted_{name}{side}"]
+            offsets = (int(row[f"predicted_{name}_offset"]) for row in (first, second))
+            assert next(offsets) == next(offsets) + 3
+
+    def test_of_every_base_the_largest_change(self, here, bases):
+        """Held against a walk over the bases, one by one, in dictionaries by place."""
+        self.write(here, self.SNV, self.DELETION, self.INSERTION)
+        assert predict(bases, "in.vcf", "out.tsv", *self.WINDOWS) == 0
+        assert predict(bases, "in.vcf", "out.vcf", *self.WINDOWS) == 0
+        rows, records = table(here / "out.tsv"), list(pysam.VariantFile("out.vcf"))
+        alleles = [(1, 1), (4, 1), (1, 6)]
+        for row, record, pair, (ref_bp, alt_bp) in zip(
+            rows, records, self.PAIRS, alleles, strict=True
+        ):
+            ref, alt = load_finetuned(bases).predict(pair)
+            for n, name in enumerate(BASES.names):
+                of_ref = {(at - 50, 0): p for at, p in enumerate(ref[:, n])}
+                of_alt = {}
+                for at, p in enumerate(alt[:, n], start=-50):
+                    if at < min(ref_bp, alt_bp):
+                        of_alt[at, 0] = p
+                    elif at < alt_bp:
+                        of_alt[ref_bp - 1, at] = p  # inserted
+                    else:
+                        of_alt[at - alt_bp + ref_bp, 0] = p
+                last = min(max(of_ref)[0], max(of_alt)[0])
+                where = [at for at in {**of_ref, **of_alt} if at[0] <= last]
+                most = max(where, key=lambda at: abs(of_alt.get(at, 0) - of_ref.get(at, 0)))
+                with_alt, with_ref = of_alt.get(most, 0), of_ref.get(most, 0)
+                key = f"predicted_{name}"
+                found = [float(row[key + side]) for side in ("", "_ref", "_delta", "_offset")]
+                expected = [with_alt, with_ref, with_alt - with_ref, most[0]]
+                np.testing.assert_allclose(found, expected, atol=1e-5)
+                assert record.info[f"{key.upper()}_OFFSET"][0] == most[0]
+
+
+def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch, capsys):
+    """And two processes write the bytes of none."""
+    monkeypatch.setattr(predict_job, "_BLOCK_ITEMS", 4)
+    write_fasta(here / "in.fa", {f"s{n}": random_bases(20 + n) for n in range(18)})
+    assert predict(numbers, "in.fa", "whole.parquet") == 0
+    told = capsys.readouterr().out
+    whole, calls = FinetunedModel.predict_block, []
+
+    def stops(self, *arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FinetunedModel, "predict_block", stops)
+        assert predict(numbers, "in.fa", "out.parquet") != 0
+    assert not (here / "out.parquet").exists()
+    assert predict(numbers, "in.fa", "out.parquet") == 2
+    calls.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            FinetunedModel, "predict_block", lambda self, *a: calls.append(1) or whole(self, *a)
+        )
+        assert predict(numbers, "in.fa", "out.parquet", "--resume") == 0
+    assert len(calls) == 3  # of five blocks, two were kept
+    assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
+
+    capsys.readouterr()
+    assert predict(numbers, "in.fa", "share.parquet", "--processes", "2") == 0
+    assert capsys.readouterr().out == told.replace("whole", "share")
+    assert (here / "share.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "wrong"),
+    [
+        ("in.fa", (), "record 'long': has 500 bp, the model reads 282"),
+        ("in.fa", ("--reference", "in.fa"), "has its own sequences"),
+        ("in.bed", (), "give --reference"),
+        ("none.fa", (), "no such file"),
+        ("in.bed", ("--reference", "in.fa"), "in.bed line 1"),
+    ],
+)
+def test_what_is_wrong_is_one_line(here, numbers, capsys, source, more, wrong):
+    write_fasta(here / "in.fa", {"long": random_bases(500)})
+    (here / "in.bed").write_text("chr7\t0\t9\n")
+    assert predict(numbers, source, "out.tsv", *more) == 2
+    assert wrong in capsys.readouterr().err.splitlines()[-1]
+    assert not (here / "out.tsv").exists()

@@ -1,0 +1,206 @@
+"""Report and card of a run, made of what its folder holds."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+
+from carbon.cli import main
+from carbon.finetune.card import write_card
+from carbon.finetune.config import FinetuneConfig
+from carbon.finetune.findings import (
+    Findings,
+    estimate_text,
+    number_text,
+    read_findings,
+    read_predictions,
+)
+from carbon.finetune.folder import Manifest, write_manifest
+from carbon.finetune.outcome import _write_predictions, results_of
+from carbon.finetune.prepare import prepare
+from carbon.finetune.report import write_report
+from carbon.finetune.tasks import Question
+
+BINARY = Question("binary", ("no", "yes"), "binary_cross_entropy")
+KINDS = ("binary", "classes", "labels", "numbers", "bases")
+LOOKS = [[5, 0.5, 0.9, 0.4, 0.8], [10, 1.0, 0.5, 0.6, 0.7]]
+LOOK_KEYS = ("step", "epoch", "loss", "score", "validation_loss")
+HISTORIES = {
+    "lora": {"looks": [dict(zip(LOOK_KEYS, x, strict=True)) for x in LOOKS], "step": 10},
+    "probe": {
+        "layers": [{"layer": 1, "strength": 1.0, "score": 0.5}, {"layer": None, "score": 0.6}],
+        "layer": None,
+        "sizes": [{"examples": 10, "score": 0.5}, {"examples": 20, "score": 0.6}],
+    },
+}
+
+
+def table_of(kind, path):
+    random = np.random.default_rng(0)
+    labels = {"labels": ["x<y", "z"], "numbers": ["act", "other"]}.get(kind, ["label"])
+    lines = ["\t".join(["name", "sequence", "contig", *labels])]
+    for n in range(120):
+        bases = "".join(random.choice(list("ACGT"), 40))
+        value = {
+            "binary": ["no<", "yes"][n % 2],
+            "classes": "abc"[n % 3],
+            "labels": f"{n % 2}\t{n // 2 % 2}",
+            "numbers": f"{n % 7}\t{'NA' if n % 5 == 0 else n % 3}",
+            "bases": "ab" * 20,
+        }[kind]
+        lines.append(f"s{n}\t{bases}\tchr{n // 10}\t{value}")
+    path.write_text("\n".join(lines) + "\n")
+    return labels
+
+
+def a_run(tmp_path, kind, way, baselines=("constant",)):
+    """Write the folder of a run whose model says what is true of three rows in four."""
+    labels = table_of(kind, tmp_path / "data.tsv")
+    plain = {
+        "model": "models/base", "output": str(tmp_path / "run"), "baselines": list(baselines),
+        "data": {
+            "path": str(tmp_path / "data.tsv"), "name": "name", "labels": labels,
+            "split": {"by": "contig", "column": "contig", "test_share": 0.3},
+        },
+        "question": {"kind": kind, "transform": "none"}, "way": {"name": way},
+    }  # fmt: skip
+    config = FinetuneConfig.from_table(plain, "config")
+    prepared = prepare(config.data, config.question)
+    question = prepared.question
+    said = {}
+    for part in ("validation", "test"):
+        truth = np.nan_to_num(prepared.examples.part(part).labels)
+        truth = np.where((np.arange(len(truth)) % 4 == 0)[:, None], 0.0, truth)
+        if question.of_kind.one_column and not question.of_kind.one_logit:
+            truth = np.eye(len(question.names))[truth[:, 0].astype(int)]
+        said[part] = (0.8 * truth + 0.1).astype(np.float32)
+    history = {"seed": 0, "score": 0.6, **HISTORIES[way]}
+    results = results_of(config, prepared, said, [history])
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_manifest(
+        folder, Manifest(way=way, base="/home/me/base", base_sha256="ab" * 32, question=question)
+    )
+    (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    if not question.per_base:
+        _write_predictions(folder / "predictions.tsv", prepared, said)
+    return folder, results, (prepared, said)
+
+
+@pytest.mark.parametrize(("kind", "way"), list(zip(KINDS, ("lora", "probe") * 3, strict=False)))
+def test_a_page_and_a_card_of_each_kind(tmp_path, kind, way):
+    folder, results, _ = a_run(tmp_path, kind, way)
+    page = write_report(folder).read_text(encoding="utf-8")
+    card = write_card(folder).read_text(encoding="utf-8")
+    score = results["test"]["model"][results["chosen_by"]]
+    for text in (page, card):
+        assert estimate_text(score) in text and results["split_sha256"] in text
+        assert results["files"][0]["sha256"] in text and "ab" * 32 in text
+        assert "minus constant" in text
+        assert "/home/me" not in text and str(tmp_path) not in text
+    assert not re.search(r"""(?:src|href)=["'](?!#|data:)""", page)  # nothing is fetched
+    assert card.startswith("---\nlibrary_name: carbon-dna\n") and "nan" not in card
+    if kind == "labels":
+        assert "x&lt;y" in page and "x<y" not in page
+    if kind == "binary":
+        assert write_report(folder).read_text(encoding="utf-8") == page  # the same bytes twice
+        assert "no&lt;" in page and "`no&lt;`" in card and "no<" not in page + card
+
+
+def test_predictions_are_read_as_they_were_written(tmp_path):
+    folder, _, (prepared, said) = a_run(tmp_path, "numbers", "probe")
+    labels, predictions = read_predictions(folder, read_findings(folder))
+    np.testing.assert_array_equal(labels, prepared.examples.part("test").labels)
+    np.testing.assert_array_equal(predictions.astype(np.float32), said["test"])
+    assert np.isnan(labels).any()
+
+
+@pytest.mark.parametrize("kind", ["binary", "classes"])
+def test_predictions_have_the_names_of_classes(tmp_path, kind):
+    folder, _, (prepared, said) = a_run(tmp_path, kind, "probe")
+    names = prepared.question.names
+    text = (folder / "predictions.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    rows = [row for row in csv.DictReader(text, delimiter="\t") if row["part"] == "test"]
+    test = prepared.examples.part("test")
+    assert [row["label"] for row in rows] == [names[int(label)] for label in test.labels[:, 0]]
+    for row, found in zip(rows, said["test"], strict=True):
+        best = int(found[0] > 0.5) if kind == "binary" else max(range(len(found)), key=found.item)
+        assert row["predicted"] == names[best]
+        assert float(row[f"predicted_{names[-1]}"]) == pytest.approx(float(found[-1]))
+    labels, predictions = read_predictions(folder, read_findings(folder))
+    np.testing.assert_array_equal(labels, test.labels)
+    np.testing.assert_array_equal(predictions.astype(np.float32), said["test"])
+
+
+def findings_of(ahead, leaks=()):
+    def score(value):
+        return {"auroc": {"value": value, "low": value - 0.05, "high": value + 0.05}}
+
+    return Findings(
+        name="run",
+        results={
+            "chosen_by": "auroc",
+            "examples": {"test": 1234},
+            "test": {"model": score(0.8), "constant": score(0.5), "kmers": score(0.8 - ahead[0])},
+            "model_minus": {
+                name: {"auroc": dict(zip(("value", "low", "high"), ahead, strict=True))}
+                for name in ("constant", "kmers")
+            },
+            "leaks": list(leaks),
+        },
+        manifest=Manifest(way="lora", base="b", base_sha256="", question=BINARY),
+        config=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("ahead", "said"),
+    [
+        ((0.1, 0.05, 0.15), "ahead of kmers by 0.100 (0.050 to 0.150)"),
+        ((-0.1, -0.15, -0.05), "behind kmers by 0.100 (0.050 to 0.150)"),
+        ((0.01, -0.02, 0.04), "No difference"),
+        ((-0.046, -0.144, 0.013), "No difference"),
+    ],
+)
+def test_the_answer_in_sentences(ahead, said):
+    answer = findings_of(ahead).answer()
+    assert "1,234 test" in answer[0] and "AUROC is 0.800 (0.750 to 0.850)" in answer[0]
+    assert "none of which was found in another part" in answer[0]
+    assert said in answer[1] and "class 'yes'" in answer[2]
+
+
+def test_no_sentence_says_that_copies_were_not_learned_from():
+    leak = {"part": "test", "num_equal": 2, "num_near": 3}
+    of_train = {"part": "train", "num_equal": 7, "num_near": 0}
+    answer = " ".join(findings_of((0.1, 0.05, 0.15), [leak, of_train]).answer())
+    assert "5 of these sequences" in answer and "none of which" not in answer
+    # A leak between train and validation says nothing of the test part.
+    other = findings_of((0.1, 0.05, 0.15), [leak | {"part": "validation"}]).answer()
+    assert "none of which was found in another part" in other[0]
+
+
+def test_without_a_baseline_nothing_is_compared(tmp_path):
+    folder, *_ = a_run(tmp_path, "binary", "probe", baselines=())
+    page, card = write_report(folder).read_text(), write_card(folder).read_text()
+    assert "minus" not in card and "minus constant" not in page and "No baseline" in page
+
+
+def test_numbers_and_scores_as_they_are_said():
+    assert [number_text(v) for v in (0.12345, 1234.5, 0.00012, 0)] == [
+        "0.123", "1.23e+03", "0.00012", "0.000",
+    ]  # fmt: skip
+    assert estimate_text({"value": None, "low": None, "high": None}) == "not defined"
+
+
+def test_the_command_writes_them_again(tmp_path, capsys):
+    folder, *_ = a_run(tmp_path, "binary", "lora")
+    assert main(["finetune", "--report", str(folder)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["report"] == str(folder / "report.html") and (folder / "README.md").is_file()
+    assert "<h1>run</h1>" in (folder / "report.html").read_text()
+    (folder / "results.json").write_text("{}")
+    assert main(["finetune", "--report", str(folder)]) == 2
+    assert "cannot be reported" in capsys.readouterr().err

@@ -1,0 +1,131 @@
+"""Tuning: steps cut and dealt out any way, the look that is kept, dropout."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from carbon.errors import UserError
+from carbon.finetune.checkpoints import trained_of
+from carbon.finetune.config import WayConfig
+from carbon.finetune.predict import measured
+from carbon.finetune.train import Dropout, Steps, tune
+from tests.helpers.finetune import BASES, BINARY, NUMBERS, examples_of, finetuned_of
+
+WAY = WayConfig(
+    name="lora", epochs=1, batch=8, learning_rate=3e-3, dropout=0.0, warmup_share=0.1, rank=4
+)
+
+
+def tuned(base, folder, question, way):
+    finetuned, _ = finetuned_of(base, question, way)
+    examples = examples_of(question)
+    parts = examples.part("train"), examples.part("validation")
+    return finetuned, tune(finetuned, *parts, way, 0, folder), examples
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [(BINARY, "full"), (NUMBERS, "lora"), (BASES, "lora")],
+    ids=["binary", "numbers", "bases"],
+)
+def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, question, name):
+    weights, losses = [], []
+    for micro_batch in (8, 3):
+        way = WAY.replace(name=name, micro_batch=micro_batch)
+        finetuned, found, _ = tuned(base, tmp_path / str(micro_batch), question, way)
+        weights.append(trained_of(finetuned.network))
+        losses.append([look.loss for look in found.looks])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    for key, value in weights[0].items():
+        torch.testing.assert_close(weights[1][key], value, atol=2e-4, rtol=1e-3, msg=key)
+
+
+@pytest.mark.parametrize("question", [BINARY, NUMBERS], ids=lambda q: q.kind)
+def test_the_best_look_is_what_is_kept(tmp_path, base, question):
+    way = WAY.replace(epochs=4, looks_per_epoch=2, learning_rate=3e-2)
+    finetuned, found, examples = tuned(base, tmp_path / "checkpoints", question, way)
+    assert found.best.score == max(look.score for look in found.looks)
+    validation = examples.part("validation")
+    best = measured(finetuned, validation, way)
+    assert best.score == pytest.approx(found.best.score, abs=1e-6)
+    assert best.loss == pytest.approx(found.best.validation_loss, abs=1e-6)
+    logits = torch.tensor(np.stack(finetuned.logits(validation.sequences)))
+    labels = torch.tensor(validation.labels, dtype=torch.float64)
+    by_hand = {  # the question has no transforms
+        "binary": torch.nn.functional.binary_cross_entropy_with_logits,
+        "numbers": torch.nn.functional.mse_loss,
+    }[question.kind](logits, labels)
+    assert best.loss == pytest.approx(by_hand.item(), rel=1e-5)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["finished"]
+
+
+def test_a_correlation_is_refused_in_parts(tmp_path, base):
+    question = dataclasses.replace(NUMBERS, loss="correlation")
+    with pytest.raises(UserError, match=r"way\.micro_batch = 8"):
+        tuned(base, tmp_path, question, WAY.replace(micro_batch=4))
+    tuned(base, tmp_path, question, WAY.replace(micro_batch=8))
+
+
+@pytest.mark.parametrize(("num_processes", "parts"), [(1, 1), (1, 3), (2, 1), (2, 3), (4, 5)])
+def test_every_example_is_read_once_an_epoch(num_processes, parts):
+    plan = Steps(num_examples=29, batch=8, seed=3, augment=True)
+    read = []
+    for rank in range(num_processes):
+        shared = {"parts": parts, "rank": rank, "num_processes": num_processes}
+        steps = dataclasses.replace(plan, **shared)
+        mine = list(steps.mine(2))
+        assert len(mine) == steps.num_steps * parts and all(mine)
+        read += [key for part in mine for key in part if key.counts]
+    assert sorted(key.example for key in read) == list(range(29))
+    assert sorted(read) == sorted(key for part in plan.mine(2) for key in part)
+    turned = [key.is_turned for key in read]
+    assert any(turned) and not all(turned)
+
+
+def test_each_epoch_and_seed_has_an_order_of_its_own():
+    plan = Steps(num_examples=29, batch=8, seed=3, augment=True)
+    orders = [
+        [key.example for part in steps.mine(epoch) for key in part]
+        for steps, epoch in ((plan, 2), (plan, 3), (dataclasses.replace(plan, seed=4), 2))
+    ]
+    assert orders[0] not in orders[1:] and orders[1] != orders[2]
+
+
+class TestDropout:
+    @pytest.mark.parametrize(
+        ("shape", "share"),
+        [((1000, 301), 0.05), ((1000, 301), 0.5), ((7,), 0.5), ((3, 5, 2), 0.05)],
+    )
+    def test_a_share_is_zero_and_the_rest_grows(self, shape, share):
+        torch.manual_seed(0)
+        values = (torch.rand(shape) + 1).requires_grad_()
+        found = Dropout(share)(values)
+        kept = found != 0
+        torch.testing.assert_close(found[kept], values[kept] / (1 - share), rtol=1e-4, atol=0)
+        gradient = torch.rand(shape) + 1
+        found.backward(gradient)
+        expected = torch.where(kept, gradient / (1 - share), 0.0)
+        torch.testing.assert_close(values.grad, expected, rtol=1e-4, atol=0)
+        if kept.numel() > 1000:
+            gone = (~kept).float()
+            assert float(gone.mean()) == pytest.approx(share, abs=0.003)
+            # Four draws come from one word: neighbours go together as often as chance has it.
+            assert float((gone[:, 1:] * gone[:, :-1]).mean()) == pytest.approx(share**2, abs=0.002)
+
+    def test_none_of_it_outside_of_training_and_the_same_by_a_seed(self):
+        dropout, values = Dropout(0.3), torch.randn(50, 9)
+        assert dropout.eval()(values) is values
+        dropout.train()
+        drawn = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            drawn.append(dropout(values))
+        assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[1], drawn[2])
+
+    def test_adapters_have_it(self, base):
+        for share, number in ((0.1, 14), (0.0, 0)):
+            finetuned, _ = finetuned_of(base, BINARY, WayConfig(name="lora", dropout=share))
+            there = [m for m in finetuned.network.modules() if isinstance(m, Dropout)]
+            assert len(there) == number and not any(m.training for m in there)
