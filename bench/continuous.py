@@ -17,7 +17,7 @@ from operators import Counts, counted
 
 import carbon
 from carbon.console import natural, run_command
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.inference.generate import generate
 from carbon.inference.options import ENGINES, Engine
 from carbon.tokenizer import K
@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_counts(model: Carbon, prompts: list[str], length_bp: int) -> None:
+def _print_counts(model: Model, prompts: list[str], length_bp: int) -> None:
     """Print what each engine computes and reads, and ours when it draws ahead as on a GPU."""
 
     def count(engine: Engine, ahead: int = 0) -> Counts:

@@ -38,7 +38,7 @@ from carbon.genome import (
     intergenic,
     read_gene_file,
 )
-from carbon.inference import AlleleComparison, Carbon, load
+from carbon.inference import AlleleComparison, Model, load
 from carbon.inference.options import STRANDS_READ, Strands
 from carbon.inference.variants import compare_block
 from carbon.io.files import atomic_file
@@ -155,7 +155,7 @@ class Read(NamedTuple):
 
 
 def read(
-    model: Carbon, reference: Reference, variants: list[Variant], options: dict[str, Any]
+    model: Model, reference: Reference, variants: list[Variant], options: dict[str, Any]
 ) -> Read:
     """Read variants in every offset and on both strands."""
     method = model.variant_method(strands="both", offsets=OFFSETS["6"], **options)
@@ -228,7 +228,7 @@ def table_of(found: Mapping[str, Mapping[str, Read]]) -> list[dict[str, Any]]:
 
 
 def costs(
-    model: Carbon, reference: Reference, kinds: Mapping[str, list[Variant]], options: dict[str, Any]
+    model: Model, reference: Reference, kinds: Mapping[str, list[Variant]], options: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return tokens and seconds a variant, by kind, offsets and strands."""
     rows = []
@@ -248,7 +248,7 @@ def costs(
 
 
 def _cost(
-    model: Carbon, reference: Reference, variants: list[Variant], how: dict[str, Any]
+    model: Model, reference: Reference, variants: list[Variant], how: dict[str, Any]
 ) -> tuple[int, float]:
     tokens = []
     network: Any = model.model.network

@@ -169,7 +169,7 @@ def calls_and_best(
 
 
 def by_model(
-    model: "carbon.Carbon",
+    model: "carbon.Model",
     question: Question,
     way: str,
     calls: int,
@@ -222,7 +222,7 @@ def drawn(model: str, length_bp: int, protein: str | None, calls: int, seed: int
 
 
 @lru_cache
-def load(model: str) -> "carbon.Carbon":
+def load(model: str) -> "carbon.Model":
     return carbon.load(model)
 
 

@@ -108,7 +108,7 @@ def log_odds(probabilities: Any) -> Floats:
 
 
 def searched(
-    model: "carbon.Carbon",
+    model: "carbon.Model",
     way: str,
     oracle: Callable[[Sequence[str]], Floats],
     arguments: argparse.Namespace,
@@ -201,7 +201,7 @@ def kept(path: Path, make: Callable[[], list[dict[str, Any]]]) -> list[dict[str,
 
 
 def test_rows(
-    model: "carbon.Carbon", measures: dict[str, Measures], rows: Sequence[Row]
+    model: "carbon.Model", measures: dict[str, Measures], rows: Sequence[Row]
 ) -> list[dict[str, Any]]:
     """Return what both models and both counts say of sequences that neither learned from."""
     texts = [bases for bases, _ in rows]

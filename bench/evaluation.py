@@ -17,7 +17,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.inference.options import Strands
 from carbon.model import PRESETS, LoadedModel
 from carbon.model.load import keeping, kept_in
@@ -47,7 +47,7 @@ def tiny_model() -> CarbonModel:
     """Return a random network of the preset `tiny`, 8,192 tokens of context."""
     torch.manual_seed(0)
     network = LlamaForCausalLM(PRESETS["tiny"]())
-    return CarbonModel(Carbon(LoadedModel(network.train(False), NATIVE)), "tiny")
+    return CarbonModel(Model(LoadedModel(network.train(False), NATIVE)), "tiny")
 
 
 def random_bases(length_bp: int, seed: int) -> str:

@@ -244,7 +244,7 @@ def _model(preset: str, sizes: Sizes) -> Any:
     import torch
     from transformers import LlamaForCausalLM
 
-    from carbon.inference import Carbon
+    from carbon.inference import Model
     from carbon.model import PRESETS, LoadedModel
     from carbon.tokenizer import NATIVE
 
@@ -254,7 +254,7 @@ def _model(preset: str, sizes: Sizes) -> Any:
     with torch.device(_device()):
         network: Any = LlamaForCausalLM(config)
     dtype = torch.bfloat16 if _device() == "cuda" else torch.float32
-    return Carbon(LoadedModel(network.to(dtype).train(False), NATIVE))
+    return Model(LoadedModel(network.to(dtype).train(False), NATIVE))
 
 
 def _seconds(work: Callable[[], object], repeats: int) -> float:

@@ -19,7 +19,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE
 
@@ -48,14 +48,14 @@ def main() -> int:
     return 0
 
 
-def _model(preset: str, device: str) -> Carbon:
+def _model(preset: str, device: str) -> Model:
     torch.manual_seed(0)
     with torch.device(device):
         network: Any = LlamaForCausalLM(PRESETS[preset]())
-    return Carbon(LoadedModel(network.to(torch.bfloat16).train(False), NATIVE))
+    return Model(LoadedModel(network.to(torch.bfloat16).train(False), NATIVE))
 
 
-def _of(model: Carbon, reference: Reference, device: str) -> dict[str, float]:
+def _of(model: Model, reference: Reference, device: str) -> dict[str, float]:
     positions = 64 if device == "cuda" else 1
     some = trials.all_snvs(reference, 30_000, positions, 997)
     few = some[: 3 * max(positions // 8, 1)]

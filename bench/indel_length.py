@@ -14,7 +14,7 @@ import numpy as np
 
 from carbon.console import run_command
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference import Carbon, load
+from carbon.inference import Model, load
 from carbon.progress import TableRow, text_table
 
 LENGTHS_BP = (1, 2, 3, 6, 12, 24, 48)
@@ -66,7 +66,7 @@ def _indel(contig: str, bases: str, place: int, donor: int, kind: str, length_bp
     return Variant(contig, place, anchor, anchor + bases[donor : donor + length_bp])
 
 
-def _unequal(model: Carbon, bases: str, variants: list[Variant], window_bp: int) -> list[float]:
+def _unequal(model: Model, bases: str, variants: list[Variant], window_bp: int) -> list[float]:
     windows = []
     for variant in variants:
         start = variant.position - window_bp // 2

@@ -19,7 +19,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, VcfReader
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.inference.variants import VariantJob, VariantScorer, run_variant_job
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.parallel.driver import Workers
@@ -33,11 +33,11 @@ _VCF = "variants_chr20/1000G_phase3.chr20_1M_2M.vcf.gz"
 _FASTA = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz"
 
 
-def random_model(preset: str) -> Carbon:
+def random_model(preset: str) -> Model:
     """Return a network of a size with random weights."""
     torch.manual_seed(0)
     network: Any = LlamaForCausalLM(PRESETS[preset]())
-    return Carbon(LoadedModel(network.train(False), NATIVE))
+    return Model(LoadedModel(network.train(False), NATIVE))
 
 
 def random_reference(folder: Path, length_bp: int) -> Reference:
@@ -59,7 +59,7 @@ def all_snvs(reference: Reference, first: int, number: int, step: int = 1) -> li
 
 @torch.inference_mode()
 def deltas_in_full(
-    model: Carbon,
+    model: Model,
     reference: Reference,
     variants: list[Variant],
     window_bp: int,
@@ -91,7 +91,7 @@ def deltas_in_full(
 
 
 @torch.inference_mode()
-def right_end_in_full(model: Carbon, reference: Reference, variants: list[Variant]) -> list[float]:
+def right_end_in_full(model: Model, reference: Reference, variants: list[Variant]) -> list[float]:
     """Read 24 kbp for one variant at a time, with logits at all positions."""
     first_base = torch.arange(4096, device=model.model.network.device) // 1024
     deltas = []
@@ -122,7 +122,7 @@ def compared(
     return min(times[0]), min(times[1])
 
 
-def centered(model: Carbon, reference: Reference, positions: int, repeats: int) -> dict[str, float]:
+def centered(model: Model, reference: Reference, positions: int, repeats: int) -> dict[str, float]:
     """Three ALTs a position, 8,192 bp, beside both windows of each in full."""
     variants = all_snvs(reference, 30_000, positions, 997)
     ours = partial(_scores, model, reference, variants, window_bp=WINDOW_BP)
@@ -135,7 +135,7 @@ def centered(model: Carbon, reference: Reference, positions: int, repeats: int) 
     return {"seconds": fast, "in_full": slow, "difference_nats": difference}
 
 
-def dense_panel(model: Carbon, reference: Reference, bases: int) -> dict[str, float]:
+def dense_panel(model: Model, reference: Reference, bases: int) -> dict[str, float]:
     """All SNVs of a stretch, in windows of 2,048 bp; in full, those of every sixth base only."""
     variants, some = (all_snvs(reference, 30_000, bases // n, n) for n in (1, 6))
     fast, _ = taken(lambda: _scores(model, reference, variants, window_bp=2048))
@@ -143,7 +143,7 @@ def dense_panel(model: Carbon, reference: Reference, bases: int) -> dict[str, fl
     return {"seconds": fast / len(variants), "in_full": slow / len(some)}
 
 
-def scans(model: Carbon, reference: Reference, long: Reference, repeats: int) -> dict[str, float]:
+def scans(model: Model, reference: Reference, long: Reference, repeats: int) -> dict[str, float]:
     """All SNVs with 24 kbp to the left at least, beside `right_end` one by one.
 
     Tokens are those of a scan of all of `long`; the seconds of a token are measured on one window.
@@ -173,7 +173,7 @@ def scans(model: Carbon, reference: Reference, long: Reference, repeats: int) ->
 
 
 def tokens_of_scan(
-    model: Carbon, reference: Reference, offsets: tuple[int, ...], options: dict[str, Any]
+    model: Model, reference: Reference, offsets: tuple[int, ...], options: dict[str, Any]
 ) -> float:
     """Return the tokens that the scan of a whole contig reads, by base; nothing is computed."""
     reader = model.reader
@@ -222,7 +222,7 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
 
 
 @contextmanager
-def _clocked(model: Carbon) -> Iterator[dict[str, float]]:
+def _clocked(model: Model) -> Iterator[dict[str, float]]:
     """Count the seconds inside the network and in what comes after it."""
     inside = {"network": 0.0, "head": 0.0}
     body, reader = model.model.network.model, model.reader
@@ -245,7 +245,7 @@ def _clocked(model: Carbon) -> Iterator[dict[str, float]]:
         reader._measure_states = measure  # type: ignore[method-assign]
 
 
-def generation(model: Carbon, prompts: int, length_bp: int, repeats: int) -> dict[str, float]:
+def generation(model: Model, prompts: int, length_bp: int, repeats: int) -> dict[str, float]:
     """Token mode, base mode, and prompts one at a time, in bases a second."""
     random = np.random.default_rng(1)
     texts = ["".join(random.choice(list("ACGT"), 300 + n)) for n in range(prompts)]
@@ -268,7 +268,7 @@ def scan_random(length_bp: int) -> None:
 
 
 def _scores(
-    model: Carbon, reference: Reference, variants: list[Variant], **options: Any
+    model: Model, reference: Reference, variants: list[Variant], **options: Any
 ) -> list[float]:
     scores: Any = model.score_variants(reference, variants, strands="forward", **options)
     return [score.delta for score in scores]

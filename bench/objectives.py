@@ -30,7 +30,7 @@ import torch
 import carbon
 from carbon.console import natural, run_command
 from carbon.corpus import read_source
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.inference.held_out import TARGET_BP, choose_sites
 from carbon.inference.options import Dtype
 from carbon.io.files import atomic_file
@@ -268,7 +268,7 @@ def _train(
 
 
 @torch.inference_mode()
-def _measure(model: Carbon, corpus: Path, seed: int) -> dict[str, list[float]]:
+def _measure(model: Model, corpus: Path, seed: int) -> dict[str, list[float]]:
     """Return held-out nats per base both ways by window, and recovery both ways by site."""
     records: list[str] = read_source(corpus, "eukaryote", "test", ["sequence"])[
         "sequence"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from carbon.console import run_command
 from carbon.genome import Interval, Reference, from_region
-from carbon.inference import Carbon, ScanChunk, join_chunks, load
+from carbon.inference import Model, ScanChunk, join_chunks, load
 from carbon.progress import TableRow, text_table
 
 OFFSETS_AVERAGED = ((0,), (0, 3), (0, 2, 4), (0, 1, 2, 3, 4, 5))
@@ -30,7 +30,7 @@ Deltas = NDArray[np.float64]
 class Trial:
     """A region, and the model that scans it in one way or another."""
 
-    def __init__(self, model: Carbon, reference: Reference, region: Interval) -> None:
+    def __init__(self, model: Model, reference: Reference, region: Interval) -> None:
         self.model, self.reference, self.region = model, reference, region
 
     def scan(self, **how: Any) -> ScanChunk:

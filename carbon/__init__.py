@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from carbon.finetune.predict import FinetunedModel
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.inference import (
-        Carbon,
         Constraints,
         Draft,
+        Model,
         ScanChunk,
         SequenceScore,
         VariantScore,
@@ -39,7 +39,7 @@ _HOMES = {
     "Variant": "carbon.genome",
     "read_annotation": "carbon.genome",
     "reverse_complement": "carbon.genome",
-    "Carbon": "carbon.inference",
+    "Model": "carbon.inference",
     "ScanChunk": "carbon.inference",
     "Constraints": "carbon.inference",
     "Draft": "carbon.inference",
@@ -57,12 +57,12 @@ _HOMES = {
 _MODULES = ("design", "finetune", "pretrained", "rl")
 
 __all__ = [
-    "Carbon",
     "Constraints",
     "Draft",
     "FinetunedModel",
     "HybridDNATokenizer",
     "Interval",
+    "Model",
     "NativeDNATokenizer",
     "Reference",
     "ScanChunk",

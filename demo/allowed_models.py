@@ -10,7 +10,7 @@ from carbon.errors import UserError
 from demo.model_facts import model_of_run
 
 if TYPE_CHECKING:
-    from carbon.inference import Carbon
+    from carbon.inference import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Offer:
 
     sources: Mapping[str, str]
     any_folder: bool
-    load: Callable[[Path | str], "Carbon"]
+    load: Callable[[Path | str], "Model"]
     places: dict[str, Path | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.genome.genome import Genome
-from carbon.inference import Carbon
+from carbon.inference import Model
 from demo.allowed_models import Offer
 from demo.gene_examples import Example, example_gene
 from demo.learning_curves import Learning
@@ -48,7 +48,7 @@ class Lab:
 
     def __init__(
         self,
-        model: Carbon,
+        model: Model,
         model_name: str,
         genome: Genome,
         runs: Path,

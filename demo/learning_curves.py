@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome import Gene, Interval, Reference, Transcript
 from carbon.inference.checks import EVERY_OFFSET
-from carbon.inference.model import Carbon
+from carbon.inference.model import Model
 from carbon.inference.options import ScanOptions
 from carbon.inference.scan import join_chunks
 from carbon.io.files import atomic_file
@@ -99,7 +99,7 @@ class Learning(NamedTuple):
         return self.interval.start <= position < self.interval.end
 
 
-def nats_of(model: Carbon, reference: Reference, interval: Interval) -> NDArray[np.float16]:
+def nats_of(model: Model, reference: Reference, interval: Interval) -> NDArray[np.float16]:
     """Return -log p of every base of a region, (bases,), as `Learning` keeps it.
 
     Raises:

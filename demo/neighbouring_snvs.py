@@ -15,7 +15,7 @@ from carbon.genome.genome import Genome
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.notation import read_variant
 from carbon.genome.vcf import Listed
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.inference.scan import join_chunks, scan_method_for, scan_region
 from carbon.inference.scan.score import SCANNED_BASES, ScanChunk
 from carbon.inference.variants.score import (
@@ -231,7 +231,7 @@ def short_method(method: Method) -> Method:
 
 
 def read_snvs(
-    reader: Reader, genome: Genome, place: Interval, method: Method, most: int
+    reader: ModelRunner, genome: Genome, place: Interval, method: Method, most: int
 ) -> SnvsByConsequence:
     """Return the SNVs of a stretch: all of them by `right_end`, else a draw of each consequence.
 
@@ -252,7 +252,7 @@ def read_snvs(
 
 
 def told_among(
-    reader: Reader, genome: Genome, variant: Variant, snvs: SnvsByConsequence, method: Method
+    reader: ModelRunner, genome: Genome, variant: Variant, snvs: SnvsByConsequence, method: Method
 ) -> dict[str, Any]:
     """Return the SNVs and where a variant stands among them, ready for JSON.
 
@@ -275,7 +275,7 @@ def told_among(
 
 
 def _deltas(
-    reader: Reader, genome: Genome, variants: list[Variant], method: Method
+    reader: ModelRunner, genome: Genome, variants: list[Variant], method: Method
 ) -> dict[Variant, float]:
     scores = score_variants(reader, genome.reference, variants, method)
     return {score.variant: score.delta for score in scores if score.delta is not None}

@@ -13,7 +13,7 @@ from carbon.inference.next_token import (
     near_misses,
     next_token,
 )
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import BASES, K
 from carbon.tokenizer.kmer import cut_kmers
 
@@ -50,7 +50,7 @@ def told_kmer(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, A
     }
 
 
-def told_guess(reader: Reader, sequence: str) -> dict[str, Any]:
+def told_guess(reader: ModelRunner, sequence: str) -> dict[str, Any]:
     """Return what a model makes of a sequence whose last six bases it is to guess.
 
     Returns:

@@ -11,7 +11,7 @@ from carbon.genome.genome import Genome
 from carbon.genome.notation import read_bases, read_variant
 
 if TYPE_CHECKING:
-    from carbon.inference.model import Carbon
+    from carbon.inference.model import Model
 
 _LEAST_BASES = 20  # of what is taken for bases, and not for a name
 _REGION = re.compile(r"[^:>]+:[\d,]+-[\d,]+")
@@ -93,7 +93,7 @@ def _with_alt(
 
 
 def read_pair(
-    sides: Sequence[NamedBases], models: Sequence[tuple[str, "Carbon"]]
+    sides: Sequence[NamedBases], models: Sequence[tuple[str, "Model"]]
 ) -> Iterator[dict[str, Any]]:
     """Read each sequence by its model; yield after each what is known, ready for JSON.
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from carbon import inference
 from carbon.errors import ModelError
 from carbon.genome import Reference, Variant
 from carbon.inference import (
     Branch,
-    Carbon,
     Passage,
     VariantOptions,
     branch_of,
@@ -52,7 +52,7 @@ class CarbonModel(Model):
         carbon: the model.
     """
 
-    def __init__(self, carbon: Carbon, name: str) -> None:
+    def __init__(self, carbon: inference.Model, name: str) -> None:
         """Wrap a loaded model."""
         self.carbon = carbon
         self.name = name

@@ -17,7 +17,7 @@ from transformers import LlamaForCausalLM
 from carbon.console import Parser, natural, run_command
 from carbon.errors import UserError
 from carbon.genome import Reference, from_region
-from carbon.inference import Carbon, load
+from carbon.inference import Model, load
 from carbon.io.files import check_parent, scratch_folder
 from carbon.pretrained import BOX
 from carbon.progress import say
@@ -62,7 +62,7 @@ def _run(asked: argparse.Namespace) -> int:
     return 0
 
 
-def _models(asked: argparse.Namespace) -> Iterator[Carbon]:
+def _models(asked: argparse.Namespace) -> Iterator[Model]:
     """Yield the model after each step, then that of the box."""
     places = {step: _checkpoint(asked.runs, step) for step in asked.steps if step}
     config = TrainConfig.load(asked.runs[0] / "config.toml")
@@ -99,7 +99,7 @@ def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
     }
 
 
-def _model_of(config: TrainConfig, weights: Mapping[str, Tensor]) -> Carbon:
+def _model_of(config: TrainConfig, weights: Mapping[str, Tensor]) -> Model:
     with scratch_folder("learning") as folder:
         write_export(llama_config(config), config.model, None, weights, folder, ())
         return load(folder)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import settings
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.model import PRESETS, LoadedModel, name_tags
 from carbon.tokenizer import NATIVE
 
@@ -89,5 +89,5 @@ def network() -> LlamaForCausalLM:
 
 
 @pytest.fixture(scope="session")
-def model(network) -> Carbon:
-    return Carbon(LoadedModel(network, NATIVE))
+def model(network) -> Model:
+    return Model(LoadedModel(network, NATIVE))

@@ -11,7 +11,7 @@ from carbon.inference.options import Dtype
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-    from carbon.inference import Carbon
+    from carbon.inference import Model
     from carbon.model import LoadedModel
 
 # Most that the score of a sequence may change, in nats per base: the last digits of float32 if the
@@ -60,7 +60,7 @@ def convert(
 
 
 def _write_folder(path: str, output: str, dtype: Dtype | None, max_shard_size: str) -> None:
-    from carbon.inference import Carbon
+    from carbon.inference import Model
     from carbon.io.files import atomic_folder
     from carbon.model import load_model, save_model
 
@@ -68,13 +68,13 @@ def _write_folder(path: str, output: str, dtype: Dtype | None, max_shard_size: s
     with atomic_folder(output) as folder:
         source = load_model(path, "auto")
         stored = source.network.dtype
-        before = _log_likelihoods(Carbon(source), sequences)
+        before = _log_likelihoods(Model(source), sequences)
         native = _native(source, dtype)
         del source
         save_model(native, folder, max_shard_size=max_shard_size)
         written = native.dtype
         del native
-        after = _log_likelihoods(Carbon(load_model(folder, "auto")), sequences)
+        after = _log_likelihoods(Model(load_model(folder, "auto")), sequences)
         largest = _print_parity(sequences, before, after)
         tolerance = TOLERANCE_SAME_DTYPE if written == stored else TOLERANCE_ROUNDED
         if not largest <= tolerance:
@@ -116,7 +116,7 @@ def _random_sequences() -> list[str]:
     return ["".join(draw.choices("ACGT", k=length_bp)) for length_bp in _LENGTHS_BP]
 
 
-def _log_likelihoods(model: "Carbon", sequences: list[str]) -> list[float]:
+def _log_likelihoods(model: "Model", sequences: list[str]) -> list[float]:
     return [score.log_likelihood for score in model.score(sequences)]
 
 

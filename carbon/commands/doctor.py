@@ -49,13 +49,13 @@ def _self_test() -> str:
     import torch
     from transformers import LlamaForCausalLM
 
-    from carbon.inference import Carbon
+    from carbon.inference import Model
     from carbon.model import PRESETS, LoadedModel
     from carbon.tokenizer import NATIVE
 
     try:
         network = LlamaForCausalLM(PRESETS["tiny"]())
-        model = Carbon(LoadedModel(network.train(False), NATIVE))
+        model = Model(LoadedModel(network.train(False), NATIVE))
         (score,) = model.score(["ACGTN" * 20])
         (text,) = model.generate(["ACGTA"], 20)
         finite = torch.isfinite(torch.tensor(score.log_likelihood))

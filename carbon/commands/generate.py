@@ -31,7 +31,7 @@ from carbon.parallel.journal import journal_path
 from carbon.parallel.options import is_streamed, workers_of
 
 if TYPE_CHECKING:
-    from carbon.inference import Carbon, Draft
+    from carbon.inference import Draft, Model
 
 Record = tuple[str, dict[str, Any], str]
 """Name, facts of the header, bases."""
@@ -99,7 +99,7 @@ class GenerateJob:
     right: Annotated[str | None, Parameter(metavar="DNA")] = None
     candidates: Natural = 16
 
-    def load(self, keywords: dict[str, Any]) -> tuple["Carbon", "Draft | None"]:
+    def load(self, keywords: dict[str, Any]) -> tuple["Model", "Draft | None"]:
         """Return the model and its draft, loaded with keywords of `carbon.load`."""
         from carbon.inference import Draft, load
 
@@ -247,7 +247,7 @@ def _record(wanted: Wanted, text: str) -> Record:
 
 def _drawn(
     job: GenerateJob,
-    model: "Carbon",
+    model: "Model",
     draft: "Draft | None",
     wanted: list[Wanted],
     advance: Callable[[int], None] = lambda num_bases: None,
@@ -267,7 +267,7 @@ def _drawn(
         raise NotFinite(f"prompt '{wanted[(error.number or 1) - 1].name}'") from None
 
 
-def _continue(job: GenerateJob, model: "Carbon", draft: "Draft | None") -> Iterator[Record]:
+def _continue(job: GenerateJob, model: "Model", draft: "Draft | None") -> Iterator[Record]:
     from carbon.progress import progress
 
     wanted = _wanted(job)
@@ -276,7 +276,7 @@ def _continue(job: GenerateJob, model: "Carbon", draft: "Draft | None") -> Itera
     yield from map(_record, wanted, texts)
 
 
-def _fill(job: GenerateJob, model: "Carbon", draft: "Draft | None") -> Iterator[Record]:
+def _fill(job: GenerateJob, model: "Model", draft: "Draft | None") -> Iterator[Record]:
     from carbon.inference import Constraints
     from carbon.progress import progress
 

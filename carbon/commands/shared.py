@@ -14,7 +14,7 @@ from carbon.io.tables import FORMATS, any_of
 from carbon.parallel.options import WorkerOptions, loaded_device
 
 if TYPE_CHECKING:
-    from carbon.inference import Carbon
+    from carbon.inference import Model
 
 _NAMES = {
     "goals": "goal",
@@ -146,7 +146,7 @@ class LoadingOptions:
         """Return the keywords by which a worker loads the model."""
         return self.keywords(loaded_device(workers))
 
-    def load(self, device: str) -> "Carbon":
+    def load(self, device: str) -> "Model":
         """Load the model."""
         from carbon.inference import load
 

@@ -53,7 +53,7 @@ def scorer(
         model: folder or name.
         loading: keywords of `carbon.load`.
         source: the file of the sequences, for messages.
-        method: keywords of `Carbon.score`.
+        method: keywords of `Model.score`.
         per_base: whether the likelihood of each base is needed.
     """
     from carbon.inference import load
@@ -78,7 +78,7 @@ def embedder(
         model: folder or name.
         loading: keywords of `carbon.load`.
         source: the file of the sequences, for messages.
-        method: keywords of `Carbon.embed`.
+        method: keywords of `Model.embed`.
     """
     from carbon.inference import load
     from carbon.inference.identity import identity_of

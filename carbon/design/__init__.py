@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from carbon.design.config import DesignOptions
     from carbon.design.designs import Design
     from carbon.design.functions import Function
-    from carbon.inference import Carbon
+    from carbon.inference import Model
 
 
 class _Callable(ModuleType):
@@ -28,7 +28,7 @@ class _Callable(ModuleType):
 
     def __call__(
         self,
-        model: "Carbon",
+        model: "Model",
         oracles: "Sequence[str | Function]",
         *,
         output: str | Path | None = None,

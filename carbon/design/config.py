@@ -12,7 +12,7 @@ from carbon.errors import UserError
 from carbon.genome.alphabet import IUPAC_DNA
 from carbon.inference.generate.sampling import SamplingRule
 from carbon.inference.options import SamplingOptions, SearchOptions, check_choice
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 
 _MOST_CALLS = 10**6
 
@@ -134,7 +134,7 @@ class DesignTask:
         return goals
 
 
-def search_of(reader: Reader, task: DesignTask, num_oracles: int) -> tuple[Search, Judge]:
+def search_of(reader: ModelRunner, task: DesignTask, num_oracles: int) -> tuple[Search, Judge]:
     """Return the search of a task, and who tells what keeps to its rules.
 
     Raises:

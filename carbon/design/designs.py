@@ -10,7 +10,7 @@ from carbon.design.goals import fronts
 from carbon.design.search import chosen, edits_between, nearest_records, records_of, run_search
 from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +72,9 @@ def row_of(design: Design) -> dict[str, Any]:
     }
 
 
-def design(reader: Reader, oracles: Sequence[str | Function], task: DesignTask) -> list[Design]:
+def design(
+    reader: ModelRunner, oracles: Sequence[str | Function], task: DesignTask
+) -> list[Design]:
     """Return the best designs, the best first.
 
     Raises:

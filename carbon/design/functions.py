@@ -142,7 +142,7 @@ def _python(what: str) -> Function:
 
 
 def _finetuned(what: str) -> Function:
-    # By name: `Carbon.design` uses this module, and the loading of fine-tuned models uses `Carbon`.
+    # By name: `Model.design` uses this module, and the loading of fine-tuned models uses `Model`.
     loading = import_module("carbon.finetune.load")
     finetuned = loading.load_finetuned(folder_and_label(what)[0])
     column = column_of(what, finetuned.question)

@@ -17,7 +17,7 @@ from carbon.errors import UserError
 from carbon.finetune.folder import weights_sha256
 from carbon.inference.checks import check_several
 from carbon.inference.identity import identity_of
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.io.files import atomic_file
 from carbon.io.tables import Columns, Write, check_ending, chosen_by_ending, text_of, words_of
 from carbon.model import model_folder
@@ -76,7 +76,7 @@ class Found(NamedTuple):
 
 
 def design_with(
-    reader: Reader,
+    reader: ModelRunner,
     oracles: Sequence[str | Function],
     options: DesignOptions,
     output: str | Path | None,
@@ -112,7 +112,7 @@ def check_job(job: DesignJob) -> None:
     job.task.goals_for(len(job.oracles))
 
 
-def run_design_job(reader: Reader, job: DesignJob) -> Found:
+def run_design_job(reader: ModelRunner, job: DesignJob) -> Found:
     """Search, and write the best designs.
 
     Raises:
@@ -156,7 +156,7 @@ def _names(job: DesignJob) -> list[str]:
     return [named_oracle(oracle).name for oracle in job.oracles]
 
 
-def _settings(reader: Reader, job: DesignJob) -> dict[str, Any]:
+def _settings(reader: ModelRunner, job: DesignJob) -> dict[str, Any]:
     """Return where designs come from, in words that a header can hold."""
     task, folder = job.task, model_folder(job.model).path
     named = [named_oracle(oracle) for oracle in job.oracles]
@@ -201,7 +201,7 @@ def _by_name(rules: Rules) -> dict[str, Any]:
     return constraints | named
 
 
-def _asked(reader: Reader, job: DesignJob, settings: dict[str, Any]) -> dict[str, Any]:
+def _asked(reader: ModelRunner, job: DesignJob, settings: dict[str, Any]) -> dict[str, Any]:
     """Return everything that what is measured follows from."""
     task = {name: value for name, value in asdict(job.task).items() if name not in _FREE}
     kept = {name: value for name, value in settings.items() if name not in _FREE}

@@ -13,7 +13,7 @@ from carbon.inference.generate.generate import generate
 from carbon.inference.generate.infill import infill
 from carbon.inference.generate.prompts import Task
 from carbon.inference.generate.sampling import SamplingRule
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.inference.score import base_log_likelihoods
 from carbon.tokenizer import K
 
@@ -34,7 +34,7 @@ class Proposer:
         tags: metadata tags to condition on.
     """
 
-    reader: Reader
+    reader: ModelRunner
     prompt: str
     length_bp: int
     rule: SamplingRule

@@ -41,7 +41,7 @@ class FinetunedNetwork(nn.Module):
     """A stock backbone and a head, for sequences that lie one behind the other.
 
     A vector a sequence is the mean of its states by known bases, or the last of them, as
-    `carbon.inference.options.POOLS` says; it equals what `Carbon.embed` gives.
+    `carbon.inference.options.POOLS` says; it equals what `Model.embed` gives.
 
     A causal state has seen what is left of it and nothing of what is right. For a label of every
     base the reverse complement is read as well, and the head takes of each 6-mer two states: that

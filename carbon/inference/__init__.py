@@ -1,6 +1,6 @@
 """Scoring, variants and generation with a loaded model.
 
-`engine` has `Carbon`, a loaded model and all it can do, which `loading` makes; every folder is one
+`engine` has `Model`, a loaded model and all it can do, which `loading` makes; every folder is one
 thing of that:
 
 - `reading`: runs the network in batches; passages; the distribution of the next 6-mer.
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
     from carbon.inference.generate.generate import Step
     from carbon.inference.generate.infill import Filling
     from carbon.inference.generate.speculative import Draft
-    from carbon.inference.model import DTYPES, Carbon, load
+    from carbon.inference.model import DTYPES, Model, load
     from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_misses
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 __all__ = [
     "DTYPES",
     "AlleleComparison",
     "Branch",
     "By",
-    "Carbon",
     "Combine",
     "Constraints",
     "Draft",
     "Filling",
     "Method",
+    "Model",
+    "ModelRunner",
     "NextToken",
     "Passage",
-    "Reader",
     "SamplingOptions",
     "SamplingRule",
     "ScanChunk",
@@ -79,7 +79,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Carbon": "carbon.inference.model",
+        "Model": "carbon.inference.model",
         "Step": "carbon.inference.generate.generate",
         "Filling": "carbon.inference.generate.infill",
         "Draft": "carbon.inference.generate.speculative",
@@ -89,6 +89,6 @@ __getattr__ = lazy_names(
         "all_kmers": "carbon.inference.next_token",
         "kmer_index": "carbon.inference.next_token",
         "near_misses": "carbon.inference.next_token",
-        "Reader": "carbon.inference.runner",
+        "ModelRunner": "carbon.inference.runner",
     },
 )

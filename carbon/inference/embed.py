@@ -15,7 +15,7 @@ from torch import Tensor
 
 from carbon.inference.checks import check_finite, check_layer
 from carbon.inference.options import POOLS, Pool, Pooling, check_choice
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
 from carbon.io.files import scratch_folder, told_of
 from carbon.tokenizer import K, Vocabulary, encode
@@ -34,7 +34,11 @@ class _Row(NamedTuple):
 
 
 def embed_sequences(
-    reader: Reader, sequences: Iterable[str], pool: Pool, layer: int | None, tags: tuple[str, ...]
+    reader: ModelRunner,
+    sequences: Iterable[str],
+    pool: Pool,
+    layer: int | None,
+    tags: tuple[str, ...],
 ) -> Iterator[Float32s]:
     """Return the embedding of each sequence, (width,) float32, in order and as they are asked for.
 
@@ -50,7 +54,7 @@ def embed_sequences(
 
 
 def _embedded(
-    reader: Reader,
+    reader: ModelRunner,
     sequences: Iterable[str],
     pooling: Pooling,
     layer: int | None,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.inference.model import Carbon
+from carbon.inference.model import Model
 from carbon.inference.options import Mode
 from carbon.progress import progress
 
@@ -81,7 +81,7 @@ def choose_sites(
 
 
 def recovered_shares(
-    model: Carbon, sites: Sequence[Site], mode: Mode, seed: int
+    model: Model, sites: Sequence[Site], mode: Mode, seed: int
 ) -> NDArray[np.float64]:
     """Return the share of each site's bases that a greedy continuation gets right, (sites,)."""
     shares: list[float] = []

@@ -8,13 +8,13 @@ from carbon.io.files import content_sha256
 from carbon.model.folder import model_folder, weight_files
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
     from carbon.inference.variants.windows import Method
 
 _TOKENIZER = "tokenizer.json"
 
 
-def identity_of(reader: "Reader", model: str) -> dict[str, Any]:
+def identity_of(reader: "ModelRunner", model: str) -> dict[str, Any]:
     """Return what the results of a model follow from, beside its settings.
 
     Args:
@@ -34,7 +34,7 @@ def identity_of(reader: "Reader", model: str) -> dict[str, Any]:
     }
 
 
-def settings_of(reader: "Reader", method: "Method") -> dict[str, Any]:
+def settings_of(reader: "ModelRunner", method: "Method") -> dict[str, Any]:
     """Return what has to be the same for deltas to be compared."""
     return {
         **method._asdict(),
@@ -44,7 +44,7 @@ def settings_of(reader: "Reader", method: "Method") -> dict[str, Any]:
     }
 
 
-def weights_sha256(reader: "Reader") -> str:
+def weights_sha256(reader: "ModelRunner") -> str:
     """Return the SHA-256 of a model's weights: names, shapes and values as float32, by name.
 
     A model has the same one wherever its files lie and however they are cut.

@@ -31,7 +31,7 @@ from carbon.inference.options import (
     VariantOptions,
     check_choice,
 )
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.inference.scan import (
     ScanChunk,
     ScanMethod,
@@ -53,7 +53,7 @@ from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 
 
-class Carbon:
+class Model:
     """A DNA language model ready to score and to generate; several threads may share it.
 
     Its methods raise TypeError for a wrong type, such as a single string instead of a list.
@@ -67,7 +67,7 @@ class Carbon:
     def __init__(self, model: LoadedModel) -> None:
         """Wrap a loaded model; most users call `carbon.load`."""
         self.model = model
-        self.reader = Reader(model)
+        self.reader = ModelRunner(model)
         self.context_bp = (self.reader.context_tokens - 1) * K
 
     @property
@@ -407,7 +407,7 @@ def load(
     dtype: Dtype | Literal["auto"] = "auto",
     attention: str = "auto",
     yarn: float | None = None,
-) -> Carbon:
+) -> Model:
     """Load a model folder, a model of the box, or the Hub's of that name, to score and generate.
 
     A local folder comes before a model in the box of that name.
@@ -440,4 +440,4 @@ def load(
         model.network.to(device)  # type: ignore[arg-type]
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device '{device}' cannot be used: {str(error).splitlines()[0]}") from None
-    return Carbon(model)
+    return Model(model)

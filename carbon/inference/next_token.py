@@ -11,7 +11,7 @@ from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, short
 from carbon.inference.checks import check_finite, check_string
 from carbon.inference.passages import stem_of
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.losses import marginals
 from carbon.tokenizer import (
     ALL_KNOWN,
@@ -103,7 +103,7 @@ class NextToken:
 
 
 @torch.inference_mode()
-def next_token(reader: Reader, context: str, tags: Sequence[str] = ()) -> NextToken:
+def next_token(reader: ModelRunner, context: str, tags: Sequence[str] = ()) -> NextToken:
     """Return what a model expects behind a context.
 
     The 6-mer begins right behind the context, so 6-mers are counted from the context's end: its

@@ -1,7 +1,7 @@
 """What can be chosen where a model reads or draws DNA, and the keywords that choose it.
 
 A table lists each choice with what is known of it, and a `TypedDict` lists the keywords of a method
-of `carbon.Carbon`, which are the options of its command too: `carbon --help` prints the docstrings.
+of `carbon.Model`, which are the options of its command too: `carbon --help` prints the docstrings.
 This is plain Python, so that help needs neither numpy nor torch. A choice is checked
 against its table, and messages and fields list it; the `Literal` beside it is for type checkers,
 and has the same names. Two have their tables where torch is: `By` is that of
@@ -176,7 +176,7 @@ DesignWay = Literal["beam", "infill", "best_of_n", "rejection"]
 
 
 class VariantOptions(TypedDict, total=False):
-    """The keywords of `Carbon.score_variants`, and the options of `carbon variants`.
+    """The keywords of `Model.score_variants`, and the options of `carbon variants`.
 
     A keyword that is not given has the default of `carbon.inference.variants.method_for`.
 
@@ -200,7 +200,7 @@ class VariantOptions(TypedDict, total=False):
 
 
 class ScanOptions(TypedDict, total=False):
-    """The keywords of `Carbon.scan`, and the options of `carbon scan`.
+    """The keywords of `Model.scan`, and the options of `carbon scan`.
 
     A keyword that is not given has the default of `carbon.inference.scan.scan_method_for`.
 
@@ -267,7 +267,7 @@ class ConstraintOptions(TypedDict, total=False):
 
 
 class SearchOptions(TypedDict, total=False):
-    """Keywords of `Carbon.design`, and options of `carbon design`.
+    """Keywords of `Model.design`, and options of `carbon design`.
 
     A keyword that is not given has the default of `carbon.design.config.DesignTask`.
 

@@ -109,7 +109,7 @@ LIKELIHOODS: dict[By, Measure] = {"chain": chain, "marginals": marginal}
 _HEAD_TOKENS = 2048  # of one product with the 4,096 rows
 
 
-class Reader:
+class ModelRunner:
     """A network with the vocabulary of its rows, and the batches it is run in.
 
     Attributes:

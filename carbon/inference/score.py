@@ -18,7 +18,7 @@ from carbon.io.tables import Columns
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 _WINDOWS_AT_ONCE = 512  # batched by length together
 # What is in memory of a stream of sequences.
@@ -50,7 +50,7 @@ class SequenceScore(NamedTuple):
 
 
 def score_sequences(
-    reader: "Reader", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    reader: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     """Return the score of each sequence, in order and as they are asked for.
 
@@ -64,7 +64,7 @@ def score_sequences(
 
 
 def _scored(
-    reader: "Reader", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    reader: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     number = 0
     for block in blocks(sequences):
@@ -92,7 +92,7 @@ def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
 
 
 def base_log_likelihoods(
-    reader: "Reader",
+    reader: "ModelRunner",
     sequences: Sequence[str],
     tags: tuple[str, ...] = (),
     *,
@@ -117,7 +117,7 @@ def base_log_likelihoods(
 
 
 def _base_values(
-    reader: "Reader", sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
+    reader: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
 ) -> list[NDArray[np.float32]]:
     read = STRANDS_READ[strands]
     totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
@@ -131,7 +131,7 @@ def _base_values(
 
 
 def _one_strand(
-    reader: "Reader", sequences: Sequence[str], tags: tuple[str, ...], by: By
+    reader: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By
 ) -> list[NDArray[np.float32]]:
     stem = stem_of("", reader.vocabulary, tags)
     context_bp = window_room_bp(reader, tags)
@@ -151,7 +151,7 @@ def _one_strand(
     return results
 
 
-def window_room_bp(reader: "Reader", tags: tuple[str, ...], close: bool = False) -> int:
+def window_room_bp(reader: "ModelRunner", tags: tuple[str, ...], close: bool = False) -> int:
     """Return how many bases a window holds beside tags and `<dna>`, and `</dna>` if `close`.
 
     Raises:

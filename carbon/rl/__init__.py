@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Unpack
 
 if TYPE_CHECKING:
     from carbon.design.functions import Function
-    from carbon.inference import Carbon
+    from carbon.inference import Model
     from carbon.rl.config import TuneOptions
 
 
@@ -32,7 +32,7 @@ class _Callable(ModuleType):
         resume: bool = False,
         processes: int = 0,
         **options: "Unpack[TuneOptions]",
-    ) -> "Carbon":
+    ) -> "Model":
         """Train a model by RL on scoring functions, write the run folder, and return the model.
 
         Args:

@@ -23,7 +23,7 @@ from carbon.errors import UserError
 from carbon.inference.generate.generate import generate
 from carbon.inference.generate.prompts import Task
 from carbon.inference.generate.sampling import SamplingRule
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.io.files import scratch_folder
 from carbon.model import LoadedModel
 from carbon.parallel.driver import Block, Workers
@@ -213,7 +213,7 @@ def drawn(
     network: Any, vocabulary: Vocabulary, task: TuneTask, seed: int, samples: Sequence[int]
 ) -> Tensor:
     """Return the ids of samples, (samples, tokens): each follows from the seed and its number."""
-    reader = Reader(LoadedModel(network, vocabulary))
+    reader = ModelRunner(LoadedModel(network, vocabulary))
     wanted = Task(task.length_bp, SamplingRule(), seed, tuple(task.tags))
     texts = generate(reader, [task.prompt] * len(samples), wanted, samples=samples)
     kmers = np.stack([encode_kmers(text).indices for text in texts])

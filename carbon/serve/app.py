@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from carbon.__version__ import __version__
 from carbon.errors import UserError
 from carbon.genome import Reference
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.serve.endpoints import ENDPOINTS, Endpoint
 from carbon.serve.schemas import Question
 from carbon.serve.worker import Busy, Worker
@@ -41,7 +41,7 @@ class ServeOptions:
     most_waiting: int = 256
 
 
-def make_app(model: Carbon, options: ServeOptions) -> FastAPI:
+def make_app(model: Model, options: ServeOptions) -> FastAPI:
     """Return the application that answers with a model."""
     worker = Worker(options.most_waiting)
 

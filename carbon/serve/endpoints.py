@@ -17,9 +17,9 @@ from torch import Tensor
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import other_form
-from carbon.inference import Carbon, SequenceScore, VariantScore
+from carbon.inference import Model, SequenceScore, VariantScore
 from carbon.inference.passages import Passage, branch_of, stem_of
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.losses import chain
 from carbon.serve.schemas import Completion, Embedding, Question, Scoring, VariantScoring
 from carbon.serve.worker import Job
@@ -29,7 +29,7 @@ Float32s = NDArray[np.float32]
 
 
 def token_scores(
-    reader: Reader, texts: Sequence[str], tags: tuple[str, ...], num_top: int
+    reader: ModelRunner, texts: Sequence[str], tags: tuple[str, ...], num_top: int
 ) -> list[Float32s]:
     """Read each text once, from its first base.
 
@@ -73,7 +73,7 @@ def as_openai(text: str, first: int, values: Float32s, num_top: int) -> dict[str
     }
 
 
-def check_room(reader: Reader, texts_bp: Sequence[int], tags: tuple[str, ...]) -> None:
+def check_room(reader: ModelRunner, texts_bp: Sequence[int], tags: tuple[str, ...]) -> None:
     """Raise UserError if a text of such a length cannot be read at once."""
     room_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
     for length_bp in texts_bp:
@@ -106,7 +106,7 @@ class Endpoint(Generic[Q]):
     path: ClassVar[str]
     question: ClassVar[type[Question]]
 
-    model: Carbon
+    model: Model
     name: str
     reference: Reference | None
 

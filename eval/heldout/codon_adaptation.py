@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from carbon.errors import GenomeError, UserError
 from carbon.genome import GENETIC_CODE
 from carbon.genome.alphabet import adaptation_index, adaptation_weights, gc_share
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.metrics import rank_correlation
 from carbon.progress import track
 from carbon.uncertainty import bootstrap
@@ -27,7 +27,7 @@ _ABSENT = 0.5  # what a codon counts that the reference genes never use (Bulmer 
 
 
 def codon_adaptation(
-    model: Carbon, genes: Sequence[CodingGene], usage: Mapping[str, float]
+    model: Model, genes: Sequence[CodingGene], usage: Mapping[str, float]
 ) -> dict[str, Any]:
     """Correlate nats per base of each CDS with its codon adaptation index, over genes.
 

@@ -15,7 +15,7 @@ from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
 from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
 from carbon.genome.genes import parts_on_contig
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.metrics import auroc
 from carbon.progress import say, track
 from carbon.uncertainty import bootstrap
@@ -54,7 +54,7 @@ class Known(NamedTuple):
 
 
 def consequence_auroc(
-    model: Carbon, genes: HeldOutGenes, num_each: int, seed: int, window_bp: int | None = None
+    model: Model, genes: HeldOutGenes, num_each: int, seed: int, window_bp: int | None = None
 ) -> dict[str, Any]:
     """Measure AUROC of `-delta` of each kind of damage against matched controls.
 

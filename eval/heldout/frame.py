@@ -16,7 +16,7 @@ from torch import Tensor
 
 from carbon.errors import GenomeError
 from carbon.genome import STOP_CODONS, reverse_complement
-from carbon.inference import Carbon, Passage, all_kmers, branch_of, stem_of
+from carbon.inference import Model, Passage, all_kmers, branch_of, stem_of
 from carbon.progress import track
 from carbon.tokenizer import K
 from carbon.uncertainty import wilson
@@ -33,7 +33,7 @@ LEAST_CODONS = 300
 
 
 def reading_frame(
-    model: Carbon,
+    model: Model,
     markov: Markov,
     genes: Sequence[CodingGene],
     least_codons: int = LEAST_CODONS,
@@ -88,7 +88,7 @@ def _log_probability_of(markov: Markov, sequence: str, word: str) -> Floats:
     return total
 
 
-def expected_stops(model: Carbon, cds: str) -> Floats:
+def expected_stops(model: Model, cds: str) -> Floats:
     """Return the mean probability of a stop codon at the codons of each frame, (6,).
 
     Frames are those that begin 0, 1 and 2 bases into the sequence, first of this strand, then of
@@ -104,7 +104,7 @@ def expected_stops(model: Carbon, cds: str) -> Floats:
     return (totals / counts).reshape(-1)
 
 
-def _stops_by_slot(model: Carbon, sequence: str) -> Floats:
+def _stops_by_slot(model: Model, sequence: str) -> Floats:
     """Return the probability of a stop codon at every place of every whole 6-mer: (6-mers, 2, 4).
 
     A sequence longer than the context is read in parts that follow one another.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import CorpusError
-from carbon.inference import Carbon, base_log_likelihoods
+from carbon.inference import Model, base_log_likelihoods
 from carbon.inference.held_out import choose_numbers, measured_bases
 from carbon.progress import track
 from carbon.uncertainty import bootstrap, ratio_of, wilson
@@ -51,7 +51,7 @@ def markov_baselines(train: Sequence[str], states: Iterable[Labelled] | None = N
 
 
 def heldout_likelihood(
-    model: Carbon,
+    model: Model,
     train: Sequence[str],
     test: Sequence[str],
     most_bp: int,

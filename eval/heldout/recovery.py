@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import CorpusError
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.inference.held_out import (
     LEAST_PROMPT_BP,
     MOST_PROMPT_BP,
@@ -22,7 +22,7 @@ from eval.markov import MAX_ORDER, Markov
 
 
 def sequence_recovery(
-    model: Carbon, train: Sequence[str], test: Sequence[str], num_sites: int, seed: int
+    model: Model, train: Sequence[str], test: Sequence[str], num_sites: int, seed: int
 ) -> dict[str, Any]:
     """Measure a model and the Markov models of order 0 to 6 at the same sites."""
     fits_bp = model.context_bp - TARGET_BP

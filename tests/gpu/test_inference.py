@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.genome import Reference, Variant
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.inference.generate import decode
 from carbon.inference.generate.decode import Replayed
 from carbon.model import LoadedModel
@@ -23,24 +23,24 @@ CLOSE = {torch.float32: 1e-4, torch.bfloat16: 0.03}
 
 
 @pytest.fixture(params=list(CLOSE), ids=["fp32", "bf16"])
-def there(device: str, network: LlamaForCausalLM, request: pytest.FixtureRequest) -> Carbon:
+def there(device: str, network: LlamaForCausalLM, request: pytest.FixtureRequest) -> Model:
     """Return the model on the device, in a dtype."""
     moved = copy.deepcopy(network).to(device=device, dtype=request.param)  # type: ignore[call-arg]
-    return Carbon(LoadedModel(moved, NATIVE))
+    return Model(LoadedModel(moved, NATIVE))
 
 
-def closeness(there: Carbon) -> float:
+def closeness(there: Model) -> float:
     """Return by how much what is found may be off, in shares of what is expected."""
     return CLOSE[there.model.network.dtype]
 
 
-def test_scores(there: Carbon, model: Carbon) -> None:
+def test_scores(there: Model, model: Model) -> None:
     for found, expected in zip(there.score(SEQUENCES), model.score(SEQUENCES), strict=True):
         assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=closeness(there))
         assert found.num_known_bases == expected.num_known_bases
 
 
-def test_variants(there: Carbon, model: Carbon, tmp_path: Path) -> None:
+def test_variants(there: Model, model: Model, tmp_path: Path) -> None:
     reference = Reference(write_fasta(tmp_path / "r.fa", {"c": BASES}))
     some = [Variant("c", 150, BASES[150], alt) for alt in "ACGT" if alt != BASES[150]]
     some += [
@@ -53,7 +53,7 @@ def test_variants(there: Carbon, model: Carbon, tmp_path: Path) -> None:
     assert found == pytest.approx(expected, abs=10 * closeness(there) * largest)
 
 
-def test_what_is_generated(there: Carbon, model: Carbon) -> None:
+def test_what_is_generated(there: Model, model: Model) -> None:
     prompts = [BASES[:60], "", BASES[100:143]]
     found = there.generate(prompts, 60, temperature=0.0)
     assert [len(text) for text in found] == [60, 60, 60]
@@ -63,7 +63,7 @@ def test_what_is_generated(there: Carbon, model: Carbon) -> None:
 
 
 @pytest.mark.parametrize("options", [{"temperature": 0.0}, {"seed": 3}, {"mode": "base"}])
-def test_graphs_find_what_the_plain_way_finds(there: Carbon, options: dict[str, Any]) -> None:
+def test_graphs_find_what_the_plain_way_finds(there: Model, options: dict[str, Any]) -> None:
     """Rows of many lengths, tails, contexts that fill; a step of the same kernels either way."""
     prompts = [BASES[:60], "", BASES[100:143], BASES[:270]]
     made = 0

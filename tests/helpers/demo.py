@@ -17,7 +17,7 @@ import numpy as np
 from carbon.cli import main as carbon
 from carbon.genome import Interval, reverse_complement
 from carbon.genome.genome import Genome
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.model import save_model
 from demo.app import make_panels
 from demo.fields import Values, checked_values
@@ -58,7 +58,7 @@ def write_genome(folder: Path, contig: str = "c1", strand: str = "+") -> tuple[P
 
 
 def make_lab(
-    folder: Path, model: Carbon, contig: str = "c1", learned: Learning | None = None
+    folder: Path, model: Model, contig: str = "c1", learned: Learning | None = None
 ) -> Lab:
     """Return a lab whose model and genome are files, as the code that panels show needs them."""
     save_model(model.model.network, folder / "model")
@@ -66,7 +66,7 @@ def make_lab(
     return Lab(model, str(folder / "model"), genome, folder, learned=learned)
 
 
-def make_full_lab(folder: Path, model: Carbon, name: str = "a_run") -> Lab:
+def make_full_lab(folder: Path, model: Model, name: str = "a_run") -> Lab:
     """Return a lab where every page has something to show: a training run and a predictor too."""
     from tests.helpers.finetune import BINARY
 

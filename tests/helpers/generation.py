@@ -9,7 +9,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import STOP_CODONS
 from carbon.genome.alphabet import IUPAC_BASES
-from carbon.inference import Carbon, Constraints
+from carbon.inference import Constraints, Model
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
@@ -18,13 +18,13 @@ from tests.helpers.files import random_bases
 PROMPTS = [random_bases(n, seed=n) for n in (0, 1, 5, 6, 7, 30, 47, 120, 200, 281, 282, 283, 600)]
 
 
-def other_network(seed: int, vocabulary=NATIVE, context_tokens: int = 48) -> Carbon:
+def other_network(seed: int, vocabulary=NATIVE, context_tokens: int = 48) -> Model:
     config = small_config(context_tokens)
     config.vocab_size = vocabulary.size
     if context_tokens > 48:  # heads wide enough for attention to sum in parts
         config.head_dim = 32
     torch.manual_seed(seed)
-    return Carbon(LoadedModel(LlamaForCausalLM(config).eval(), vocabulary))
+    return Model(LoadedModel(LlamaForCausalLM(config).eval(), vocabulary))
 
 
 def agree(counts: np.ndarray, p: np.ndarray) -> bool:

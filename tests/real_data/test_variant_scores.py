@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.genome.normalize import normalize_variant
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.reference import HAS_BASE, centered_pair, chunks
@@ -25,7 +25,7 @@ def untrained():
     torch.manual_seed(3)
     config = PRESETS["tiny"]()
     config.initializer_range = 0.1
-    return Carbon(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
+    return Model(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
 
 
 def stock_sum(network, window, by):

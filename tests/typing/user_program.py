@@ -10,7 +10,7 @@ import carbon
 
 def first_score(sequence: str) -> float:
     model = carbon.load("yeast")
-    assert_type(model, carbon.Carbon)
+    assert_type(model, carbon.Model)
     (score,) = model.score([sequence])
     assert_type(score, carbon.SequenceScore)
     return score.nats_per_base

@@ -6,7 +6,7 @@ import pytest
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, intergenic, read_annotation, reverse_complement
 from carbon.genome.genome import Genome
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.model import load_model, save_model
 from demo.lab import Lab
 from demo.panels.embeddings import Embeddings
@@ -22,7 +22,7 @@ def lab(network, tmp_path_factory) -> Lab:
     fasta = write_fasta(folder / "genome.fa", {"c1": bases})
     (folder / "genes.gff3").write_text(gff3)
     genome = Genome.open(fasta, folder / "genes.gff3")
-    return Lab(Carbon(load_model(folder / "model")), str(folder / "model"), genome, folder)
+    return Lab(Model(load_model(folder / "model")), str(folder / "model"), genome, folder)
 
 
 @pytest.fixture

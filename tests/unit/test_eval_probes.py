@@ -193,7 +193,7 @@ class TestCrossValidation:
 
 class TestVectors:
     def test_states_are_those_of_embed(self, model, network):
-        """Each pool and layer beside `Carbon.embed`, which reads one sequence at a time."""
+        """Each pool and layer beside `Model.embed`, which reads one sequence at a time."""
         sequences = [random_bases(60, n) for n in range(3)]
         found = states_of(LoadedModel(network, NATIVE), sequences)
         for pool, by_layer in found.items():

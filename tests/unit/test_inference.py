@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant, reverse_complement
-from carbon.inference import Carbon, base_log_likelihoods, load
+from carbon.inference import Model, base_log_likelihoods, load
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.tokenizer import HYBRID, NATIVE, encode
 from tests.conftest import small_config
@@ -33,7 +33,7 @@ def wide():
     torch.manual_seed(2)
     config = small_config(700)
     config.hidden_size, config.head_dim, config.num_attention_heads = 64, 32, 2
-    return Carbon(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
+    return Model(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
 
 
 def test_company_changes_no_byte_of_a_score(wide):

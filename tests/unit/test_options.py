@@ -15,9 +15,9 @@ from carbon.design.rules import Rules
 from carbon.errors import UserError
 from carbon.genome import Interval
 from carbon.inference import (
-    Carbon,
     Constraints,
     Method,
+    Model,
     SamplingOptions,
     SamplingRule,
     ScanMethod,
@@ -198,4 +198,4 @@ def test_a_gpu_computes_in_bfloat16_unless_asked_otherwise(device, asked, used, 
 def test_outputs_tell_the_dtype_that_was_used(model):
     assert model.dtype == "float32"
     rough = copy.deepcopy(model.model.network).bfloat16()
-    assert Carbon(model.model._replace(network=rough)).dtype == "bfloat16"
+    assert Model(model.model._replace(network=rough)).dtype == "bfloat16"

@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Reference, Variant, reverse_complement
 from carbon.genome.normalize import normalize_variant
-from carbon.inference import Carbon, Passage, Reader, branch_of, stem_of
+from carbon.inference import Model, ModelRunner, Passage, branch_of, stem_of
 from carbon.inference.variants import compare_block, method_for
 from carbon.losses import chain
 from carbon.model import LoadedModel
@@ -222,7 +222,7 @@ def test_order_company_and_batches_change_no_byte(model, network, reference, pro
     assert [expected[v] for v in shuffled] == list(
         model.score_variants(reference, shuffled, **options)
     )
-    small = Carbon(model.model)
+    small = Model(model.model)
     small.reader.batch_tokens = 64
     assert list(small.score_variants(reference, variants, **options)) == list(expected.values())
     for variant in variants[::8]:
@@ -250,7 +250,7 @@ def roomy():
     """A network with a context of 128 tokens."""
     torch.manual_seed(1)
     network = LlamaForCausalLM(small_config(128)).eval()
-    return Carbon(LoadedModel(network, NATIVE))
+    return Model(LoadedModel(network, NATIVE))
 
 
 def test_what_stands_before_is_read_once(roomy, reference, monkeypatch):
@@ -296,11 +296,11 @@ def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkey
         return forward(self, input_ids=input_ids, **more)
 
     monkeypatch.setattr(type(network.model), "forward", poor)
-    mine = Carbon(model.model)
+    mine = Model(model.model)
     found = [s.delta for s in mine.score_variants(reference, VARIANTS[5:], window_bp=120)]
     assert found == expected[5:]
     many = list(mine.score([BASES[i : i + 90] for i in range(50)]))
-    assert len(many) == 50 and mine.reader.batch_tokens < Carbon(model.model).reader.batch_tokens
+    assert len(many) == 50 and mine.reader.batch_tokens < Model(model.model).reader.batch_tokens
     assert "out of memory" in capsys.readouterr().err
     monkeypatch.setattr(
         type(network.model), "forward", lambda self, **_: (_ for _ in ()).throw(RuntimeError("no"))
@@ -334,7 +334,7 @@ def test_memory_that_runs_out_halves_the_alts_of_a_place(
         return forward(self, input_ids=input_ids, **more)
 
     monkeypatch.setattr(network, "forward", poor)
-    mine = Carbon(roomy.model)
+    mine = Model(roomy.model)
     assert list(mine.score_variants(reference, alts_of_one_place(12), **options)) == expected
     assert "out of memory with 13 rows" in capsys.readouterr().err
     assert read[-1] == 1  # one of 13 is left over, and read in the shape that it had before
@@ -354,7 +354,7 @@ def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, monkey
         return forward(self, input_ids=input_ids, **more)
 
     monkeypatch.setattr(network, "forward", counting)
-    small = Carbon(roomy.model)
+    small = Model(roomy.model)
     small.reader.batch_tokens = 5 * 96
     assert list(small.score_variants(reference, several, **options)) == expected[:12]
     assert read == [(1, 32), (5, 64)] * 2 + [(1, 32), (3, 64)]
@@ -380,7 +380,7 @@ def test_a_short_branch_left_over_has_the_bytes_that_it_has_in_company(
         return forward(self, input_ids=input_ids, **more)
 
     monkeypatch.setattr(network, "forward", watched)
-    (parted,) = Reader(roomy.model, batch_rows * 128).measure([passage], chain)
+    (parted,) = ModelRunner(roomy.model, batch_rows * 128).measure([passage], chain)
     assert [steps.tobytes() for steps in parted] == [steps.tobytes() for steps in together]
     assert lengths == {32, 96}  # of the stem; of its other 9 tokens and 69 of 70 6-mers
 

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.corpus import read_source
 from carbon.errors import CorpusError
-from carbon.inference import Carbon, base_log_likelihoods
+from carbon.inference import Model, base_log_likelihoods
 from carbon.inference.held_out import (
     MOST_PROMPT_BP,
     TARGET_BP,
@@ -52,7 +52,7 @@ class Probe:
 
         The network is in bf16 afterwards: a copy of it may have no room.
         """
-        model = Carbon(LoadedModel(network, NATIVE))
+        model = Model(LoadedModel(network, NATIVE))
         of_others = {
             f"{HELDOUT_OF}{name}": _nats_per_base(model, records)
             for name, records in self._also.items()
@@ -62,10 +62,10 @@ class Probe:
             **of_others,
             "recovery": self._recovery(model),
         }
-        rough = Carbon(LoadedModel(network.bfloat16(), NATIVE))
+        rough = Model(LoadedModel(network.bfloat16(), NATIVE))
         return exact | {"recovery_bf16": self._recovery(rough)}
 
-    def _recovery(self, model: Carbon) -> float:
+    def _recovery(self, model: Model) -> float:
         return float(recovered_shares(model, self._sites, "token", self._seed).mean())
 
 
@@ -79,7 +79,7 @@ def _chosen(config: TrainConfig, records: list[str]) -> list[str]:
     return choose_records(records, config.probe.heldout_bp, config.seed)
 
 
-def _nats_per_base(model: Carbon, records: list[str]) -> float:
+def _nats_per_base(model: Model, records: list[str]) -> float:
     nats = bases = 0.0
     for record in records:
         (likelihoods,) = base_log_likelihoods(model.reader, [record])

@@ -25,7 +25,7 @@ from carbon.inference.generate.prompts import Task, continuations, samples_of
 from carbon.inference.generate.speculative import Draft
 from carbon.inference.options import ENGINES, Engine, check_choice
 from carbon.inference.passages import stem_of
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
 
 _PAGE_TOKENS = 256
@@ -35,7 +35,7 @@ _MOST_PAGES, _MOST_TOKENS = 64, 2048
 
 
 def generate_continuously(
-    reader: Reader,
+    reader: ModelRunner,
     prompts: Sequence[str],
     task: Task,
     advance: Callable[[int], None] = lambda num_bases: None,
@@ -68,7 +68,7 @@ def generate_continuously(
 
 def generate_by(
     engine: Engine,
-    reader: Reader,
+    reader: ModelRunner,
     prompts: Sequence[str],
     task: Task,
     draft: Draft | None = None,
@@ -100,7 +100,9 @@ def _check_task(task: Task) -> None:
             raise UserError(f"{what}: not with engine 'continuous'; take 'own'")
 
 
-def _begun(reader: Reader, prompts: Sequence[str], task: Task, samples: Sequence[int]) -> list[str]:
+def _begun(
+    reader: ModelRunner, prompts: Sequence[str], task: Task, samples: Sequence[int]
+) -> list[str]:
     """Return the bases that fill up the last 6-mer of each prompt, by our own engine."""
     found = [""] * len(prompts)
     alike: dict[int, list[int]] = defaultdict(list)
@@ -116,7 +118,7 @@ def _begun(reader: Reader, prompts: Sequence[str], task: Task, samples: Sequence
     return found
 
 
-def _drawn(reader: Reader, ids: list[list[int]], num_tokens: int, task: Task) -> list[str]:
+def _drawn(reader: ModelRunner, ids: list[list[int]], num_tokens: int, task: Task) -> list[str]:
     """Return what follows each row, so many 6-mers."""
     if num_tokens == 0:
         return [""] * len(ids)
@@ -142,7 +144,7 @@ def _drawn(reader: Reader, ids: list[list[int]], num_tokens: int, task: Task) ->
     return [_text(reader, output.generated_tokens) for output in outputs]
 
 
-def _generation_config(reader: Reader, num_tokens: int, task: Task) -> GenerationConfig:
+def _generation_config(reader: ModelRunner, num_tokens: int, task: Task) -> GenerationConfig:
     rule, rows = task.rule, reader.vocabulary.kmer_rows
     others = [*range(rows.start), *range(rows.stop, reader.vocabulary.size)]
     made: Any = GenerationConfig
@@ -160,7 +162,7 @@ def _generation_config(reader: Reader, num_tokens: int, task: Task) -> Generatio
     return config
 
 
-def _batching_config(reader: Reader, ids: list[list[int]], num_tokens: int) -> Any:
+def _batching_config(reader: ModelRunner, ids: list[list[int]], num_tokens: int) -> Any:
     if reader.device.type == "cuda":
         return ContinuousBatchingConfig()
     pages = [1 + -(-(len(row) + num_tokens) // _PAGE_TOKENS) for row in ids]
@@ -169,7 +171,7 @@ def _batching_config(reader: Reader, ids: list[list[int]], num_tokens: int) -> A
     )
 
 
-def _text(reader: Reader, ids: list[int]) -> str:
+def _text(reader: ModelRunner, ids: list[int]) -> str:
     kmers = np.array(ids, dtype=np.int64) - reader.vocabulary.first_kmer
     return decode_kmers(Kmers(kmers, np.full(len(kmers), ALL_KNOWN, dtype=np.uint8)))
 

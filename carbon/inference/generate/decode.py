@@ -13,7 +13,7 @@ from transformers import DynamicCache
 
 from carbon.inference.generate.sampling import SamplingRule, draw_on_device
 from carbon.inference.passages import stem_of
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.model.load import keeping
 from carbon.tokenizer import K
 
@@ -57,7 +57,7 @@ _FEW = 128  # places of short rows; in a whole block the first so many are summe
 class RowCache(DynamicCache):
     """Keys and values of rows, (rows, heads, places, width) a layer, every token at its place."""
 
-    def __init__(self, reader: Reader, num_rows: int, most_places: int) -> None:
+    def __init__(self, reader: ModelRunner, num_rows: int, most_places: int) -> None:
         """Take memory for so many places of each row."""
         super().__init__()
         config, weight = reader.network.config, reader.network.lm_head.weight
@@ -142,7 +142,7 @@ class Decoder:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ModelRunner,
         prompts: Sequence[str],
         tags: tuple[str, ...],
         most_kmers: int | None = None,

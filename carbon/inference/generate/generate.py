@@ -13,7 +13,7 @@ from carbon.inference.generate.decode import Decoder
 from carbon.inference.generate.prompts import Continuation, Drawn, Task, conditioned, continuations
 from carbon.inference.generate.sampling import draw
 from carbon.inference.generate.speculative import Draft, speculative_rounds
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.losses import chain_conditionals
 from carbon.tokenizer import BASES, KMER_DIGITS, K
 
@@ -41,7 +41,7 @@ class Step:
 
 
 def generate(
-    reader: Reader,
+    reader: ModelRunner,
     prompts: Sequence[str],
     task: Task,
     draft: Draft | None = None,
@@ -68,7 +68,7 @@ def generate(
 
 
 def _all_drawn(
-    reader: Reader,
+    reader: ModelRunner,
     rows: list[Continuation],
     row_tokens: int,
     tags: tuple[str, ...],
@@ -96,7 +96,9 @@ def _all_drawn(
     return True
 
 
-def stream(reader: Reader, prompt: str, task: Task, draft: Draft | None = None) -> Iterator[Step]:
+def stream(
+    reader: ModelRunner, prompt: str, task: Task, draft: Draft | None = None
+) -> Iterator[Step]:
     """Yield one prompt's continuation step by step: the bases that `generate` gives.
 
     Raises:
@@ -119,7 +121,7 @@ def _step(drawn: Drawn) -> Step:
 
 
 def _drawn(
-    reader: Reader, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
+    reader: ModelRunner, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
 ) -> Iterator[Drawn]:
     """Draw side by side until all rows are done."""
     decoder = Decoder(

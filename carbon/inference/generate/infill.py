@@ -12,7 +12,7 @@ from carbon.inference.generate.generate import generate
 from carbon.inference.generate.prompts import Task, check_amount
 from carbon.inference.generate.speculative import Draft
 from carbon.inference.passages import Passage, branch_of, stem_of
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import K
 
 
@@ -36,7 +36,7 @@ class Filling(NamedTuple):
 
 
 def infill(
-    reader: Reader,
+    reader: ModelRunner,
     left: str,
     task: Task,
     num_candidates: int,
@@ -63,7 +63,7 @@ def infill(
     return sorted(fillings, key=lambda filling: -filling.score)
 
 
-def _room_for_left(reader: Reader, left: str, task: Task) -> int:
+def _room_for_left(reader: ModelRunner, left: str, task: Task) -> int:
     """Return how many 6-mers to the left fit beside the gap and its right.
 
     Raises:
@@ -81,7 +81,7 @@ def _room_for_left(reader: Reader, left: str, task: Task) -> int:
 
 
 def _measured(
-    reader: Reader, left: str, candidates: list[str], task: Task, room: int
+    reader: ModelRunner, left: str, candidates: list[str], task: Task, room: int
 ) -> list[Filling]:
     """Return the candidates with their likelihoods and that of what stands to their right."""
     whole_bp = len(left) // K * K

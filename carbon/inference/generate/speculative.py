@@ -14,7 +14,7 @@ from carbon.errors import UserError
 from carbon.inference.generate.decode import Decoder
 from carbon.inference.generate.prompts import Continuation, Drawn, conditioned
 from carbon.inference.generate.sampling import Floats, distribution, walk
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import K
 
 
@@ -22,7 +22,7 @@ class ReadModel(Protocol):
     """What a draft needs of a model: something that reads."""
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> ModelRunner:
         """Runs the network."""
         ...
 

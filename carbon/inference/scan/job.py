@@ -51,7 +51,7 @@ from carbon.parallel.engines import MakeWorker
 from carbon.reports.figures import check_installed, check_picture
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 MOST_DRAWN_BP = 20_000
 _DATASET = ".parquet"
@@ -269,7 +269,7 @@ class ScanWorker:
             the model the output holds; and its `identity`.
     """
 
-    def __init__(self, reader: "Reader", job: ScanJob, options: ScanOptions) -> None:
+    def __init__(self, reader: "ModelRunner", job: ScanJob, options: ScanOptions) -> None:
         """Open the reference.
 
         Args:

@@ -9,7 +9,7 @@ from carbon.inference.options import COMBINATIONS, STRANDS_READ, Combine, Strand
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 _DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
 
@@ -37,7 +37,7 @@ class ScanMethod(NamedTuple):
 
 
 def scan_method_for(
-    reader: "Reader",
+    reader: "ModelRunner",
     *,
     offsets: Sequence[int] | None = None,
     combine: Combine = "mean",
@@ -72,7 +72,7 @@ def _offsets(offsets: Sequence[int] | None, combine: Combine) -> tuple[int, ...]
     return found
 
 
-def _window_bp(reader: "Reader", tags: tuple[str, ...], window_bp: int | None) -> int:
+def _window_bp(reader: "ModelRunner", tags: tuple[str, ...], window_bp: int | None) -> int:
     """Return a window of whole 6-mers that the model's context holds."""
     # The last 6-mer of a window is predicted and never read.
     most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K

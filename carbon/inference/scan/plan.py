@@ -24,14 +24,14 @@ from carbon.inference.scan.score import (
 from carbon.io.files import scratch_folder
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 _LEAST_SECONDS = 2.0
 _KEPT_BYTES = 4 * len(SCANNED_BASES) * 4 / 3
 """Of a base and pass in the journal: float32 as base64."""
 
 
-def plan_scan_job(load: Callable[[], "Reader"], job: ScanJob) -> dict[str, Any]:
+def plan_scan_job(load: Callable[[], "ModelRunner"], job: ScanJob) -> dict[str, Any]:
     """Tell what a scan will read and write, and how long it takes; write nothing.
 
     Windows and tokens are counted. Time and bytes are those of the first windows, read here for two
@@ -75,12 +75,14 @@ def plan_scan_job(load: Callable[[], "Reader"], job: ScanJob) -> dict[str, Any]:
         } | settings
 
 
-def _blocks(reader: "Reader", found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
+def _blocks(reader: "ModelRunner", found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
     number = windows_at_once(reader, method)
     return window_blocks(found.reference, found.places, method, number)
 
 
-def _sample(reader: "Reader", found: Asked, method: ScanMethod) -> tuple[list[ScanChunk], float]:
+def _sample(
+    reader: "ModelRunner", found: Asked, method: ScanMethod
+) -> tuple[list[ScanChunk], float]:
     """Read the first windows, twice as many each time, until that takes long enough.
 
     Returns:

@@ -17,7 +17,7 @@ from carbon.inference.scan.method import ScanMethod
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 Float32s = NDArray[np.float32]
 
@@ -148,7 +148,7 @@ class WindowValues(NamedTuple):
 
 
 def scan_region(
-    reader: "Reader", reference: Reference, region: Interval, method: ScanMethod
+    reader: "ModelRunner", reference: Reference, region: Interval, method: ScanMethod
 ) -> Iterator[ScanChunk]:
     """Return the chunks of a region in order, each as soon as all offsets and strands have it.
 
@@ -180,14 +180,14 @@ def window_blocks(
         yield block
 
 
-def windows_at_once(reader: "Reader", method: ScanMethod) -> int:
+def windows_at_once(reader: "ModelRunner", method: ScanMethod) -> int:
     """Return how many windows a block has."""
     row_tokens = method.window_bp // K + len(reader.vocabulary.prefix(method.tags))
     return max(1, _BLOCK_TOKENS // row_tokens)
 
 
 def read_windows(
-    reader: "Reader", reference: Reference, block: Sequence[Window], method: ScanMethod
+    reader: "ModelRunner", reference: Reference, block: Sequence[Window], method: ScanMethod
 ) -> WindowValues:
     """Read some windows."""
     passages = [_passage(reader, reference, window, method.tags) for window in block]
@@ -277,7 +277,7 @@ def num_passes(method: ScanMethod) -> int:
     return len(_passes(method))
 
 
-def tokens_of(window: Window, reader: "Reader", method: ScanMethod) -> int:
+def tokens_of(window: Window, reader: "ModelRunner", method: ScanMethod) -> int:
     """Return how many tokens the network reads of a window; its last one is predicted only."""
     num_kmers = -(-(window.stop - window.start) // K)
     return len(reader.vocabulary.prefix(method.tags)) + num_kmers - 1
@@ -331,7 +331,7 @@ def _windows(
 
 
 def _passage(
-    reader: "Reader", reference: Reference, window: Window, tags: tuple[str, ...]
+    reader: "ModelRunner", reference: Reference, window: Window, tags: tuple[str, ...]
 ) -> Passage:
     """Return what is read for a window: its context, and the tokens with bases to score."""
     contig, start, stop = window.contig, window.start, window.stop

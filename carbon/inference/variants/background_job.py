@@ -40,7 +40,7 @@ from carbon.parallel.driver import Job, Workers, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 T = TypeVar("T")
 
@@ -61,15 +61,15 @@ class RoundedDeltas(NamedTuple):
     deltas: list[float | None]
 
 
-def rounded_reader(reader: "Reader") -> "Reader":
+def rounded_reader(reader: "ModelRunner") -> "ModelRunner":
     """Return a reader of the same network with rounded weights; positions stay in float32."""
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
     from carbon.model import LoadedModel
 
     network: Any = copy.deepcopy(reader.network)
     for weight in network.parameters():
         weight.data = weight.data.bfloat16()
-    return Reader(LoadedModel(network, reader.vocabulary), reader.batch_tokens)
+    return ModelRunner(LoadedModel(network, reader.vocabulary), reader.batch_tokens)
 
 
 def chosen(drawn: Sequence[T]) -> Sequence[T]:
@@ -160,7 +160,7 @@ class BackgroundScorer:
             of rounded weights are needed for the tolerance.
     """
 
-    def __init__(self, reader: "Reader", job: BackgroundJob) -> None:
+    def __init__(self, reader: "ModelRunner", job: BackgroundJob) -> None:
         """Open the reference.
 
         Args:
@@ -172,7 +172,7 @@ class BackgroundScorer:
         """
         self._reader, self._method = reader, method_for(reader, **job.options)
         self._reference = Reference(job.reference)
-        self._rounded: Reader | None = None
+        self._rounded: ModelRunner | None = None
         self.about = {
             "carbon": __version__,
             "settings": settings_of(reader, self._method),
@@ -277,7 +277,7 @@ def _annotation(
 
 
 def make_background(
-    reader: "Reader",
+    reader: "ModelRunner",
     reference: Reference,
     method: Method,
     drawing: Drawing,
@@ -297,7 +297,7 @@ def make_background(
     """
     drawn, about = _drawn(reference, settings_of(reader, method), annotation, drawing)
 
-    def deltas_of(reader: "Reader", some: Sequence[Drawn]) -> list[float | None]:
+    def deltas_of(reader: "ModelRunner", some: Sequence[Drawn]) -> list[float | None]:
         scores = score_variants(reader, reference, (one.variant for one in some), method)
         return [score.delta for score in scores]
 

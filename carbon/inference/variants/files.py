@@ -46,7 +46,7 @@ from carbon.parallel.driver import Job, Workers, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 _SHOWN = 3
 _LOOKED_AT = 1000  # for a shift of the positions
@@ -212,7 +212,7 @@ class VariantScorer:
             background of random variants has to agree with.
     """
 
-    def __init__(self, reader: "Reader", job: VariantJob) -> None:
+    def __init__(self, reader: "ModelRunner", job: VariantJob) -> None:
         """Open the reference.
 
         Args:
@@ -418,7 +418,7 @@ def _write_index(output: Path, path: Path) -> None:
         pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_csi, index=str(index))
 
 
-def _settings(reader: "Reader", job: VariantJob, method: Method) -> dict[str, Any]:
+def _settings(reader: "ModelRunner", job: VariantJob, method: Method) -> dict[str, Any]:
     return {
         "model": job.model,
         "yarn": reader.yarn,
@@ -500,7 +500,7 @@ def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list
 
 
 def _score_block(
-    reader: "Reader", reference: Reference, block: list[VcfRow], method: Method
+    reader: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
 ) -> list[list[Score]]:
     variants = [variant for row in block if not row.disagreement for variant in row.variants]
     found = score_variants(reader, reference, variants, method)

@@ -37,7 +37,7 @@ from carbon.inference.variants.windows import (
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 STRAND_NAMES = {"+": "forward", "-": "reverse"}
 _VARIANTS_AT_ONCE = 512
@@ -145,7 +145,7 @@ _Steps = dict[tuple[Place, int], dict[str, NDArray[np.float32]]]
 
 
 def score_variants(
-    reader: "Reader", reference: Reference, variants: Iterable[Variant], method: Method
+    reader: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
     """Yield scores in the order of the variants; a block of them is in memory at a time."""
     stream = iter(variants)
@@ -154,7 +154,7 @@ def score_variants(
 
 
 def compare_block(
-    reader: "Reader", reference: Reference, block: list[Variant], method: Method
+    reader: "ModelRunner", reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[Compared]:
     """Yield the scores of some variants, each with what it sums up, by strand (`+`, `-`)."""
     # The last 6-mer of a window is predicted and never read.
@@ -232,7 +232,7 @@ def _why_no_bases(reference: Reference, variant: Variant) -> str | None:
 
 
 def _comparisons(
-    reader: "Reader", reference: Reference, asked: Sequence[_Asked], method: Method
+    reader: "ModelRunner", reference: Reference, asked: Sequence[_Asked], method: Method
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield the comparison by strand of each variant; none where there is a reason."""
     alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
@@ -275,7 +275,7 @@ def _compared(
     return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
 
 
-def _measured(reader: "Reader", forks: dict[Place, Fork], method: Method) -> _Steps:
+def _measured(reader: "ModelRunner", forks: dict[Place, Fork], method: Method) -> _Steps:
     """Return the log-likelihood of every base from the variant on.
 
     Alleles that leave out as many bases at the window's start share what is before them.

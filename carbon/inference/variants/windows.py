@@ -18,7 +18,7 @@ from carbon.inference.options import (
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import Reader
+    from carbon.inference.runner import ModelRunner
 
 
 class Method(NamedTuple):
@@ -46,7 +46,7 @@ class Method(NamedTuple):
 
 
 def method_for(
-    reader: "Reader",
+    reader: "ModelRunner",
     *,
     protocol: ProtocolName = "centered",
     window_bp: int | None = None,
@@ -73,7 +73,7 @@ def method_for(
     return Method(protocol, window_bp, by, strands, found_offsets, found_tags)
 
 
-def room_bp(reader: "Reader", tags: tuple[str, ...]) -> int:
+def room_bp(reader: "ModelRunner", tags: tuple[str, ...]) -> int:
     """Return how many bases fit into one pass beside `<dna>` and tags."""
     return (reader.context_tokens - len(reader.vocabulary.prefix(tags))) * K
 

@@ -110,7 +110,7 @@ def test_a_search_goes_on_where_an_oracle_failed(folder, functions, capsys):
 
 
 def test_a_model_that_lies_nowhere_writes_nothing(functions, network):
-    model = carbon.Carbon(LoadedModel(network, NATIVE))
+    model = carbon.Model(LoadedModel(network, NATIVE))
     with pytest.raises(UserError, match="not loaded from a folder"):
         carbon.design(model, [len], length_bp=30, output="o.tsv")
     assert not (functions / "o.tsv").exists()

@@ -10,7 +10,7 @@ from transformers import LlamaForCausalLM
 from carbon.finetune.batches import batches, cut, first_row
 from carbon.finetune.network import FinetunedNetwork, Head, OpenedModel, pooled
 from carbon.genome import reverse_complement
-from carbon.inference import Carbon
+from carbon.inference import Model
 from carbon.model import LoadedModel
 from carbon.tokenizer import HYBRID, NATIVE, encode
 from tests.conftest import small_config
@@ -48,7 +48,7 @@ class TestPooling:
         assert (
             len(ours.backbone.embed_tokens.weight) == 3 + 4096
         )  # <dna>, </dna>, <oov>, and the 6-mers
-        model = Carbon(LoadedModel(network, HYBRID))
+        model = Model(LoadedModel(network, HYBRID))
         batch = batches(HYBRID, "end")(SEQUENCES[:4])
         with torch.inference_mode():
             found = pooled(ours.states(batch), batch)

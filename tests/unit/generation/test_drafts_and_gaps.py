@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from carbon.errors import UserError
-from carbon.inference import Carbon, Constraints, Draft, SamplingRule
+from carbon.inference import Constraints, Draft, Model, SamplingRule
 from carbon.inference.generate import speculative
 from carbon.inference.generate.prompts import Task, continuations
 from carbon.inference.generate.sampling import distribution
@@ -156,7 +156,7 @@ class TestInfill:
         left, right = random_bases(220), random_bases(30, seed=1)
         expected = model.infill(left, right, 7, candidates=12, seed=3)
         assert len(expected) == 12
-        mine = Carbon(model.model)
+        mine = Model(model.model)
         monkeypatch.setattr("carbon.inference.generate.generate._MOST_ROWS", 8)
         forward, passes = type(network.model).forward, []
 

@@ -6,7 +6,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
-from carbon.inference import Carbon, Constraints, Draft
+from carbon.inference import Constraints, Draft, Model
 from carbon.inference.generate.decode import Decoder
 from carbon.inference.options import MODES
 from carbon.model import LoadedModel
@@ -92,7 +92,7 @@ class TestDecoder:
         eager.load_state_dict(network.state_dict())
         eager.set_attn_implementation("eager")
         texts = [
-            Carbon(LoadedModel(net, NATIVE)).generate(PROMPTS[:8], 60, seed=1)
+            Model(LoadedModel(net, NATIVE)).generate(PROMPTS[:8], 60, seed=1)
             for net in (network, eager)
         ]
         eager.set_attn_implementation("sdpa")
@@ -164,7 +164,7 @@ class TestGenerate:
 
         monkeypatch.setattr(type(network.model), "forward", poor)
         told = []
-        found = Carbon(model.model).generate(prompts, 30, seed=5, draft=draft, advance=told.append)
+        found = Model(model.model).generate(prompts, 30, seed=5, draft=draft, advance=told.append)
         assert found == expected
         assert sum(told) == 20 * 30 and min(told) < 0
         assert "out of memory with 20 rows" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 from transformers import DynamicCache, LlamaForCausalLM
 
-from carbon.inference import Carbon, Constraints, Draft, SamplingRule
+from carbon.inference import Constraints, Draft, Model, SamplingRule
 from carbon.inference.generate.decode import Decoder, Replayed
 from carbon.model import LoadedModel
 from carbon.model.load import keeping
@@ -24,7 +24,7 @@ from tests.helpers.graphs import Capture, GraphOnCpu, graphs_on_cpu
 LENGTHS_BP = [0, 6, 660, 3000, 3060]
 
 
-def begun(model: Carbon, lengths_bp: list[int]) -> tuple[Decoder, torch.Tensor, torch.Tensor]:
+def begun(model: Model, lengths_bp: list[int]) -> tuple[Decoder, torch.Tensor, torch.Tensor]:
     """Return rows that have read their prompts, 6-mers to read next, and random numbers."""
     decoder = Decoder(model.reader, [random_bases(n, seed=n) for n in lengths_bp], ())
     decoder.read([[] for _ in lengths_bp])
@@ -128,7 +128,7 @@ class TestText:
         config = small_config()
         config.rope_parameters = rope or config.rope_parameters
         torch.manual_seed(5)
-        model = Carbon(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
+        model = Model(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
 
         def text():
             more = {"draft": Draft(other_network(6))} if "draft" in options else {}

@@ -5,12 +5,12 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from carbon.inference import Carbon, SamplingRule
+from carbon.inference import Model, SamplingRule
 from carbon.inference.generate import generate
 from carbon.inference.generate.decode import Decoder
 from carbon.inference.generate.sampling import draw, draw_on_device
 from carbon.inference.options import MODES
-from carbon.inference.runner import Reader
+from carbon.inference.runner import ModelRunner
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
@@ -54,7 +54,7 @@ def test_no_token_waits_for_the_device(num_rows, options):
     """Tensors without data refuse `.item()`, `.tolist()`, `bool()`, `.cpu()` and `nonzero`."""
     with torch.device("meta"):
         network = LlamaForCausalLM(small_config(700)).to(torch.bfloat16).eval()
-    reader = Reader(LoadedModel(network, NATIVE), batch_tokens=4096)
+    reader = ModelRunner(LoadedModel(network, NATIVE), batch_tokens=4096)
     decoder = Decoder(reader, ["A" * 6 * 125] * num_rows, ())
     logits = decoder.read([[] for _ in range(num_rows)])[:, 0]
     numbers = decoder.sent(np.random.default_rng(0).random((num_rows, 6)))
@@ -73,7 +73,7 @@ def test_what_takes_no_mask_has_a_network_beside_it_that_does():
     expected = model.generate(PROMPTS[:8], 60, seed=1)
     network = model.model.network
     network.config._attn_implementation = "flash_attention_2"
-    beside = Carbon(model.model)
+    beside = Model(model.model)
     assert beside.generate(PROMPTS[:8], 60, seed=1) == expected
     masked = beside.reader.masked_network
     assert masked.config._attn_implementation == "sdpa"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference import Carbon, ScanChunk, join_chunks
+from carbon.inference import Model, ScanChunk, join_chunks
 from carbon.inference.scan import scan_method_for
 from carbon.inference.scan import score as scan_score
 from carbon.model import LoadedModel
@@ -144,7 +144,7 @@ class TestWindows:
         how = {"offsets": range(6), "strands": "both", "window_bp": 66, "least_context_bp": 30}
         results = []
         for batch_tokens, block_tokens in ((100, 1), (None, 100), (100, 2**16)):
-            model = Carbon(LoadedModel(network, NATIVE))
+            model = Model(LoadedModel(network, NATIVE))
             if batch_tokens:
                 model.reader.batch_tokens = batch_tokens
             monkeypatch.setattr(scan_score, "_BLOCK_TOKENS", block_tokens)
@@ -210,7 +210,7 @@ class TestWindows:
                 read.append(interval)
                 return reference.fetch(interval)
 
-        model = Carbon(model.model)
+        model = Model(model.model)
         monkeypatch.setattr(scan_score, "_BLOCK_TOKENS", 64)
         chunks = model.scan(Counting(), whole(reference, "c"), window_bp=60)
         next(chunks)
