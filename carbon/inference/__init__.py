@@ -1,46 +1,42 @@
 """Scoring, variants and generation with a loaded model.
 
-`engine` has `Model`, a loaded model and all it can do, which `loading` makes; every folder is one
-thing of that:
-
-- `reading`: runs the network in batches; passages; the distribution of the next 6-mer.
-- `scoring`: likelihoods of sequences.
-- `variants`, `scan`: a VCF's variants, and every SNV of a region: options, scores, files.
-- `generation`: how 6-mers are drawn: rules, constraints, speculative drafts, gaps.
-- `embeddings`: one vector a sequence.
-- `background`: scores of random variants, for percentiles.
+- `model`: `load`, and `Model` with every inference command as a method.
+- `runner`, `passages`: forward passes in batches that fit memory, with shared prefixes.
+- `score`, `embed`, `next_token`: likelihoods, embeddings, the distribution of the next 6-mer.
+- `variants`, `scan`: the variants of a VCF, and every SNV of a region; backgrounds for percentiles.
+- `generate`: sampling, constraints, speculative decoding, infilling.
+- `options`: the choices and keywords of all of them, without torch.
 - `held_out`: measures on held-out records.
 
-What can be chosen for them, a table each, is in `carbon.inference.options`. What computes with
-torch is imported when its name is first used, so that the driver of worker processes does without
-torch.
+Names are loaded when first used: the driver of worker processes does not import torch, and a
+recipe that names a choice imports no array library.
 """
 
 from typing import TYPE_CHECKING
 
-from carbon.inference.generate.constraints import Constraints
-from carbon.inference.generate.sampling import SamplingRule
-from carbon.inference.options import (
-    By,
-    Combine,
-    SamplingOptions,
-    ScanOptions,
-    Strands,
-    VariantOptions,
-)
-from carbon.inference.passages import Branch, Passage, branch_of, stem_of
-from carbon.inference.scan import ScanChunk, ScanMethod, join_chunks
-from carbon.inference.score import SequenceScore, base_log_likelihoods
-from carbon.inference.variants import AlleleComparison, Method, VariantScore
 from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from carbon.inference.generate.constraints import Constraints
     from carbon.inference.generate.generate import Step
     from carbon.inference.generate.infill import Filling
+    from carbon.inference.generate.sampling import SamplingRule
     from carbon.inference.generate.speculative import Draft
     from carbon.inference.model import DTYPES, Model, load
     from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_misses
+    from carbon.inference.options import (
+        By,
+        Combine,
+        SamplingOptions,
+        ScanOptions,
+        Strands,
+        VariantOptions,
+    )
+    from carbon.inference.passages import Branch, Passage, branch_of, stem_of
     from carbon.inference.runner import ModelRunner
+    from carbon.inference.scan import ScanChunk, ScanMethod, join_chunks
+    from carbon.inference.score import SequenceScore, base_log_likelihoods
+    from carbon.inference.variants import AlleleComparison, Method, VariantScore
 
 __all__ = [
     "DTYPES",
@@ -79,16 +75,36 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "Model": "carbon.inference.model",
-        "Step": "carbon.inference.generate.generate",
-        "Filling": "carbon.inference.generate.infill",
-        "Draft": "carbon.inference.generate.speculative",
+        "AlleleComparison": "carbon.inference.variants.score",
+        "Branch": "carbon.inference.passages",
+        "By": "carbon.inference.options",
+        "Combine": "carbon.inference.options",
+        "Constraints": "carbon.inference.generate.constraints",
         "DTYPES": "carbon.inference.model",
-        "load": "carbon.inference.model",
-        "NextToken": "carbon.inference.next_token",
-        "all_kmers": "carbon.inference.next_token",
-        "kmer_index": "carbon.inference.next_token",
-        "near_misses": "carbon.inference.next_token",
+        "Draft": "carbon.inference.generate.speculative",
+        "Filling": "carbon.inference.generate.infill",
+        "Method": "carbon.inference.variants.windows",
+        "Model": "carbon.inference.model",
         "ModelRunner": "carbon.inference.runner",
+        "NextToken": "carbon.inference.next_token",
+        "Passage": "carbon.inference.passages",
+        "SamplingOptions": "carbon.inference.options",
+        "SamplingRule": "carbon.inference.generate.sampling",
+        "ScanChunk": "carbon.inference.scan.score",
+        "ScanMethod": "carbon.inference.scan.method",
+        "ScanOptions": "carbon.inference.options",
+        "SequenceScore": "carbon.inference.score",
+        "Step": "carbon.inference.generate.generate",
+        "Strands": "carbon.inference.options",
+        "VariantOptions": "carbon.inference.options",
+        "VariantScore": "carbon.inference.variants.score",
+        "all_kmers": "carbon.inference.next_token",
+        "base_log_likelihoods": "carbon.inference.score",
+        "branch_of": "carbon.inference.passages",
+        "join_chunks": "carbon.inference.scan.score",
+        "kmer_index": "carbon.inference.next_token",
+        "load": "carbon.inference.model",
+        "near_misses": "carbon.inference.next_token",
+        "stem_of": "carbon.inference.passages",
     },
 )

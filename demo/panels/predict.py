@@ -184,7 +184,7 @@ class Predict(Panel):
         if not found:
             raise UserError(
                 "there is no model with labels under the demo's --runs yet; make one with `carbon "
-                "fine-tune --config FILE --set output=RUNS/mine`, where RUNS is that folder"
+                "finetune --config FILE --set output=RUNS/mine`, where RUNS is that folder"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
         return chosen, folder_named(chosen, found)

@@ -81,7 +81,7 @@ def test_a_training_that_was_kept_is_played_step_by_step(tmp_path, model):
     assert [frame["name"] for frame in played["frames"]] == ["0", "25", "9,000"] and played["plays"]
     for n, figure in enumerate(still):
         assert figure["plays"] is None and figure["layout"]["sliders"][0]["active"] == n
-        for trace, new in zip(figure["data"][:2], figure["offsets"][n]["data"], strict=True):
+        for trace, new in zip(figure["data"][:2], figure["frames"][n]["data"], strict=True):
             assert trace["y"] == new["y"] and len(trace["x"]) == len(trace["y"])
 
 

@@ -10,7 +10,8 @@ import pytest
 import carbon
 from carbon.cli import main
 from carbon.errors import UserError
-from carbon.finetune import job
+from carbon.finetune import checkpoints, job
+from carbon.finetune import train as train_module
 from carbon.finetune.config import WAYS
 from carbon.finetune.metrics import first_score
 from tests.helpers.files import random_bases
@@ -65,9 +66,9 @@ def test_seeds_that_ended_are_not_learned_again_and_the_best_is_kept(folder, mon
         def tuned(finetuned, train, validation, way, seed, folder, *, resume):
             if seed == stop:
                 raise KeyboardInterrupt
-            began = train.restore_finished(finetuned.network, folder)
+            began = checkpoints.restore_finished(finetuned.network, folder)
             learned.append(seed) if began is None else None
-            return train.tune(finetuned, train, validation, way, seed, folder, resume=resume)
+            return train_module.tune(finetuned, train, validation, way, seed, folder, resume=resume)
 
         return tuned
 

@@ -7,8 +7,8 @@ from transformers import LlamaForCausalLM
 
 from carbon.inference import Model, SamplingRule
 from carbon.inference.generate import generate
-from carbon.inference.generate.decode import Decoder
-from carbon.inference.generate.sampling import draw, draw_on_device
+from carbon.inference.generate.decode import Decoder, draw_on_device
+from carbon.inference.generate.sampling import draw
 from carbon.inference.options import MODES
 from carbon.inference.runner import ModelRunner
 from carbon.model import LoadedModel
