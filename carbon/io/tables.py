@@ -46,8 +46,8 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
     "genome scan": _SCANS | {".parquet": f"{_SCAN}:write_dataset"},
     "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.job:write_fasta") | _TABLE,
     "embeddings": {
-        ".parquet": "carbon.inference.embed:write_parquet",
-        ".npz": "carbon.inference.embed:write_npz",
+        ".parquet": "carbon.io.vectors:write_parquet",
+        ".npz": "carbon.io.vectors:write_npz",
     },
     "background": {".json": "carbon.inference.variants.background:Background.write"},
     "joined parts": {

@@ -31,7 +31,7 @@ def panel(lab):
 
 def test_folders_are_offered_the_newest_first(panel):
     newest, *names = panel.fields[0].choices
-    assert newest == "newest" and names[0] == "fine-tuned/genes"
+    assert newest == "newest" and names[0] == "finetuned/genes"
     assert set(names) == {f"finetuned/{name}" for name in QUESTIONS}
 
 
@@ -63,7 +63,7 @@ def test_predictions_are_those_of_the_folder(panel, lab, name, strands):
 
 
 def test_sequences_without_a_known_base_have_no_prediction(panel):
-    _, result, shown = visited(panel, model="fine-tuned/promoter", sequences="NNNNNNN\nACGTAC")
+    _, result, shown = visited(panel, model="finetuned/promoter", sequences="NNNNNNN\nACGTAC")
     assert result["predictions"][0] == [None] and result["predictions"][1] != [None]
     assert shown["tables"]
 

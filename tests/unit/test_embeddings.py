@@ -140,7 +140,7 @@ def test_the_command_writes_parquet_in_row_groups(tmp_path, capsys, model, netwo
     save_model(network, tmp_path / "model")
     records = {f"s{n}": random_bases(1 + n % 90, n) for n in range(110)}
     fasta, output = write_fasta(tmp_path / "s.fa", records), tmp_path / "out.parquet"
-    monkeypatch.setattr("carbon.inference.embed._ROW_GROUP", 50)
+    monkeypatch.setattr("carbon.io.vectors._ROW_GROUP", 50)
     method = ["--pool", "end", "--layer", "1", "--tag", "<fungi_species>"]
     words = ["embed", "--model", str(tmp_path / "model"), str(fasta)]
     assert main([*words, "--output", str(output), *method]) == 0
