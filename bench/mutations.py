@@ -129,6 +129,7 @@ def failure(tree: Path, files: list[str]) -> str | None:
         "pytest",
         "-x",
         "-q",
+        "-rfE",
         "-p",
         "no:cacheprovider",
     ]

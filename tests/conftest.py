@@ -29,6 +29,26 @@ LONGEST = [
     "test_demo_panels.py",
     "test_demo_server.py",
 ]
+SLOW = {
+    "test_background_command.py",
+    "test_commands.py",
+    "test_demo_models.py",
+    "test_demo_panels.py",
+    "test_demo_server.py",
+    "test_drafts_and_gaps.py",
+    "test_head_kernel.py",
+    "test_job.py",
+    "test_packed_attention.py",
+    "test_prediction_files.py",
+    "test_quickstart_runs.py",
+    "test_ray.py",
+    "test_resume.py",
+    "test_summary.py",
+    "test_tune_resume.py",
+    "test_tuning.py",
+    "test_workers.py",
+}
+"""Files of `unit` that take 12 s or more: whole runs, servers and kernels."""
 
 
 def pytest_collection_modifyitems(items):
@@ -39,6 +59,8 @@ def pytest_collection_modifyitems(items):
         if folder not in FOLDERS:
             raise pytest.UsageError(f"{item.path}: tests live in {', '.join(sorted(FOLDERS))}")
         item.add_marker(folder)
+        if item.path.name in SLOW:
+            item.add_marker("slow")
         # The CPU is a device of theirs too, so that what they do is held where there is no GPU.
         on_cpu = getattr(item, "callspec", None) and item.callspec.params.get("device") == "cpu"
         if folder == "gpu" and not on_cpu and not torch.cuda.is_available():
