@@ -96,6 +96,7 @@ def choose(visitor, number, url):
     visitor.page.wait_for_url(f"**{url}")
 
 
+@pytest.mark.nightly
 def test_a_model_is_switched_goes_along_and_is_compared(visitor, axe, lab, model, tmp_path):
     own = make_lab(tmp_path, model)
     (tmp_path / "other").symlink_to(lab.runs / "model")

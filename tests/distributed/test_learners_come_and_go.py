@@ -228,6 +228,7 @@ def test_who_is_alone_keeps_its_anchor_for_those_who_lack_a_change(steps, mailbo
     assert all(members(meeting) == [0, 1] for meeting in run.meetings())
 
 
+@pytest.mark.nightly
 def test_the_records_replay_by_torch(mailbox):
     """From the files of the mailbox alone, with torch's SGD as the outer optimizer."""
     run = mailbox(codec="int8", quorum=2, grace_seconds=60.0, anchor_every=99, steps=6)

@@ -99,6 +99,7 @@ def test_interpreted_it_equals_the_plain_form(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 def test_it_compiles_for_hopper(tmp_path):
     done = python(COMPILED, tmp_path, TRITON_CACHE_DIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
