@@ -1,0 +1,208 @@
+"""Read JSON, TOML and Parquet files from disk: regular files, bounded in size, checked by a schema.
+
+Every structured file that a command reads passes through here, so that a pipe, a file of 10^9
+bytes, nesting without end, torn UTF-8 or a value of the wrong type ends in one line that names the
+file and the key. JSON is parsed and validated by pydantic, whose parser bounds depth and digits.
+"""
+
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from carbon.errors import UserError
+from carbon.progress import say
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+T = TypeVar("T")
+
+MAX_BYTES = 256 * 2**20
+"""Of a JSON or TOML file, and of one line of JSON lines."""
+JSON_OBJECT = dict[str, Any]
+"""The schema of a JSON object whose keys the caller checks."""
+
+
+def open_regular(path: str | Path, error: type[UserError] = UserError) -> BinaryIO:
+    """Open a regular file for reading; a pipe or device is refused without waiting for it.
+
+    Raises:
+        OSError: the file is absent, a folder, or cannot be read.
+        UserError: the file is a pipe, socket or device; `error` is its class.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    kind = os.fstat(handle).st_mode
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        os.close(handle)
+        raise error(f"{path}: is not a regular file; give a file, not a pipe or a device")
+    try:
+        return os.fdopen(handle, "rb")
+    except OSError:
+        os.close(handle)
+        raise
+
+
+def read_bytes(
+    path: str | Path, max_bytes: int = MAX_BYTES, error: type[UserError] = UserError
+) -> bytes:
+    """Return the content of a regular file of at most `max_bytes`.
+
+    Raises:
+        OSError: the file is absent, a folder, or cannot be read.
+        UserError: the file is larger, or not a regular file; `error` is its class.
+    """
+    with open_regular(path, error) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise error(f"{path}: is larger than {max_bytes:,} bytes; is it the right file?")
+    return content
+
+
+def read_json(
+    path: str | Path,
+    schema: type[T],
+    *,
+    error: type[UserError] = UserError,
+    remedy: str = "write it again",
+) -> T:
+    """Return the content of a JSON file, validated strictly by a schema.
+
+    Args:
+        path: of the file.
+        schema: a type that pydantic validates: a model, dataclass, TypedDict, or `dict[str, Any]`.
+        error: class of the error.
+        remedy: the end of the message.
+
+    Raises:
+        OSError: the file is absent, a folder, or cannot be read.
+        UserError: the file is not JSON of this schema; the message names file, key and problem.
+    """
+    return parse_json(read_bytes(path, error=error), str(path), schema, error=error, remedy=remedy)
+
+
+def parse_json(
+    content: bytes | str,
+    where: str,
+    schema: type[T],
+    *,
+    error: type[UserError] = UserError,
+    remedy: str = "write it again",
+) -> T:
+    """Return JSON text, validated strictly by a schema; `where` begins the message.
+
+    Raises:
+        UserError: the text is not JSON of this schema; the message names place, key and problem.
+    """
+    kind: Any = schema
+    try:
+        value: T = _adapter(kind).validate_json(content, strict=True)
+    except ValidationError as wrong:
+        raise error(f"{where}: {_first_problem(wrong)}; {remedy}") from None
+    return value
+
+
+@cache
+def _adapter(schema: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(schema)
+
+
+def _first_problem(wrong: ValidationError) -> str:
+    """Return key and problem of the first of some mistakes."""
+    first = wrong.errors(include_url=False, include_input=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key}: {first['msg']}" if key else first["msg"]
+
+
+def read_json_lines(
+    path: str | Path,
+    schema: type[T],
+    *,
+    error: type[UserError] = UserError,
+    remedy: str = "write it again",
+) -> Iterator[tuple[int, T]]:
+    """Yield number (from 1) and value of each line of a file of JSON lines.
+
+    A last line without its line break, which a process that was killed leaves, is dropped with a
+    warning on standard error; it may end inside a character.
+
+    Raises:
+        OSError: the file is absent, a folder, or cannot be read.
+        UserError: a line is longer than `MAX_BYTES` or not JSON of this schema.
+    """
+    with open_regular(path, error) as file:
+        number = 0
+        while line := file.readline(MAX_BYTES + 1):
+            number += 1
+            where = f"{path} line {number}"
+            if len(line) > MAX_BYTES:
+                raise error(f"{where}: is longer than {MAX_BYTES:,} bytes; {remedy}")
+            if not line.endswith(b"\n"):
+                say(f"{where}: is torn and left out; a process was killed while it wrote")
+                return
+            if line.strip():
+                yield number, parse_json(line, where, schema, error=error, remedy=remedy)
+
+
+def read_toml(path: str | Path, error: type[UserError] = UserError) -> dict[str, Any]:
+    """Return the content of a TOML file.
+
+    Raises:
+        OSError: the file is absent, a folder, or cannot be read.
+        UserError: the file is not TOML, or nested too deeply; `error` is its class.
+    """
+    return parse_toml(read_bytes(path, error=error), str(path), error)
+
+
+def parse_toml(
+    content: bytes | str, where: str, error: type[UserError] = UserError
+) -> dict[str, Any]:
+    """Return TOML text; `where` begins the message.
+
+    Raises:
+        UserError: the text is not TOML, or nested too deeply; `error` is its class.
+    """
+    try:
+        return tomllib.loads(content if isinstance(content, str) else content.decode("utf-8"))
+    except RecursionError:
+        raise error(f"{where}: not valid TOML: nested too deeply") from None
+    except ValueError as wrong:  # of TOML, of UTF-8, or of a number with thousands of digits
+        raise error(f"{where}: not valid TOML: {wrong}") from None
+
+
+def open_parquet(
+    path: str | Path,
+    columns: Mapping[str, "pa.DataType"],
+    *,
+    error: type[UserError] = UserError,
+    remedy: str = "write it again",
+) -> "pq.ParquetFile":
+    """Open a Parquet file and check that it has columns of these types.
+
+    Raises:
+        OSError: the file is absent, a folder, or cannot be read.
+        UserError: the file is not Parquet, or a column is missing or of another type.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    open_regular(path, error).close()
+    try:
+        parquet = pq.ParquetFile(path)
+    except (pa.ArrowException, ValueError) as wrong:
+        reason = str(wrong).splitlines()[0]
+        raise error(f"{path}: is not a whole Parquet file ({reason}); {remedy}") from None
+    schema = parquet.schema_arrow
+    for name, kind in columns.items():
+        if name not in schema.names:
+            raise error(f"{path}: has no column '{name}'; {remedy}")
+        if schema.field(name).type != kind:
+            got = schema.field(name).type
+            raise error(f"{path}: column '{name}' is {got}, expected {kind}; {remedy}")
+    return parquet
