@@ -8,7 +8,6 @@ docs/training.md and docs/low-communication.md say what stands in them.
 import itertools
 import json
 import math
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import ConfigError
+from carbon.io.structured import read_bytes, read_toml
 
 Line = dict[str, Any]
 Values = NDArray[np.float64]
@@ -91,6 +91,9 @@ def read_lines(run: str | Path, most_lines: int | None = None) -> RunLines:
     )
 
 
+_MOST_BYTES = 2**32  # ten million lines of metrics
+
+
 def read_recipe(run: str | Path) -> dict[str, Any]:
     """Return the tables of a run's `config.toml`.
 
@@ -99,11 +102,9 @@ def read_recipe(run: str | Path) -> dict[str, Any]:
     """
     path = Path(run) / RECIPE
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path, ConfigError)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give the folder of a training run") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
 def column(lines: Sequence[Line], name: str) -> Values:
@@ -136,16 +137,13 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
     """Read a file of JSON objects; a last line that is cut off is still being written."""
     if not path.is_file():
         return []
-    try:
-        texts = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is no text ({error})") from None
+    texts = read_bytes(path, _MOST_BYTES, ConfigError).splitlines()
     every = -(-len(texts) // most_lines) if most_lines and texts else 1
     lines = []
     for number in range((len(texts) - 1) % every + 1, len(texts) + 1, every):
         try:
             line = json.loads(texts[number - 1])
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             if number < len(texts):
                 raise ConfigError(f"{path} line {number}: is not valid JSON ({error})") from None
             continue

@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from carbon.errors import ConfigError
+from carbon.io.structured import read_toml
 
 # What a value should have been, by pydantic's name of the mistake; bounds come from its context.
 _EXPECTED = {
@@ -183,11 +184,9 @@ def read_table(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path, ConfigError)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give the path of a TOML configuration") from None
-    except ValueError as error:  # of TOML, of UTF-8, or of a number with thousands of digits
-        raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
 def with_overrides(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -209,6 +208,8 @@ def _parse_value(text: str) -> Any:
     """Read a value as TOML; what is not TOML is taken as a string, so paths need no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
+    except RecursionError:
+        raise ConfigError(f"--set: a value is nested too deeply: {text[:40]}...") from None
     except ValueError:
         return text
 

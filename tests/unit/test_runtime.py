@@ -167,6 +167,17 @@ def test_a_crash_while_a_checkpoint_takes_its_name_leaves_a_whole_one(
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"]
 
 
+def test_names_of_others_are_left_alone_and_listed(checkpoints, tmp_path, capsys):
+    for name in ("step-00000006.bak", "step-00000006 (copy)", "step-x", "notes", ".step-9.partial"):
+        (tmp_path / name).mkdir()
+    assert [path.name for path in checkpoints._all()] == ["step-00000004"]
+    checkpoints.name_foreign()
+    assert capsys.readouterr().err == (
+        f"{tmp_path}: not checkpoints, left alone: notes, step-00000006 (copy), "
+        "step-00000006.bak, step-x\n"
+    )
+
+
 def test_of_two_of_a_step_the_newer_comes_last(checkpoints, tmp_path):
     """They are tried from the end; a crash has left the older one under its other name."""
     for name in ("step-00000004.replaced", "step-00000002"):

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from carbon.errors import ConfigError, UserError
+from carbon.io.structured import parse_json
 from carbon.losses.objectives import CE, FNS
 from train.__main__ import main
 from train.config import (
@@ -244,8 +245,11 @@ class TestGuard:
         for i in range(5):
             remember(state, guard, stage(until="gradient_norm"), i, i)
         assert len(state.history) == 8
-        assert RunState.from_table(json.loads(json.dumps(state.to_table()))) == state
-        assert RunState.from_table({"step": 3}) == RunState(step=3)
+        assert parse_json(json.dumps(state.to_table()), "state", RunState) == state
+        assert parse_json('{"step": 3}', "state", RunState) == RunState(step=3)
+        for wrong in ('{"step": -1}', '{"step": null}', '{"ended": {"a": 1}}', '{"history": [1]}'):
+            with pytest.raises(UserError, match=r"^state: "):
+                parse_json(wrong, "state", RunState)
 
     def test_signals_end_a_stage(self):
         falling = [[1.0, 1.0 + 100 / (i + 10)] for i in range(1000)]

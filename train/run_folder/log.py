@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from carbon.corpus import read_manifest
-from carbon.errors import CorpusError
+from carbon.errors import CorpusError, ModelError
 from carbon.io.files import atomic_file
+from carbon.io.structured import JSON_OBJECT, read_json_lines
 from carbon.progress import SECONDS_BETWEEN_LINES, TimeLeft, say
 from train.choices.trackers import open_tracker
 from train.config import TrainConfig
@@ -174,7 +175,7 @@ def manifest_of(config: TrainConfig) -> dict[str, Any] | None:
 
 
 def _lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line for _, line in read_json_lines(path, JSON_OBJECT, error=ModelError)]
 
 
 def _numbers_of_round(line: Mapping[str, Any]) -> dict[str, float]:
@@ -191,11 +192,11 @@ def _numbers_of_round(line: Mapping[str, Any]) -> dict[str, float]:
 def _cut_back(path: Path, step: int) -> None:
     """Keep the lines of a file up to a step; a line cut off by a crash goes."""
     kept = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+    for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             if json.loads(line)["step"] <= step:
-                kept.append(f"{line}\n")
-        except ValueError:
+                kept.append(line + b"\n")
+        except ValueError:  # of JSON, or of UTF-8 cut inside a character
             continue
     with atomic_file(path) as temporary:
-        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.write_bytes(b"".join(kept))

@@ -1,6 +1,6 @@
 """What a run has saved: the newest whole checkpoint, and the weights in it one at a time."""
 
-import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,12 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import LlamaForCausalLM
+from typing_extensions import TypedDict
 
 from carbon.corpus import TokenRows
+from carbon.errors import ModelError
 from carbon.io.files import sha256_of_file
+from carbon.io.structured import read_json
 from carbon.model.save import OnDemand
 from carbon.progress import say
 from train.config import TrainConfig
@@ -31,6 +34,21 @@ REPLACED = ".replaced"
 may leave it so, and it is as good as any."""
 ANCHOR = "learner.anchor."
 """What names of weights begin with that a learner has in common with all others."""
+_NAME = re.compile(rf"step-\d+({re.escape(REPLACED)})?")
+
+
+class Checkpoint(TypedDict):
+    """`state.json` of a checkpoint.
+
+    Attributes:
+        settings: of the run that wrote it.
+        state: where the run stood.
+        sha256: of each file of the checkpoint, by name.
+    """
+
+    settings: dict[str, Any]
+    state: RunState
+    sha256: dict[str, str]
 
 
 class Saved:
@@ -47,6 +65,14 @@ class Saved:
         self._settings = settings_of(config, rows, start_sha256)
         self._config = config
         self._ranks = ranks
+        if ranks.is_first:
+            self.name_foreign()
+
+    def name_foreign(self) -> None:
+        """Print which files in the folder are not checkpoints: they are left alone."""
+        foreign = [p.name for p in self._folder.glob("*") if not _is_checkpoint_or_temporary(p)]
+        if foreign:
+            say(f"{self._folder}: not checkpoints, left alone: {', '.join(sorted(foreign))}")
 
     def exist(self) -> bool:
         """Tell whether the run has any checkpoint."""
@@ -71,16 +97,17 @@ class Saved:
         path, table = found
         before = table["settings"]
         check_settings(path, before, self._settings, self._config, accept_data_change)
-        return path, RunState.from_table(table["state"])
+        return path, table["state"]
 
     def _is_regular(self, path: Path) -> bool:
         """Tell whether a checkpoint is one that any start of the run would have written."""
         return step_of(path) % self._config.checkpoint.every_steps == 0
 
     def _all(self) -> list[Path]:
-        return sorted(self._folder.glob("step-*"), key=_age)
+        found = (p for p in self._folder.glob("step-*") if _NAME.fullmatch(p.name))
+        return sorted(found, key=_age)
 
-    def _newest_of_all(self, regular: bool) -> tuple[Path, dict[str, Any]] | None:
+    def _newest_of_all(self, regular: bool) -> tuple[Path, Checkpoint] | None:
         """Return the newest whole checkpoint for which every learner of this launch has one.
 
         They save together; one that was killed meanwhile may lack the last.
@@ -98,31 +125,31 @@ class Saved:
                 say(f"{found[0]}: another learner has none of this step; trying the one before")
             until = least
 
-    def _newest_whole(self, regular: bool, until: int | None) -> tuple[Path, dict[str, Any]] | None:
+    def _newest_whole(self, regular: bool, until: int | None) -> tuple[Path, Checkpoint] | None:
         names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
         dist.broadcast_object_list(names, group=self._ranks.quiet_group, group_src=0)
         for path in reversed(names[0]):
             if until is not None and step_of(path) > until:
                 continue
             wrong, table = self._verified(path)
-            if not wrong:
+            if table and not wrong:
                 return path, table
             if self._ranks.is_first:
                 say(f"{path}: is not whole ({wrong}); trying the one before")
         return None
 
-    def _verified(self, path: Path) -> tuple[str, dict[str, Any]]:
-        """Return what is wrong with a checkpoint, nothing mostly, and its state.json."""
-        table: dict[str, Any] = {}
+    def _verified(self, path: Path) -> tuple[str, Checkpoint | None]:
+        """Return the damage of a checkpoint, an empty string if it is whole, and its state.json."""
+        table = None
         wrong = ""
         try:
-            table = json.loads((path / "state.json").read_text(encoding="utf-8"))
+            table = read_json(path / "state.json", Checkpoint, error=ModelError)
             missing = [name for name in table["sha256"] if not (path / name).is_file()]
             wrong = f"{missing[0]} is missing" if missing else ""
             for name in self._mine(sorted(table["sha256"])):
                 if not wrong and sha256_of_file(path / name) != table["sha256"][name]:
                     wrong = f"{name} differs from its checksum"
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ModelError) as error:
             wrong = str(error) or type(error).__name__
         found = self._together({str(self._ranks.rank): wrong})
         return next((text for text in found.values() if text), ""), table
@@ -191,6 +218,11 @@ def saved_weights(
 def step_of(path: Path) -> int:
     """Return the step that a checkpoint was written at."""
     return int(path.name.removeprefix("step-").removesuffix(REPLACED))
+
+
+def _is_checkpoint_or_temporary(path: Path) -> bool:
+    """Return whether a name in `checkpoints/` is a checkpoint's, whole or being written."""
+    return bool(_NAME.fullmatch(path.name)) or path.name.startswith(".")
 
 
 def _age(path: Path) -> tuple[int, bool]:

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pydantic import NonNegativeInt
+
 
 @dataclass(slots=True)
 class RunState:
@@ -22,8 +24,8 @@ class RunState:
         meetings: where a learner stands among the others.
     """
 
-    step: int = 0
-    updates: int = 0
+    step: NonNegativeInt = 0
+    updates: NonNegativeInt = 0
     skipped: list[list[int]] = field(default_factory=list)
     ended: dict[int, int] = field(default_factory=dict)
     history: list[list[float]] = field(default_factory=list)
@@ -34,9 +36,3 @@ class RunState:
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold."""
         return asdict(self)
-
-    @classmethod
-    def from_table(cls, table: dict[str, Any]) -> "RunState":
-        """Return what `to_table` gave; what an older one did not know has its default."""
-        ended = {int(number): steps for number, steps in table.get("ended", {}).items()}
-        return cls(**(table | {"ended": ended}))
