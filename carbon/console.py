@@ -132,7 +132,7 @@ def _flushed(main: Callable[[], int | None]) -> int:
 
 
 def _is_written(stream: TextIO) -> bool:
-    """Tell whether a stream takes what waits for it; if not, let go of that."""
+    """Return whether a stream takes what waits for it; if not, let go of that."""
     try:
         stream.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""A stretch of a contig."""
+"""Intervals of a contig and variants, as values, and their text forms."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Strand = Literal["+", "-"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Interval:
-    """A stretch of one contig, 0-based and half-open: `start` is inside, `end` is outside.
+    """An interval of a contig, 0-based and half-open: `start` is inside, `end` is outside.
 
     >>> Interval("chr1", 10, 12).length_bp
     2
@@ -33,17 +33,17 @@ class Interval:
         return self.end - self.start
 
     def overlaps(self, other: "Interval") -> bool:
-        """Tell whether the two share at least one base."""
+        """Return whether the two share at least one base."""
         shared_bp = min(self.end, other.end) - max(self.start, other.start)
         return self.contig == other.contig and shared_bp > 0
 
     def widened(self, flank_bp: int, contig_length_bp: int) -> "Interval":
-        """Return this interval with `flank_bp` more on each side, cut at the contig's ends."""
+        """Return this interval extended by `flank_bp` on each side, within the contig."""
         start = max(0, self.start - flank_bp)
         return Interval(self.contig, start, min(contig_length_bp, self.end + flank_bp))
 
     def to_region(self) -> str:
-        """Write as `contig:first-last`, 1-based and inclusive, as samtools and browsers do.
+        """Return `contig:first-last`, 1-based and inclusive, as in samtools and browsers.
 
         >>> Interval("chr1", 10, 12).to_region()
         'chr1:11-12'
@@ -52,7 +52,7 @@ class Interval:
 
 
 def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
-    """Read `contig` or `contig:first-last` (1-based, inclusive) against the known contigs.
+    """Parse `contig` or `contig:first-last` (1-based, inclusive) on the known contigs.
 
     >>> from_region("chr1:11-12", {"chr1": 100})
     Interval(contig='chr1', start=10, end=12)
@@ -66,8 +66,10 @@ def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
     if match is None and text.rpartition(":")[0] in contig_lengths_bp:
         raise GenomeError(f"region '{text}': write it as contig:first-last, from 1")
     if match is None or match[1] not in contig_lengths_bp:
-        some = ", ".join(list(contig_lengths_bp)[:5])
-        raise GenomeError(f"region '{text}': no such contig; write it as in the FASTA: {some} ...")
+        first_names = ", ".join(list(contig_lengths_bp)[:5])
+        raise GenomeError(
+            f"region '{text}': no such contig; write it as in the FASTA: {first_names} ..."
+        )
     first, last = (int(number.replace(",", "")) for number in match.group(2, 3))
     length_bp = contig_lengths_bp[match[1]]
     if not 1 <= first <= last <= length_bp:
@@ -79,7 +81,7 @@ def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
 
 BASES = frozenset("ACGT")
 _POSITION, _REF = r"(\d[\d,]{0,14})", r"([A-Za-z]+)"
-# Bases, a symbolic allele, no or an overlapping allele, a breakend, a single breakend (VCF 4.3).
+# Bases, a symbolic, missing or overlapping allele, a breakend, a single breakend (VCF 4.3).
 _ALT = r"([A-Za-z]+|<[^<>\s]+>|[*.]|\S*[\[\]]\S*|\.[A-Za-z]+|[A-Za-z]+\.)"
 _FORMS = (
     re.compile(rf"(\S+?)(?::|\s+){_POSITION}\s+{_REF}(?:\s*>\s*|\s+){_ALT}"),
@@ -89,7 +91,7 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Variant:
-    """REF replaced by ALT at `position` (0-based, the first base of REF) of `contig`.
+    """A variant: ALT replaces REF at `position` (0-based, first base of REF) of `contig`.
 
     >>> Variant("chr1", 9, "A", "T").to_text()
     'chr1:10 A>T'
@@ -102,10 +104,10 @@ class Variant:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `to_text` writes, or the four fields with blanks or dashes between them.
+        """Parse the form of `to_text`, or the four fields separated by blanks or dashes.
 
-        ALT may be anything that a VCF allows there: `why_unscorable` gives the reason for an ALT
-        without bases, such as `<DEL>`.
+        ALT may be any allele that VCF allows; `why_unscorable` returns a reason for an ALT that is
+        not bases, such as `<DEL>`.
 
         >>> Variant.from_text("chr1:10 A>T")
         Variant(contig='chr1', position=9, ref='A', alt='T')
@@ -113,7 +115,7 @@ class Variant:
         Variant(contig='HLA-A', position=9, ref='A', alt='<DEL>')
 
         Raises:
-            GenomeError: it is something else.
+            GenomeError: the text has another form.
         """
         match = next(filter(None, (form.fullmatch(text.strip()) for form in _FORMS)), None)
         position = int(match[2].replace(",", "")) - 1 if match else -1
@@ -131,18 +133,19 @@ class Variant:
 
     @property
     def interval(self) -> Interval:
-        """The bases of the reference that REF covers."""
+        """Interval of the reference that REF covers."""
         return Interval(self.contig, self.position, self.position + len(self.ref))
 
     def to_text(self) -> str:
-        """Write as `contig:position REF>ALT` with the 1-based position of a VCF."""
+        """Return `contig:position REF>ALT` with the 1-based position of a VCF."""
         return f"{self.contig}:{self.position + 1} {self.ref}>{self.alt}"
 
     def why_unscorable(self) -> str | None:
-        """Say why no sequence follows from this record, or None if one does.
+        """Return the reason why the alleles do not define a sequence to score, or None.
 
-        Symbolic alleles, breakends (single ones, such as `C.`, too) and `*` describe no bases; N
-        and IUPAC codes no certain ones.
+        Returns:
+            `symbolic_allele` for symbolic alleles, breakends (also single ones, such as `C.`) and
+            `*`; `ambiguous_base` for N and IUPAC codes; `same_as_reference` if ALT equals REF.
         """
         alt = self.alt.upper()
         if not self.ref or alt in {"", "*"} or any(mark in alt for mark in "<>[]."):
@@ -153,7 +156,7 @@ class Variant:
 
 
 def allele_key(contig: str, position: int, ref: str, alt: str) -> str:
-    """Return an allele as one word, with the 1-based position of a VCF and bases in upper case.
+    """Return `contig:position:REF:ALT`, with the 1-based position of a VCF and upper-case bases.
 
     >>> allele_key("chr1", 10, "a", "T")
     'chr1:10:A:T'

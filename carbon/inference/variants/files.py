@@ -124,8 +124,8 @@ class Agreement:
     def _shown(self, row: VcfRow) -> str:
         contig, position, _, ref = row.columns[:4]
         where, found = f"record {row.number} ({contig}:{position})", row.disagreement
-        if found and found.there:
-            return f"{where} says {short(ref)}, there is {short(found.there)}"
+        if found and found.reference_bases:
+            return f"{where} says {short(ref)}, there is {short(found.reference_bases)}"
         return f"{where}: {self._reference.explain(found, row.contig, ref)}" if found else where
 
 
