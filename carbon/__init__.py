@@ -1,10 +1,10 @@
-"""Carbon: generative DNA language models, scored and sampled on any machine.
+"""Carbon: train and use generative DNA language models on any machine.
 
 >>> import carbon
 >>> carbon.reverse_complement("AACG")
 'CGTT'
 
-Names are loaded when first used, so that `import carbon` does not import torch.
+Names are imported on first use, so `import carbon` does not import torch.
 """
 
 from importlib import import_module

@@ -28,7 +28,7 @@ class TokenRow(NamedTuple):
         input_ids: (T,) int64, padded on the right.
         position_ids: (T,) int64, from 0 in every segment and in the padding.
         targets: (T,) int64, index of the next 6-mer.
-        known: (T,) uint8, bits of the known bases of the next 6-mer; 0 if there is no target.
+        known: (T,) uint8, bits of the known bases of the next 6-mer; 0 without a target.
     """
 
     input_ids: Int64s

@@ -29,7 +29,7 @@ def opened(path: str) -> IO[bytes]:
 
 
 def content_if_there(path: str) -> bytes | None:
-    """Return the content of a path or URL; None if there is no such file.
+    """Return the content of a path or URL; None if the file does not exist.
 
     Raises:
         CorpusError: the file cannot be read for another reason.
@@ -140,7 +140,7 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
     """Return the manifest of a corpus, which is a folder or an fsspec URL.
 
     Raises:
-        CorpusError: there is no corpus, or its manifest is incomplete.
+        CorpusError: the corpus does not exist, or its manifest is incomplete.
     """
     manifest = _manifest_if_there(corpus)
     if manifest is None:
@@ -170,10 +170,10 @@ def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str
     """Return the files of a source and split, in order, each with its SHA-256 from the manifest.
 
     Without a manifest, as in the released layout, the train split is all Parquet files in the
-    source's folder, except those with a held-out name, and there are no checksums.
+    source's folder without a held-out name, and checksums are None.
 
     Raises:
-        CorpusError: there is no such source, or the manifest is incomplete.
+        CorpusError: the source does not exist, or the manifest is incomplete.
     """
     root = str(corpus).rstrip("/")
     manifest = _manifest_if_there(root)

@@ -5,8 +5,8 @@ by a hash of their content. Opening it takes no memory, whatever the number of r
 
     bases.bin     uint8, letters of all records, concatenated
     ends.bin      int64, end of each record in bases.bin
-    species.bin   int8, id of the species tag minus that of the first one, 4; or -1
-    genes.bin     int8, id of the gene tag minus that of the first one, 11; or -1
+    species.bin   int8, id of the species tag minus 4, the id of the first one; or -1
+    genes.bin     int8, id of the gene tag minus 11, the id of the first one; or -1
     store.json    counts, and the files from which the store was made
 """
 

@@ -207,7 +207,7 @@ def _numbers() -> str:
 
 
 def adaptation_weights(usage: Mapping[str, float]) -> dict[str, float]:
-    """Return each codon's frequency divided by that of the most frequent synonymous codon.
+    """Return each codon's frequency divided by the frequency of its commonest synonymous codon.
 
     Stop codons and amino acids with a single codon are excluded (Sharp and Li 1987).
 

@@ -42,7 +42,7 @@ class _Transcript(NamedTuple):
 
 
 def is_bed(path: Path) -> bool:
-    """Return whether the name of a file is that of a BED, plain or gzip."""
+    """Return whether a file has the name of a BED, plain or gzip."""
     return _BED_NAME.search(path.name) is not None
 
 

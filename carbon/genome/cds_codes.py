@@ -121,7 +121,7 @@ def cds_of_unknown_code(reference: Reference, annotation: Annotation) -> dict[st
     return {reason: number for reason, number in counts.items() if number}
 
 
-def told_of_unknown_code(path: Path | None, counts: Mapping[str, int]) -> list[str]:
+def unknown_code_warnings(path: Path | None, counts: Mapping[str, int]) -> list[str]:
     """Return a warning for each count of `cds_of_unknown_code`, with the path of the annotation."""
     lines = {
         "stop_codon_inside": "CDS with a stop codon inside and no genetic code stated: "

@@ -1,6 +1,6 @@
 """Sequence Ontology terms for the consequences of variants: one table, most severe first.
 
-The order is that of Ensembl's Variant Effect Predictor (VEP, "Calculated variant consequences"),
+The order follows Ensembl's Variant Effect Predictor (VEP, "Calculated variant consequences"),
 without the terms that Carbon does not distinguish.
 """
 

@@ -1,4 +1,4 @@
-"""Mapping between the contig names of a file and those of the reference, such as `chr1` and `1`.
+"""Mapping from the contig names of a file to the names in the reference, such as `chr1` to `1`.
 
 `contig_names` returns the names that differ, from the file's name to the reference's. A scored VCF
 keeps its own names; a scan and a corpus use the reference's.
@@ -82,7 +82,7 @@ def shown_names(names: Iterable[str]) -> str:
 
 
 def _by_prefix(contigs: Collection[str]) -> dict[str, str]:
-    """Return other names of contigs, without those that are contigs themselves."""
+    """Return other names of contigs, except names that are contigs themselves."""
     own = set(contigs)
     names: dict[str, str] = {}
     for bare_names in (_bare, _other_mitochondria):

@@ -35,7 +35,7 @@ from carbon.genome.sequences import (
     is_bgzip,
     open_bytes,
 )
-from carbon.io.files import atomic_file, scratch_folder, told_of, why_no_file
+from carbon.io.files import atomic_file, errors_naming, scratch_folder, why_no_file
 
 _NAME_BYTES = 65_000  # htslib does not read index lines of 64 KiB
 _HEADER_BYTES = 1 << 20
@@ -108,7 +108,7 @@ def _has_mark(path: Path) -> bool:
 def _open_copy(path: Path, scratch: Path) -> pysam.FastaFile | None:
     """Open an unpacked copy, one line per contig, of a file that htslib cannot access randomly."""
     copy = scratch / "unpacked.fa"
-    with told_of(scratch), copy.open("wb") as sink:
+    with errors_naming(scratch), copy.open("wb") as sink:
         for header, bases in _distinct_contigs(path):
             if header:
                 sink.write(b"\n>%b\n" % header[0])
@@ -148,7 +148,7 @@ def _build_indexes(path: Path, scratch: Path, *, is_bgzip: bool) -> Indexes:
     try:
         pysam.faidx(str(path), *options, catch_stdout=False)
     except SamtoolsError:
-        with told_of(scratch), (scratch / "room").open("wb") as sink:
+        with errors_naming(scratch), (scratch / "room").open("wb") as sink:
             sink.write(bytes(1 << 16))  # a full disk raises here; samtools does not report it
         raise GenomeError(
             f"{path}: cannot be indexed: the lines of a contig must have one length; "

@@ -35,7 +35,7 @@ class Location:
 
     Attributes:
         spans: spans of its parts, ascending.
-        strand: strand of the feature; for a trans-spliced feature, that of the first part.
+        strand: strand of the feature, or of the first part of a trans-spliced feature.
         incomplete: whether it extends beyond an end, or a position is not exact (`<`, `>`).
         begins_before: whether it extends beyond its 5' end.
         has_gaps: whether a position between its ends is not exact.

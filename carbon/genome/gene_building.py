@@ -267,7 +267,7 @@ class GeneBuilder:
                 self._tables.leave_out(shown(key), reason, lost, gene=self._tables.gene_name(key))
 
     def _is_alone(self, lines: Sequence[Feature]) -> bool:
-        """Return whether lines are of a transcript that lies outside of its own gene."""
+        """Return whether lines belong to a transcript that lies outside of its gene."""
         if not lines or not is_transcript_kind(lines[0].kind):
             return False
         genes = self._tables.nodes.get(self._tables.above(lines[0]), [])

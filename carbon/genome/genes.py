@@ -70,7 +70,7 @@ MITOCHONDRIA = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WholeCds:
-    """CDS of a whole trans-spliced transcript, of which a `Transcript` is one part.
+    """CDS of a whole trans-spliced transcript; each `Transcript` is one part of it.
 
     Attributes:
         spans: spans of all parts with their strands, in reading order.
@@ -305,7 +305,7 @@ def find_gene(annotation: Annotation, name: str) -> Gene:
     """Return the gene with this identifier or name, or with a transcript of this identifier.
 
     Raises:
-        TypedError: there is no such gene; the message lists similar names.
+        TypedError: the gene does not exist; the message lists similar names.
         GenomeError: there are several such genes; the message lists their places.
     """
     matches = [gene for gene in annotation.genes if gene.gene_id == name]

@@ -29,7 +29,7 @@ class Genome:
 
     @property
     def is_simulated(self) -> bool:
-        """Return whether the header of the FASTA is that of `python -m data_pipeline simulate`."""
+        """Whether the header of the FASTA comes from `python -m data_pipeline simulate`."""
         try:
             with open_text(self.reference.path) as lines:
                 return next(iter(lines), "").split()[1:2] == ["simulated"]
@@ -73,7 +73,7 @@ class Genome:
         """Return the interval of a `contig:first-last`, or of a gene's name with flanks.
 
         Raises:
-            GenomeError: there is no such gene or region.
+            GenomeError: the gene or region does not exist.
             UserError: the interval is longer than `most_bp`, or `text` is empty.
         """
         if not text:
@@ -96,7 +96,7 @@ class Genome:
         """Return the gene with a transcript that has a name, or is the first in a region.
 
         Raises:
-            GenomeError: there is no such gene or region.
+            GenomeError: the gene or region does not exist.
             UserError: the interval is longer than `most_bp`.
         """
         genes = self.genes_in(self.place(place, 0, most_bp))

@@ -100,7 +100,7 @@ class Parts:
 
     @property
     def exon_lines(self) -> list[Line]:
-        """Lines of exons, or of the CDS if there are no exons."""
+        """Lines of exons, or lines of the CDS without exons."""
         exons = [line for line in self.lines if line.role == "exon"]
         return exons or [line for line in self.lines if line.role == "cds"]
 
@@ -197,7 +197,7 @@ def parts_of(
     """Return one transcript per part of a trans-spliced transcript; empty if they do not fit.
 
     Args:
-        template: values shared by all parts; phase and start are those of the whole CDS.
+        template: values shared by all parts; phase and start refer to the whole CDS.
         exons: exons in reading order. Consecutive exons on one strand form a part, unless their
             numbers of parts differ.
         cds: coding spans in any order, each within an exon.

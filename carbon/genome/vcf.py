@@ -353,7 +353,7 @@ class VcfReader:
 
     Attributes:
         header: header lines, unchanged, `#CHROM` last.
-        warnings: mistakes by rule: those of the header, and after a full pass those of the records.
+        warnings: mistakes by rule, in the header, and after a full pass also in the records.
         left_out: number of records that the filter rejected in a full pass, by condition.
     """
 
@@ -505,7 +505,7 @@ class _Order:
 
 
 def _header_mistakes(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Mistake]]:
-    """Yield line number and mistake, first that of the column line, for which a file is refused."""
+    """Yield line number and mistake, first for the column line, whose mistakes are refused."""
     (first_number, first), (number, line) = lines[0], lines[-1]
     if text := _wrong_columns(line):
         yield number, Mistake("column_line", text)

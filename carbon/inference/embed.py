@@ -17,7 +17,7 @@ from carbon.inference.checks import check_finite, check_layer
 from carbon.inference.options import POOLS, Pool, Pooling, check_choice
 from carbon.inference.runner import ModelRunner
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
-from carbon.io.files import scratch_folder, told_of
+from carbon.io.files import errors_naming, scratch_folder
 from carbon.tokenizer import K, Vocabulary, encode
 
 Float32s = NDArray[np.float32]
@@ -163,7 +163,7 @@ def write_npz(
     lengths_bp: list[int] = []
     with scratch_folder("embed") as folder:
         vectors = folder / "vectors"
-        with told_of(vectors), vectors.open("wb") as sink:
+        with errors_naming(vectors), vectors.open("wb") as sink:
             for name, num_bases, vector in rows:
                 names.append(name)
                 lengths_bp.append(num_bases)

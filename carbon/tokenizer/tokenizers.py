@@ -18,7 +18,7 @@ from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.utils.generic import PaddingStrategy
 
 from carbon.errors import ModelError, UserError
-from carbon.pretrained import folder_here
+from carbon.pretrained import local_folder
 from carbon.tokenizer.byte_pairs import DNA_CONFIG, read_byte_pairs, read_dna_config, read_json
 from carbon.tokenizer.kmer import BASES, KMER_DIGITS, NUM_KMERS, K
 from carbon.tokenizer.stock import save_stock_tokenizer
@@ -237,7 +237,7 @@ class NativeDNATokenizer(DNATokenizer):
     @classmethod
     def from_pretrained(cls, source: str | Path, *inputs: Any, **kwargs: Any) -> Self:
         """Load a local folder, a bundled model, or a repository of the Hugging Face Hub."""
-        loaded: Self = super().from_pretrained(folder_here(source) or source, *inputs, **kwargs)
+        loaded: Self = super().from_pretrained(local_folder(source) or source, *inputs, **kwargs)
         return loaded
 
     def tokenize_text(self, text: str) -> TokenizedText:  # noqa: D102

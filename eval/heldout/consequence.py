@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
-from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
+from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
 from carbon.genome.genes import parts_on_contig
 from carbon.inference import Model
 from carbon.metrics import auroc
@@ -171,7 +171,7 @@ def _by_kind_and_change(
     """Tell drawn SNVs apart by kind and by trinucleotide change."""
     consequences = Consequences(genes.reference, genes.annotation)
     unknown = cds_of_unknown_code(genes.reference, genes.annotation)
-    for line in told_of_unknown_code(genes.annotation.path, unknown):
+    for line in unknown_code_warnings(genes.annotation.path, unknown):
         say(f"warning: {line}")
     found: dict[str, dict[str, list[Known]]] = {kind: defaultdict(list) for kind in _KINDS.values()}
     for variant in track(_snvs(genes, _LOOKED_AT * num_each, random), "variants of known effect"):
