@@ -18,10 +18,12 @@ class EvaluationRole(NamedTuple):
 
     Attributes:
         group: `damaging` variants are compared with `control` variants.
+        order: order of the class in results, from 0.
         label: name of the class in results, such as `splice_site`.
     """
 
     group: Literal["damaging", "control"]
+    order: int
     label: str
 
 
@@ -48,27 +50,26 @@ class ConsequenceTerm:
     aliases: tuple[str, ...] = ()
 
 
-def _damaging(label: str) -> EvaluationRole:
-    return EvaluationRole("damaging", label)
-
-
-def _control(label: str) -> EvaluationRole:
-    return EvaluationRole("control", label)
-
+_STOP_GAINED = EvaluationRole("damaging", 0, "stop_gained")
+_START_LOST = EvaluationRole("damaging", 1, "start_lost")
+_SPLICE_SITE = EvaluationRole("damaging", 2, "splice_site")
+_SYNONYMOUS = EvaluationRole("control", 0, "synonymous")
+_INTRONIC = EvaluationRole("control", 1, "intronic")
+_INTERGENIC = EvaluationRole("control", 2, "intergenic")
 
 _TABLE = (
     ConsequenceTerm("transcript_ablation", "SO:0001893", "transcript deleted"),
     ConsequenceTerm(
         "splice_acceptor_variant", "SO:0001574", "splice acceptor lost",
-        snv_kind="splice_variant", role=_damaging("splice_site"),
+        snv_kind="splice_variant", role=_SPLICE_SITE,
     ),
     ConsequenceTerm(
         "splice_donor_variant", "SO:0001575", "splice donor lost",
-        snv_kind="splice_variant", role=_damaging("splice_site"),
+        snv_kind="splice_variant", role=_SPLICE_SITE,
     ),
     ConsequenceTerm(
         "stop_gained", "SO:0001587", "stop codon gained", is_coding=True,
-        snv_kind="stop_gained", role=_damaging("stop_gained"), aliases=("nonsense",),
+        snv_kind="stop_gained", role=_STOP_GAINED, aliases=("nonsense",),
     ),
     ConsequenceTerm(
         "frameshift_variant", "SO:0001589", "reading frame shifted", is_coding=True
@@ -78,7 +79,7 @@ _TABLE = (
     ),
     ConsequenceTerm(
         "start_lost", "SO:0002012", "start codon lost", is_coding=True,
-        snv_kind="start_lost", role=_damaging("start_lost"), aliases=("initiator_codon_variant",),
+        snv_kind="start_lost", role=_START_LOST, aliases=("initiator_codon_variant",),
     ),
     ConsequenceTerm("inframe_insertion", "SO:0001821", "codons inserted", is_coding=True),
     ConsequenceTerm("inframe_deletion", "SO:0001822", "codons deleted", is_coding=True),
@@ -99,7 +100,7 @@ _TABLE = (
     ConsequenceTerm("stop_retained_variant", "SO:0001567", "stop codon retained", is_coding=True),
     ConsequenceTerm(
         "synonymous_variant", "SO:0001819", "synonymous change", is_coding=True,
-        snv_kind="synonymous_variant", role=_control("synonymous"),
+        snv_kind="synonymous_variant", role=_SYNONYMOUS,
     ),
     ConsequenceTerm(
         "coding_sequence_variant", "SO:0001580", "coding sequence changed", is_coding=True
@@ -116,11 +117,11 @@ _TABLE = (
     ),
     ConsequenceTerm(
         "intron_variant", "SO:0001627", "intron changed",
-        snv_kind="intron_variant", role=_control("intronic"),
+        snv_kind="intron_variant", role=_INTRONIC,
     ),
     ConsequenceTerm(
         "intergenic_variant", "SO:0001628", "intergenic sequence changed",
-        snv_kind="intergenic_variant", role=_control("intergenic"),
+        snv_kind="intergenic_variant", role=_INTERGENIC,
     ),
 )  # fmt: skip
 
@@ -131,16 +132,16 @@ SEVERITY_RANKS = {name: rank for rank, name in enumerate(TERMS)}
 
 
 def labels_of(group: str) -> dict[str, str]:
-    """Return the label of each term with a role in a group, `damaging` or `control`.
+    """Return the label of each term with a role in a group, in the order of the labels in results.
 
-    >>> labels_of("control")["intron_variant"]
-    'intronic'
+    Args:
+        group: `damaging` or `control`.
+
+    >>> list(labels_of("control").values())
+    ['synonymous', 'intronic', 'intergenic']
     """
-    return {
-        term.name: term.role.label
-        for term in TERMS.values()
-        if term.role and term.role.group == group
-    }
+    roles = [(term.role, term.name) for term in TERMS.values() if term.role]
+    return {name: role.label for role, name in sorted(roles) if role.group == group}
 
 
 def is_coding(name: str | None) -> bool:

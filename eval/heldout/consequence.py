@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
 from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
+from carbon.genome.consequence_terms import labels_of
 from carbon.genome.genes import parts_on_contig
 from carbon.inference import Model
 from carbon.metrics import auroc
@@ -21,18 +22,7 @@ from carbon.progress import say, track
 from carbon.uncertainty import bootstrap
 from eval.heldout.genes import HeldOutGenes
 
-# Terms of the Sequence Ontology, by the name of what they are called here.
-DAMAGING = {
-    "stop_gained": "stop_gained",
-    "start_lost": "start_lost",
-    "splice_donor_variant": "splice_site",
-    "splice_acceptor_variant": "splice_site",
-}
-CONTROLS = {
-    "synonymous_variant": "synonymous",
-    "intron_variant": "intronic",
-    "intergenic_variant": "intergenic",
-}
+DAMAGING, CONTROLS = labels_of("damaging"), labels_of("control")
 _KINDS = DAMAGING | CONTROLS
 _LOOKED_AT = 40  # SNVs anywhere for each damaging one that is wanted: a twentieth are stops
 _CODON_BP = 3
