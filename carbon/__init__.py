@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from carbon.finetune.load import load_finetuned
     from carbon.finetune.predict import FinetunedModel
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
+    from carbon.genome.genome import Genome
     from carbon.inference import (
         Constraints,
         Draft,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "FinetunedModel": "carbon.finetune.predict",
     "UserError": "carbon.errors",
+    "Genome": "carbon.genome.genome",
     "Interval": "carbon.genome",
     "Reference": "carbon.genome",
     "Variant": "carbon.genome",
@@ -60,6 +62,7 @@ __all__ = [
     "Constraints",
     "Draft",
     "FinetunedModel",
+    "Genome",
     "HybridDNATokenizer",
     "Interval",
     "Model",

@@ -9,7 +9,8 @@ from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names, region_by_name
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, Gene, find_gene
-from carbon.genome.interval import Interval
+from carbon.genome.interval import Interval, Variant
+from carbon.genome.notation import read_variant
 from carbon.genome.sequences import open_text
 
 
@@ -91,6 +92,10 @@ class Genome:
                 f"{most_bp:,} at most, such as a region within it"
             )
         return interval
+
+    def variant(self, text: str) -> Variant:
+        """Return the variant that a text denotes; see `carbon.genome.notation.read_variant`."""
+        return read_variant(text, self.reference, self.annotation)
 
     def gene_at(self, place: str, most_bp: int) -> Gene | None:
         """Return the gene with a transcript that has a name, or is the first in a region.

@@ -1,10 +1,11 @@
 """Intervals of a contig and variants, as values, and their text forms."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal, Protocol
 
-from carbon.errors import GenomeError
+from carbon.errors import GenomeError, TypedError
 
 Strand = Literal["+", "-"]
 
@@ -80,13 +81,56 @@ def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
 
 
 BASES = frozenset("ACGT")
+_SHOWN = 60  # letters of a text in a message
 _POSITION, _REF = r"(\d[\d,]{0,14})", r"([A-Za-z]+)"
 # Bases, a symbolic, missing or overlapping allele, a breakend, a single breakend (VCF 4.3).
 _ALT = r"([A-Za-z]+|<[^<>\s]+>|[*.]|\S*[\[\]]\S*|\.[A-Za-z]+|[A-Za-z]+\.)"
 _FORMS = (
     re.compile(rf"(\S+?)(?::|\s+){_POSITION}\s+{_REF}(?:\s*>\s*|\s+){_ALT}"),
-    re.compile(rf"(\S+)-{_POSITION}-{_REF}-{_ALT}"),  # of gnomAD; a contig may have dashes too
+    re.compile(rf"(\S+)-{_POSITION}-{_REF}-{_ALT}"),  # gnomAD; a contig may contain dashes, too
+    re.compile(rf"(\S+):{_POSITION}:{_REF}:{_ALT}"),
 )
+Elements = Sequence[tuple[str, re.Pattern[str]]]
+"""Elements of a text in order: the name of each for messages, and its pattern with one group."""
+_ELEMENTS: Elements = (
+    ("a contig", re.compile(r"(\S*[^\s:-](?=[:\s-]+\d)|[^\s:]+)")),
+    ("a position, from 1,", re.compile(r"[:\s-]+(0*[1-9][\d,]{0,13})(?!\d)")),
+    ("REF, in bases,", re.compile(r"[:\s-]+([A-Za-z]+)")),
+    ("> and ALT", re.compile(r"\s*(>|[:\s-])")),
+    ("ALT", re.compile(rf"\s*{_ALT}")),
+    ("nothing more", re.compile(r"\s*($)")),
+)
+
+
+def read_elements(text: str, at: int, elements: Elements, hint: str) -> list[str]:
+    """Return the elements of a text from index `at` on.
+
+    Raises:
+        TypedError: an element does not follow; the message names the first wrong letter and ends
+            with the hint.
+    """
+    values: list[str] = []
+    for name, pattern in elements:
+        match = pattern.match(text, at)
+        if match is None:
+            raise unexpected(name, text, at, hint)
+        values.append(match[1])
+        at = match.end()
+    return values
+
+
+def unexpected(name: str, text: str, at: int, hint: str) -> TypedError:
+    """Return the error of a text without the expected element at `at`, after blanks and colons."""
+    at += len(text[at:]) - len(text[at:].lstrip(" \t:"))
+    stands = f"{text[at]!r} stands where" if at < len(text) else "it ends where"
+    return TypedError(f"letter {at + 1}: {stands} {name} should; {hint}", text, at)
+
+
+class VariantReader(Protocol):
+    """Reader of variant notation with the names of a genome, such as `carbon.Genome`."""
+
+    def variant(self, text: str) -> "Variant":
+        """Return the variant that a text denotes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,27 +147,35 @@ class Variant:
     alt: str
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Parse the form of `to_text`, or the four fields separated by blanks or dashes.
+    def parse(cls, text: str, genome: VariantReader | None = None) -> "Variant":
+        """Parse variant notation.
 
-        ALT may be any allele that VCF allows; `why_unscorable` returns a reason for an ALT that is
-        not bases, such as `<DEL>`.
+        Without a genome, the text is `contig:position REF>ALT`, as `to_text` writes it, or the four
+        fields separated by blanks, dashes or colons. ALT may be any allele that VCF allows;
+        `why_unscorable` returns a reason for an ALT that is not bases, such as `<DEL>`.
 
-        >>> Variant.from_text("chr1:10 A>T")
+        With a genome, contigs may be written with or without `chr`, and coding positions of HGVS
+        are read, too (`carbon.genome.notation`). Alleles must then be bases.
+
+        >>> Variant.parse("chr1:10 A>T")
         Variant(contig='chr1', position=9, ref='A', alt='T')
-        >>> Variant.from_text("HLA-A-10-A-<DEL>")
+        >>> Variant.parse("HLA-A-10-A-<DEL>")
         Variant(contig='HLA-A', position=9, ref='A', alt='<DEL>')
 
+        Args:
+            text: variant notation.
+            genome: open genome, such as `carbon.Genome.open(fasta, annotation)`.
+
         Raises:
-            GenomeError: the text has another form.
+            TypedError: the text has another form; the message names the first wrong letter.
         """
-        match = next(filter(None, (form.fullmatch(text.strip()) for form in _FORMS)), None)
+        if genome is not None:
+            return genome.variant(text)
+        stripped = text.strip()
+        match = next(filter(None, (form.fullmatch(stripped) for form in _FORMS)), None)
         position = int(match[2].replace(",", "")) - 1 if match else -1
         if match is None or position < 0:
-            raise GenomeError(
-                f"variant '{text}': write it as contig:position REF>ALT, such as chr1:10 A>T, "
-                "or chr1-10-A-T, with positions from 1"
-            )
+            raise _not_a_variant(stripped)
         return cls(match[1], position, match[3], match[4])
 
     @property
@@ -153,6 +205,22 @@ class Variant:
         if not set(alt) <= BASES or not set(self.ref.upper()) <= BASES:
             return "ambiguous_base"
         return "same_as_reference" if alt == self.ref.upper() else None
+
+
+def _not_a_variant(text: str) -> TypedError:
+    hint = (
+        "write it as contig:position REF>ALT, such as chr1:10 A>T, or chr1-10-A-T, with positions "
+        "from 1"
+    )
+    try:
+        read_elements(text, 0, _ELEMENTS, hint)
+    except TypedError as error:
+        return TypedError(f"variant {_shown(text)}: {error}", text, error.at)
+    return TypedError(f"variant {_shown(text)}: {hint}", text, 0)  # separators are mixed
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
 
 
 def allele_key(contig: str, position: int, ref: str, alt: str) -> str:

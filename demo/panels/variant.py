@@ -182,7 +182,7 @@ class VariantEffect(Panel):
         program = (
             "import carbon\nfrom carbon.genome import VcfReader\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
-            f"variant = carbon.Variant.from_text({variant.to_text()!r})\n"
+            f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
             f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
             f"method = model.variant_method({options})\n"
             f"with carbon.Reference({genome.shown_files[0]!r}) as genome:\n"

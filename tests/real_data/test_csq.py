@@ -32,6 +32,7 @@ BY_GENE = ("intron_variant", NON_CODING)
 UTRS = ("5_prime_UTR_variant", "3_prime_UTR_variant")
 INDELS = ("frameshift_variant", "inframe_insertion", "inframe_deletion")
 START_BP = 3
+SPLICE_SITE_BP, SPLICE_REGION_BP = 2, 8
 
 # What csq says otherwise, by its conventions. docs/scoring.md has the same table.
 AGREED = {
@@ -43,9 +44,9 @@ AGREED = {
     "where the frame shifts or the bases at the start are ATG still",
     "frame shift": "csq adds stop_gained to a frameshift in a CDS that has no stop codon itself",
     "stop codon kept": "csq adds inframe_insertion or inframe_deletion to stop_retained",
-    "edge": "an indel that touches an edge of an exon or of the CDS, or could as well be written "
-    "so: csq moves it to the exon, the UTR or the splice site; here it stays where it is written, "
-    "and has no consequence, or coding_sequence_variant, where it lies across the edge",
+    "edge": "an indel that touches an edge of an exon, a CDS or a splice region, or could as well "
+    "be written so: csq moves it to the exon, the UTR or the splice site; here it stays where it is "
+    "written, and has no consequence, or coding_sequence_variant, where it lies across the edge",
     "protein": "csq writes a protein that is not that of the changed CDS",
 }
 # Which of them are there, by the kind of variant.
@@ -201,7 +202,8 @@ def agreed_difference(
         reference, transcript
     ):
         return "frame shift" if term == "frameshift_variant" else None
-    if touches_edge(reference, transcript, variant):
+    reach_bp = SPLICE_REGION_BP if SPLICE_REGION in {term, *theirs} else SPLICE_SITE_BP
+    if touches_edge(reference, transcript, variant, reach_bp):
         return "edge"
     return "protein" if term == term_of_protein(reference, transcript, variant) else None
 
@@ -211,8 +213,10 @@ def ends_with_stop(reference: Reference, transcript: Transcript) -> bool:
     return not transcript.leftover_bp and cds[-3:] in ("TAA", "TAG", "TGA")
 
 
-def touches_edge(reference: Reference, transcript: Transcript, variant: Variant) -> bool:
-    """Tell whether an indel is within a splice site's length of an edge, wherever it is written."""
+def touches_edge(
+    reference: Reference, transcript: Transcript, variant: Variant, reach_bp: int
+) -> bool:
+    """Return whether an indel is within a distance of an edge, wherever it is written."""
     first, last, alt = trimmed(variant)
     bases = reference.fetch(Interval(variant.contig, first - 40, last + 40)).upper()
     moved = alt or bases[40 : 40 + last - first]
@@ -223,7 +227,7 @@ def touches_edge(reference: Reference, transcript: Transcript, variant: Variant)
     while right < 40 and (moved * 50)[right] == behind[right]:
         right += 1
     edges = {at for span in (*transcript.exons, *transcript.cds) for at in span}
-    return any(first - left - 2 <= edge <= last + right + 2 for edge in edges)
+    return any(first - left - reach_bp <= edge <= last + right + reach_bp for edge in edges)
 
 
 def term_of_protein(reference: Reference, transcript: Transcript, variant: Variant) -> str:

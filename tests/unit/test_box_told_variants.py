@@ -41,7 +41,7 @@ def test_what_is_told_is_so(panel, label):
     consequence, codons, low, high = CODONS[label]
     with Reference(entry.genome) as genome:
         found = Consequences(genome, read_annotation(entry.annotation, genome)).of(
-            Variant.from_text(text)
+            Variant.parse(text)
         )
     assert found.consequence == consequence and (codons is None or found.codons == codons)
     assert found.gene in sentence and (codons is None or f"Codon {found.codon} " in sentence)

@@ -47,7 +47,7 @@ def test_the_page_runs_as_it_stands_and_the_server_ends_when_told(server):
         json.loads(subprocess.run(shlex.split(line), capture_output=True, check=True).stdout)
         for line in lines
     ]
-    variant = carbon.Variant.from_text("VIII:451496 G>A")
+    variant = carbon.Variant.parse("VIII:451496 G>A")
     with carbon.Reference(BUNDLED["yeast"].genome) as reference:
         (expected,) = model.score_variants(reference, [variant])
     assert found[0]["variants"][0]["delta"] == pytest.approx(expected.delta, abs=1e-3)
