@@ -5,14 +5,17 @@ Sequences: bases, or one FASTA record. An error names the first wrong letter.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from carbon.errors import TypedError
+from carbon.errors import GenomeError, TypedError
 from carbon.genome.alphabet import IUPAC_DNA, reverse_complement
+from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, Transcript, find_gene, near_names
 from carbon.genome.interval import Elements, Interval, Variant, read_elements, unexpected
+from carbon.genome.vcf import vcf_text
 
 _BASES = f"[{IUPAC_DNA}{IUPAC_DNA.lower()}]+"
 _EXAMPLES = "such as chr1:10 A>T, chr1-10-A-T or GENE:c.28A>T"
@@ -83,12 +86,56 @@ def read_variant(text: str, reference: Reference, annotation: Annotation | None)
     text = text.strip()
     if coding := _CODING.match(text):
         if annotation is None:
-            raise TypedError("there is no annotation to count c. positions in", text, 0)
+            raise TypedError(
+                "there is no annotation to count c. positions in; give one (--annotation)", text, 0
+            )
         return _coding_variant(text, coding.end(), coding[1], reference, annotation)
     contig, at = _contig(text, reference.contig_lengths_bp)
     position, ref, _, alt, _ = read_elements(text, at, _GENOMIC, _EXAMPLES)
     place = int(position.replace(",", "")) - 1
     return Variant(contig, place, *(each.upper().translate(_TO_T) for each in (ref, alt)))
+
+
+def write_vcf_of_texts(
+    path: Path,
+    texts: Sequence[str],
+    fasta: Path,
+    annotation: Path | None = None,
+    contigs: str | None = None,
+    genetic_code: str | None = None,
+) -> None:
+    """Write variant notation as a sorted VCF with the contigs of a reference.
+
+    Args:
+        path: VCF to write. ID is the notation, if VCF allows it there.
+        texts: variant notation, as for `read_variant`.
+        fasta: reference.
+        annotation: annotation, which is read only if a text has c. positions.
+        contigs: option for `contig_names`, for the annotation.
+        genetic_code: NCBI translation table, as for `read_annotation`.
+
+    Raises:
+        GenomeError: a text is not a variant of the reference, or REF disagrees with it.
+    """
+    with Reference(fasta) as reference:
+        genes = None
+        if annotation and any(map(_CODING.match, texts)):
+            names = contig_names(contigs, reference.contig_lengths_bp)
+            genes = read_gene_file(annotation, reference, names, genetic_code)
+        variants = [(_checked_variant(text, reference, genes), text) for text in texts]
+        rank = {contig: number for number, contig in enumerate(reference.contig_lengths_bp)}
+        variants.sort(key=lambda each: (rank[each[0].contig], each[0].position))
+        path.write_text(vcf_text(variants, reference.contig_lengths_bp), encoding="utf-8")
+
+
+def _checked_variant(text: str, reference: Reference, annotation: Annotation | None) -> Variant:
+    where = f"--variant '{text}'"
+    try:
+        variant = read_variant(text, reference, annotation)
+    except GenomeError as error:
+        raise GenomeError(f"{where}: {error}") from None
+    reference.check_ref(variant.contig, variant.position, variant.ref, where)
+    return variant
 
 
 def cds_position(transcript: Transcript, number: int) -> int:

@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -615,6 +615,18 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
         for variant in row.variants
     )
     return list(islice(each, most))
+
+
+def vcf_text(variants: Iterable[tuple[Variant, str]], contig_lengths_bp: Mapping[str, int]) -> str:
+    """Return a VCF of variants, each with an ID, which is left out if VCF does not allow it."""
+    lines = ["##fileformat=VCFv4.3"]
+    lines += [f"##contig=<ID={name},length={bp}>" for name, bp in contig_lengths_bp.items()]
+    lines.append("\t".join(COLUMNS))
+    for variant, name in variants:
+        shown = name if re.fullmatch(_NAME, name) else "."
+        columns = (variant.contig, variant.position + 1, shown, variant.ref, variant.alt)
+        lines.append("\t".join(map(str, (*columns, ".", ".", "."))))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def printed_vcf(variant: Variant, path: str) -> str:

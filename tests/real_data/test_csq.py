@@ -45,8 +45,8 @@ AGREED = {
     "frame shift": "csq adds stop_gained to a frameshift in a CDS that has no stop codon itself",
     "stop codon kept": "csq adds inframe_insertion or inframe_deletion to stop_retained",
     "edge": "an indel that touches an edge of an exon, a CDS or a splice region, or could as well "
-    "be written so: csq moves it to the exon, the UTR or the splice site; here it stays where it is "
-    "written, and has no consequence, or coding_sequence_variant, where it lies across the edge",
+    "be written so: csq moves it to the exon, the UTR or the splice site; here it stays where it "
+    "is written, and has no consequence, or coding_sequence_variant, where it lies across the edge",
     "protein": "csq writes a protein that is not that of the changed CDS",
 }
 # Which of them are there, by the kind of variant.
