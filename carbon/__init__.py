@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
+from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
     from carbon import design, finetune, pretrained, rl
@@ -88,12 +89,11 @@ __all__ = [
 ]
 
 
+_find = lazy_names("carbon", _HOMES)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"carbon.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'carbon' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return import_module(f"carbon.{name}") if name in _MODULES else _find(name)
 
 
 def __dir__() -> list[str]:

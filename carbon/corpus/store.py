@@ -303,5 +303,5 @@ def _codes(batch: pa.RecordBatch, name: str, tags: tuple[Tag, ...]) -> NDArray[n
     bare = pc.utf8_trim(_as_text(batch.column(name)), "<>")
     codes = pa.array([tag.code for tag in tags], pa.large_string())
     places = pc.fill_null(pc.index_in(bare, codes), len(tags)).to_numpy(zero_copy_only=False)
-    found: NDArray[np.int8] = np.array([*map(stored, tags), -1], dtype=np.int8)[places]
-    return found
+    numbers: NDArray[np.int8] = np.array([*map(stored, tags), -1], dtype=np.int8)[places]
+    return numbers

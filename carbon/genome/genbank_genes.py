@@ -137,13 +137,13 @@ def known_parts(feature: SeqFeature, contig: str, length_bp: int) -> tuple[Inter
 
     if feature.location is None:
         return ()
-    found = {
+    intervals = {
         interval
         for part in feature.location.parts
         if not (part.ref or any(isinstance(p, UnknownPosition) for p in (part.start, part.end)))
         for interval in on_contig(contig, int(part.start), int(part.end), length_bp)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(intervals))
 
 
 _RNA_KINDS = {"mRNA", "tRNA", "rRNA", "ncRNA", "tmRNA", "misc_RNA", "precursor_RNA"}

@@ -195,6 +195,6 @@ def decode_ids(ids: Int64s, vocabulary: Vocabulary = NATIVE) -> str:
     """
     indices = ids - vocabulary.first_kmer
     is_kmer = (indices >= 0) & (indices < NUM_KMERS)
-    kept = is_kmer | (ids == vocabulary.oov)
+    is_dna = is_kmer | (ids == vocabulary.oov)
     known = np.where(is_kmer, ALL_KNOWN, 0).astype(np.uint8)
-    return decode_kmers(Kmers(np.where(is_kmer, indices, 0)[kept], known[kept]))
+    return decode_kmers(Kmers(np.where(is_kmer, indices, 0)[is_dna], known[is_dna]))

@@ -11,7 +11,7 @@ from typing import Literal
 from carbon.errors import UserError
 from carbon.tokenizer.kmer import NUM_KMERS
 
-Kind = Literal["species", "gene"]
+TagType = Literal["species", "gene"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Tag:
 
     code: str
     text: str
-    kind: Kind
+    kind: TagType
     native_id: int
     released: bool = True
 
@@ -52,8 +52,8 @@ TAGS = (
 )
 
 
-def tags_of(kind: Kind) -> tuple[Tag, ...]:
-    """Return the tags of one kind."""
+def tags_of(kind: TagType) -> tuple[Tag, ...]:
+    """Return the tags of one type."""
     return tuple(tag for tag in TAGS if tag.kind == kind)
 
 
